@@ -17,7 +17,7 @@ from eval_factory.core.enums import RunStatus
 from eval_factory.core.formats import counted
 from eval_factory.core.results import AskedAgain, Share
 from eval_factory.core.tables import Code, Table, TableCell
-from eval_factory.report.result_sentences import amount, by_harm
+from eval_factory.report.result_sentences import by_harm, value_text
 from eval_factory.report.verdicts import Verdict
 
 NOTHING = "-"
@@ -64,13 +64,13 @@ def value(cell: CellResult | None) -> str:
         return NOTHING
     if cell.value is None:
         return cell.status
-    return amount(cell.value, cell)
+    return value_text(cell.value, cell)
 
 
 def interval(cell: CellResult) -> str:
     if cell.ci_low is None or cell.ci_high is None:
         return ""
-    return f"{amount(cell.ci_low, cell)} to {amount(cell.ci_high, cell)}"
+    return f"{value_text(cell.ci_low, cell)} to {value_text(cell.ci_high, cell)}"
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def floors(results: SuiteResults, evaluation: str) -> list[str]:
     if not by_floor:
         return []
     by = ", ".join(dict.fromkeys(cell.floor_by for cell in by_floor.values() if cell.floor_by))
-    lowest = amount(min(by_floor), by_floor[min(by_floor)])
-    highest = amount(max(by_floor), by_floor[max(by_floor)])
+    lowest = value_text(min(by_floor), by_floor[min(by_floor)])
+    highest = value_text(max(by_floor), by_floor[max(by_floor)])
     if lowest == highest:
         return [lowest, by]
     return [f"{lowest} to {highest}", by]

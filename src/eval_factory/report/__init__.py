@@ -1,1 +1,1 @@
-"""A typed result -> the files that people and programs read."""
+"""Writes a result (`TaskResult`) as files that people and programs read."""

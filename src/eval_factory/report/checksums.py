@@ -1,6 +1,7 @@
-"""The two files that say what an output folder held when its run was finished.
+"""Writes and reads the files that record the contents of an output folder when its run ended.
 
-SHA256SUMS is in the form that GNU's `sha256sum -c` reads. The attestation is an in-toto statement
+The two files are SHA256SUMS and the attestation. SHA256SUMS has the format that GNU's
+`sha256sum -c` reads. The attestation is an in-toto statement
 (https://in-toto.io/Statement/v1) whose predicate is in-toto's `test-result`
 (https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md).
 """
@@ -24,40 +25,43 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 
 
 class ChecksumsError(Exception):
-    """The file is no list of checksums."""
+    """Raised if a file is not a valid list of checksums."""
 
 
 def write_checksums(rundir: RunDir, result: TaskResult, digests: Mapping[str, str]) -> None:
-    """Write the checksums of a finished result. SHA256SUMS is written last: if it is there,
-    everything is. `digests`: as `digests_of` returns them.
+    """Write the attestation and the checksums of a finished result.
+
+    `digests` are the checksums that `digests_of` returned. SHA256SUMS is written last: if this file
+    exists, the attestation does too.
     """
     document = result_statement(result, digests)
     write_atomic(rundir.attestation, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     digests = {**digests, rundir.attestation.name: sha256_of(rundir.attestation)}
     lines = []
     for name, digest in sorted(digests.items()):
-        # GNU coreutils escapes a backslash or a line break in a name, and then begins the line with
-        # a backslash
+        # As in GNU coreutils, backslashes and line breaks in a name are escaped. A line with an
+        # escaped name begins with a backslash.
         escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-        first = ""
+        escape_mark = ""
         if escaped != name:
-            first = "\\"
-        lines.append(f"{first}{digest}  {escaped}\n")
+            escape_mark = "\\"
+        lines.append(f"{escape_mark}{digest}  {escaped}\n")
     write_atomic(rundir.checksums, "".join(lines))
 
 
 def digests_of(
     rundir: RunDir, runs: Iterable[Path], known_hashes: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """Return the SHA-256 of every file of the result, by its path in the output folder.
+    """Return the SHA-256 of every file of the result, by the file's path in the output folder.
 
-    Logs are no part of it, as the next command goes on writing them; nor are data sets, whose
+    Logs are left out, because the next command appends to them. Data sets are left out too; their
     hashes are in the provenance.
 
     Args:
         rundir: the output folder.
-        runs: HELM's folders of the runs; every file in them is part of the result.
-        known_hashes: the hashes of files that have not changed since they were taken, by path.
+        runs: HELM's folders of the runs; every file in these folders is part of the result.
+        known_hashes: the hashes of files that are known to be unchanged, by path. These files are
+            not read again.
     """
     further_files = (
         rundir.run_config,
@@ -85,11 +89,12 @@ def digests_of(
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Return the SHA-256 that each listed file had, by its path in the output folder.
+    """Return the listed SHA-256 of each file, by the file's path in the output folder.
 
     Raises:
         OSError: the list cannot be read.
-        ChecksumsError: a line has another form, or a path leads out of the folder.
+        ChecksumsError: a line does not have the expected format, or its path leads out of the
+            folder.
     """
     digests: dict[str, str] = {}
     for number, line in enumerate(
@@ -110,7 +115,7 @@ def read_checksums(path: Path) -> dict[str, str]:
 
 
 def listed_checksums(rundir: RunDir) -> dict[str, str]:
-    """Return the hashes that SHA256SUMS lists; none if it is not there, or is no list."""
+    """Return the hashes in SHA256SUMS, by path; an empty dict if the file is missing or invalid."""
     try:
         return read_checksums(rundir.checksums)
     except (OSError, ChecksumsError):
@@ -118,17 +123,21 @@ def listed_checksums(rundir: RunDir) -> dict[str, str]:
 
 
 def leads_inside(name: str) -> bool:
-    """Return whether a relative path stays in its folder, as far as its text tells."""
+    """Return True if a path is relative, not empty, and has no `..`.
+
+    Only the text of the path is checked. Symbolic links are not.
+    """
     path = Path(name)
     return not path.is_absolute() and ".." not in path.parts and bool(path.parts)
 
 
 def result_statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str, Any]:
-    """Return the in-toto statement: these files, and what they say.
+    """Return the in-toto statement about the result and the files with these checksums.
 
-    Its outcome is `FAILED` if the result may not be reported, `WARNED` if it may be although
-    instances or judgements are missing, else `PASSED`. The outcome does not say how good the score
-    is.
+    The statement's outcome is `FAILED` if the result must not be reported. The outcome is `WARNED`
+    if the result may be reported although its status is not complete, because instances or
+    judgements are missing. Otherwise the outcome is `PASSED`. The outcome does not say how good the
+    score is.
     """
     if not result.reportable:
         outcome = "FAILED"
@@ -151,7 +160,7 @@ def result_statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str
                 subject for subject in subjects if subject["name"] == "run_config.yml"
             ],
             **tests,
-            # not in-toto's: the framework has readers ignore fields that they do not know
+            # in-toto does not define this field; its readers must ignore unknown fields.
             "evalFactory": {
                 "task": result.task,
                 "mainMetric": result.main_metric,

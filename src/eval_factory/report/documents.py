@@ -1,6 +1,8 @@
-"""The result as plain documents: evaluation_config.yaml, results.yml, run_config.yml, JSON lines.
-Pure functions. All that is rounded is rounded here, so that a document made again of the same
-result is the same; scores never are.
+"""Turns a result into plain documents: evaluation_config.yaml, results.yml, run_config.yml, and the
+lines of instances.jsonl and results.jsonl.
+
+All functions are pure. This module does all rounding of numbers in files, so that the same result
+always gives the same document. Scores are never rounded.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ from eval_factory.core import results
 from eval_factory.core.formats import rounded
 from eval_factory.core.plain_yaml import OneLine, OneLineList
 
-DIGITS_OF_SECONDS = 4  # significant digits: a clock is no better
+DIGITS_OF_SECONDS = 4  # significant digits; clocks are not more precise
 
 
 def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
-    """Return the fields with each number with a fraction rounded, seconds (`..._s`) as such; the
-    fields that are named are left alone.
+    """Return the fields with each float rounded, also in nested mappings.
+
+    Fields whose name ends with `_s` are seconds and have `DIGITS_OF_SECONDS` digits. Top-level
+    fields that are named in `exact` are not rounded.
     """
     rounded_values = dict(fields)
     for name, value in fields.items():
@@ -36,8 +40,10 @@ def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
 
 
 def formatted(value: Any) -> Any:
-    """Return a value with mappings and lists of short plain values on one line; others have a line
-    for each value.
+    """Return a value with marks for the YAML writer: what it writes on one line.
+
+    Mappings and lists of short plain values are written on one line. Other mappings and lists have
+    one line for each value.
     """
     if isinstance(value, Mapping):
         items = {str(name): formatted(item) for name, item in value.items()}
@@ -51,7 +57,7 @@ def formatted(value: Any) -> Any:
         return OneLine(items)
     if isinstance(value, (list, tuple)):
         listed = [formatted(item) for item in value]
-        # numbers, or words, are short: a sentence has a line of its own
+        # Numbers and single words share a line. A sentence has a line of its own.
         is_long = any(
             isinstance(item, (dict, list)) or (isinstance(item, str) and " " in item)
             for item in listed
@@ -63,7 +69,7 @@ def formatted(value: Any) -> Any:
 
 
 def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that are known. An empty list stays: it is known that there is none."""
+    """Return the fields that are not None. An empty list stays, because it is a known value."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -75,10 +81,11 @@ SUITE_RESULTS_SCHEMA = "suite_results.schema.json"
 def evaluation_config(
     result: results.TaskResult, config: Mapping[str, Any], command: str
 ) -> dict[str, Any]:
-    """Return the standardised result, the most important first, and no number twice.
+    """Return the document of evaluation_config.yaml, the standardised result.
 
-    `config`: `config` and `target` as far as the user set them, redacted; run_config.yml has all of
-    them.
+    The most important fields come first, and no number is written twice. `config` has the redacted
+    values of `config` and `target` that the user set; run_config.yml has these values and all
+    defaults.
     """
     compared: dict[str, Any] | None = None
     if (record := result.comparability) is not None:
@@ -86,14 +93,15 @@ def evaluation_config(
             "deviations": [*map(asdict, record.deviations)],
             "remarks": list(record.remarks),
         }
-        # empty rows are left out: of a run with the leaderboard's settings one line is left
+        # Empty fields are left out. If a run has the leaderboard's settings, one line remains.
         compared = {}
         for name, value in facts.items():
             if value or name == "medhelm_settings":
                 compared[name] = value
     provenance = without_nulls(asdict(result.provenance))
     for endpoint in provenance["endpoints"].values():
-        if endpoint["servers"] is None:  # there is one, as there was before there could be several
+        # An endpoint with one server has no `servers`, as in results of earlier versions.
+        if endpoint["servers"] is None:
             del endpoint["servers"]
     return {
         "schema_version": results.SCHEMA_VERSION,
@@ -104,7 +112,7 @@ def evaluation_config(
         **(
             {}
             if result.clinicians is None
-            else {"clinicians": formatted(_said_only(asdict(result.clinicians)))}
+            else {"clinicians": formatted(_without_empty(asdict(result.clinicians)))}
         ),
         "comparability": compared,
         "usage": formatted(usage(result.usage)),
@@ -116,10 +124,11 @@ def evaluation_config(
 
 
 def _task(result: results.TaskResult) -> dict[str, Any]:
-    """Return the main metric's score a value a line and first, the others in short.
+    """Return all scores of the task, the main one first.
 
-    Of the metric, split and perturbation stands what does not follow from the score's name: a plain
-    name is HELM's own name of the metric, over the main split, with nothing perturbed.
+    The main score has one line for each value; each other score is written on one line. Metric,
+    split and perturbation are written only if they do not follow from the score's name. A plain
+    name is HELM's name of the metric, over the main split, without a perturbation.
     """
     main: dict[str, Any] = {}
     scores = {}
@@ -134,8 +143,9 @@ def _task(result: results.TaskResult) -> dict[str, Any]:
 
 
 def _groups(result: results.TaskResult) -> dict[str, Any]:
-    """Return the scores of groups. A score of a group does not repeat what the score of that name
-    in `tasks` says of its metric.
+    """Return the scores of all groups; an empty mapping if there are no groups.
+
+    A group's score omits the facts that it shares with the score of the same name in `tasks`.
     """
     by_name = {name: vars(score) for name, score in result.scores.items()}
     groups: dict[str, Any] = {}
@@ -153,8 +163,9 @@ def _groups(result: results.TaskResult) -> dict[str, Any]:
 
 
 def _score_and_facts(score: results.Score, known_facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a score with what it says of itself beside its value and statistics, but for what is
-    known without it.
+    """Return a score's value and statistics, with its other facts unless they are in `known_facts`.
+
+    Other facts are the metric, the split, the unit and so on.
     """
     facts = {}
     for name, fact in vars(score).items():
@@ -162,31 +173,32 @@ def _score_and_facts(score: results.Score, known_facts: Mapping[str, Any]) -> di
         if name not in ("value", "stats") and not is_known:
             facts[name] = fact
     if facts.get("scale") is not None:
-        facts["scale"] = OneLineList(map(_whole, facts["scale"]))
+        facts["scale"] = OneLineList(map(_without_decimal_zero, facts["scale"]))
     return {**_score(score), **facts}
 
 
-def _whole(number: float) -> float:
-    """Return a number that is written as 1, not 1.0."""
+def _without_decimal_zero(number: float) -> float:
+    """Return the number as an int if it is integral, so that it is written as `1`, not `1.0`."""
     if float(number).is_integer():
         return int(number)
     return number
 
 
-_FEW_HAVE = {
+_OMITTED_IF_EMPTY = {
     "rubric": ("length_correlation", "correction", "constant"),
     "jury": ("labels", "criteria", "length_correlation", "agreement_p", "constant"),
     "choice_orders": ("same_words",),
 }
-"""Part of the validity -> fields that are left out if they are empty."""
+"""Part of the validity -> the fields that are left out if they are empty."""
 
 
 def _validity(result: results.TaskResult) -> dict[str, Any]:
-    """Return the validity: first whether the score may be reported, the words last; a jury only
-    where there is one.
+    """Return the section `validity`: `reportable` and `coverage` first, causes and notes last.
+
+    Parts that are None, as a jury that was not asked, are left out.
     """
     record = asdict(result.validity)
-    for part, names in _FEW_HAVE.items():
+    for part, names in _OMITTED_IF_EMPTY.items():
         if record[part] is not None:
             record[part] = {
                 name: value for name, value in record[part].items() if value or name not in names
@@ -204,7 +216,7 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
         name: None if record[name] is None else rounded_fields(record[name])
         for name in ("jury", "choice_orders")
     }
-    parts["asked_again"] = _said_only(record["asked_again"])
+    parts["asked_again"] = _without_empty(record["asked_again"])
     written_validity = {
         **first,
         "not_reportable": record.pop("not_reportable"),
@@ -220,20 +232,24 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
     return {**written, "floors": floors}
 
 
-def _said_only(value: Any) -> Any:
-    """Return a value with each number rounded, and without what is None or empty."""
+def _without_empty(value: Any) -> Any:
+    """Return a value with each float rounded, and without mapping items that are None or empty."""
     if isinstance(value, Mapping):
-        items = {name: _said_only(item) for name, item in value.items()}
+        items = {name: _without_empty(item) for name, item in value.items()}
         return {name: item for name, item in items.items() if item not in (None, {}, [])}
     if isinstance(value, list | tuple):
-        return [_said_only(item) for item in value]
+        return [_without_empty(item) for item in value]
     if isinstance(value, float):
         return rounded(value)
     return value
 
 
 def usage(record: results.Usage) -> dict[str, Any]:
-    """Return the figures of this run at the top; by role, and of all runs, if these differ."""
+    """Return the section `usage`, with the figures of this run at its top level.
+
+    The figures by role are added if a judge was asked. Those of all runs are added if they differ
+    from the figures of this run.
+    """
     written = {**_spent(record.this_run.total), "wall_s": rounded(record.wall_s, DIGITS_OF_SECONDS)}
     if record.cost_unknown is not None:
         written["cost_unknown"] = record.cost_unknown
@@ -249,35 +265,37 @@ def usage(record: results.Usage) -> dict[str, Any]:
 
 
 def _roles(spent: results.SpentByRole) -> dict[str, Any]:
-    """Return the figures by role; nothing if the figures of the model are those of all."""
+    """Return the figures by role; an empty mapping if only the evaluated model was asked."""
     if dict(spent.roles) == {results.MODEL_ROLE: spent.total}:
         return {}
     return {"roles": {role: _spent(role_spent) for role, role_spent in spent.roles.items()}}
 
 
 def _spent(spent: results.Spent) -> dict[str, Any]:
-    """Return the figures; the cost only where something of it is known, and its price to the last
-    digit: from it the cost is made again.
+    """Return the rounded figures, with the cost if it is known.
+
+    The price is not rounded, because the cost is computed again from the stored price.
     """
-    fields_of_it = rounded_fields(
+    figures = rounded_fields(
         {name: value for name, value in asdict(spent).items() if name != "cost"}
     )
     if spent.cost is None:
-        return fields_of_it
+        return figures
     price = {}
     if spent.cost.price is not None:
         price = {"price": spent.cost.price.as_written()}
     cost = rounded_fields(
         {name: value for name, value in vars(spent.cost).items() if name != "price"}
     )
-    return {**fields_of_it, "cost": {**cost, **price}}
+    return {**figures, "cost": {**cost, **price}}
 
 
 def results_yml(
     result: results.TaskResult, config: Mapping[str, Any], command: str
 ) -> dict[str, Any]:
-    """Return the same in the format of NVIDIA's EvalFactory, in which `groups` holds all scores
-    again.
+    """Return the document of results.yml, the result in the format of NVIDIA's EvalFactory.
+
+    In this format `groups` repeats all scores of the task.
     """
     groups: dict[str, Any] = {}
     for field, by_value in result.groups.items():
@@ -304,7 +322,10 @@ def run_config(
     pkg_name: str,
     further: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the full merged configuration that is run. `further`: sections that few runs have."""
+    """Return the document of run_config.yml: the complete merged configuration of the run.
+
+    `further` has additional sections, which few runs have.
+    """
     return {
         "command": command,
         "framework_name": framework_name,
@@ -316,12 +337,14 @@ def run_config(
 
 
 def _metrics(scores: results.Scores) -> dict[str, Any]:
+    """Return the scores in the nesting that results.yml has for them."""
     return {"score": {"scores": {name: _score(score) for name, score in scores.items()}}}
 
 
 def _score(score: results.Score) -> dict[str, Any]:
-    """Return the value to the last digit, and its statistics rounded; a statistic that is not
-    defined is left out.
+    """Return the exact value with its rounded statistics; `mean` is exact too.
+
+    Statistics that are None are left out.
     """
     return {
         "value": score.value,
@@ -329,8 +352,8 @@ def _score(score: results.Score) -> dict[str, Any]:
     }
 
 
-OF_AN_INSTANCE = ("id", "split", "sub_split", "trial", "perturbation", "prompt")
-OF_A_RESULT = (
+INSTANCE_FIELDS = ("id", "split", "sub_split", "trial", "perturbation", "prompt")
+RESULT_FIELDS = (
     "id",
     "split",
     "trial",
@@ -344,8 +367,10 @@ OF_A_RESULT = (
     "cached",
     "error",
 )
-"""Fields of `InstanceRecord` in every line of instances.jsonl, and of results.jsonl."""
-OF_SOME_RESULTS = (
+"""The fields of `InstanceRecord` that are in every line of instances.jsonl, and those that are in
+every line of results.jsonl.
+"""
+OPTIONAL_RESULT_FIELDS = (
     "judges",
     "unjudged",
     "injection",
@@ -355,11 +380,12 @@ OF_SOME_RESULTS = (
     "judgements",
     "criteria",
 )
+"""The fields that a line of results.jsonl has only if they are not empty."""
 
 
 def instance_line(record: results.InstanceRecord) -> dict[str, Any]:
     """Return one line of instances.jsonl."""
-    line = {name: getattr(record, name) for name in OF_AN_INSTANCE}
+    line = {name: getattr(record, name) for name in INSTANCE_FIELDS}
     if record.turns:
         line["turns"] = list(record.turns)
     if record.media:
@@ -374,10 +400,10 @@ def instance_line(record: results.InstanceRecord) -> dict[str, Any]:
 
 def result_line(record: results.InstanceRecord) -> dict[str, Any]:
     """Return one line of results.jsonl."""
-    line = {name: getattr(record, name) for name in OF_A_RESULT}
+    line = {name: getattr(record, name) for name in RESULT_FIELDS}
     if record.latency_s is not None:
         line["latency_s"] = rounded(record.latency_s, DIGITS_OF_SECONDS)
-    for name in OF_SOME_RESULTS:
+    for name in OPTIONAL_RESULT_FIELDS:
         value = getattr(record, name)
         if isinstance(value, tuple):
             value = list(value)
@@ -394,8 +420,11 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def check_document(document: Mapping[str, Any], schema_name: str) -> None:
-    """Raise `jsonschema.ValidationError` if a document is not of its schema: a defect of ours."""
-    from jsonschema.exceptions import best_match  # imported here: `--dry_run` checks nothing
+    """Raise `jsonschema.ValidationError` if a document does not match its schema.
+
+    The error of a document that eval-factory is about to write is a defect of eval-factory.
+    """
+    from jsonschema.exceptions import best_match  # Imported here: `--dry_run` checks no document.
 
     error = best_match(_validator(schema_name).iter_errors(document))
     if error is not None:
@@ -404,8 +433,10 @@ def check_document(document: Mapping[str, Any], schema_name: str) -> None:
 
 @cache
 def _validator(schema_name: str) -> Any:
-    """Return the validator of a schema that comes with the package. A test checks the schema:
-    `jsonschema.validate` does each time.
+    """Return the validator of a schema that comes with the package.
+
+    The schema itself is not checked here, because a test checks it. `jsonschema.validate` would
+    check the schema again at each call.
     """
     from jsonschema.validators import validator_for
 

@@ -1,5 +1,6 @@
-"""The differences between a stored file and the same file made again: field by field, or line by
-line. Pure functions.
+"""Finds the differences between a stored file and the same file made again.
+
+Documents are compared field by field, texts line by line.
 """
 
 from __future__ import annotations
@@ -16,62 +17,65 @@ from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.secrets import REDACTED
 from eval_factory.report.page.instance_data import readable_page
 
-_MAX_SHOWN = 80  # characters of a value
+_MAX_SHOWN = 80  # the maximum number of characters of a value in a message
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "nothing"})()
-"""Stands for a value that one of the two does not have."""
+"""Marks a value that only the other document or text has."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One place where two files differ."""
+    """A field or line in which a stored file differs from the file made again."""
 
-    # `results.tasks.x`, or `line 3: latency_s`; empty if there is no smaller place than the file
+    # `results.tasks.x`, or `line 3: latency_s`; empty if the difference concerns the whole file
     field: str
-    stored: str
-    made: str
+    stored: str  # the value in the stored file, as text
+    made: str  # the value in the file made again, as text
 
 
 def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
-    """Yield the differences by what the file is: YAML, JSON, JSON lines, or text.
+    """Yield the differences of two files; none if the files are equal byte for byte.
 
-    There is none if the two are the same, byte for byte. Where a text was redacted, what stands in
-    place of the redaction mark is not compared.
+    The suffix of the stored file decides how both are compared: as YAML, JSON, JSON lines or text.
+    A redaction mark in the stored file matches any text.
     """
-    ours = stored.read_bytes()
-    theirs = made.read_bytes()
-    if ours == theirs:
+    stored_bytes = stored.read_bytes()
+    made_bytes = made.read_bytes()
+    if stored_bytes == made_bytes:
         return
-    our_text = ours.decode("utf-8", errors="backslashreplace")
-    their_text = theirs.decode("utf-8", errors="backslashreplace")
-    if stored.suffix == ".html":  # another zlib compresses the same data to other bytes
-        our_text = readable_page(our_text)
-        their_text = readable_page(their_text)
+    stored_text = stored_bytes.decode("utf-8", errors="backslashreplace")
+    made_text = made_bytes.decode("utf-8", errors="backslashreplace")
+    if stored.suffix == ".html":  # Versions of zlib compress the same data to different bytes.
+        stored_text = readable_page(stored_text)
+        made_text = readable_page(made_text)
     is_different = False
-    for difference in _differences(stored.suffix, our_text, their_text):
+    for difference in _differences(stored.suffix, stored_text, made_text):
         is_different = True
         yield difference
-    if not is_different and REDACTED not in our_text:  # a digit beyond a precision, a blank
-        pairs = zip(our_text.split("\n"), their_text.split("\n"), strict=False)
-        for number, (our_line, their_line) in enumerate(pairs, start=1):
-            if our_line != their_line:
-                yield from _of_texts(our_line, their_line, f"line {number}")
+    # Equal documents may still differ as texts: in blanks, or in digits beyond a float's precision.
+    if not is_different and REDACTED not in stored_text:
+        pairs = zip(stored_text.split("\n"), made_text.split("\n"), strict=False)
+        for number, (stored_line, made_line) in enumerate(pairs, start=1):
+            if stored_line != made_line:
+                yield from _text_differences(stored_line, made_line, f"line {number}")
                 return
 
 
 def _differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:
+    """Yield the differences of two texts that come from files with this suffix."""
     if suffix in (".yaml", ".yml", ".json"):
-        yield from _of_documents(suffix, stored, made)
+        yield from _document_differences(suffix, stored, made)
         return
     pairs = zip_longest(stored.split("\n"), made.split("\n"), fillvalue=ABSENT)
-    for number, (ours, theirs) in enumerate(pairs, start=1):
-        if ours is ABSENT or theirs is ABSENT:
-            yield Difference(f"line {number}", shown(ours), shown(theirs))
-        elif ours != theirs:
-            yield from _of_lines(suffix, ours, theirs, f"line {number}")
+    for number, (stored_line, made_line) in enumerate(pairs, start=1):
+        if stored_line is ABSENT or made_line is ABSENT:
+            yield Difference(f"line {number}", shown(stored_line), shown(made_line))
+        elif stored_line != made_line:
+            yield from _line_differences(suffix, stored_line, made_line, f"line {number}")
 
 
-def _of_documents(suffix: str, stored: str, made: str) -> Iterator[Difference]:
+def _document_differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:
+    """Yield the differences of two YAML or JSON texts; one difference if `stored` is unreadable."""
     parse: Any = parse_own
     if suffix == ".json":
         parse = json.loads
@@ -83,51 +87,58 @@ def _of_documents(suffix: str, stored: str, made: str) -> Iterator[Difference]:
     yield from differences(document, parse(made))
 
 
-def _of_lines(suffix: str, stored: str, made: str, line: str) -> Iterator[Difference]:
-    """Yield the differences of a line; those of JSON lines are named by their fields."""
+def _line_differences(suffix: str, stored: str, made: str, line: str) -> Iterator[Difference]:
+    """Yield the differences of two lines. In JSON lines, each field that differs is named.
+
+    `line` is the name of the line in messages, such as `line 3`.
+    """
     if suffix != ".jsonl":
-        yield from _of_texts(stored, made, line)
+        yield from _text_differences(stored, made, line)
         return
     try:
         stored_document = json.loads(stored)
         made_document = json.loads(made)
     except ValueError:
-        yield from _of_texts(stored, made, line)
+        yield from _text_differences(stored, made, line)
         return
     for difference in differences(stored_document, made_document):
-        place = line
+        field = line
         if difference.field:
-            place = f"{line}: {difference.field}"
-        yield replace(difference, field=place)
+            field = f"{line}: {difference.field}"
+        yield replace(difference, field=field)
 
 
-def _of_texts(stored: str, made: str, field: str) -> Iterator[Difference]:
+def _text_differences(stored: str, made: str, field: str) -> Iterator[Difference]:
+    """Yield the difference of two texts, shown around the first character that differs."""
     if not same_text(stored, made):
         begin = max(0, _first_difference(stored, made) - _MAX_SHOWN // 2)
         yield Difference(field, shown(stored[begin:]), shown(made[begin:]))
 
 
 def _first_difference(stored: str, made: str) -> int:
-    """Return the place of the first character that differs; 0 if one text begins with the other."""
-    for place, (ours, theirs) in enumerate(zip(stored, made, strict=False)):
-        if ours != theirs:
-            return place
+    """Return the index of the first character that differs; 0 if one text begins with the other."""
+    for index, (stored_character, made_character) in enumerate(zip(stored, made, strict=False)):
+        if stored_character != made_character:
+            return index
     return 0
 
 
 def differences(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
-    """Yield the differences of two documents. Numbers are the same if they are equal and of one
-    kind; fields may have any order.
+    """Yield the differences of two documents, each with the path of its field.
+
+    The order of fields does not matter. Two numbers are the same if they are equal and have the
+    same type. `path` is the path of the two values in the whole document.
     """
     if isinstance(stored, Mapping) and isinstance(made, Mapping):
         for name in dict.fromkeys([*stored, *made]):
-            below = str(name)
+            field = str(name)
             if path:
-                below = f"{path}.{name}"
-            yield from differences(stored.get(name, ABSENT), made.get(name, ABSENT), below)
+                field = f"{path}.{name}"
+            yield from differences(stored.get(name, ABSENT), made.get(name, ABSENT), field)
     elif isinstance(stored, (list, tuple)) and isinstance(made, (list, tuple)):
-        for number, (ours, theirs) in enumerate(zip_longest(stored, made, fillvalue=ABSENT)):
-            yield from differences(ours, theirs, f"{path}[{number}]")
+        pairs = zip_longest(stored, made, fillvalue=ABSENT)
+        for number, (stored_item, made_item) in enumerate(pairs):
+            yield from differences(stored_item, made_item, f"{path}[{number}]")
     elif isinstance(stored, str) and isinstance(made, str) and same_text(stored, made):
         return
     elif type(stored) is not type(made) or stored != made:
@@ -135,7 +146,7 @@ def differences(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
 
 
 def same_text(stored: str, made: str) -> bool:
-    """Return whether they are equal, whatever stands where the stored one was redacted."""
+    """Return True if two texts are equal. A redaction mark in `stored` matches any text."""
     if stored == made or REDACTED not in stored:
         return stored == made
     pattern = ".*?".join(map(re.escape, stored.split(REDACTED)))
@@ -143,7 +154,7 @@ def same_text(stored: str, made: str) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value for a message, cut."""
+    """Return a value as text for a message, cut after `_MAX_SHOWN` characters."""
     if isinstance(value, str):
         text = value
     elif value is ABSENT:

@@ -1,4 +1,7 @@
-"""Names of hosts that may tell where in an institution a model runs: no export gives them away."""
+"""Removes internal host names from exports.
+
+The name of a host may reveal where in an institution a model runs.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +36,22 @@ _PUBLIC_PLATFORMS = (
     "together.xyz",
     "x.ai",
 )
-"""Hosts whose names say nothing about who asks. Any other may be a name inside of a hospital."""
+"""Public hosts, whose names reveal nothing about the user. Any other host may be inside a hospital.
+"""
 _URL = re.compile(r"https?://[^\s\"'<>]+")
 
 
 def is_public_platform(host: str) -> bool:
-    """Return whether a host, perhaps with its port, is a public platform's."""
+    """Return True if a host belongs to a public platform. `host` may include a port."""
     name = host.lower().partition(":")[0]
     return any(f".{name}".endswith(f".{platform}") for platform in _PUBLIC_PLATFORMS)
 
 
 def inner_hosts(stored: StoredResult) -> tuple[str, ...]:
-    """The hosts that a result's endpoints, judges and token services have, without ports."""
+    """Return the internal hosts of a result's endpoints, judges and token services, without ports.
+
+    Public platforms and this machine (`localhost`) are left out.
+    """
     hosts = set[str]()
     for text in _texts_in([stored.config, stored.target, stored.command]):
         hosts |= {_host_of(url) for url in _URL.findall(text)}
@@ -55,45 +62,51 @@ def inner_hosts(stored: StoredResult) -> tuple[str, ...]:
 
 
 def without_hosts(text: str, hosts: Iterable[str]) -> str:
-    """The text with a placeholder for each host.
+    """Return the text with a placeholder in place of each host.
 
-    A name without a dot may be a word, and goes only where it is an address.
+    A name without a dot may also be an ordinary word. Such a name is replaced only where it is part
+    of an address.
     """
     for host in hosts:
         name = re.escape(host)
-        anywhere = rf"(?<![\w.-]){name}(?![\w-]|\.\w)"
+        pattern = rf"(?<![\w.-]){name}(?![\w-]|\.\w)"
         if "." not in host and ":" not in host:
-            anywhere = rf"(?<=//){name}(?![\w.-])|(?<![\w.-]){name}(?=:\d)|(?<=host: ){name}\b"
-        text = re.sub(anywhere, PLACEHOLDER, text, flags=re.IGNORECASE)
+            pattern = rf"(?<=//){name}(?![\w.-])|(?<![\w.-]){name}(?=:\d)|(?<=host: ){name}\b"
+        text = re.sub(pattern, PLACEHOLDER, text, flags=re.IGNORECASE)
     return text
 
 
 @contextmanager
 def files_without_hosts(files: Iterable[Path], hosts: Iterable[str]) -> Iterator[list[Path]]:
-    """The files; in place of one that names a host, a copy of its name without it."""
+    """Yield the files, with a cleaned temporary copy in place of each file that names a host.
+
+    A copy has the same file name as the original. The copies are deleted when the context ends.
+    """
     hosts = tuple(hosts)
-    shown: list[Path] = []
+    clean_files: list[Path] = []
     with tempfile.TemporaryDirectory() as folder:
         for file in files:
             text = file.read_text(encoding="utf-8")
             clean = without_hosts(text, hosts)
             if clean == text:
-                shown.append(file)
+                clean_files.append(file)
                 continue
             copy = Path(folder) / file.name
             copy.write_text(clean, encoding="utf-8")
-            shown.append(copy)
-        yield shown
+            clean_files.append(copy)
+        yield clean_files
 
 
 def _host_of(url: str) -> str:
+    """Return the host of a URL; an empty string if the text is not a valid URL."""
     try:
         return urlsplit(url).hostname or ""
-    except ValueError:  # no URL after all
+    except ValueError:
         return ""
 
 
 def _is_this_machine(host: str) -> bool:
+    """Return True if a host is `localhost` or a loopback address."""
     if host == "localhost":
         return True
     try:
@@ -103,6 +116,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _texts_in(value: Any) -> Iterator[str]:
+    """Yield every string in nested dicts, lists and tuples."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

@@ -372,7 +372,7 @@ def _judge_named(result: TaskResult, role: str, endpoint: AskedEndpoint | None) 
     counts = result.validity.judges[role]
     if result.validity.rubric is None:
         return f"{name}, {counts.scored:,} of {counted(counts.asked, 'answer')}"
-    return f"{name}, {counts.scored:,} of {words.of_criteria(counts.asked)}"
+    return f"{name}, {counts.scored:,} of {words.criteria_count(counts.asked)}"
 
 
 def enumerated(names: Sequence[str]) -> str:
@@ -420,11 +420,11 @@ _ENVIRONMENT.filters |= {
     "short": lambda value: f"{value:g}",
     "score": _score,
     "settings": settings,
-    "criteria": words.of_criteria,
+    "criteria": words.criteria_count,
     "money": formats.money,
     "p_value": formats.p_value,
     "rough": formats.short,
-    "beside_chance": words.beside_chance,
+    "beside_chance": words.floor_sentence,
     "chance_may_explain": words.chance_may_explain,
     "agreement": words.agreement_text,
     "clinician_lines": words.clinician_lines,

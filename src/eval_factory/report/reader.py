@@ -1,6 +1,8 @@
-"""Reads a written result back into its record, shows it as data frames of pandas, and finds the
-runs that a folder stands for: itself, those of a suite (a leaderboard is one), or those of a
-suite's target.
+"""Reads the result in an output folder back into a `TaskResult`.
+
+The module also shows a result as pandas data frames, and finds the runs in a folder. The folder may
+be the output folder of one run, of a suite (a leaderboard is a suite too), or of one target of a
+suite.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ NUMBER = "float64"
 COUNT = "Int64"
 FLAG = "boolean"
 ANY = "object"
-"""pandas' types for what may be missing: NA, NaN, NA, NA, None."""
+"""The pandas types of the columns. A missing value is NA, NaN, NA, NA and None, in this order."""
 
 SCORE_COLUMNS: Mapping[str, str] = {
     "task": TEXT,
@@ -73,18 +75,21 @@ INSTANCE_COLUMNS: Mapping[str, str] = {
     "cluster": TEXT,
     "signs": ANY,
 }
-"""Fields of `InstanceRecord`; metrics, judges and categories follow."""
-JUDGE = "judge."
-CATEGORY = "extra."
-_METRIC = "metric."
-"""The prefixes of columns: of a judge's name; of a category's, as in instances.jsonl; of a metric
-whose own name is another column's.
+"""The fields of `InstanceRecord` that are columns. The columns of metrics, judges and categories
+follow them.
+"""
+JUDGE_PREFIX = "judge."
+CATEGORY_PREFIX = "extra."
+_METRIC_PREFIX = "metric."
+"""The prefixes of column names: for a judge; for a category (the same prefix as in
+instances.jsonl); for a metric whose name another column has already.
 """
 
 
 def scores_frame(result: TaskResult) -> DataFrame:
-    """Return a row for each score, as `SCORE_COLUMNS`. Raises PrerequisiteError: pandas is not
-    installed.
+    """Return a data frame with one row for each score and the columns of `SCORE_COLUMNS`.
+
+    Raises PrerequisiteError if pandas is not installed.
     """
     rows = []
     for label, score in result.scores.items():
@@ -101,15 +106,16 @@ def scores_frame(result: TaskResult) -> DataFrame:
 
 
 def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """Return the types of the columns, and a row for each instance (in one trial and perturbation).
+    """Return the pandas types of the columns by name, and one row for each instance record.
 
-    The columns are `INSTANCE_COLUMNS`, then metrics, judges and categories. The main metric has a
-    column even where no instance has a value of it. Raises PrerequisiteError: the instances cannot
-    be read.
+    The records of different trials and perturbations of an instance have separate rows. The columns
+    are `INSTANCE_COLUMNS`, then metrics, judges and categories. The main metric always has a
+    column, even if no instance has a value for this metric. Raises PrerequisiteError if the
+    instances cannot be read.
     """
     records = list(result.instances)
-    judges = _prefixed(JUDGE, _names(record.judges for record in records))
-    categories = _prefixed(CATEGORY, _names(record.categories for record in records))
+    judges = _prefixed(JUDGE_PREFIX, _names(record.judges for record in records))
+    categories = _prefixed(CATEGORY_PREFIX, _names(record.categories for record in records))
     names = _names(record.metrics for record in records)
     main = result.scores.get(result.main_metric)
     if main is not None and main.metric is not None:
@@ -119,7 +125,7 @@ def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, A
     for name in names:
         column = name
         if name in taken:
-            column = f"{_METRIC}{name}"
+            column = f"{_METRIC_PREFIX}{name}"
         metrics[column] = name
     rows = []
     for record in records:
@@ -135,29 +141,30 @@ def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, A
 
 
 def _prefixed(prefix: str, names: Iterable[str]) -> dict[str, str]:
-    """Return each name by its column."""
+    """Return the names by column. The column is the prefix followed by the name."""
     return {f"{prefix}{name}": name for name in names}
 
 
 def _add_columns(
     row: dict[str, Any], columns: Mapping[str, str], values: Mapping[str, Any]
 ) -> None:
+    """Add the value of each column's name to a row; None if `values` does not have the name."""
     for column, name in columns.items():
         row[column] = values.get(name)
 
 
 def _names(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names in the order in which they are first met."""
+    """Return the keys of all mappings, each once, in the order of their first occurrence."""
     return list(dict.fromkeys(chain.from_iterable(mappings)))
 
 
 def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """Return a data frame of these columns and types, also if there are no rows.
+    """Return a data frame with these rows, columns and pandas types; it may have no rows.
 
-    Raises PrerequisiteError: pandas is not installed.
+    Raises PrerequisiteError if pandas is not installed.
     """
     try:
-        import pandas  # comes with HELM; it takes long to import
+        import pandas  # pandas is installed with HELM. Its import is slow, so it is done here.
     except ImportError:
         raise PrerequisiteError(
             "a data frame needs pandas, which is not installed here: pip install pandas"
@@ -169,7 +176,7 @@ def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Data
 
 
 class ResultViews:
-    """The views of records with a `result` and a `folder`."""
+    """A mixin that shows the `result` of an object as data frames, and in one line in its repr."""
 
     if TYPE_CHECKING:
 
@@ -179,81 +186,91 @@ class ResultViews:
         def folder(self) -> Path: ...
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:
-        """The scores, a row a metric (`docs/python.md` has the columns); with `instances`, as
-        `instances_frame`. Raises PrerequisiteError: pandas is not installed.
+        """Return the scores with one row for each metric. `docs/python.md` lists the columns.
+
+        With `instances`, return `instances_frame()` instead. Raises PrerequisiteError if pandas is
+        not installed, or if the instances cannot be read.
         """
         if instances:
             return self.instances_frame()
         return scores_frame(self.result)
 
     def instances_frame(self) -> DataFrame:
-        """The instances, a row each: what was asked and answered, tokens, seconds, errors, and a
-        column a metric. Raises PrerequisiteError: pandas is not installed, or the instances cannot
-        be read.
+        """Return the instances, one row each: prompt, answer, tokens, seconds, error and metrics.
+
+        Each metric has a column of its own. Raises PrerequisiteError if pandas is not installed, or
+        if the instances cannot be read.
         """
         return frame(*instance_table(self.result))
 
     def __repr__(self) -> str:
-        from eval_factory.report.summary import headline  # imported late: it needs HELM's index
+        # Imported here because `summary` loads the index of HELM's benchmarks.
+        from eval_factory.report.summary import headline
 
         parts = [headline(self.result), str(self.folder)]
         return f"<{type(self).__name__} {one_line('; '.join(parts))}>"
 
 
-_Record = TypeVar("_Record")
+_RecordType = TypeVar("_RecordType")
 
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Made where a result is read: every run imports this module, and some read none."""
+    """Return pydantic's validator of a type.
+
+    The validators are built at the first use, because every run imports this module and not every
+    run reads a result.
+    """
     return TypeAdapter(kind)
 
 
-def _record(kind: type[_Record], document: Any) -> _Record:
-    """Take a document apart into the record, and the records in it."""
-    key: Any = kind  # a class is hashable, whatever its metaclass
-    record: _Record = _adapter(key).validate_python(document)
+def _to_record(kind: type[_RecordType], document: Any) -> _RecordType:
+    """Return the record of this type that a document describes, with the records nested in it."""
+    key: Any = kind  # `Any`, as mypy does not know that every class is hashable
+    record: _RecordType = _adapter(key).validate_python(document)
     return record
 
 
-def _optional(kind: type[_Record], document: Any) -> _Record | None:
+def _to_optional_record(kind: type[_RecordType], document: Any) -> _RecordType | None:
     if document is None:
         return None
-    return _record(kind, document)
+    return _to_record(kind, document)
 
 
-_OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
-_RESULT = "evaluation_config.yaml"
-_MAX_NAMED = 8  # runs that a message names
+_MISSING_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
+_RESULT_FILE = "evaluation_config.yaml"
+_MAX_NAMED = 8  # the maximum number of runs that a message names
 
 
 @dataclass(frozen=True, repr=False)
 class StoredResult(ResultViews):
-    """One output folder, read."""
+    """The result in one output folder, with the configuration of its run."""
 
     result: results.TaskResult
     folder: Path
     command: str
     config: Mapping[str, Any]
-    """The config as it was run, defaults among it, if run_config.yml stands beside the result; else
-    what the user set.
+    """The configuration of the run with its defaults, if the folder has a run_config.yml; otherwise
+    only the values that the user set.
     """
     target: Mapping[str, Any]
 
     @property
     def extra(self) -> dict[str, Any]:
-        """The values of `config.params.extra` that are set."""
+        """The values in `config.params.extra` that are not None."""
         extra = (self.config.get("params") or {}).get("extra") or {}
         return {name: value for name, value in extra.items() if value is not None}
 
 
 def load_result(folder: Path | str) -> StoredResult:
-    """Read an output folder (or its evaluation_config.yaml); instances are read when they are gone
-    through. Raises PrerequisiteError: there is no result, the file is not one of this version's, or
-    a file lies elsewhere.
+    """Read an output folder; `folder` may also be the path of its evaluation_config.yaml.
+
+    The instances are read from disk each time a caller iterates over them. Raises PrerequisiteError
+    if there is no result, if this version cannot read the file, or if a file of the result lies
+    outside of the folder.
     """
     path = Path(folder)
-    if path.name == _RESULT:
+    if path.name == _RESULT_FILE:
         path = path.parent
     rundir = RunDir(path)
     refuse_foreign(rundir.root, rundir.own)
@@ -263,14 +280,17 @@ def load_result(folder: Path | str) -> StoredResult:
         result_in(document, StoredInstances(rundir)),
         rundir.root,
         document["command"],
-        _over(defaults["config"], document["config"]),
-        _over(defaults["target"], document["target"]),
+        _merged(defaults["config"], document["config"]),
+        _merged(defaults["target"], document["target"]),
     )
 
 
 def _document_in(file: Path) -> dict[str, Any]:
-    """Return the document of evaluation_config.yaml. Raises PrerequisiteError."""
-    import jsonschema  # takes long to import, and `eval-factory --help` needs none
+    """Return the document in evaluation_config.yaml.
+
+    Raises PrerequisiteError if the file is missing or does not match the schema.
+    """
+    import jsonschema  # Imported here: the import is slow, and `--help` needs no schema.
 
     try:
         document: dict[str, Any] = parse_own(file.read_text(encoding="utf-8"))
@@ -282,16 +302,17 @@ def _document_in(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, YamlError) as error:
         raise PrerequisiteError(f"{file}: cannot be read: {error}") from None
     except jsonschema.ValidationError as error:
-        place = ".".join(map(str, error.absolute_path)) or "the file"
+        field = ".".join(map(str, error.absolute_path)) or "the file"
         raise PrerequisiteError(
-            f"{file}: this version cannot read the result: {place}: {error.message}"
+            f"{file}: this version cannot read the result: {field}: {error.message}"
         ) from None
     return document
 
 
 def _defaults_of(rundir: RunDir) -> dict[str, dict[str, Any]]:
-    """Return `config` and `target` with their defaults, of run_config.yml; empty if it is not
-    there.
+    """Return `config` and `target` from run_config.yml, where they have their defaults.
+
+    Both are empty if the file is missing or unreadable.
     """
     try:
         stored = parse_own(rundir.run_config.read_text(encoding="utf-8"))
@@ -300,19 +321,19 @@ def _defaults_of(rundir: RunDir) -> dict[str, dict[str, Any]]:
         return {"config": {}, "target": {}}
 
 
-def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two mappings, and those in both of them."""
+def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both mappings merged; values in `stronger` win. Nested mappings are merged too."""
     merged = {**weaker, **stronger}
     for name in weaker.keys() & stronger.keys():
         if isinstance(weaker[name], dict) and isinstance(stronger[name], dict):
-            merged[name] = _over(weaker[name], stronger[name])
+            merged[name] = _merged(weaker[name], stronger[name])
     return merged
 
 
 def result_in(
     document: Mapping[str, Any], instances: Iterable[results.InstanceRecord]
 ) -> results.TaskResult:
-    """Return the record that evaluation_config.yaml tells of."""
+    """Return the result that the document of evaluation_config.yaml describes."""
     validity = document["validity"]
     (task,) = document["results"]["tasks"]
     metrics = document["results"]["tasks"][task]["metrics"]
@@ -328,34 +349,36 @@ def result_in(
         main_metric=document["main_metric"],
         scores=scores,
         groups=groups,
-        validity=_record(
+        validity=_to_record(
             results.Validity, {"jury": None, **_without(validity, "reportable", "coverage")}
         ),
         usage=_usage(document["usage"]),
-        provenance=_record(
+        provenance=_to_record(
             results.Provenance, {"helm": None, "git_hash": None, **document["provenance"]}
         ),
         instances=instances,
         reportable=validity["reportable"],
         status=RunStatus(document["status"]),
         something_to_ask=document["status"] == RunStatus.PARTIAL,
-        comparability=_optional(results.Comparability, document.get("comparability")),
-        clinicians=_optional(results.Clinicians, document.get("clinicians")),
+        comparability=_to_optional_record(results.Comparability, document.get("comparability")),
+        clinicians=_to_optional_record(results.Clinicians, document.get("clinicians")),
     )
 
 
-_SAME_IN_BOTH = ("id", "split", "trial", "perturbation")
+_IDENTIFYING_FIELDS = ("id", "split", "trial", "perturbation")
 
 
 @dataclass(frozen=True)
 class StoredInstances:
-    """The instances of an output folder, read again each time they are gone through."""
+    """The instances of an output folder. Each iteration reads them from the files again."""
 
     rundir: RunDir
 
     def __iter__(self) -> Iterator[results.InstanceRecord]:
-        """Yield the instances. Raises PrerequisiteError: a file is missing, or the two do not tell
-        of the same instances.
+        """Yield the instances in the order of the files.
+
+        Raises PrerequisiteError if instances.jsonl or results.jsonl is missing or unreadable, or if
+        the two files do not list the same instances.
         """
         try:
             with (
@@ -375,19 +398,20 @@ def instance_record(
 ) -> results.InstanceRecord:
     """Return the record of one line of instances.jsonl and the same line of results.jsonl.
 
-    Raises ValueError: they are of different instances; KeyError: something is missing.
+    Raises ValueError if the lines are about different instances, and KeyError if a field is
+    missing.
     """
-    for name in _SAME_IN_BOTH:
+    for name in _IDENTIFYING_FIELDS:
         if instance[name] != outcome[name]:
             raise ValueError(
                 f"instances.jsonl and results.jsonl differ at instance {instance['id']}"
             )
     fields: dict[str, Any] = {"judges": {}, "unjudged": False, "injection": ()}
-    for name in documents.OF_AN_INSTANCE:
+    for name in documents.INSTANCE_FIELDS:
         fields[name] = instance[name]
-    for name in documents.OF_A_RESULT:
+    for name in documents.RESULT_FIELDS:
         fields[name] = outcome[name]
-    for name in documents.OF_SOME_RESULTS:
+    for name in documents.OPTIONAL_RESULT_FIELDS:
         if name in outcome:
             fields[name] = outcome[name]
     fields["references"] = instance["references"]
@@ -399,33 +423,41 @@ def instance_record(
             fields[name] = tuple(value)
     categories = {}
     for name, value in instance.items():
-        if name.startswith(CATEGORY):
-            categories[name.removeprefix(CATEGORY)] = value
+        if name.startswith(CATEGORY_PREFIX):
+            categories[name.removeprefix(CATEGORY_PREFIX)] = value
     return results.InstanceRecord(**fields, categories=categories)
 
 
 def _scores(
-    metrics: Mapping[str, Any], of_task: Mapping[str, results.Score], main_split: str | None
+    metrics: Mapping[str, Any], task_scores: Mapping[str, results.Score], main_split: str | None
 ) -> dict[str, results.Score]:
-    """Return the scores of a task, or of a group. What a group's score does not say of its metric,
-    the score of that name over all instances does.
+    """Return the scores of a task or of a group.
+
+    The document of a group's score omits the facts that it shares with the score of the same name
+    over all instances. `task_scores` supplies these facts; `task_scores` is empty for the scores of
+    the task itself.
     """
     scores = {}
     for name, document in metrics["score"]["scores"].items():
         facts: dict[str, Any] = {"metric": name, "split": main_split}
-        if name in of_task:
-            facts = vars(of_task[name])
-        stats = {**_OF_NO_STATS, **document["stats"]}
-        scores[name] = _record(results.Score, {**facts, **document, "stats": stats})
+        if name in task_scores:
+            facts = vars(task_scores[name])
+        stats = {**_MISSING_STATS, **document["stats"]}
+        scores[name] = _to_record(results.Score, {**facts, **document, "stats": stats})
     return scores
 
 
 def _without(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the document without the fields of these names."""
     return {name: value for name, value in document.items() if name not in names}
 
 
 def _usage(document: Mapping[str, Any]) -> results.Usage:
-    """Return the record; what is not written by role, or of all runs, is what stands at the top."""
+    """Return the usage record of a result's document.
+
+    A part that the document does not have has the same figures as the top level: the figures by
+    role are then the model's alone, and those of all runs are the ones of this run.
+    """
     top = _without(document, "this_run", "all_runs", "wall_s", "cost_unknown")
     this_run = _spent_by_role({**top, **document.get("this_run", {})})
     all_runs = this_run
@@ -437,23 +469,29 @@ def _usage(document: Mapping[str, Any]) -> results.Usage:
 
 
 def _spent_by_role(document: Mapping[str, Any]) -> results.SpentByRole:
-    total = _record(results.Spent, _without(document, "roles", "runs"))
+    """Return the total and the figures by role. Without `roles`, all figures are the model's."""
+    total = _to_record(results.Spent, _without(document, "roles", "runs"))
     if document.get("roles") is None:
         return results.SpentByRole(total, {results.MODEL_ROLE: total})
-    by_role = {role: _record(results.Spent, spent) for role, spent in document["roles"].items()}
+    by_role = {role: _to_record(results.Spent, spent) for role, spent in document["roles"].items()}
     return results.SpentByRole(total, by_role)
 
 
 def is_suite_folder(folder: Path) -> bool:
+    """Return True if a folder is the output folder of a suite."""
     suite = SuiteDir(folder)
     return not _is_run(folder) and (suite.config.exists() or suite.results_yaml.exists())
 
 
-_OWN_BENCHMARK = "benchmark.yaml"  # in `model_configs`, as helm-run reads it
+_OWN_BENCHMARK = "benchmark.yaml"  # The file that helm-run reads; it lies in `model_configs`.
 
 
-def own_description(folder: Path) -> str:
-    """The description of a benchmark of the user's, in one line; empty if there is none."""
+def own_benchmark_description(folder: Path) -> str:
+    """Return the description of the user's own benchmark, in one line.
+
+    The text is empty if the run was not one of the user's own benchmark, or if the benchmark has no
+    description.
+    """
     file = RunDir(folder).model_configs / _OWN_BENCHMARK
     try:
         document = parse_own(file.read_text(encoding="utf-8"))
@@ -465,12 +503,12 @@ def own_description(folder: Path) -> str:
 
 
 def run_folders(folders: Iterable[Path | str]) -> list[Path]:
-    """Return the output folders of runs that these folders stand for, each once, a suite's in the
-    order of its table.
+    """Return the output folders of all runs in these folders, each once.
 
-    What is neither a suite's folder nor a target's is returned as it is: whoever reads it says what
-    is wrong. Raises PrerequisiteError: no run of a suite has a result, or a file of it lies
-    elsewhere.
+    The runs of a suite come in the order of the suite's table. A folder in which there is no run is
+    returned unchanged: the function that reads the folder later reports what is wrong. Raises
+    PrerequisiteError if no run of a suite has a result, or if a file of the suite lies outside of
+    the suite's folder.
     """
     runs: dict[Path, Path] = {}
     for folder in folders:
@@ -480,8 +518,10 @@ def run_folders(folders: Iterable[Path | str]) -> list[Path]:
 
 
 def one_run(folder: Path | str, command: str) -> Path:
-    """Return the one run that a folder stands for. Raises ConfigError: there are several; the
-    message names them.
+    """Return the output folder of the only run in a folder.
+
+    Raises ConfigError if there are several runs; the message lists them. `command` is the command
+    that the message mentions.
     """
     runs = run_folders([folder])
     if len(runs) > 1:
@@ -496,69 +536,73 @@ def one_run(folder: Path | str, command: str) -> Path:
 
 
 def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> list[Path]:
-    """Return the runs to compare with each other: of folders of suites, those of the one benchmark
-    that they have. Raises ConfigError: a suite has several benchmarks; the message says how to
-    choose.
+    """Return the runs in these folders that are compared with each other.
+
+    Raises ConfigError if a folder belongs to a suite and the runs are of several benchmarks; the
+    message explains how to choose a benchmark. `command` is the command that the message mentions.
     """
     paths = list(map(Path, folders))
     runs = run_folders(paths)
     names = list(dict.fromkeys(run.name for run in runs))
-    if len(names) <= 1 or not any(map(_is_of_suite, paths)):
+    if len(names) <= 1 or not any(map(_belongs_to_suite, paths)):
         return runs
     tables = ""
     for path in paths:
         if is_suite_folder(path):
-            tables += f"{SuiteDir(path).results_md} has those of each; "
-    of_first = " ".join(str(run) for run in runs if run.name == names[0])
+            tables += f"{SuiteDir(path).results_md} lists the results of each benchmark; "
+    runs_of_first = " ".join(str(run) for run in runs if run.name == names[0])
     raise ConfigError(
         f"{command}: takes results of one benchmark, and these folders have {len(names)} "
         f"({', '.join(names[:_MAX_NAMED])});"
-        f" {tables}for {names[0]} alone: eval-factory {command} {of_first}"
+        f" {tables}for {names[0]} alone: eval-factory {command} {runs_of_first}"
     )
 
 
-def _is_of_suite(folder: Path) -> bool:
-    """Return whether a folder is a suite's, or that of one of its targets."""
+def _belongs_to_suite(folder: Path) -> bool:
+    """Return True if a folder is the folder of a suite or of one target of a suite."""
     return is_suite_folder(folder) or is_suite_folder(folder.parent)
 
 
 def _is_run(folder: Path) -> bool:
-    """An output folder without a result holds at most archived results of another configuration."""
+    """Return True if a folder is the output folder of a run, even of a run without a result yet."""
     rundir = RunDir(folder)
     return rundir.evaluation_config.exists() or rundir.marker.exists()
 
 
 def _runs_of(folder: Path) -> list[Path]:
+    """Return the output folders of the runs in one folder; the folder itself if there are none."""
     if _is_run(folder):
         return [folder]
     if not is_suite_folder(folder):
-        return _results_below(folder, f"*/{_RESULT}") or [folder]
+        return _results_below(folder, f"*/{_RESULT_FILE}") or [folder]
     table = SuiteDir(folder).results_yaml
     refuse_foreign(folder, [table])
-    runs = _results_below(folder, f"*/*/{_RESULT}")
+    runs = _results_below(folder, f"*/*/{_RESULT_FILE}")
     by_name = {(run.parent.name, run.name): run for run in runs}
     try:
         cells = parse_own(table.read_text(encoding="utf-8"))["cells"]
         order = [(str(cell["target"]), str(cell["evaluation"])) for cell in cells]
-    except (OSError, ValueError, KeyError, TypeError):  # it is not there, or not complete
+    except (OSError, ValueError, KeyError, TypeError):  # The table is missing or incomplete.
         order = []
     if order:
         runs = [by_name[name] for name in order if name in by_name]
     if not runs:
         raise PrerequisiteError(
             f"{folder}: is the folder of a suite in which no run has a result yet; "
-            f"'eval-factory suite status {folder}' shows what runs"
+            f"'eval-factory suite status {folder}' shows the state of its runs"
         )
     return runs
 
 
 def _results_below(folder: Path, pattern: str) -> list[Path]:
-    """Return the folders with a result, but for hidden ones. Raises PrerequisiteError: a file lies
-    elsewhere.
+    """Return the folders below `folder` that have a result, without hidden folders.
+
+    `pattern` is the glob pattern of the result files. Raises PrerequisiteError if a result file
+    lies outside of `folder`, behind a symbolic link.
     """
     runs = []
     for path in sorted(folder.glob(pattern)):
         if not path.relative_to(folder).parts[0].startswith("."):
             runs.append(path.parent)
-    refuse_foreign(folder, [run / _RESULT for run in runs])
+    refuse_foreign(folder, [run / _RESULT_FILE for run in runs])
     return runs

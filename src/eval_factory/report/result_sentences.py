@@ -1,4 +1,7 @@
-"""A result in sentences that a newcomer understands: for the screen, report.md and the page."""
+"""Describes a result in sentences that a newcomer understands.
+
+The sentences appear on the screen, in report.md and on the page.
+"""
 
 from __future__ import annotations
 
@@ -31,22 +34,28 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.jury_form import HELMS_FORM
 from eval_factory.tasks.perturbations import FAMILIES
 
-READ_FIRST = 3  # notes that stand on the first screen; all stand further down
-FEW_FILES = 5
-"""Hashes of data files that need no unfolding. A benchmark may read a thousand files: too many
-for paper, too.
+FIRST_SCREEN_NOTES = 3  # notes on the first screen of the page; a section below has all notes
+MAX_UNFOLDED_HASHES = 5
+"""The number of hashes of data files up to which the page shows the hashes unfolded. A benchmark
+may read a thousand files, which are also too many to print.
 """
 
 
 def capitalized(line: str) -> str:
-    """Return a line with a capital, unless it begins with an identifier."""
+    """Return a line with a capital first letter, unless its first word has an underscore.
+
+    A word with an underscore is an identifier, such as the name of a metric.
+    """
     if "_" in line.partition(" ")[0]:
         return line
     return line[:1].upper() + line[1:]
 
 
 def ratings_line(result: results.TaskResult) -> str | None:
-    """Return one line; None if no jury was asked, or on HELM's own scale."""
+    """Return a line with the labels or the scale of the jury's ratings.
+
+    Returns None if there was no jury, or if the jury used HELM's own scale.
+    """
     jury = result.validity.jury
     if jury is None:
         return None
@@ -61,17 +70,18 @@ def ratings_line(result: results.TaskResult) -> str | None:
     return None
 
 
-def about(task: str) -> str:
-    """Return the description of a task that eval-factory brings along; empty of custom ones."""
+def task_description(task: str) -> str:
+    """Return the description of a task; empty if eval-factory does not come with the task."""
     for evaluation in load_framework().evaluations:
         if evaluation.name == task:
             return evaluation.description
     return ""
 
 
-def amount(value: float, score: Any) -> str:
-    """Return a score as somebody says it: 41.2 %, 3.42 of 5, 0.412. `score` has the `unit` and
-    `scale` of the value.
+def value_text(value: float, score: Any) -> str:
+    """Return a value as a reader says it: 41.2 %, 3.42 of 5, 0.412.
+
+    `score` is an object with the `unit` and the `scale` of the value.
     """
     if score.unit == "share" and score.scale == (0.0, 1.0):
         return formats.percent(value)
@@ -81,26 +91,27 @@ def amount(value: float, score: Any) -> str:
 
 
 def interval_text(score: results.Score) -> str:
+    """Return the 95 % interval of a score as text; empty if the score has no interval."""
     low = score.stats.ci_low
     high = score.stats.ci_high
     if low is None or high is None:
         return ""
-    return f"{amount(low, score)} to {amount(high, score)}"
+    return f"{value_text(low, score)} to {value_text(high, score)}"
 
 
 def answerer(result: results.TaskResult) -> str:
-    """Return who answered, as the subject of a sentence."""
+    """Return the subject of a sentence about the answers: `The demo` or `This model`."""
     if result.is_demo:
         return "The demo"
     return "This model"
 
 
-def measured(result: results.TaskResult, who: str | None = None) -> str:
-    """Return on what a model was measured, and how often.
+def measurement_sentence(result: results.TaskResult, who: str | None = None) -> str:
+    """Return a sentence about the questions that a model was asked, and about its judges.
 
     Args:
         result: the result of the model.
-        who: the subject of the sentence; None: the model, or the demo, of the result.
+        who: the subject of the sentence. If None, the subject is `answerer(result)`.
     """
     requested = result.validity.instances.requested
     splits = result.validity.splits
@@ -108,11 +119,11 @@ def measured(result: results.TaskResult, who: str | None = None) -> str:
     subject = who or answerer(result)
     if not questions and result.provenance.imported is not None:
         return f"{subject} has a score alone: its source has no answers to single questions."
-    given = counted(questions, "question")
+    asked = counted(questions, "question")
     if len(splits) == 1:
-        given += f" of the {next(iter(splits))} set"
+        asked += f" of the {next(iter(splits))} set"
     if requested != questions:
-        given += f", {requested:,} requests with every trial and variation counted"
+        asked += f", {requested:,} requests with every trial and variation counted"
     judged = ""
     if result.validity.judges:
         manner = "judged criterion by criterion"
@@ -127,7 +138,7 @@ def measured(result: results.TaskResult, who: str | None = None) -> str:
         judged = f" Its answers were {manner} by {judges} ({models})."
         if (line := ratings_line(result)) is not None:
             judged += f" {capitalized(line)}."
-    return f"{subject} was given {given}.{judged}"
+    return f"{subject} was given {asked}.{judged}"
 
 
 _UNITS = {
@@ -140,11 +151,11 @@ _UNITS = {
     "similarity": "how similar the answers are to reference answers",
     "errors per word": "errors for each word of a reference answer: 0 is the best",
 }
-"""Unit of a score -> what it counts."""
+"""Unit of a score -> the meaning of its value, as a part of a sentence."""
 
 
-def meaning(result: results.TaskResult) -> str:
-    """Return what the main score counts."""
+def score_meaning(result: results.TaskResult) -> str:
+    """Return a sentence about the meaning of the main score."""
     score = result.scores.get(result.main_metric)
     if score is None:
         return f"{result.main_metric} could not be computed: the notes say why."
@@ -161,23 +172,27 @@ def meaning(result: results.TaskResult) -> str:
     return f"{over} ({'; '.join(parts)})."
 
 
-_OF_SEVERAL_ANSWERS = re.compile(r"@\d+$")
+_SEVERAL_ANSWERS_METRIC = re.compile(r"@\d+$")
+"""Matches metrics such as `exact_match@5`, which score the best of several answers."""
 
 
 def minor_scores(result: results.TaskResult) -> list[str]:
-    """Return the labels of HELM's scores that say little beside the main one: quasi metrics, and
-    the best of five where each question has one answer.
+    """Return the labels of HELM's scores that add little to the main score.
+
+    These are the quasi metrics and the metrics over several answers (`exact_match@5`), as each
+    question has one answer only.
     """
     labels = []
     for label, score in result.scores.items():
         name = score.metric or label
-        is_minor = name.startswith("quasi_") or _OF_SEVERAL_ANSWERS.search(name) is not None
+        is_minor = name.startswith("quasi_") or _SEVERAL_ANSWERS_METRIC.search(name) is not None
         if is_minor and label != result.main_metric:
             labels.append(label)
     return labels
 
 
-def how_sure(result: results.TaskResult) -> str:
+def certainty_sentence(result: results.TaskResult) -> str:
+    """Return a sentence about the main score's interval; empty if there is no main score."""
     score = result.scores.get(result.main_metric)
     if score is None:
         return ""
@@ -197,8 +212,10 @@ def how_sure(result: results.TaskResult) -> str:
 
 
 def missing_scores(result: results.TaskResult) -> str:
-    """Return why a score may not be reported, beside the reasons that the result states; empty
-    if missing scores are not one.
+    """Return a sentence about the instances without a score; empty if no instances lack one.
+
+    The sentence is a reason against reporting the result, in addition to the reasons in
+    `not_reportable`. The sentence is also empty if the result may be reported.
     """
     instances = result.validity.instances
     has_gaps = instances.scored < instances.requested
@@ -212,9 +229,11 @@ def missing_scores(result: results.TaskResult) -> str:
     return sentence
 
 
-def troubles(instances: results.Instances) -> Iterator[tuple[int, str, str]]:
-    """Yield (instances, what went wrong with them, the sign by which the table shows them), the
-    worst first.
+def problem_counts(instances: results.Instances) -> Iterator[tuple[int, str, str]]:
+    """Yield each kind of problem that instances have, the most severe first.
+
+    A kind is a tuple (number of instances, description of the problem, name of the sign). The sign
+    marks these instances in the table of the page.
     """
     for name, sign in sorted(SIGNS.items(), key=lambda item: item[1].severity):
         if sign.trouble and sign.count is not None:
@@ -223,16 +242,18 @@ def troubles(instances: results.Instances) -> Iterator[tuple[int, str, str]]:
                 yield count, sign.trouble, name
 
 
-def beside_chance(result: results.TaskResult) -> str:
-    """Return the main score beside the best answer that needs no model; empty if that is not
-    known.
+def floor_sentence(result: results.TaskResult) -> str:
+    """Return sentences that compare the main score with the best score without a model.
+
+    The text is empty if one of the two scores is not known.
     """
     floor = result.validity.floors.get(result.main_metric)
     score = result.scores.get(result.main_metric)
     if floor is None or score is None:
         return ""
-    best = f"The best score without a model is {amount(floor.value, score)} ({floor_named(floor)})."
-    text = f"{best} {_above(answerer(result), score, floor)}"
+    floor_text = f"{value_text(floor.value, score)} ({floor_named(floor)})"
+    comparison = _comparison_with_floor(answerer(result), score, floor)
+    text = f"The best score without a model is {floor_text}. {comparison}"
     if floor.assumed:
         text += (
             " That score is assumed, because no judge was asked about such an answer; "
@@ -241,7 +262,8 @@ def beside_chance(result: results.TaskResult) -> str:
     return text
 
 
-def _above(who: str, score: results.Score, floor: results.Floor) -> str:
+def _comparison_with_floor(who: str, score: results.Score, floor: results.Floor) -> str:
+    """Return a sentence that says whether a score is better than the best score without a model."""
     if is_no_better(score, floor):
         return f"{who} is no better than that."
     if not is_shown_above(score, floor):
@@ -253,8 +275,9 @@ def _above(who: str, score: results.Score, floor: results.Floor) -> str:
 
 
 def chance_may_explain(result: results.TaskResult) -> bool:
-    """Return whether the main score is not shown to be better than what needs no model, as far as
-    that is known.
+    """Return True if the main score is not shown to be better than the best score without a model.
+
+    The result is False if one of the two scores is not known.
     """
     floor = result.validity.floors.get(result.main_metric)
     score = result.scores.get(result.main_metric)
@@ -262,11 +285,12 @@ def chance_may_explain(result: results.TaskResult) -> bool:
 
 
 def corrected_score(result: results.TaskResult) -> results.Score | None:
+    """Return the main score without a known defect of HELM's metric; None if there is no defect."""
     return result.scores.get(f"{result.main_metric}{CORRECTED}")
 
 
 def floor_line(result: results.TaskResult) -> str | None:
-    """Return what the best answer that needs no model scores; None if that is not known."""
+    """Return a line with the best score without a model; None if this score is not known."""
     floors = result.validity.floors
     floor = floors.get(result.main_metric)
     if floor is None:
@@ -279,8 +303,9 @@ def floor_line(result: results.TaskResult) -> str | None:
 
 
 def floor_named(floor: results.Floor) -> str:
-    """Return who scores a floor, as a part of a sentence: `always answering A`, `random,
-    assumed`.
+    """Return what the best answers without a model are, as a part of a sentence.
+
+    Examples are `always answering A` and `random, assumed`.
     """
     name = floor.best
     if name.startswith("always "):
@@ -291,8 +316,10 @@ def floor_named(floor: results.Floor) -> str:
 
 
 def leaderboard_line(record: results.Comparability | None) -> str | None:
-    """Return one line about the settings; file and page have all of it. None of results of
-    earlier versions.
+    """Return a line that compares the settings with those of the leaderboard.
+
+    The line has the first three deviations; evaluation_config.yaml and the page have all. Returns
+    None if the result has no comparison, as results of earlier versions.
     """
     if record is None:
         return None
@@ -309,10 +336,10 @@ def leaderboard_line(record: results.Comparability | None) -> str | None:
 
 
 def rubric_headline(report: results.RubricReport) -> str:
-    """Return one line: how many criteria are met, and how far the judges agree."""
+    """Return a line with the number of criteria that are met, and how well the judges agree."""
     votes = report.criteria
     parts = [
-        f"{votes.met:,} of {of_criteria(votes.asked)} met",
+        f"{votes.met:,} of {criteria_count(votes.asked)} met",
         f"{votes.not_met:,} not met",
     ]
     if votes.tied:
@@ -334,13 +361,15 @@ def rubric_headline(report: results.RubricReport) -> str:
     return "; ".join(sentences)
 
 
-def of_criteria(count: int) -> str:
+def criteria_count(count: int) -> str:
+    """Return the number with its noun: `1 criterion`, `2 criteria`."""
     return counted(count, "criterion", "criteria")
 
 
 def cost_line(usage: results.Usage) -> str | None:
-    """Return the cost of this run, and of all runs if there are others; None if there is
-    nothing to say.
+    """Return a line with the cost of this run, and of all runs if there are several.
+
+    Returns None if nothing is known about the cost, not even why the cost is unknown.
     """
     this_run = usage.this_run.total.cost
     all_runs = usage.all_runs.total.cost
@@ -362,30 +391,34 @@ def cost_line(usage: results.Usage) -> str | None:
 
 
 def clinician_headline(clinicians: results.Clinicians) -> str:
-    """Return one line: the corrected score, or how many ratings it lacks."""
+    """Return a line with the score that clinicians' ratings correct.
+
+    If there are too few ratings for this score, the line has the number of answers to rate.
+    """
     raters = counted(clinicians.raters, "rater")
-    by = f"{clinicians.rated} of {clinicians.answers} answers rated by {raters}"
+    rated = f"{clinicians.rated} of {clinicians.answers} answers rated by {raters}"
     if clinicians.corrected is not None:
         corrected = clinicians.corrected
         interval = f"95 % interval {formats.between(corrected.ci_low, corrected.ci_high)}"
         value = formats.score(formats.rounded(corrected.value))
         without = formats.score(formats.rounded(corrected.judge_value))
         return (
-            f"corrected by clinicians = {value}  ({interval}); without correction {without}; {by}"
+            f"corrected by clinicians = {value}  ({interval}); "
+            f"without correction {without}; {rated}"
         )
     if clinicians.too_few is not None:
         needed = clinicians.too_few.needed
-        return f"no score corrected by clinicians: {needed} rated answers are needed; {by}"
-    return by
+        return f"no score corrected by clinicians: {needed} rated answers are needed; {rated}"
+    return rated
 
 
 def clinician_lines(clinicians: results.Clinicians) -> Iterator[str]:
-    """Yield the headline, then agreement, bias and notes."""
+    """Yield the headline, then the agreement of the raters, each judge's bias, and the notes."""
     yield clinician_headline(clinicians)
     if clinicians.agreement is not None:
         yield f"agreement of the raters: {agreement_text(clinicians.agreement)}"
     for judge, agreement in clinicians.judges.items():
-        # above 0: the judge is more lenient than the raters, if more is better
+        # A bias above 0 means that the judge is more lenient than the raters, if higher is better.
         bias = "not known"
         if agreement.bias is not None:
             bias = formats.bias(agreement.bias)
@@ -399,7 +432,7 @@ def clinician_lines(clinicians: results.Clinicians) -> Iterator[str]:
 
 
 def agreement_text(agreement: results.Agreement) -> str:
-    """Return the measures that are defined."""
+    """Return the measures of agreement that are defined, as text."""
     measures = []
     for name, value in (
         ("alpha", agreement.alpha),
@@ -413,7 +446,10 @@ def agreement_text(agreement: results.Agreement) -> str:
 
 
 def stopping_line(result: results.TaskResult) -> str | None:
-    """Return how many instances were asked until the rule held; None if there was no rule."""
+    """Return a line about stopping early: the instances asked, the looks, and what was saved.
+
+    A look is a check of the stopping rule. Returns None if there was no rule.
+    """
     record = result.validity.stopped_early
     if record is None:
         return None
@@ -431,8 +467,9 @@ def stopping_line(result: results.TaskResult) -> str | None:
 
 
 def choice_order_line(result: results.TaskResult) -> str | None:
-    """Return what becomes of the answers when choices stand in another order; None if there was
-    one order only.
+    """Return a line about the answers that change with the order of the choices.
+
+    Returns None if the run used one order only.
     """
     record = result.validity.choice_orders
     if record is None:
@@ -469,8 +506,9 @@ def _percent(share: float) -> str:
 
 
 def usage_rows(usage: results.Usage) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield this run and all runs, each in all and, if others than the model were asked, by
-    role.
+    """Yield (label, figures) for this run and for all runs.
+
+    Each total is followed by the figures by role, if judges were asked.
     """
     for label, spent in (("this run", usage.this_run), ("all runs", usage.all_runs)):
         yield label, asdict(spent.total)
@@ -479,36 +517,36 @@ def usage_rows(usage: results.Usage) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{label}, {role}", asdict(spent_by_role)
 
 
-MAX_ON_SCREEN = 3
-MIN_QUESTIONS = 10  # questions from which on a family is reported in words
+MAX_ON_SCREEN = 3  # the maximum number of families of rewordings that the screen shows
+MIN_QUESTIONS = 10  # the minimum number of questions for a sentence about a family of rewordings
 
 
 def asked_again_lines(record: AskedAgain | None, max_families: int | None = None) -> Iterator[str]:
-    """Yield a sentence for each thing that is known, for somebody who decides whether the model may
-    be used.
+    """Yield a sentence for each finding from questions that were asked again.
 
-    `max_families`: so many families of other words, those that cost most; all if None.
+    The sentences are for readers who decide whether the model may be used. `max_families` limits
+    the families of rewordings to those that lower the score most; None reports all of them.
     """
     if record is None:
         return
     if record.right_by is not None:
         yield right_by_line(record.right_by)
     if record.repeats is not None:
-        yield from _repeats(record.repeats)
-    yield from _other_words(record.in_other_words, max_families)
+        yield from _repeat_lines(record.repeats)
+    yield from _other_words_lines(record.in_other_words, max_families)
     for kind, change in record.blind.items():
-        yield _loss(change, f"with {BLIND_WITH[kind]} in place of its own")
+        yield _loss_line(change, f"with {BLIND_WITH[kind]} in place of its own")
     if record.options_only is not None:
-        yield _options_only(record.options_only)
+        yield _options_only_line(record.options_only)
     if record.none_of_the_others is not None:
         replaced = 'with its right option replaced by "None of the other options"'
-        yield _loss(record.none_of_the_others.change, replaced)
+        yield _loss_line(record.none_of_the_others.change, replaced)
     if record.pushback is not None:
-        yield from _pushback(record.pushback)
+        yield from _pushback_lines(record.pushback)
     if record.confidence is not None:
-        yield _confidence(record.confidence)
+        yield _confidence_line(record.confidence)
     if record.abstention is not None:
-        yield _abstention(record.abstention)
+        yield _abstention_line(record.abstention)
     if record.none_of_these is not None:
         share = record.none_of_these
         questions = counted(share.count, "question")
@@ -518,10 +556,10 @@ def asked_again_lines(record: AskedAgain | None, max_families: int | None = None
         )
 
 
-def _other_words(
+def _other_words_lines(
     in_other_words: Mapping[str, InOtherWords], max_families: int | None
 ) -> Iterator[str]:
-    """Yield a sentence for each family of other words, the worst first."""
+    """Yield a sentence for each family of rewordings, the most harmful family first."""
     families = []
     small = []
     for name, family in by_harm(in_other_words):
@@ -536,7 +574,7 @@ def _other_words(
         p_value = ""
         if family.p_holm is not None:
             p_value = f", p {formats.p_value(family.p_holm)} (Holm)"
-        yield _loss(family.change, f"when {words}", p_value)
+        yield _loss_line(family.change, f"when {words}", p_value)
     if max_families is not None and len(families) > max_families:
         kinds = counted(len(families) - max_families, "more kind")
         yield f"{kinds} of other words cost less (see report.html)"
@@ -547,13 +585,18 @@ def _other_words(
         )
 
 
-def _loss(change: Change, circumstance: str, p_value: str = "") -> str:
-    """Return what was lost under a circumstance, and what stands behind the loss."""
-    return f"{_lost(change)} {circumstance}: {_difference(change)}{p_value}{_beside(change)}"
+def _loss_line(change: Change, circumstance: str, p_value: str = "") -> str:
+    """Return a sentence about a change of the score.
+
+    The sentence names the right answers that were lost under the circumstance, the difference of
+    the scores, and remarks on how to read the loss.
+    """
+    difference = f"{_difference(change)}{p_value}"
+    return f"{_loss_text(change)} {circumstance}: {difference}{_loss_remarks(change)}"
 
 
-def _options_only(only: OptionsOnly) -> str:
-    """Return whether the options give the answer away."""
+def _options_only_line(only: OptionsOnly) -> str:
+    """Return a sentence that says whether the options alone give the right answers away."""
     right = only.right
     if right is None or only.guess is None:
         return "the choices without their questions: no answer can be read"
@@ -570,7 +613,10 @@ def _options_only(only: OptionsOnly) -> str:
 
 
 def right_by_line(right_by: RightBy) -> str:
-    """Return the rule by which answers are right or wrong, and how many it reads."""
+    """Return a sentence about the rule that decides whether an answer is right.
+
+    The sentence also has the number of answers that the rule can read.
+    """
     answers = counted(right_by.answers, "answer")
     if right_by.rule == BY_HELM:
         line = (
@@ -589,11 +635,12 @@ def right_by_line(right_by: RightBy) -> str:
 
 
 def by_harm(families: Mapping[str, InOtherWords]) -> list[tuple[str, InOtherWords]]:
-    """Return (name, family), the family that costs most first."""
+    """Return (name, family) pairs; the family that lowers the score most comes first."""
     return sorted(families.items(), key=lambda item: (item[1].change.difference, item[0]))
 
 
-def _repeats(repeats: Repeats) -> Iterator[str]:
+def _repeat_lines(repeats: Repeats) -> Iterator[str]:
+    """Yield a sentence about questions that were asked several times in the same words."""
     if repeats.mean is None:
         yield f"asked {repeats.times} times: no question was scored every time"
         return
@@ -606,31 +653,39 @@ def _repeats(repeats: Repeats) -> Iterator[str]:
     yield line
 
 
-def _lost(change: Change) -> str:
-    """Return what was lost, `of 40 questions that it got right, 12 were lost`, and what was won."""
+def _loss_text(change: Change) -> str:
+    """Return the numbers of right answers that were lost and won.
+
+    An example is `of 40 questions that the model got right, 12 were lost (and 2 of 20 others won)`.
+    """
     right = change.right_to_wrong
     wrong = change.wrong_to_right
     if right is None and wrong is not None:
         questions = counted(wrong.count, "question")
-        return f"none of {questions} was right at first, and {_were(_number(wrong))} won"
+        return (
+            f"none of {questions} was right at first, and {_were_text(_count_in_share(wrong))} won"
+        )
     if right is None:
         return "the score changed"
     lost = (
         f"of {counted(right.count, 'question')} that the model got right, "
-        f"{_were(_number(right))} lost"
+        f"{_were_text(_count_in_share(right))} lost"
     )
-    if wrong is None or not _number(wrong):
+    if wrong is None or not _count_in_share(wrong):
         return lost
-    return f"{lost} (and {_number(wrong)} of {wrong.count} others won)"
+    return f"{lost} (and {_count_in_share(wrong)} of {wrong.count} others won)"
 
 
-def _beside(change: Change) -> str:
-    """Return what stands behind a loss: what the same words lose, and what could not be read."""
+def _loss_remarks(change: Change) -> str:
+    """Return remarks on a loss: the loss by chance alone, and the number of unread answers."""
     return f"{_in_same_words(change.same_words)}{_unread_questions(change.unread)}"
 
 
 def _in_same_words(chance: Share | None) -> str:
-    """Return what chance alone loses: `; in the same words 38 of 77`."""
+    """Return the loss by chance alone, when the question is asked again in the same words.
+
+    An example is `; in the same words 38 of 77`. The text is empty if this loss is not known.
+    """
     if chance is None:
         return ""
     lost = formats.decimals(chance.value * chance.count, 1).removesuffix(".0")
@@ -638,17 +693,19 @@ def _in_same_words(chance: Share | None) -> str:
 
 
 def _unread_questions(count: int) -> str:
+    """Return the number of questions whose answers no rule can read; empty if there are none."""
     if not count:
         return ""
     return f", without {counted(count, 'question')} whose answers cannot be read"
 
 
-def _pushback(pushback: Pushback) -> Iterator[str]:
+def _pushback_lines(pushback: Pushback) -> Iterator[str]:
+    """Yield sentences about answers that the model changed after somebody doubted them."""
     if pushback.turns:
         last = pushback.turns[-1]
         difference = formats.score(last.difference, sign="+")
         doubts = counted(len(pushback.turns), "doubt")
-        yield f"{_lost(last)} after {doubts}: {difference}{_beside(last)}"
+        yield f"{_loss_text(last)} after {doubts}: {difference}{_loss_remarks(last)}"
     if pushback.changed_at:
         answers = counted(sum(pushback.changed_at.values()), "answer")
         kept = pushback.changed_at.get("never", 0)
@@ -659,14 +716,15 @@ def _pushback(pushback: Pushback) -> Iterator[str]:
         yield line
 
 
-def _confidence(confidence: Confidence) -> str:
+def _confidence_line(confidence: Confidence) -> str:
+    """Return a sentence that compares the model's confidence with its share of right answers."""
     manner = "by the log probabilities of its answers"
     if confidence.source == "stated":
         manner = "when it is asked how sure it is"
     unread = ""
     if confidence.unread:
         answers = counted(confidence.unread, "answer")
-        unread += f"; {answers} without a readable confidence"
+        unread = f"; {answers} without a readable confidence"
     if confidence.unread_answers:
         unread += f"; {counted(confidence.unread_answers, 'answer')} that cannot be read left out"
     if confidence.mean is None or confidence.right is None or confidence.calibration_error is None:
@@ -685,7 +743,8 @@ def _confidence(confidence: Confidence) -> str:
     return line + unread
 
 
-def _abstention(abstention: Abstention) -> str:
+def _abstention_line(abstention: Abstention) -> str:
+    """Return a sentence about questions to which the model may answer "I do not know"."""
     if abstention.abstained is None or abstention.score is None or abstention.score_before is None:
         return 'with "I do not know" as an answer: no question has a value'
     parts = []
@@ -701,22 +760,25 @@ def _abstention(abstention: Abstention) -> str:
         f"{formats.score(abstention.score.value)}, "
         f"without this leave {formats.score(abstention.score_before.value)}"
     )
-    costs = f"score where a wrong answer costs {abstention.cost_of_wrong:g}: {scores}"
+    costs = f"score if a wrong answer costs {abstention.cost_of_wrong:g}: {scores}"
     unread = _unread_questions(abstention.unread)
     return f'the model answers "I do not know" to {" and ".join(parts)}{unread}; {costs}'
 
 
-def _were(number: int) -> str:
+def _were_text(number: int) -> str:
+    """Return the number with its verb: `1 was`, `2 were`."""
     if number == 1:
         return "1 was"
     return f"{number:,} were"
 
 
-def _number(share: Share) -> int:
+def _count_in_share(share: Share) -> int:
+    """Return the number of questions that a share is made of."""
     return round(share.value * share.count)
 
 
 def _with_interval(share: Share) -> str:
+    """Return a value with its 95 % interval, if it has one."""
     value = formats.score(share.value)
     between = formats.between(share.ci_low, share.ci_high)
     if not between:
@@ -725,6 +787,7 @@ def _with_interval(share: Share) -> str:
 
 
 def _difference(change: Change) -> str:
+    """Return the difference of two scores with its sign, and with its interval, if it has one."""
     difference = formats.score(change.difference, sign="+")
     between = formats.between(change.ci_low, change.ci_high)
     if not between:
@@ -733,8 +796,10 @@ def _difference(change: Change) -> str:
 
 
 class LostAnswers:
-    """Answers that were right, each beside the answer to the same question in the words that cost
-    most; no others are kept of the instances, which are gone through once.
+    """Right answers that the model lost when the question was asked in other words.
+
+    `family` is the most harmful family of rewordings with such answers. The caller passes each
+    instance to `add` once; only the instances that are needed are stored.
     """
 
     def __init__(self, record: AskedAgain | None) -> None:
@@ -746,15 +811,17 @@ class LostAnswers:
                     self.family = name
                     self._wanted = set(family.lost)
                     break
-        self._names = {None: 0, self.family: 1, PERTURB + self.family: 1}
-        self._sides: dict[str, dict[int, InstanceRecord]] = {}
+        # name of the perturbation -> index of the instance in its pair
+        self._index_in_pair = {None: 0, self.family: 1, PERTURB + self.family: 1}
+        self._pairs: dict[str, dict[int, InstanceRecord]] = {}
 
     def add(self, record: InstanceRecord) -> None:
-        if record.id in self._wanted and record.perturbation in self._names:
-            side = self._names[record.perturbation]
-            self._sides.setdefault(record.id, {}).setdefault(side, record)
+        """Store an instance if its right answer was lost, in either wording."""
+        if record.id in self._wanted and record.perturbation in self._index_in_pair:
+            index = self._index_in_pair[record.perturbation]
+            self._pairs.setdefault(record.id, {}).setdefault(index, record)
 
     @property
     def pairs(self) -> list[tuple[InstanceRecord, InstanceRecord]]:
-        """The instances that were asked both ways: (as it is, in other words)."""
-        return [(sides[0], sides[1]) for sides in self._sides.values() if len(sides) == 2]
+        """The pairs (answer to the original question, answer to the reworded question)."""
+        return [(pair[0], pair[1]) for pair in self._pairs.values() if len(pair) == 2]

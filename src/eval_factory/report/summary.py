@@ -1,6 +1,7 @@
-"""A result in short, line by line: what a run ends with on the screen, and report.md for pull
-requests and wikis. No prompt, answer or reference is in it. Pure functions of the result, so that
-`verify` makes the same file again.
+"""Writes a short summary of a result: the last lines of a run on the screen, and report.md.
+
+The file report.md is for pull requests and wikis. A summary has no prompts, answers or references.
+The functions depend on the result alone, so that `verify` can make the same file again.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from eval_factory.report import result_sentences, verdicts
 from eval_factory.report.result_sentences import MAX_ON_SCREEN, asked_again_lines
 from eval_factory.tasks.errata import CORRECTED
 
-MAX_NOTES = 5
-_MAX_CAUSES = 5
+MAX_NOTES = 5  # the maximum number of notes in a summary
+_MAX_CAUSES = 5  # the maximum number of causes of failures in a summary
 
 
 def result_summary(result: TaskResult, rundir: RunDir) -> str:
-    """Return the main score, how sure it is, what went wrong and what to do, where the rest is."""
+    """Return the lines that a run ends with on the screen.
+
+    The lines have the main score with its interval, the doubts and problems, the notes, and the
+    paths of the page and the result.
+    """
     notes = result.validity.notes
-    main, *corrected = _scores(result)
+    main, *corrected = _score_lines(result)
     verdict = verdicts.verdict_of(result)
     lines = list(corrected)
     if verdict.is_doubt or verdict is verdicts.Verdict.DEMO:
@@ -48,11 +53,13 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
 
 
 def result_lines(result: TaskResult, max_families: int | None = None) -> Iterator[str]:
-    """Yield what there is to know beside the scores and notes. `max_families`: of other words; all
-    if None.
+    """Yield a line for each fact about the result, apart from the scores and notes.
+
+    `max_families` is the maximum number of families of rewordings that are reported; None reports
+    all of them.
     """
     validity = result.validity
-    yield from _added_scores(result)
+    yield from _added_score_lines(result)
     if result.clinicians is not None:
         yield result_sentences.clinician_headline(result.clinicians)
     yield from filter(
@@ -60,8 +67,8 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     )
     yield from asked_again_lines(validity.asked_again, max_families)
     yield from filter(None, [result_sentences.stopping_line(result)])
-    yield from _other_splits(result)
-    yield from _instances(result)
+    yield from _other_split_lines(result)
+    yield from _instance_lines(result)
     judges = validity.judges.items()
     if missing := [
         f"{name} {judge.scored:,} of {judge.asked:,}"
@@ -79,7 +86,7 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     if validity.rubric is not None:
         yield f"criteria: {result_sentences.rubric_headline(validity.rubric)}"
     if result.provenance.imported is None:
-        yield from _usage(result.usage)
+        yield from _usage_lines(result.usage)
     yield from filter(None, [result_sentences.cost_line(result.usage)])
     comparability = result.comparability
     if comparability is not None and comparability.medhelm_settings is not None:
@@ -87,17 +94,20 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
 
 
 def headline(result: TaskResult) -> str:
-    """The result in one line; why it may not be reported in place of a score that may not."""
+    """Return the main score in one line, or why the result must not be reported."""
     if result.reportable:
-        return "; ".join(_scores(result))
+        return "; ".join(_score_lines(result))
     reasons = list(result.validity.short_reasons)
     if missing := result_sentences.missing_scores(result):
         reasons.append(missing)
     return f"{result.task}: not reportable: {'; '.join(reasons)}"
 
 
-def _scores(result: TaskResult) -> Iterator[str]:
-    """The main score. HELM's value has a known defect if there is another one beside it."""
+def _score_lines(result: TaskResult) -> Iterator[str]:
+    """Yield the line of the main score, then the line of the corrected score, if there is one.
+
+    A corrected score exists if HELM's value of the metric has a known defect.
+    """
     score, corrected = (
         result.scores.get(f"{result.main_metric}{suffix}") for suffix in ("", CORRECTED)
     )
@@ -111,18 +121,18 @@ def _scores(result: TaskResult) -> Iterator[str]:
         over = f" over {counted(score.stats.count, 'instance')}"
     yield (
         f"{result.task}: {result.main_metric} "
-        f"= {formats.score(score.value)}{over}{_interval_behind(score)}"
+        f"= {formats.score(score.value)}{over}{_interval_suffix(score)}"
     )
     if corrected is not None:
         differs = corrected.stats.count != score.stats.count
         over = ""
         if differs:
             over = f" over {counted(corrected.stats.count, 'instance')}"
-        yield f"corrected = {formats.score(corrected.value)}{over}{_interval_behind(corrected)}"
+        yield f"corrected = {formats.score(corrected.value)}{over}{_interval_suffix(corrected)}"
 
 
-def _added_scores(result: TaskResult) -> Iterator[str]:
-    """Scores that `rescore` or an import computed beside those of another program."""
+def _added_score_lines(result: TaskResult) -> Iterator[str]:
+    """Yield a line for each score that `rescore` or an import added to an imported result."""
     imported = result.provenance.imported
     if imported is None:
         return
@@ -131,28 +141,29 @@ def _added_scores(result: TaskResult) -> Iterator[str]:
         over = ""
         if score.stats.count != result.validity.instances.scored:
             over = f" over {counted(score.stats.count, 'instance')}"
-        yield f"added: {name} = {formats.score(score.value)}{over}{_interval_behind(score)}"
+        yield f"added: {name} = {formats.score(score.value)}{over}{_interval_suffix(score)}"
 
 
-def _interval_behind(score: Score) -> str:
+def _interval_suffix(score: Score) -> str:
+    """Return the interval as the end of a line; empty if the score has no interval."""
     between = formats.between(score.stats.ci_low, score.stats.ci_high)
     if not between:
         return ""
     return f"  (95 % interval {between})"
 
 
-def _other_splits(result: TaskResult) -> Iterator[str]:
+def _other_split_lines(result: TaskResult) -> Iterator[str]:
     """Yield a line for each split that the main score does not count."""
     main = result.scores.get(result.main_metric)
     main_split = result.validity.main_split
     if main is not None:
         main_split = main.split
-    elif main_split is None:  # no instance has a score
+    elif main_split is None:  # No instance has a score.
         return
     for split, count in result.validity.splits.items():
         if split == main_split:
             continue
-        value = " have no such score"
+        value = " without this score"
         if main is not None:
             label = f"{main.metric}@{split}"
             if label in result.scores:
@@ -160,8 +171,8 @@ def _other_splits(result: TaskResult) -> Iterator[str]:
         yield f"split {split}: {counted(count, 'instance')} more{value}"
 
 
-def _instances(result: TaskResult) -> Iterator[str]:
-    """Yield how many instances became what, and the most frequent causes of failures."""
+def _instance_lines(result: TaskResult) -> Iterator[str]:
+    """Yield the numbers of instances by outcome, then the most frequent causes of failures."""
     counts = result.validity.instances
     questions = sum(result.validity.splits.values())
     line = (
@@ -186,18 +197,24 @@ def _instances(result: TaskResult) -> Iterator[str]:
         yield f"{counted(hidden, 'more cause')} of failures: validity.failures, report.html"
 
 
-def _usage(usage: Usage) -> Iterator[str]:
-    """Yield the requests of this run, by role if judges were asked, and of all runs if there were
-    others.
+def _usage_lines(usage: Usage) -> Iterator[str]:
+    """Yield the number of requests of this run.
+
+    The numbers by role follow if judges were asked, and the number of all runs if there were
+    several runs.
     """
-    yield f"requests: {_spent(usage.this_run.total)}"
+    yield f"requests: {_spent_text(usage.this_run.total)}"
     if len(usage.this_run.roles) > 1:
-        yield from (f"  {role}: {_spent(spent)}" for role, spent in usage.this_run.roles.items())
+        yield from (
+            f"  {role}: {_spent_text(spent)}" for role, spent in usage.this_run.roles.items()
+        )
     if usage.runs > 1:
-        yield f"with the {counted(usage.runs - 1, 'run')} before: {_spent(usage.all_runs.total)}"
+        earlier_runs = counted(usage.runs - 1, "run")
+        yield f"with the {earlier_runs} before: {_spent_text(usage.all_runs.total)}"
 
 
-def _spent(spent: Spent) -> str:
+def _spent_text(spent: Spent) -> str:
+    """Return the numbers of requests and tokens as text."""
     tokens = ""
     if spent.prompt_tokens is not None and spent.completion_tokens is not None:
         tokens = f"; {spent.prompt_tokens} prompt and {spent.completion_tokens} completion tokens"
@@ -205,7 +222,7 @@ def _spent(spent: Spent) -> str:
 
 
 def markdown_report(result: TaskResult) -> str:
-    """Return GitHub-flavoured Markdown; it ends with a line break."""
+    """Return report.md: GitHub-flavoured Markdown that ends with a line break."""
     validity = result.validity
     notes = [f"- {prose(note)}" for note in validity.notes[:MAX_NOTES]]
     if (hidden := len(validity.notes) - MAX_NOTES) > 0:
@@ -214,20 +231,20 @@ def markdown_report(result: TaskResult) -> str:
         )
     parts = [
         [f"# {code(result.task)}: {code(result.provenance.target)}"],
-        list(_headline(result)),
+        list(_headline_lines(result)),
         ["## Scores", "", *markdown(_score_table(result))],
         ["## Validity", "", *(f"- {prose(line.strip())}" for line in result_lines(result))],
     ]
     if notes:
         parts.append(["## Notes", "", *notes])
     for field, by_value in result.groups.items():
-        parts.append(_group(result, field, by_value))
-    parts.append(["## Provenance", "", *_provenance(result.provenance)])
+        parts.append(_group_lines(result, field, by_value))
+    parts.append(["## Provenance", "", *_provenance_lines(result.provenance)])
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
 def _score_table(result: TaskResult) -> Table:
-    """Return a row for each score, the main one first."""
+    """Return a table with one row for each score, the main score first."""
     rows: list[list[TableCell]] = []
     for name in sorted(result.scores, key=lambda name: name != result.main_metric):
         score = result.scores[name]
@@ -239,24 +256,24 @@ def _score_table(result: TaskResult) -> Table:
         if name == result.main_metric:
             label = Strong(Code(name))
         count = formats.count(score.stats.count)
-        rows.append([label, formats.score(score.value), _interval(score), bounds, count])
+        rows.append([label, formats.score(score.value), _interval_text(score), bounds, count])
     head = ["metric", "value", "95 % interval", "with what is missing", "instances"]
     return Table(head, rows, numbers=4)
 
 
-def _headline(result: TaskResult) -> Iterator[str]:
-    """The main score, and whether it may be reported."""
+def _headline_lines(result: TaskResult) -> Iterator[str]:
+    """Yield the first lines of report.md: the main score, and whether it may be reported."""
     score = result.scores.get(result.main_metric)
     if score is None:
         yield f"**{code(result.main_metric)} could not be computed.**"
     else:
         interval = ""
-        if _interval(score):
-            interval = f", 95 % interval {_interval(score)}"
+        if _interval_text(score):
+            interval = f", 95 % interval {_interval_text(score)}"
         over = counted(score.stats.count, "instance")
         yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {over}"
-        if (better := result_sentences.corrected_score(result)) is not None:
-            yield f"\nCorrected for a known defect: **{formats.score(better.value)}**"
+        if (corrected := result_sentences.corrected_score(result)) is not None:
+            yield f"\nCorrected for a known defect: **{formats.score(corrected.value)}**"
     yield ""
     status = f"Status: {prose(result.status)}."
     look = verdicts.verdict_of(result).value
@@ -273,13 +290,15 @@ def _headline(result: TaskResult) -> Iterator[str]:
         yield f"- {prose(missing)}"
 
 
-def _interval(score: Score) -> str:
+def _interval_text(score: Score) -> str:
     return formats.between(score.stats.ci_low, score.stats.ci_high, " to ")
 
 
-def _group(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> list[str]:
-    """Folded; the empty lines around the table let GitHub read it as Markdown. The summary is
-    read as HTML.
+def _group_lines(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> list[str]:
+    """Return the lines of a folded table: the main score of each group.
+
+    The empty lines around the table make GitHub render the table as Markdown. The text in
+    `<summary>` is rendered as HTML.
     """
     shown = {}
     for value, scores in by_value.items():
@@ -291,7 +310,7 @@ def _group(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> li
             [
                 Code(value),
                 formats.score(score.value),
-                _interval(score),
+                _interval_text(score),
                 formats.count(score.stats.count),
             ]
         )
@@ -300,7 +319,8 @@ def _group(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> li
     return ["<details>", f"<summary>{title}</summary>", "", *table, "", "</details>"]
 
 
-def _provenance(record: Provenance) -> list[str]:
+def _provenance_lines(record: Provenance) -> list[str]:
+    """Return the versions and hashes of a result, and the commands that check or repeat its run."""
     helm = []
     if record.helm is not None:
         helm = [f"{record.helm_name} {code(record.helm)}"]

@@ -1,5 +1,7 @@
-"""May a score be reported, and what speaks against it: the colour, mark and words of pages and
-tables. Each is a fact of the result; nothing is green by default.
+"""Decides whether a main score may be reported, and which doubts about the score there are.
+
+A verdict also has the colour, mark and words that pages and tables show. Each verdict follows from
+facts in the result.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from eval_factory.scoring.model_names import same_model
 
 @dataclass(frozen=True)
 class Look:
-    """The looks of a verdict: `colour` is a class of page.css, `mark` stands beside a word."""
+    """The appearance of a verdict on pages and in tables."""
 
-    colour: str
-    mark: str
+    colour: str  # a class of page.css
+    mark: str  # a character that is shown next to the word
     word: str
-    title: str
+    title: str  # a headline that says what a reader may do with the score
 
 
 class Verdict(Enum):
@@ -58,7 +60,7 @@ class Verdict(Enum):
 
     @property
     def is_doubt(self) -> bool:
-        """True: the score may be reported, but something speaks against it."""
+        """True if the score may be reported, but there is a doubt about it."""
         doubts = (
             Verdict.CHANCE,
             Verdict.JURY,
@@ -70,7 +72,7 @@ class Verdict(Enum):
 
 
 def verdict_of(result: TaskResult) -> Verdict:
-    """Return the worst of what is true of the main score."""
+    """Return the worst verdict that applies to the main score."""
     if result.is_demo:
         return Verdict.DEMO
     if not result.reportable:
@@ -79,7 +81,7 @@ def verdict_of(result: TaskResult) -> Verdict:
 
 
 def doubts_of(result: TaskResult) -> Iterator[Verdict]:
-    """Return what speaks against a main score though it may be reported."""
+    """Yield the doubts about a main score that may be reported."""
     floor = result.validity.floors.get(result.main_metric)
     score = result.scores.get(result.main_metric)
     if floor is not None and score is not None:
@@ -97,14 +99,17 @@ def doubts_of(result: TaskResult) -> Iterator[Verdict]:
 
 
 def is_no_better(score: Score, floor: Floor) -> bool:
-    """Return whether the score itself is not above the best score without a model."""
+    """Return True if the score is not better than the best score without a model."""
     if floor.lower_is_better:
         return score.value >= floor.value
     return score.value <= floor.value
 
 
 def is_shown_above(score: Score, floor: Floor) -> bool:
-    """Return whether the whole interval of the score is above the best score without a model."""
+    """Return True if the score's whole interval is better than the best score without a model.
+
+    A score without an interval is not shown to be better.
+    """
     if floor.lower_is_better:
         end = score.stats.ci_high
         return end is not None and end < floor.value
@@ -113,19 +118,25 @@ def is_shown_above(score: Score, floor: Floor) -> bool:
 
 
 def may_agree_by_chance(result: TaskResult) -> bool:
-    """The judges are not shown to agree more than by chance."""
+    """Return True if the judges are not shown to agree more often than by chance.
+
+    The result is False if this was not tested.
+    """
     judges = result.validity.jury or result.validity.rubric
     return judges is not None and judges.is_shown_to_agree is False
 
 
 def is_one_model(result: TaskResult) -> bool:
-    """Several judges are one model, whose agreement with itself says nothing."""
+    """Return True if several judges are the same model.
+
+    The agreement of a model with itself says nothing.
+    """
     models = _models_of_judges(result)
     return len(models) > 1 and all(same_model(models[0], model) for model in models)
 
 
 def is_judged_by_itself(result: TaskResult) -> bool:
-    """Nobody but the evaluated model judged its answers."""
+    """Return True if the evaluated model is the only judge of its answers."""
     evaluated = result.provenance.endpoints.get(MODEL_ROLE)
     models = _models_of_judges(result)
     if evaluated is None or not models:
@@ -134,22 +145,24 @@ def is_judged_by_itself(result: TaskResult) -> bool:
 
 
 def _models_of_judges(result: TaskResult) -> list[str]:
+    """Return the name of each judge's model; judges whose endpoint is unknown are left out."""
     endpoints = result.provenance.endpoints
     return [endpoints[judge].main_model for judge in result.validity.judges if judge in endpoints]
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """One reason against reporting a score."""
+    """A reason why a score must not be reported."""
 
     reason: str
-    advice: str  # advice about it; empty if there is none
-    section: str  # the id of the page's section that shows more
+    advice: str  # what the user can do about the reason; empty if there is no advice
+    section: str  # the id of the page's section that shows more about the reason
 
 
 def refusals_of(result: TaskResult) -> list[Refusal]:
-    """Return each reason of a result with its first advice; none of a demo, which has its own
-    card.
+    """Return each reason why a result must not be reported, with the first advice about it.
+
+    The reason "demo" is left out, because a demo has a card of its own on the page.
     """
     refusals = []
     for text in result.validity.not_reportable:
@@ -164,6 +177,7 @@ def refusals_of(result: TaskResult) -> list[Refusal]:
 
 
 def _section_of(reason: str, result: TaskResult) -> str:
+    """Return the id of the page's section that shows more about a reason."""
     if reason.startswith("judge "):
         if result.validity.failures:
             return "failures"

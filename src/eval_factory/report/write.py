@@ -1,5 +1,6 @@
-"""Writes every report of a result into the output folder, redacted, each file complete or not at
-all.
+"""Writes the reports of a result into its output folder.
+
+All texts are redacted. Each file is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from eval_factory.report import documents
 from eval_factory.report.page.document import ShownResult, page
 from eval_factory.report.page.instance_data import InstancePacker
 from eval_factory.report.papers import methods_text
-from eval_factory.report.reader import own_description, result_in
+from eval_factory.report.reader import own_benchmark_description, result_in
 from eval_factory.report.result_sentences import LostAnswers
 from eval_factory.report.summary import markdown_report
 
@@ -31,32 +32,33 @@ def write_reports(
     command: str,
     redactor: Redactor,
     responses: Mapping[str, Iterable[Mapping[str, Any]]],
-    given: Mapping[str, Any] | None = None,
+    user_config: Mapping[str, Any] | None = None,
 ) -> TaskResult:
-    """Return the result as it was written; evaluation_config.yaml is written last: if it is there,
-    the rest is.
+    """Write every report of a result, and return the result as it was written.
+
+    The file evaluation_config.yaml is written last: if this file exists, all others do too.
 
     Args:
         result: the result to write.
-        rundir: the folder that is written.
-        config: `config` and `target` as run.
-        command: the command line that made the result.
-        redactor: every text that is written goes through it.
-        responses: role -> every stored answer, as the cache has it.
-        given: `config` and `target` as far as the user set them; all of them where that is not
-            known.
+        rundir: the output folder.
+        config: `config` and `target` of the run, with all defaults.
+        command: the command line that produced the result.
+        redactor: removes secrets from every text before the text is written.
+        responses: role -> all stored answers of this role, as rows of the cache.
+        user_config: `config` and `target` with only the values that the user set; None if these
+            are not known. The whole `config` is then written.
     """
-    safe: Any = redactor.tree(config)
+    redacted_config: Any = redactor.tree(config)
     command = redactor.text(command)
-    shown_config = safe
-    if given is not None:
-        shown_config = redactor.tree(given)
+    shown_config = redacted_config
+    if user_config is not None:
+        shown_config = redactor.tree(user_config)
     document = documents.evaluation_config(result, shown_config, command)
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     with renamed_together():
-        # a record is read from HELM's output, and its request hashed, once: both files and the
-        # page's data in one pass
-        # if a result is made again, `helm` is a link to the first one's
+        # Reading a record from HELM's output and hashing its request is slow. One pass over the
+        # records therefore fills both files and the data of the page.
+        # When a result is made a second time, `helm` is a link into the folder of the first result.
         folder = rundir.helm.resolve().parent
         packed = InstancePacker(
             result.scores.get(result.main_metric), tuple(result.groups), folder=folder
@@ -74,13 +76,14 @@ def write_reports(
                 outcomes.write(line + "\n")
                 packed.add(instance, outcome)
         _write_responses(rundir, responses, redactor)
-        stored = result_in(document, ())  # the page says what the folder says, digit by digit
-        methods = methods_text(stored, safe["config"], safe["target"])
-        about = redactor.text(own_description(folder))
+        # The page shows the rounded numbers of evaluation_config.yaml, so that both agree.
+        stored = result_in(document, ())
+        methods = methods_text(stored, redacted_config["config"], redacted_config["target"])
+        about = redactor.text(own_benchmark_description(folder))
         shown = ShownResult(stored, command, packed.finish(), methods, lost=lost, about=about)
         write_atomic(rundir.report_html, page([shown], redactor.text), mode=PRIVATE)
         write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
-        _write_results(rundir, documents.results_yml(result, safe, command))
+        _write_results(rundir, documents.results_yml(result, redacted_config, command))
         write_atomic(rundir.evaluation_config, to_yaml(document))
     return stored
 
@@ -88,19 +91,23 @@ def write_reports(
 def _write_responses(
     rundir: RunDir, responses: Mapping[str, Iterable[Mapping[str, Any]]], redactor: Redactor
 ) -> None:
+    """Write the stored answers of each role into a file, one line for each answer."""
     for role, rows in responses.items():
         lines = (_response_line(row, redactor) for row in rows)
         write_atomic(rundir.responses_of(role), lines, mode=PRIVATE)
 
 
 def _write_results(rundir: RunDir, results: dict[str, Any]) -> None:
+    """Check the document of results.yml, and write it."""
     documents.check_document(results, documents.RESULTS_SCHEMA)
     write_atomic(rundir.results_yml, to_yaml(results))
 
 
 def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
-    """Return a line with the bodies as documents; as texts if they are too deep, or hold numbers
-    too long, for Python to take them apart.
+    """Return the redacted JSON line of one stored answer, with the line break.
+
+    The bodies of request and response are nested JSON. They are plain texts if Python cannot parse
+    them: if they are nested too deeply or have numbers with too many digits.
     """
     line = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
     texts = {"request": row["request"], "response": row["response"]}
@@ -111,13 +118,14 @@ def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
         return redactor.line({**line, **texts})[0] + "\n"
 
 
-_DIGITS_OF_SECONDS = 3  # decimal places
+_DECIMALS_OF_SECONDS = 3
 
 
 def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: RunDir) -> None:
-    """Write `eval_factory_metrics.json`: figures by the names of NeMo Evaluator's `response_stats`
-    and `reasoning` interceptors and of its runner (version 0.2); no text is in it. What is not
-    measured here has no key.
+    """Write `eval_factory_metrics.json`, which has figures about the requests but no texts.
+
+    The keys are those of NeMo Evaluator's `response_stats` and `reasoning` interceptors and of its
+    runner (version 0.2). Figures that eval-factory does not measure have no key.
     """
     write_atomic(
         rundir.eval_factory_metrics,
@@ -126,6 +134,7 @@ def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: Ru
 
 
 def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict[str, Any]:
+    """Return the document of `eval_factory_metrics.json`."""
     instances = result.validity.instances
     runs = statistics.runs
     mean_tokens = {}
@@ -135,16 +144,16 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
         mean_tokens[f"avg_{name}"] = _rounded(mean)
         max_tokens[f"max_{name}"] = maximum
     mean_latency, max_latency = statistics.latency_s
-    # seconds from the first request of each run to its last response, added up
-    inference = round(sum(last - first for first, last in runs), _DIGITS_OF_SECONDS)
+    # The sum over all runs of the seconds from a run's first request to its last response.
+    inference = round(sum(last - first for first, last in runs), _DECIMALS_OF_SECONDS)
     last_request_time = None
     run_times = {}
     for number, (first, last) in enumerate(runs):
-        last_request_time = _moment(last)
+        last_request_time = _iso_time(last)
         run_times[str(number)] = {
-            "first_request_time": _moment(first),
+            "first_request_time": _iso_time(first),
             "last_request_time": last_request_time,
-            "inference_time": round(last - first, _DIGITS_OF_SECONDS),
+            "inference_time": round(last - first, _DECIMALS_OF_SECONDS),
         }
     return {
         "response_stats": {
@@ -163,18 +172,22 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
             "last_request_time": last_request_time,
             "inference_run_times": run_times,
         },
-        "reasoning": {  # how many answers began with thinking at all is not counted
+        "reasoning": {  # The number of answers that began with thinking is not counted.
             "description": "Answers of this result; unfinished: "
             "cut off while the model was thinking",
             "total_responses": instances.requested - instances.failed,
             "reasoning_unfinished_count": instances.thinking_unfinished,
         },
-        "evaluation": _evaluation(result, inference, was_asked=bool(runs)),
+        "evaluation": _evaluation(result, inference, model_was_asked=bool(runs)),
     }
 
 
-def _evaluation(result: TaskResult, inference: float, *, was_asked: bool) -> dict[str, Any]:
-    """The time of a helm-run is known of the last one alone, so that of several there is no sum."""
+def _evaluation(result: TaskResult, inference: float, *, model_was_asked: bool) -> dict[str, Any]:
+    """Return the seconds, runs and tokens of the evaluation.
+
+    `inference` is in seconds. Only the last run of helm-run is timed: if there were several runs,
+    the document has no `runtime_seconds` and no `scoring_time_seconds`.
+    """
     spent = result.usage.all_runs.roles.get(MODEL_ROLE)
     tokens = None
     if spent is not None:
@@ -184,20 +197,22 @@ def _evaluation(result: TaskResult, inference: float, *, was_asked: bool) -> dic
         if prompt is not None and completion is not None:
             total = prompt + completion
         tokens = {"total_tokens": total, "prompt_tokens": prompt, "completion_tokens": completion}
-    runtime = round(result.usage.wall_s, _DIGITS_OF_SECONDS)
+    runtime = round(result.usage.wall_s, _DECIMALS_OF_SECONDS)
     times = {"runtime_seconds": runtime, "inference_time_seconds": inference}
     if result.usage.runs > 1:
         times = {"inference_time_seconds": inference}
-    elif was_asked:
-        times["scoring_time_seconds"] = round(max(runtime - inference, 0.0), _DIGITS_OF_SECONDS)
+    elif model_was_asked:
+        times["scoring_time_seconds"] = round(max(runtime - inference, 0.0), _DECIMALS_OF_SECONDS)
     return {**times, "total_runs": result.usage.runs, "token_usage": tokens}
 
 
-def _moment(seconds: float) -> str:
+def _iso_time(seconds: float) -> str:
+    """Return a Unix time as ISO 8601 text in UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
 
 
-def _rounded(value: float | None, times: int = 1) -> float | None:
+def _rounded(value: float | None, factor: int = 1) -> float | None:
+    """Return the value times the factor, rounded to two decimals; None if there is no value."""
     if value is not None:
-        return round(value * times, 2)
+        return round(value * factor, 2)
     return None

@@ -152,7 +152,7 @@ def write_result(
         command=command,
         redactor=redactor,
         responses=answers,
-        given=given,
+        user_config=given,
     )
 
 

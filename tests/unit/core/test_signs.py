@@ -13,7 +13,7 @@ from eval_factory.core.results import Instances
 from eval_factory.core.signs import ANSWER_SIGNS, SIGNS
 from eval_factory.report.page.document import page_script
 from eval_factory.report.page.instance_data import flags_of
-from eval_factory.report.result_sentences import troubles
+from eval_factory.report.result_sentences import problem_counts
 from eval_factory.scoring.readability import Readability
 from stored_results import criterion, instance
 
@@ -55,7 +55,7 @@ def test_the_page_has_the_label_of_each_sign() -> None:
 def test_the_first_screen_tells_of_each_trouble(name: str) -> None:
     counts = dict.fromkeys((field.name for field in fields(Instances)), 0)
     counts[str(SIGNS[name].count)] = 3
-    told = list(troubles(Instances(**counts)))
+    told = list(problem_counts(Instances(**counts)))
     if name == "thinking_stripped":  # it was taken out: nothing went wrong
         assert told == []
     else:
@@ -65,7 +65,7 @@ def test_the_first_screen_tells_of_each_trouble(name: str) -> None:
 def test_troubles_come_in_one_order_the_failed_first() -> None:
     severities = [sign.severity for sign in SIGNS.values() if sign.trouble]
     assert sorted(severities) == list(range(1, len(severities) + 1))
-    told = [name for _, _, name in troubles(Instances(*range(1, len(fields(Instances)) + 1)))]
+    told = [name for _, _, name in problem_counts(Instances(*range(1, len(fields(Instances)) + 1)))]
     assert told[:3] == ["failed", "filtered", "empty"]
 
 

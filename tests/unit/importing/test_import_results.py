@@ -18,7 +18,7 @@ from eval_factory.reading import VERSION
 from eval_factory.report.exports.inspect_logs import write_inspect_log
 from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.report.result_sentences import how_sure, measured
+from eval_factory.report.result_sentences import certainty_sentence, measurement_sentence
 from eval_factory.workflows.import_results import import_results
 from eval_factory.workflows.recollect import config_for, last_state, reproduce
 from eval_factory.workflows.verify import verify
@@ -163,7 +163,7 @@ def test_a_result_without_samples_is_not_reportable(tmp_path: Path) -> None:
     assert not result.reportable
     score = result.scores["exact_match.strict-match"]
     assert (score.value, score.stats.stderr, score.stats.ci_low) == (SHARE, 0.1, None)
-    told = f"{measured(result)} {how_sure(result)}"
+    told = f"{measurement_sentence(result)} {certainty_sentence(result)}"
     assert "0 questions" not in told
     says(told, "a score alone", "no interval")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

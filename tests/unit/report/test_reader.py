@@ -126,7 +126,7 @@ def folder(detailed: TaskResult, tmp_path: Path) -> Path:
         command="helm-run -c x",
         redactor=Redactor(),
         responses={},
-        given=of_run.as_given(),
+        user_config=of_run.as_given(),
     )
     return rundir.root
 

@@ -59,16 +59,16 @@ def made(score: Score | None = SHARE, **changes: Any) -> TaskResult:
     ],
 )
 def test_a_score_is_said_in_its_unit(score: Score, told: str) -> None:
-    assert result_sentences.amount(score.value, score) == told
+    assert result_sentences.value_text(score.value, score) == told
 
 
 def test_an_interval_has_both_ends_or_is_none() -> None:
     assert result_sentences.interval_text(SHARE) == "30.0 % to 70.0 %"
-    says(result_sentences.how_sure(made()), "95 %", "between 30.0 %", "and 70.0 %")
+    says(result_sentences.certainty_sentence(made()), "95 %", "between 30.0 %", "and 70.0 %")
     without = replace(SHARE, stats=replace(STATS, ci_low=None))
     assert result_sentences.interval_text(without) == ""
-    says(result_sentences.how_sure(made(without)), "too few questions")
-    assert result_sentences.how_sure(made(None)) == ""
+    says(result_sentences.certainty_sentence(made(without)), "too few questions")
+    assert result_sentences.certainty_sentence(made(None)) == ""
 
 
 RATED = "Each was given 4 questions. Its answers were rated by 1 judge (another language model)."
@@ -100,26 +100,28 @@ RATED = "Each was given 4 questions. Its answers were rated by 1 judge (another 
     ],
 )
 def test_what_was_asked_is_counted(changes: dict[str, Any], told: str) -> None:
-    assert result_sentences.measured(made(**changes), "Each") == told
-    assert result_sentences.measured(made(**changes)) == told.replace("Each", "This model")
+    assert result_sentences.measurement_sentence(made(**changes), "Each") == told
+    assert result_sentences.measurement_sentence(made(**changes)) == told.replace(
+        "Each", "This model"
+    )
 
 
 def test_what_the_score_counts() -> None:
     says(
-        result_sentences.meaning(made()),
+        result_sentences.score_meaning(made()),
         "exact_match",
         "40 instances",
         "0 is the worst",
         "higher is better",
     )
     unknown = replace(SHARE, unit=None, higher_is_better=None)
-    assert result_sentences.meaning(made(unknown)) == "exact_match, over 40 instances."
-    assert result_sentences.meaning(
+    assert result_sentences.score_meaning(made(unknown)) == "exact_match, over 40 instances."
+    assert result_sentences.score_meaning(
         made(replace(SHARE, unit=None, higher_is_better=False))
     ).endswith("(lower is better).")
-    says(str(result_sentences.meaning(made(None))), "exact_match could not", "notes")
+    says(str(result_sentences.score_meaning(made(None))), "exact_match could not", "notes")
     points = replace(SHARE, unit="share of points")
-    says(str(result_sentences.meaning(made(points))), "rubric's points")
+    says(str(result_sentences.score_meaning(made(points))), "rubric's points")
 
 
 def test_missing_scores_are_a_reason_where_no_other_is_stated() -> None:
@@ -132,8 +134,8 @@ def test_missing_scores_are_a_reason_where_no_other_is_stated() -> None:
 
 
 def test_troubles_are_counted_with_what_shows_them() -> None:
-    assert list(result_sentences.troubles(Instances(4, 4, 0, 0, 0, 0))) == []
-    found = list(result_sentences.troubles(Instances(9, 3, 1, 2, 3, 4, 5, 6, 7, 0, 8, 9)))
+    assert list(result_sentences.problem_counts(Instances(4, 4, 0, 0, 0, 0))) == []
+    found = list(result_sentences.problem_counts(Instances(9, 3, 1, 2, 3, 4, 5, 6, 7, 0, 8, 9)))
     assert [(count, flag) for count, _, flag in found] == [
         (1, "failed"),
         (4, "filtered"),
@@ -162,7 +164,7 @@ def test_a_score_beside_chance(value: float, lower_is_better: bool, end: str) ->
     beside = made(
         floors={"exact_match": Floor("A", value, 4, {"A": value}, lower_is_better=lower_is_better)}
     )
-    told = result_sentences.beside_chance(beside)
+    told = result_sentences.floor_sentence(beside)
     assert result_sentences.chance_may_explain(beside) is not end.startswith("and so does")
     says(told, "without a model", f"{value * 100:.1f} % (A)")
     assert told.endswith(end)
@@ -172,9 +174,9 @@ def test_a_demo_is_not_called_a_model() -> None:
     floors = {"exact_match": Floor("A", 0.5, 4, {"A": 0.5})}
     demo = made(floors=floors, not_reportable=(DEMO,))
     told = [
-        result_sentences.measured(demo),
-        result_sentences.how_sure(demo),
-        result_sentences.beside_chance(demo).partition("). ")[2],
+        result_sentences.measurement_sentence(demo),
+        result_sentences.certainty_sentence(demo),
+        result_sentences.floor_sentence(demo).partition("). ")[2],
     ]
     for sentence in told:
         says(sentence.lower(), "the demo")
@@ -183,7 +185,7 @@ def test_a_demo_is_not_called_a_model() -> None:
 
 def test_chance_that_is_not_known_is_not_spoken_of() -> None:
     def told(score: Score | None, **floors: Floor) -> str:
-        return result_sentences.beside_chance(made(score, floors=floors))
+        return result_sentences.floor_sentence(made(score, floors=floors))
 
     floor = Floor("A", 0.2, 4, {})
     assert told(SHARE) == told(None, exact_match=floor) == ""
@@ -197,8 +199,11 @@ def test_chance_that_is_not_known_is_not_spoken_of() -> None:
 
 
 def test_a_task_is_described_where_it_is_known() -> None:
-    assert result_sentences.about("pubmed_qa") == "Yes/no/maybe questions about PubMed abstracts"
-    assert result_sentences.about("custom.mine") == ""
+    assert (
+        result_sentences.task_description("pubmed_qa")
+        == "Yes/no/maybe questions about PubMed abstracts"
+    )
+    assert result_sentences.task_description("custom.mine") == ""
 
 
 @pytest.mark.parametrize(
@@ -429,7 +434,7 @@ def test_criteria_in_one_line() -> None:
     )
     one = replace(ONE, criteria=results.RubricVotes(1, 1, 0, 0))
     says(result_sentences.rubric_headline(one), "1 of 1 criterion", "0 not met")
-    assert list(map(result_sentences.of_criteria, (0, 1, 1000))) == [
+    assert list(map(result_sentences.criteria_count, (0, 1, 1000))) == [
         "0 criteria",
         "1 criterion",
         "1,000 criteria",

@@ -16,7 +16,7 @@ from eval_factory.core.results import (
     RubricVotes,
     TaskResult,
 )
-from eval_factory.report.result_sentences import measured
+from eval_factory.report.result_sentences import measurement_sentence
 from eval_factory.report.verdicts import Verdict, verdict_of
 
 VOTES = RubricVotes(48, 24, 24, 0)
@@ -105,4 +105,6 @@ def test_a_model_that_judges_itself_alone_is_amber(
     validity = replace(result.validity, jury=AGREE, judges=counts)
     found = replace(result, provenance=provenance, validity=validity)
     assert verdict_of(found) is verdict
-    assert ("the evaluated model itself" in measured(found)) is (verdict is Verdict.OWN_JUDGE)
+    assert ("the evaluated model itself" in measurement_sentence(found)) is (
+        verdict is Verdict.OWN_JUDGE
+    )

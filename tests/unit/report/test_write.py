@@ -68,7 +68,7 @@ def written(result: TaskResult, tmp_path: Path) -> RunDir:
         command=f"helm-run {KEY}",
         redactor=Redactor([KEY]),
         responses={"model": [row(f'{{"a": "{KEY}"}}')], "gpt": [row("1"), row("2")], "none": []},
-        given=config,
+        user_config=config,
     )
     return rundir
 

@@ -35,7 +35,7 @@ from eval_factory.report.page.instance_data import (
     media_columns,
 )
 from eval_factory.report.plots import plots_of
-from eval_factory.report.reader import StoredResult, own_description
+from eval_factory.report.reader import StoredResult, own_benchmark_description
 from eval_factory.report.result_sentences import LostAnswers
 
 _STYLE = "\0style\0"
@@ -279,7 +279,7 @@ def shown_of(
                 methods,
                 label,
                 lost if with_texts else None,
-                own_description(result_stored.folder),
+                own_benchmark_description(result_stored.folder),
             )
         )
     return results_shown
