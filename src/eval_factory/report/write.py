@@ -45,8 +45,7 @@ def write_reports(
         command: the command line that produced the result.
         redactor: removes secrets from every text before the text is written.
         responses: role -> all stored answers of this role, as rows of the cache.
-        user_config: `config` and `target` with only the values that the user set; None if these
-            are not known. The whole `config` is then written.
+        user_config: `config` and `target` as the user set them; None (not known): `config` as run.
     """
     redacted_config: Any = redactor.tree(config)
     command = redactor.text(command)
@@ -56,8 +55,7 @@ def write_reports(
     document = documents.evaluation_config(result, shown_config, command)
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     with renamed_together():
-        # Reading a record from HELM's output and hashing its request is slow. One pass over the
-        # records therefore fills both files and the data of the page.
+        # Reading a record is slow: one pass over the records fills both files and the page's data.
         # When a result is made a second time, `helm` is a link into the folder of the first result.
         folder = rundir.helm.resolve().parent
         packed = InstancePacker(
