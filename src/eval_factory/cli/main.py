@@ -277,12 +277,12 @@ def _code_of(error: OSError) -> int:
     if error.filename is None and nobody_reads(sys.stdout):
         silence(sys.stdout)
         return 0
-    from eval_factory.workflows.options import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
+    from eval_factory.workflows.options import DISK_FULL_ERRORS, UNUSABLE_PATH_ERRORS
 
-    if error.filename is not None and error.errno in PATHS_THAT_CANNOT_BE:
+    if error.filename is not None and error.errno in UNUSABLE_PATH_ERRORS:
         _say(f"{os.fsdecode(error.filename)}: {error.strerror}")
         return PrerequisiteError.exit_code
-    if error.errno not in DISK_TAKES_NO_MORE:
+    if error.errno not in DISK_FULL_ERRORS:
         return _report_defect(error)
     flush_or_silence(sys.stdout)
     _say(

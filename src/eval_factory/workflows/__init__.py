@@ -1,3 +1,3 @@
-"""The workflows that join the stages: one evaluation, its preparation, resuming, dry runs,
+"""Workflows that join the stages of an evaluation: preparation, evaluation, resuming, dry runs,
 leaderboards.
 """

@@ -1,5 +1,7 @@
-"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made
-again with them; and how many ratings an interval of a wanted width takes.
+"""Lets people rate a sample of a result's answers.
+
+The module writes rating sheets, imports the completed sheets and updates the result with the
+ratings. It also plans how many answers people must rate for a confidence interval of a given width.
 """
 
 from __future__ import annotations
@@ -51,38 +53,39 @@ from eval_factory.scoring.prediction_powered import MIN_RATED, Expected, half_wi
 from eval_factory.workflows.recollect import last_state, recollected
 from eval_factory.workflows.resume import remember_result
 
-MADE_AGAIN = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
-"""Files of a result that people's ratings change, in the order in which they are written."""
+UPDATED_FILES = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
+"""The files of a result that people's ratings change, in the order in which a run writes them."""
 
-# pixels of a picture's longer side, and characters of all media, in a form
-_SHEET_SIDE = 1024
-_SHEET_MEDIA = 64 << 20
+_MAX_PICTURE_SIDE = 1024  # the longer side of a picture in a form, in pixels
+_MAX_MEDIA_SIZE = 64 << 20  # the size of all media in a form, in characters
+_MIN_PAIRS = 10  # answers with a rating and a score; fewer give no usable correlation
 
 
 @dataclass(frozen=True)
 class Exported:
-    """Sheets that were written."""
+    """The sheets that `export_sheets` has written, and their sample."""
 
     sample: Sample
     files: tuple[Path, ...]
-    sample_file: Path  # the file that links codes to answers
+    sample_file: Path  # the file that maps the codes on the sheets to answers
 
 
 @dataclass(frozen=True)
 class Imported:
-    """Ratings that were taken in, and what the result says now."""
+    """The number of imported ratings, and the result that was updated with them."""
 
     ratings: int
     empty: int  # rows without a rating
     stored: StoredResult
-    # the parts of the result that could not be made again, or that another version made
+    # notes on parts of the result that could not be computed again, or that another version wrote
     notes: tuple[str, ...]
 
     @property
     def clinicians(self) -> Clinicians:
+        """The people's scores in the updated result."""
         clinicians = self.stored.result.clinicians
         if clinicians is None:
-            raise ValueError("a result with ratings has what they say")
+            raise ValueError("a result with ratings must have the people's scores")
         return clinicians
 
 
@@ -96,13 +99,23 @@ def export_sheets(
     kind: str | None = None,
     with_reference: bool = True,
 ) -> Exported:
-    """Draw a sample, write a CSV and a form for each rater, and keep in the result's folder what
-    the codes stand for. `kind`: `ratings` or `criteria`; None: criteria if the result has such.
+    """Draw a sample of answers, and write a CSV file and an HTML form for each rater.
+
+    The sheets name each answer by a code. The result's folder gets a file that maps the codes to
+    the answers.
+
+    Args:
+        folder: The folder of the result.
+        out: The folder for the sheets.
+        count: The number of answers to draw.
+        raters: The number of raters.
+        seed: The seed of the random draw.
+        kind: `ratings` or `criteria`; None: criteria if the result has criteria.
+        with_reference: True if the sheets show the reference answers.
 
     Raises:
-        ConfigError: raters cannot be asked what the main metric measures, or a file is there
-            already.
-        PrerequisiteError: there is no result.
+        ConfigError: Raters cannot judge what the main metric measures, or a sheet already exists.
+        PrerequisiteError: The folder has no result.
     """
     stored = load_result(folder)
     rundir = RunDir(stored.folder)
@@ -111,13 +124,13 @@ def export_sheets(
     names = tuple(str(number) for number in range(1, raters + 1))
     endings = product(names, ("csv", "html"))
     files = [out / f"rater_{name}.{ending}" for name, ending in endings]
-    there = []
+    existing = []
     for file in files:
         if file.exists():
-            there.append(str(file))
-    if there:
+            existing.append(str(file))
+    if existing:
         raise ConfigError(
-            f"{', '.join(there)}: is there already, and a rater may have filled it in: "
+            f"{', '.join(existing)}: the file already exists, and a rater may have filled it in: "
             "choose another folder with --out"
         )
     draw = Draw(count, seed, names, stored.result.provenance.run_identity)
@@ -128,7 +141,7 @@ def export_sheets(
         write_atomic(sample_file, json.dumps(asdict(sample), indent=1) + "\n", mode=PRIVATE)
         if before := listed_checksums(rundir):
             _write_checksums_of(rundir, [sample_file], before, stored.result.provenance)
-    media = PageMedia(_SHEET_SIDE, _SHEET_MEDIA)
+    media = PageMedia(_MAX_PICTURE_SIDE, _MAX_MEDIA_SIZE)
     blocks: list[Markup] = []
     for answer in shown.values():
         blocks += media.add(stored.folder, answer.media)
@@ -146,8 +159,12 @@ def export_sheets(
 def _chosen(
     stored: StoredResult, kind: str | None, draw: Draw, rated: frozenset[AnswerKey]
 ) -> tuple[Sample, dict[str, ShownAnswer]]:
-    """Return the sample, and what a rater sees of each chosen answer, by its code. Only the texts
-    of the chosen answers are held. Raises ConfigError: no answer can be rated.
+    """Return the sample, and the texts that a rater sees of each chosen answer, by code.
+
+    Only the texts of the chosen answers are read, to save memory.
+
+    Raises:
+        ConfigError: No answer can be rated.
     """
     records = []
     for record in stored.result.instances:
@@ -155,27 +172,22 @@ def _chosen(
             records.append(record)
     form = asked_of(stored.result, records, kind, system_prompts(stored))
     categories = set(chain.from_iterable(record.categories for record in records))
-    field_of = next((name for name in stored.result.groups if name in categories), None)
+    group_field = next((name for name in stored.result.groups if name in categories), None)
     candidates = []
     for record in records:
         if (value := form.value_of(record)) is not None and form.questions(record):
-            candidates.append(
-                Candidate(
-                    AnswerKey(record.id, record.trial),
-                    value,
-                    str(record.categories.get(field_of, "")) if field_of else "",
-                )
-            )
+            group = str(record.categories.get(group_field, "")) if group_field else ""
+            candidates.append(Candidate(AnswerKey(record.id, record.trial), value, group))
     if not candidates:
         raise ConfigError(f"{stored.folder}: no answer has a score, so there is nothing to rate")
     layers = layers_of(candidates, draw.count)
-    picked = {}
+    record_of_key = {}
     for record in records:
         if form.value_of(record) is not None:
-            picked[AnswerKey(record.id, record.trial)] = record
+            record_of_key[AnswerKey(record.id, record.trial)] = record
     chosen = []
-    for key, number, chance in drawn(layers, rated, draw):
-        chosen.append((form.shown(picked[key]), number, chance))
+    for key, layer_number, probability in drawn(layers, rated, draw):
+        chosen.append((form.shown(record_of_key[key]), layer_number, probability))
     sample = drawn_sample(form, layers, chosen, draw)
     return sample, {
         answer.code: shown for answer, (shown, _, _) in zip(sample.answers, chosen, strict=True)
@@ -183,26 +195,29 @@ def _chosen(
 
 
 def system_prompts(stored: StoredResult) -> frozenset[str]:
-    """Return the texts that the user tells every model before each question."""
+    """Return a set with the user's own system prompt; empty if the user set no prompt."""
     adapter = stored.target.get("api_endpoint", {}).get("adapter_config") or {}
     prompt = adapter.get("custom_system_prompt")
     return frozenset([prompt] if isinstance(prompt, str) and prompt else [])
 
 
 def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
-    """Take ratings in, and make the result again with them; nothing is taken in if any row is
-    wrong.
+    """Import the ratings of completed sheets, and update the result with the ratings.
+
+    If any row is wrong, nothing is imported. If the result cannot be updated, its files are
+    restored.
 
     Raises:
-        ConfigError: what is wrong, a line each.
-        PrerequisiteError, HelmError: no sheet was exported, or the result cannot be made again; it
-            is as it was.
-        BusyError: a run writes to the folder.
+        ConfigError: Rows are wrong (the message has a line for each), or no row has a rating.
+        PrerequisiteError: No sheet was exported from this result, or files that the update needs
+            are missing.
+        HelmError: HELM failed while the result was updated.
+        BusyError: A run has locked the folder.
     """
     stored = load_result(folder)
     rundir = RunDir(stored.folder)
     with rundir.locked():
-        # those that already have ratings are in ratings.jsonl, too
+        # ratings.jsonl also contains the samples that already have ratings
         samples = {sample.id: sample for sample in read_annotations(rundir.ratings).samples}
         for path in sorted(rundir.annotations.glob(rundir.sample("*").name)):
             sample = read_sample(path)
@@ -225,13 +240,13 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
                 f"{', '.join(map(str, files))}: no row has a rating, so there is nothing to import"
             )
         annotations = read_annotations(rundir.ratings).with_returned(samples, returned.ratings)
-        changed = [rundir.ratings, *(rundir.root / name for name in MADE_AGAIN)]
+        changed = [rundir.ratings, *(rundir.root / name for name in UPDATED_FILES)]
         with _restored_on_failure(rundir, changed):
             before = listed_checksums(rundir)
             rundir.forget_checksums()
             write_atomic(rundir.ratings, annotations.as_lines(), mode=PRIVATE)
             with recollected(rundir, stored) as made:
-                for name in reversed(MADE_AGAIN):
+                for name in reversed(UPDATED_FILES):
                     source = made.rundir.root / name
                     write_atomic(
                         rundir.root / name,
@@ -243,32 +258,41 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
 
 
 def _write_checksums_of(
-    rundir: RunDir, changed: Sequence[Path], before: Mapping[str, str], then: Provenance
+    rundir: RunDir,
+    changed: Sequence[Path],
+    old_digests: Mapping[str, str],
+    old_provenance: Provenance,
 ) -> None:
-    """Checksums, and what the folder remembers of its files, with those of the files that have
-    changed.
+    """Write the folder's checksums again, and update the digests in its run state.
 
-    Every other file keeps the checksum that it had `before`, so that what somebody altered is
-    found. `then`: of the result, before anything was changed.
+    Files that are not in `changed` keep their old checksum, so that `verify` still detects a file
+    that somebody altered.
+
+    Args:
+        rundir: The output folder.
+        changed: The files that were changed.
+        old_digests: The checksums before the change, by file name.
+        old_provenance: The provenance of the result before the change.
     """
-    names = {
+    changed_names = {
         rundir.attestation.name,
         *(path.relative_to(rundir.root).as_posix() for path in changed),
     }
-    kept_digests = {}
-    for name, digest in before.items():
-        if name not in names:
-            kept_digests[name] = digest
+    unchanged = {}
+    for name, digest in old_digests.items():
+        if name not in changed_names:
+            unchanged[name] = digest
     result = load_result(rundir.root).result
-    if then.imported is not None:
+    if old_provenance.imported is not None:
         rundir.forget_checksums()
-        write_checksums(rundir, result, {**kept_digests, **digests_of(rundir, (), kept_digests)})
+        write_checksums(rundir, result, {**unchanged, **digests_of(rundir, (), unchanged)})
         return
     state = last_state(rundir)
     runs = [rundir.root / name for name in state.runs]
-    digests = {**kept_digests, **digests_of(rundir, runs, kept_digests)}
-    if state.inputs == state.digest_of_inputs(vars(then)):
-        # a result that no run wrote
+    digests = {**unchanged, **digests_of(rundir, runs, unchanged)}
+    # Update the state only if the result was unaltered; otherwise `verify` would accept it.
+    if state.inputs == state.digest_of_inputs(vars(old_provenance)):
+        # The state names the program that wrote the result only if a run wrote the result.
         program = None if rundir.evaluation_config in changed else state.program
         digests = remember_result(
             rundir, replace(state, program=program), digests, vars(result.provenance)
@@ -279,7 +303,7 @@ def _write_checksums_of(
 
 @contextmanager
 def _restored_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[None]:
-    """Restore what an import changed if it cannot be finished."""
+    """Restore the files that an import has changed, if the block raises an exception."""
     files = [*changed, rundir.run_state, rundir.attestation, rundir.checksums]
     with tempfile.TemporaryDirectory(dir=rundir.annotations) as folder:
         copies = {}
@@ -298,8 +322,16 @@ def _restored_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[No
 
 
 def plan_of(folder: Path, half_width: float | None) -> list[str]:
-    """Return the lines that say how many answers have to be rated. Raises ConfigError: the width is
-    not above 0, fewer than two answers have a score, or all have one value on no scale.
+    """Return lines that say how many answers people must rate.
+
+    Args:
+        folder: The folder of the result.
+        half_width: Half the width of the wanted confidence interval, in units of the score; None:
+            several widths are shown.
+
+    Raises:
+        ConfigError: `half_width` is not above 0, fewer than two answers have a score, or all scores
+            are equal and the metric has no scale.
     """
     if half_width is not None and not half_width > 0:
         raise ConfigError(
@@ -310,20 +342,22 @@ def plan_of(folder: Path, half_width: float | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Known:
-    """The facts that the plan is made from."""
+    """The facts about a result from which a rating plan is computed."""
 
     metric: str
-    # the people's scores; the judge's if people rated too few answers
+    # mean and spread of the people's scores, or of the judge's if people rated too few answers
     expected: Expected
-    span: float  # the distance from the least score to the greatest
-    rated: int = 0
-    # the correlation of the judge's scores with the people's; None if too few were rated
+    span: float  # the distance from the lowest possible score to the highest
+    rated: int = 0  # number of answers that people have rated
+    # the correlation of the judge's scores with the people's; None if too few answers were rated
     correlation: float | None = None
 
 
 def plan_lines(basis: Known, half_width: float | None) -> list[str]:
-    """Return the lines of a table of how many answers have to be rated: a row for each
-    correlation, a column for each half width.
+    """Return the lines of a table that shows how many answers people must rate.
+
+    The table has a row for each assumed correlation of judge and people, and a column for each half
+    width of the confidence interval.
     """
     expected = basis.expected
     if basis.correlation is not None:
@@ -339,34 +373,39 @@ def plan_lines(basis: Known, half_width: float | None) -> list[str]:
     else:
         widths = [half_width]
     correlations = [(value, "") for value in (0.0, 0.3, 0.5, 0.7, 0.9)]
-    correlations += (
-        [] if basis.correlation is None else [(max(0.0, basis.correlation), " (measured)")]
-    )
+    if basis.correlation is not None:
+        correlations.append((max(0.0, basis.correlation), " (measured)"))
     rows = []
-    for value, measured in sorted(correlations):
+    for value, suffix in sorted(correlations):
         needed = [needed_for(width, expected, value) for width in widths]
         narrowest = half_width_of(expected.answers, expected, value)
         rows.append(
             [
-                f"{formats.decimals(value, 2)}{measured}",
+                f"{formats.decimals(value, 2)}{suffix}",
                 *("-" if count is None else str(count) for count in needed),
                 "-" if math.isinf(narrowest) else f"+/- {formats.significant(narrowest, 3)}",
             ]
         )
     columns = [f"+/- {formats.significant(width, 3)}" for width in widths]
-    head = ["correlation of judge and people", *columns, "all rated"]
+    header = ["correlation of judge and people", *columns, "all rated"]
     return [
         f"{basis.metric}: {expected.answers} answers, {spread}",
         "answers to rate for a 95 % interval of the corrected score of this half width:",
-        *(f"  {line}" for line in screen(Table(head, rows, len(head)))),
+        *(f"  {line}" for line in screen(Table(header, rows, len(header)))),
         (
-            f"-: too wide even if every answer is rated: ask more questions; at least {MIN_RATED} "
-            "rated answers are needed"
+            "-: the interval is too wide even if every answer is rated: ask more questions; "
+            f"at least {MIN_RATED} rated answers are needed"
         ),
     ]
 
 
 def known_of(folder: Path) -> Known:
+    """Return the facts for a rating plan, read from the result and the ratings in the folder.
+
+    Raises:
+        ConfigError: Fewer than two answers have a score, or all scores are equal and the metric has
+            no scale.
+    """
     stored = load_result(folder)
     result = stored.result
     score = result.scores.get(result.main_metric)
@@ -393,13 +432,13 @@ def known_of(folder: Path) -> Known:
     if len(judged) < 2:
         raise ConfigError(
             f"{stored.folder}: fewer than two answers have a score by {metric}: "
-            "nothing can be planned"
+            "no rating plan is possible"
         )
     low, high = (None if score is None else score.scale) or (min(judged), max(judged))
     if low == high:
         raise ConfigError(
             f"{stored.folder}: all answers have the same {metric}, and it has no scale: "
-            "nothing can be planned"
+            "no rating plan is possible"
         )
     people = people_scores(result, RunDir(stored.folder))
     pairs = []
@@ -409,14 +448,15 @@ def known_of(folder: Path) -> Known:
     mean = 0.0
     stddev = 0.0
     correlation = None
-    if len(pairs) >= 10:  # nobody takes the correlation of fewer for known
+    if len(pairs) >= _MIN_PAIRS:
         ratings, scores = zip(*pairs, strict=True)
         mean = statistics.fmean(ratings)
         stddev = statistics.stdev(ratings)
-        # if one of them is always the same, it says nothing of the other
-        same = len(set(ratings)) < 2 or len(set(scores)) < 2
-        correlation = 0.0 if same else statistics.correlation(ratings, scores)
-    if not stddev:  # raters who agree about few answers need not agree about all
+        # The correlation with a constant is undefined; a constant predicts nothing, so 0 is used.
+        is_constant = len(set(ratings)) < 2 or len(set(scores)) < 2
+        correlation = 0.0 if is_constant else statistics.correlation(ratings, scores)
+    # Equal ratings of a few answers do not show that the ratings of all answers would be equal.
+    if not stddev:
         mean = statistics.fmean(judged)
         stddev = statistics.stdev(judged)
     scale = (lower_end(judged, lowest, high) if lowest else low, high)

@@ -1,5 +1,6 @@
-"""The context that every step of a run needs, and the one way to get it: the keys found, the output
-folder claimed and locked.
+"""Prepares an output folder for a run: finds the keys, claims and locks the folder, opens the log.
+
+The resulting `RunContext` is passed to every step of the run.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - the name of a variable
 
 @dataclass(frozen=True)
 class RunContext:
-    """An output folder that this process holds, and where what happens is reported."""
+    """An output folder that this process has locked, with the log and the screen of the run."""
 
     rundir: RunDir
     lock: Lock
-    env: Mapping[str, str]  # the user's environment and the keys that were found elsewhere
+    env: Mapping[str, str]  # the user's environment, and the keys that were found outside of it
     redactor: Redactor
     log: logging.Logger
     screen: TextIO
@@ -51,8 +52,9 @@ class RunContext:
 
 
 def redactor_of(evaluation: Evaluation, env: Mapping[str, str]) -> Redactor:
-    """Return the redactor of all that may be secret in a run: the endpoints' keys, and the token of
-    the Hub, which HELM may print.
+    """Return a redactor that hides the endpoints' keys and the token of the Hugging Face Hub.
+
+    HELM may print this token.
     """
     return Redactor.from_environment(env, [*evaluation.key_names(), HUB_TOKEN])
 
@@ -63,7 +65,10 @@ def show_warnings(evaluation: Evaluation, screen: TextIO) -> None:
 
 
 def show_uncomputed(plans: Iterable[Plan], env: Mapping[str, str], screen: TextIO) -> None:
-    """Name the metrics of pictures that are left out here, before anything is paid."""
+    """Write to the screen which picture metrics this machine cannot compute.
+
+    The warning comes before the run sends requests that cost money.
+    """
     screen.writelines(f"{line}\n" for line in lines_about(plans, env))
 
 
@@ -71,12 +76,12 @@ def show_uncomputed(plans: Iterable[Plan], env: Mapping[str, str], screen: TextI
 def lock_folder(
     plan: Plan, env: Mapping[str, str], screen: TextIO, *, debug: bool = False
 ) -> Iterator[RunContext]:
-    """Find the keys, make the output folder ours and hold it, open the log.
+    """Yield the context of a run: find the keys, claim and lock the output folder, open the log.
 
     Raises:
-        ConfigError: the folder is another's.
-        PrerequisiteError: a key is missing, or the folder cannot be written.
-        BusyError: another run holds the folder.
+        ConfigError: The folder is not an output folder, and a run would overwrite its files.
+        PrerequisiteError: A key is missing, or the folder cannot be written.
+        BusyError: Another run has locked the folder.
     """
     from eval_factory.core.logs import open_log
     from eval_factory.plan.credentials import credentials_report
@@ -99,15 +104,16 @@ def lock_folder(
 
 
 def claim(rundir: RunDir) -> None:
-    """Make the folder ours, before anything is written there.
+    """Create the output folder, or check that an existing folder may become an output folder.
 
     Raises:
-        ConfigError: it is not, and holds files that a run would replace or delete.
-        PrerequisiteError: it cannot be made or written to.
+        ConfigError: The folder is not an output folder of eval-factory, and it contains files that
+            a run would replace or delete.
+        PrerequisiteError: The folder cannot be created or written to.
     """
     if not rundir.marker.is_file():
-        # files under names that a run writes to, or --fresh deletes
-        other_files = (
+        # A run writes to these names, and --fresh deletes them.
+        overwritten_files = (
             rundir.run_config,
             rundir.packages,
             rundir.checksums,
@@ -115,7 +121,7 @@ def claim(rundir: RunDir) -> None:
             *rundir.answers,
         )
         at_risk_paths = []
-        for path in (*rundir.results, *other_files):
+        for path in (*rundir.results, *overwritten_files):
             if os.path.lexists(path):
                 at_risk_paths.append(path)
         folders = (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.made_pictures)
@@ -124,9 +130,9 @@ def claim(rundir: RunDir) -> None:
         if at_risk:
             raise ConfigError(
                 f"config.output_dir: {rundir.root} "
-                "is not an output folder of eval-factory, and holds what a run would"
+                "is not an output folder of eval-factory, and contains files that a run would"
                 f" replace or delete: {first_of(at_risk, SHOWN_FILES)}\n"
-                "  choose another folder with --output_dir, or move these away"
+                "  choose another folder with --output_dir, or move these files away"
             )
     rundir.create()
 
@@ -134,8 +140,17 @@ def claim(rundir: RunDir) -> None:
 def write_result(
     plan: Plan, result: TaskResult, command: str, given: Mapping[str, Any], redactor: Redactor
 ) -> TaskResult:
-    """Write every document of a result, and its page. Returns the result as it was written.
-    `given`: `config` and `target` as far as the user set them.
+    """Write the metrics, the documents and the HTML page of a result to its output folder.
+
+    Args:
+        plan: The plan of the run.
+        result: The result to write.
+        command: The command line that the documents name.
+        given: The parts of `config` and `target` that the user set.
+        redactor: The redactor of the run's secrets.
+
+    Returns:
+        The result as it was written.
     """
     from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.journal import read_answers, read_roles, response_statistics
@@ -143,7 +158,6 @@ def write_result(
     cache_db = plan.rundir.cache_db
     config = plan.evaluation.as_dict()
     write_metrics(result, response_statistics(cache_db), plan.rundir)
-    # each read once, when written
     answers = {role: read_answers(cache_db, role) for role in read_roles(cache_db)}
     return write_reports(
         result,
@@ -157,16 +171,16 @@ def write_result(
 
 
 def start_over(rundir: RunDir) -> None:
-    """Forget answers, results, floors. What scenarios downloaded stays, and so does what was
-    moved aside.
+    """Delete the answers, results and trivial scores of an output folder, for --fresh.
+
+    Data that scenarios downloaded, and files that were archived, are not deleted.
     """
     for folder in (rundir.helm_runs, rundir.responses, rundir.made_pictures):
         shutil.rmtree(folder, ignore_errors=True)
     for path in (
         rundir.run_state,
         rundir.packages,
-        rundir.helm
-        / names.TRIVIAL_SCORES_FILE,  # no answers of the model; but nothing is taken over
+        rundir.helm / names.TRIVIAL_SCORES_FILE,
         *rundir.results,
         *rundir.answers,
         rundir.batches,

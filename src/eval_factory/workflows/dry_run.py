@@ -1,5 +1,6 @@
-"""The text that --dry_run shows. It imports nothing that asks an endpoint: a preview in CI is
-quick.
+"""Renders the text that --dry_run shows.
+
+This module imports no code that sends requests to endpoints, so that a preview in CI is fast.
 """
 
 from __future__ import annotations
@@ -47,38 +48,47 @@ from eval_factory.workflows.stop_when import faults_of_own_files, grid_line, loo
 def dry_run(
     request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO
 ) -> DryRun:
-    """Merge, check and render; start and write nothing. Raises ConfigError: what a run would raise
-    before it looks for its prerequisites.
+    """Return the preview of a run: merge and check its configuration, and render both.
+
+    Nothing is started and no file is written. With `options.diff`, the preview shows only the
+    differences from another run config.
+
+    Raises:
+        ConfigError: The configuration is wrong, as in a run before it checks its prerequisites.
     """
     if options.diff is not None:
         complete = replace(options, shows_nulls=True, diff=None)
-        old = replace(request, run_config=None, document=None)
+        old_request = replace(request, run_config=None, document=None)
         if isinstance(options.diff, Path):
-            old = replace(old, run_config=options.diff)
+            old_request = replace(old_request, run_config=options.diff)
         else:
-            old = replace(old, document=options.diff)
-        before = dry_run(old, complete, env=env, screen=io.StringIO()).text
-        now = dry_run(request, complete, env=env, screen=screen)
-        return DryRun(difference_of(before, now.text), now.would_stop)
+            old_request = replace(old_request, document=options.diff)
+        old_text = dry_run(old_request, complete, env=env, screen=io.StringIO()).text
+        new = dry_run(request, complete, env=env, screen=screen)
+        return DryRun(difference_of(old_text, new.text), new.would_stop)
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug, at_most=look_to_begin_with(plan))
     show_warnings(evaluation, screen)
     show_uncomputed([plan], env, screen)
     files = model_files(plan, debug=options.debug)
-    files.pop(LOGGING, None)  # it sets how loud HELM's log is, and nothing of what is asked
+    files.pop(LOGGING, None)  # this file only sets the level of HELM's log, no part of a request
     keys = where_keys_go(plan.endpoints)
     text = preview(evaluation, argv, keys, files=files, shows_nulls=options.shows_nulls)
     if not evaluation.executor.is_local:
-        from eval_factory.workflows.suite.slurm_run import job_script  # imports what asks endpoints
+        # imported late: this module imports code that sends requests to endpoints
+        from eval_factory.workflows.suite.slurm_run import job_script
 
         text += "\n".join(job_script(evaluation, env)) + "\n"
     text = redactor_of(evaluation, env).text(text)
     return DryRun(own_lines(text), tuple(map(str, faults_of_own_files(plan))))
 
 
-def _asked_again(evaluation: Evaluation) -> Iterator[str]:
-    """Yield what is asked beside the questions as they are, and how answers to it are read."""
+def _additional_requests(evaluation: Evaluation) -> Iterator[str]:
+    """Yield lines about the requests that are sent in addition to the benchmark's own questions.
+
+    The lines also say how the answers to these requests are read.
+    """
     extra = evaluation.extra
     if extra.repeats is not None:
         yield (
@@ -89,37 +99,37 @@ def _asked_again(evaluation: Evaluation) -> Iterator[str]:
         from eval_factory.tasks.perturbations import FAMILIES
 
         yield (
-            f"perturb: {name}: {FAMILIES[name].about}; why the right answer stays: "
+            f"perturb: {name}: {FAMILIES[name].about}; why the right answer does not change: "
             f"{FAMILIES[name].why_safe}"
         )
     if extra.pushback is not None:
         yield (
-            f"pushback: after the answer {extra.pushback} "
-            "of these, in an order that depends on the instance:"
+            f"pushback: after the answer, {extra.pushback} of these objections, "
+            "in an order that depends on the instance:"
         )
         yield from (f"  {text}" for text in (*NEUTRAL, *WITH_AUTHORITY))
     if extra.confidence == STATED:
         yield f"confidence: after the answer: {ASK_CONFIDENCE}"
         yield (
-            "  read: the one number from 0 to 100 in the reply; "
-            "without one, or with several, there is none"
+            "  read: the single number from 0 to 100 in the reply; "
+            "a reply with no number or several numbers has no confidence"
         )
     elif extra.confidence == STATED_ONLY:
         yield f"confidence: every prompt begins with the instructions and: {ANSWER_WITH_CONFIDENCE}"
         yield (
-            "  read: the answer is what stands before the last `Confidence:`, "
-            "its confidence the one number after it"
+            "  read: the answer is the text before the last `Confidence:`, "
+            "the confidence is the single number after it"
         )
     elif extra.confidence == LOGPROBS:
         yield (
             "confidence: requests ask for log probabilities; read: "
-            "those of the tokens of the answer's label"
+            "the log probabilities of the tokens of the answer's label"
         )
     chance = chance_questions_of(evaluation)
     if chance:
         yield (
-            f"chance_questions: up to {chance} questions that were right, once more in the same "
-            "words: what chance alone loses"
+            f"chance_questions: up to {chance} correctly answered questions are asked again in the "
+            "same words, to measure how many of them are lost by chance alone"
         )
     if extra.blind_control:
         yield f"blind_control: the question with {', and with '.join(BLIND_WITH.values())}"
@@ -127,40 +137,43 @@ def _asked_again(evaluation: Evaluation) -> Iterator[str]:
         yield f"options_only: in place of the question: {QUESTION_NOT_SHOWN}"
     if extra.none_of_the_others:
         yield (
-            f'none_of_the_others: "{NONE_OF_THE_OTHERS}" in place of the right option; not where '
-            "the question asks for what is not so, or an option speaks of others"
+            f'none_of_the_others: "{NONE_OF_THE_OTHERS}" in place of the right option; except if '
+            "the question asks which option is false, or if an option refers to other options"
         )
     if extra.ask_unread:
-        yield f"ask_unread: after an answer that no rule reads: {ASK_FOR_LETTER}"
+        yield f"ask_unread: after an answer that no rule can read: {ASK_FOR_LETTER}"
     if extra.allow_abstain:
         yield f"allow_abstain: the question and: {may_abstain_text(extra.cost_of_wrong)}"
-        yield f'  read: an answer that begins with "{ABSTENTION}", or the option of that text'
+        yield f'  read: an answer that begins with "{ABSTENTION}", or the option with that text'
 
 
 def _metadata_line(evaluation: Evaluation) -> str:
+    """Return a line that says whether pictures and sounds are sent with their metadata."""
     if evaluation.extra.keep_image_metadata:
-        return f"sent with their metadata ({REMOVED}), which may hold names and places"
-    return f"sent without {REMOVED}; extra.keep_image_metadata: true sends them"
+        return f"sent with their metadata ({REMOVED}), which may contain names and places"
+    return f"sent without {REMOVED}; extra.keep_image_metadata: true sends the metadata"
 
 
-def _reasoned(evaluation: Evaluation) -> Iterator[str]:
+def _reasoned_lines(evaluation: Evaluation) -> Iterator[str]:
     """Yield the lines that say how `answer_style: reasoned` changes the prompts."""
     if evaluation.extra.answer_style != REASONED:
         return
     entry = reasoned_tasks()[evaluation.task.name]
     yield "\n# reasoned"
-    for words in entry.removes:
-        yield f"#   left out of the instructions: {words.strip()}"
+    for text in entry.removes:
+        yield f"#   left out of the instructions: {text.strip()}"
     if not entry.has_examples:
         yield f"#   left out: the benchmark's examples ({entry.why_left_out})"
-    yield f"#   at the end of each prompt, in place of the benchmark's own: {entry.request}"
-    yield f"#   tokens that an answer may have: {evaluation.num_output_tokens or MAX_TOKENS}"
+    yield f"#   at the end of each prompt, in place of the benchmark's own request: {entry.request}"
+    yield f"#   maximum tokens of an answer: {evaluation.num_output_tokens or MAX_TOKENS}"
 
 
-def difference_of(before: str, now: str) -> str:
-    """Return the lines that two previews do not share, each with three lines around it."""
+def difference_of(old_text: str, new_text: str) -> str:
+    """Return a unified diff of two previews, with three lines of context."""
     lines = list(
-        difflib.unified_diff(before.splitlines(), now.splitlines(), "before", "now", lineterm="")
+        difflib.unified_diff(
+            old_text.splitlines(), new_text.splitlines(), "before", "now", lineterm=""
+        )
     )
     if not lines:
         return "# no difference: the same configuration, files and command\n"
@@ -168,19 +181,25 @@ def difference_of(before: str, now: str) -> str:
 
 
 def set_values(
-    values: Mapping[str, Any], chosen: Collection[str], above: str = ""
+    values: Mapping[str, Any], set_paths: Collection[str], parent_path: str = ""
 ) -> dict[str, Any]:
-    """Return the values without those null by default; `chosen`: paths that somebody set."""
-    chosen_values = {}
+    """Return the nested values without those that are null by default.
+
+    Args:
+        values: The values, by name.
+        set_paths: The dotted paths that the user set; their values are returned even if null.
+        parent_path: The dotted path of `values` itself.
+    """
+    remaining_values = {}
     for name, value in values.items():
-        path = f"{above}.{name}" if above else name
+        path = f"{parent_path}.{name}" if parent_path else name
         if isinstance(value, Mapping) and value:
-            inner = set_values(value, chosen, path)
+            inner = set_values(value, set_paths, path)
             if inner:
-                chosen_values[name] = inner
-        elif value is not None or path in chosen:
-            chosen_values[name] = value
-    return chosen_values
+                remaining_values[name] = inner
+        elif value is not None or path in set_paths:
+            remaining_values[name] = value
+    return remaining_values
 
 
 def preview(
@@ -191,24 +210,34 @@ def preview(
     files: Mapping[str, str] | None = None,
     shows_nulls: bool = False,
 ) -> str:
-    """Return the rendered configuration, the source of each value that is not a default, what is
-    noted, where keys go, the files that a run generates, the command.
+    """Return the text of a preview.
+
+    The text has these sections: the rendered configuration, the source of each value that is not a
+    default, notes about the task, the prompt changes and additional requests, the endpoints that
+    receive each key, the files that a run generates, and the command.
+
+    Args:
+        evaluation: The checked evaluation.
+        argv: The command line of helm-run.
+        keys: Lines that say which key each endpoint receives.
+        files: The files in model_configs/ that a run generates: text by name.
+        shows_nulls: True if values that are null by default are shown, too.
     """
-    shown = {}
+    source_of_path = {}
     for path, source in evaluation.sources.items():
         if source not in (Source.FRAMEWORK, Source.TASK):
-            shown[path] = source
+            source_of_path[path] = source
     lines = ["# rendered configuration"]
     configuration = evaluation.as_dict()
     if shows_nulls:
         lines.append(to_yaml(configuration).rstrip())
     else:
-        lines.append(to_yaml(set_values(configuration, shown)).rstrip())
+        lines.append(to_yaml(set_values(configuration, source_of_path)).rstrip())
         lines.append("# values that are null: --all shows them")
     lines.append("\n# values that are not defaults")
     values = evaluation.as_dict()
-    width = max((len(path) for path in shown), default=0)
-    for path, source in sorted(shown.items()):
+    width = max((len(path) for path in source_of_path), default=0)
+    for path, source in sorted(source_of_path.items()):
         value: Any = values
         for name in path.split("."):
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -216,20 +245,21 @@ def preview(
     if evaluation.task.about.notes:
         lines.append("\n# notes")
         lines += [f"#   {note}" for note in evaluation.task.about.notes]
-    first = None if evaluation.benchmark is None else evaluation.benchmark.first_with_pictures
-    lines += (
-        ["\n# first prompt with a picture", *(f"#   {line}" for line in first.splitlines())]
-        if first
-        else []
-    )
+    benchmark = evaluation.benchmark
+    prompt = None if benchmark is None else benchmark.first_with_pictures
+    if prompt:
+        lines.append("\n# first prompt with a picture")
+        lines += [f"#   {line}" for line in prompt.splitlines()]
     if may_send_files(evaluation):
         lines.append(f"\n# pictures and sounds\n#   {_metadata_line(evaluation)}")
-    lines += _reasoned(evaluation)
-    askings = list(_asked_again(evaluation))
-    lines += ["\n# asked again", *(f"#   {line}" for line in askings)] if askings else []
+    lines += _reasoned_lines(evaluation)
+    request_lines = list(_additional_requests(evaluation))
+    if request_lines:
+        lines += ["\n# asked again", *(f"#   {line}" for line in request_lines)]
     if (looks := grid_line(evaluation)) is not None:
         lines.append(f"\n# looks\n#   {looks}")
-    lines += ["\n# keys", *(f"#   {line}" for line in keys)] if keys else []
+    if keys:
+        lines += ["\n# keys", *(f"#   {line}" for line in keys)]
     for name, generated in (files or {}).items():
         lines.append(f"\n# generated: model_configs/{name}")
         lines.append(generated.rstrip())

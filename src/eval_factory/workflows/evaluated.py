@@ -1,4 +1,4 @@
-"""A result that was written, with what a command says of it."""
+"""Defines the return value of an evaluation: the result, its folder and the text for the screen."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from eval_factory.report.reader import ResultViews
 
 @dataclass(frozen=True, repr=False)
 class Evaluated(ResultViews):
-    """A result that was written."""
+    """A result that an evaluation has written to its output folder."""
 
     result: TaskResult
     rundir: RunDir
     summary: str  # for the screen; redacted
-    # why no score of it may be reported, and what to do; None if they may
+    # why the scores may not be reported, and the user's next action; None if they may be reported
     not_reportable: str | None
 
     @property
     def failure(self) -> str | None:
-        """The part of `not_reportable` that ends a command with exit code 1: none of a demo."""
+        """The part of `not_reportable` that ends a command with exit code 1; None if no part does.
+
+        A demo's scores are not reportable, but a demo does not fail for this reason.
+        """
         from eval_factory.scoring.reportable import failure_in
 
         return failure_in(self.not_reportable)

@@ -1,4 +1,4 @@
-"""helm-run and helm-summarize: what they may see, how they are run, and what their end means."""
+"""Runs helm-run and helm-summarize, and turns their failures into errors that explain the cause."""
 
 from __future__ import annotations
 
@@ -74,19 +74,20 @@ DATA_ERRORS = frozenset(
         "DataInTheWayError",
     }
 )
-"""Errors that are raised if data are not there or cannot be downloaded."""
-DATA_WORDS = ("Couldn't find cache for", "NLTK Downloader")
-"""Words of `datasets` when it is offline and has another configuration; and of NLTK, which says how
-to get data.
+"""The names of errors that mean: a data file is missing or cannot be downloaded."""
+MISSING_DATA_PHRASES = ("Couldn't find cache for", "NLTK Downloader")
+"""Parts of messages that mean the same, though the error's name does not show it. `datasets` writes
+the first phrase if it is offline and has only another configuration cached, NLTK the second.
 """
 
 PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
 ARGUMENT_ERRORS = frozenset(
     {"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"}
 )
-"""Errors that HELM's functions of run specs raise for values that they do not take."""
+"""The names of errors that HELM's run spec functions raise if they do not accept an argument."""
 
-_RAISED = re.compile(
+# the line of a traceback that names the exception
+_EXCEPTION_LINE = re.compile(
     r"((?:\w+\.)*"
     r"(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))"
     r"(?:: |\Z)"
@@ -95,22 +96,22 @@ _RAISED = re.compile(
 
 @dataclass(frozen=True)
 class EndedHelmRun:
-    """A helm-run that has ended, well or not."""
+    """A helm-run that has ended, successfully or not."""
 
     run_id: str
     wall_s: float
     returncode: int
-    tail: tuple[str, ...]  # its last lines, redacted
-    events: tuple[Mapping[str, Any], ...]
+    tail: tuple[str, ...]  # the last lines that helm-run printed, redacted
+    events: tuple[Mapping[str, Any], ...]  # all events of the run but those of progress
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A helm-run that came to its end: now, or in an earlier run of the same identity."""
+    """A helm-run that was completed, either now or by an earlier run with the same identity."""
 
-    folders: tuple[Path, ...]
+    folders: tuple[Path, ...]  # HELM's run folders
     run_id: str
-    wall_s: float  # with as many digits as in the result: both are compared
+    wall_s: float  # rounded like the wall time in the result, because the two are compared
 
 
 def run_helm(
@@ -121,22 +122,29 @@ def run_helm(
     on_started: Callable[[], str | None] = lambda: None,
     watch: str | None = None,
 ) -> EndedHelmRun:
-    """Run helm-run to its end. `on_started`, `watch`: as in ProcessSpec. Where the settings have a
-    `run_id`, this one goes on with that run.
+    """Run helm-run until it ends. If the settings have a `run_id`, helm-run resumes that run.
+
+    Args:
+        context: The locked output folder, the environment and the screen.
+        evaluation: The evaluation, which names the variables that helm-run may see.
+        argv: The command line of helm-run.
+        settings: The settings that helm-run receives in its environment.
+        on_started: As in `ProcessSpec`.
+        watch: As in `ProcessSpec`.
 
     Raises:
-        PrerequisiteError: the program is not there.
-        InterruptedRunError
+        PrerequisiteError: The program helm-run is missing.
+        InterruptedRunError: The user pressed Ctrl-C.
     """
     run_id = settings.run_id or uuid.uuid4().hex
-    hidden = PROXY_VARIABLES if settings.allowed is not None else frozenset()
-    seen = {}
+    hidden_names = PROXY_VARIABLES if settings.allowed is not None else frozenset()
+    visible_env = {}
     for name, value in context.env.items():
-        if name not in hidden:
-            seen[name] = value
+        if name not in hidden_names:
+            visible_env[name] = value
     allowed = [*evaluation.key_names(), *evaluation.setting_names()]
     env = child_environment(
-        seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment()
+        visible_env, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment()
     )
     spec = ProcessSpec(
         argv, env, context.rundir, context.lock, run_id, context.redactor, on_started, watch
@@ -147,13 +155,14 @@ def run_helm(
     except KeyboardInterrupt:
         context.log.info("interrupted")
         raise InterruptedRunError(
-            f"interrupted; what was answered is kept in {context.rundir.cache_db}\n"
-            "  run the same command again to go on"
+            f"interrupted; all answers so far are stored in {context.rundir.cache_db}\n"
+            "  run the same command again to resume"
         ) from None
     finally:
-        with suppress(sqlite3.Error):  # a full disk: the next run notes them
+        # If the disk is full, the next run records the requests that were interrupted.
+        with suppress(sqlite3.Error):
             note_interrupted(context.rundir.cache_db)
-    for service in evaluation.oauth_services():  # helm-run may have had new ones
+    for service in evaluation.oauth_services():  # helm-run may have received new tokens
         from eval_factory.endpoint.sign_in import cached_token
 
         context.redactor.learn(cached_token(oauth_of(evaluation, service), context.env) or "")
@@ -162,17 +171,24 @@ def run_helm(
     )
     context.log.info("helm-run ended with %d after %.1f s", ended.returncode, ended.wall_s)
     for host in blocked_hosts(events):
-        context.log.warning("offline: something wanted %s; it was not contacted", host)
+        context.log.warning("offline: the run tried to reach %s; the host was not contacted", host)
     return ended
 
 
 def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
-    """Run helm-summarize; once more if it fails, because now and then it dies of what has nothing
-    to do with the runs: of an `AST constructor recursion depth mismatch` of Python's compiler,
-    inside Mako. `keeps_log`: whether the log is there afterwards, and can be named.
+    """Run helm-summarize, and run it a second time if it fails.
+
+    helm-summarize sometimes fails for a reason that has nothing to do with the runs: Python's
+    compiler raises `AST constructor recursion depth mismatch` inside Mako.
+
+    Args:
+        context: The locked output folder and its environment.
+        argv: The command line of helm-summarize.
+        keeps_log: True if the log file still exists after the command, so that an error can name
+            its path.
 
     Raises:
-        HelmError: it failed twice; with its last lines.
+        HelmError: helm-summarize failed twice. The message has the last lines that it printed.
     """
     env = child_environment(context.env, (), {})
     log = context.rundir.summarize_log
@@ -183,24 +199,29 @@ def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = Tru
         if finished.returncode == 0:
             return
         context.log.warning("helm-summarize ended with %d", finished.returncode)
-    named = ""
+    log_line = ""
     if keeps_log:
-        named = f"\n  log: {log}"
+        log_line = f"\n  log: {log}"
     raise HelmError(
-        f"{how_helm_run_ended('helm-summarize', finished.returncode, finished.tail)}{named}"
+        f"{how_helm_run_ended('helm-summarize', finished.returncode, finished.tail)}{log_line}"
     )
 
 
 def stopped_by(
     limit: str, budget: Budget, spent: Spending, *, countable: bool, shared: bool
 ) -> tuple[str, str]:
-    """Return which limit is used up by what this folder has sent in all its runs, and the next
-    step.
+    """Return two messages: which limit stopped the run, and the user's next action.
 
-    A suite's limit is reached by all cells together, while each is below a limit of its own.
+    Args:
+        limit: The name of the limit that was reached.
+        budget: The limits of this run.
+        spent: The requests, tokens and cost of all runs in this folder.
+        countable: False if an answer came without the number that the limit counts.
+        shared: True if the run shares limits with the other cells of a suite. All cells together
+            can reach a limit of the suite while each cell is still below its own limit.
     """
     limit_value = getattr(budget, limit)
-    rest = "run the same command again: only the rest is asked"
+    rest = "run the same command again: only unanswered questions are asked"
     cost = ""
     if spent.cost or (limit == MAX_COST and countable):
         cost = f", {formats.money(spent.cost)}"
@@ -208,12 +229,12 @@ def stopped_by(
     if not countable:
         unit = "cost" if limit == MAX_COST else "tokens"
         why = (
-            f"{limit} ({limit_value:g}) cannot be kept to, "
+            f"{limit} ({limit_value:g}) cannot be enforced, "
             f"because an answer came without its {unit}"
         )
         return (
             f"{why}; sent so far: {sent}",
-            f"leave out {limit}, or count by max_requests, and {rest}",
+            f"remove {limit}, or set max_requests in its place, and {rest}",
         )
     of_suite = shared and (limit_value is None or spent.by_limit(math.inf)[limit] < limit_value)
     if of_suite:
@@ -225,15 +246,18 @@ def stopped_by(
         used_up = f"{limit}{shown_limit} is reached; sent so far: {sent}"
     if limit == MAX_WALL:
         return used_up, (
-            f"run the same command again, or raise {limit} where it is too short to begin: "
-            "only the rest is asked"
+            f"run the same command again (raise {limit} first if the run cannot even start "
+            "within it): only unanswered questions are asked"
         )
     return used_up, f"raise {'suite.' if of_suite else ''}{limit} and {rest}"
 
 
 def missing(events: Sequence[Mapping[str, Any]], answered: Mapping[str, int]) -> list[str]:
-    """Return how many of the instances are answered, and how far the judges came. `answered`: how
-    many answers there are, by role.
+    """Return lines that say how many instances and how many judge requests are answered.
+
+    Args:
+        events: The events of helm-run.
+        answered: The number of answers, by role.
     """
     phases = []
     for event in events:
@@ -243,10 +267,10 @@ def missing(events: Sequence[Mapping[str, Any]], answered: Mapping[str, int]) ->
     for event in phases:
         if "total" in event:
             totals[event["phase"]] = event["total"]
-    # 0: nothing was asked yet, or the data hold the answers
+    # The count is 0 if nothing was asked yet, or if the data already contain the answers.
     question_count = totals.get(event_names.ASKING, 0)
-    no_model = not question_count and event_names.JUDGING in totals
-    if no_model:
+    asks_only_judges = not question_count and event_names.JUDGING in totals
+    if asks_only_judges:
         lines = []
     else:
         lines = [f"{answered.get(MODEL_ROLE, 0)} of {question_count} instances are answered"]
@@ -255,8 +279,10 @@ def missing(events: Sequence[Mapping[str, Any]], answered: Mapping[str, int]) ->
         for role, count in sorted(answered.items()):
             if role != MODEL_ROLE:
                 judges.append(f"{role} {count}")
-        of = totals[event_names.JUDGING]
-        lines.append(f"of {of} requests to judges are answered: {', '.join(judges) or 'none'}")
+        judge_requests = totals[event_names.JUDGING]
+        lines.append(
+            f"of {judge_requests} requests to judges are answered: {', '.join(judges) or 'none'}"
+        )
     return lines
 
 
@@ -264,29 +290,34 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
     """Return the error that explains the failure of a run.
 
     Args:
-        plan: of the run that failed.
-        error: `Kind: message` of the innermost exception.
-        phase: the phase in which it was raised, as events name it.
+        plan: The plan of the run that failed.
+        error: The innermost exception as `Kind: message`.
+        phase: The name, as in events, of the phase in which the exception was raised.
     """
     kind, _, message = error.partition(":")
     log = f"log: {plan.rundir.helm_log}"
     if kind in PACKAGE_ERRORS:
         module = module_named_in(message.strip())
         if module is None:
-            why = f"HELM could not import what {plan.task_name} needs: {message.strip()}\n  {log};"
+            why = (
+                f"HELM could not import a package that {plan.task_name} needs: {message.strip()}"
+                f"\n  {log};"
+            )
         else:
             why = f"{not_installed(plan.task_name, [module], environment_of_plan(plan))}\n "
-        return PrerequisiteError(f"{why} what was answered is kept: the same command goes on")
+        return PrerequisiteError(
+            f"{why} all answers so far are stored: run the same command again to resume"
+        )
     entry = plan.evaluation.task.helm
-    # an argument is one of every run spec for HELM, but not of this scenario
-    is_no_argument = kind == "TypeError" and "unexpected keyword argument" in message
-    if phase == event_names.LOADING and entry.any_run_spec and is_no_argument:
-        return ConfigError(_no_run_of(plan, error))
-    lacks_data = kind in DATA_ERRORS or any(words in message for words in DATA_WORDS)
+    # HELM passes the user's arguments to the scenario, which may not know all of them.
+    is_unknown_argument = kind == "TypeError" and "unexpected keyword argument" in message
+    if phase == event_names.LOADING and entry.any_run_spec and is_unknown_argument:
+        return ConfigError(_unbuildable_run(plan, error))
+    lacks_data = kind in DATA_ERRORS or any(phrase in message for phrase in MISSING_DATA_PHRASES)
     if lacks_data and phase == event_names.LOADING:
         vocabulary = (
             "\n  max_length needs tiktoken's vocabulary cl100k_base: "
-            "put it into TIKTOKEN_CACHE_DIR, or leave it out"
+            "put the vocabulary into TIKTOKEN_CACHE_DIR, or remove max_length"
         )
         return PrerequisiteError(
             f"the data of {plan.task_name} are unavailable: {error}\n"
@@ -295,39 +326,41 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
         )
     if lacks_data:
         return PrerequisiteError(
-            f"HELM needs something that is unavailable, while it is {phase} ({plan.task_name}): "
+            f"HELM needs a file that is unavailable, while it is {phase} ({plan.task_name}): "
             f"{error}\n"
-            f"  answers are kept: the same command goes on; {log}"
+            f"  all answers so far are stored: run the same command again to resume; {log}"
         )
     prescribed = entry.prescribed_judges
     if phase == event_names.JUDGING and prescribed:
         return PrerequisiteError(
             f"HELM's own judges of {plan.task_name} "
             f"({', '.join(prescribed)}) could not be asked: {error}\n"
-            "  HELM's whole run fails if one answer is not judged; "
-            "set in extra.judges where each judge is asked\n"
-            "  what was answered is kept: the same command goes on"
+            "  HELM's complete run fails if one answer is not judged; "
+            "set the endpoint of each judge in extra.judges\n"
+            "  all answers so far are stored: run the same command again to resume"
         )
     return HelmError(f"HELM failed while {plan.task_name} ran: {error}\n  {log}")
 
 
 def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> EvalFactoryError:
-    """Return the error of a helm-run that ended before it started a run: most likely while it built
-    the run spec. `tail`: the last lines that it printed; a traceback ends with what was raised.
+    """Return the error of a helm-run that ended before HELM started a run.
+
+    helm-run most likely failed while it built the run spec. The exception is read from the
+    traceback in `tail`, the last lines that helm-run printed.
     """
     if error := raised_at_the_end(tail):
         kind = error.partition(":")[0]
         if kind in PACKAGE_ERRORS | DATA_ERRORS:
             return explained_failure(plan, error, event_names.LOADING)
         if plan.evaluation.task.helm.any_run_spec and kind in ARGUMENT_ERRORS:
-            return ConfigError(_no_run_of(plan, error))
+            return ConfigError(_unbuildable_run(plan, error))
     return HelmError(
         f"{how_helm_run_ended('helm-run', returncode, tail)}\n  log: {plan.rundir.helm_log}"
     )
 
 
 def how_helm_run_ended(program: str, returncode: int, tail: Sequence[str]) -> str:
-    """Return how the program ended, with the last lines that it printed, if there are any."""
+    """Return how the program ended, followed by its non-empty last lines from `tail`."""
     if returncode < 0:
         ended = f"{program} was killed by signal {-returncode}"
     else:
@@ -339,20 +372,23 @@ def how_helm_run_ended(program: str, returncode: int, tail: Sequence[str]) -> st
     return "\n".join([f"{ended}:", *lines] if lines else [f"{ended} and printed nothing"])
 
 
-def _no_run_of(plan: Plan, error: str) -> str:
+def _unbuildable_run(plan: Plan, error: str) -> str:
+    """Return the message for a run spec that HELM cannot build from the user's arguments."""
     return (
         f"config.type: HELM cannot make a run of {plan.task_name}: {error}\n"
-        f"  look at the arguments ('eval-factory ls helm:{plan.evaluation.task.helm.run_spec}');"
+        f"  check the arguments ('eval-factory ls helm:{plan.evaluation.task.helm.run_spec}');"
         f" log: {plan.rundir.helm_log}"
     )
 
 
 def raised_at_the_end(tail: Sequence[str]) -> str | None:
-    """Return `Kind: message` of the exception that a traceback ends with, its kind without the
-    module; None if there is none.
+    """Return `Kind: message` of the last exception in a traceback.
+
+    `Kind` is the name of the exception without its module. Returns None if no line of `tail` names
+    an exception.
     """
     for number in range(len(tail) - 1, -1, -1):
-        exception = _RAISED.match(tail[number])
+        exception = _EXCEPTION_LINE.match(tail[number])
         if exception:
             line = " ".join([tail[number], *(text.strip() for text in tail[number + 1 :])])
             return line[exception.start(1) + exception[1].rfind(".") + 1 :]
@@ -362,21 +398,30 @@ def raised_at_the_end(tail: Sequence[str]) -> str | None:
 def raise_if_stopped(
     events: Sequence[Mapping[str, Any]], last_message: str | None, log: logging.Logger
 ) -> None:
-    """Raise PrerequisiteError if the engine stopped helm-run: a wrong key, an unknown model,
-    nobody there. `last_message`: what helm-run printed at its end: a full disk may have kept the
-    event from being written.
+    """Raise the error with which the plugin stopped helm-run, if it did.
+
+    Args:
+        events: The events of helm-run.
+        last_message: The message that helm-run printed when it stopped, or None. If the disk is
+            full, helm-run can print the message but not write it as an event.
+        log: The log of the run.
+
+    Raises:
+        PrerequisiteError: The endpoint refused a request or cannot be reached (for example a wrong
+            key or an unknown model), or `last_message` is not None.
+        ConfigError: The run entry names a run that eval-factory cannot evaluate.
     """
     for event in events:
         if event["event"] == event_names.FATAL:
             message = event["message"]
-            # the guard, and no network, kept the endpoint that the message names from being reached
-            if hosts := [
-                host
-                for host in blocked_hosts(events)
-                if (host.rpartition(":")[0] or host) in message
-            ]:
+            # The hosts in the message were blocked by the offline guard, not by the network.
+            hosts = []
+            for host in blocked_hosts(events):
+                if (host.rpartition(":")[0] or host) in message:
+                    hosts.append(host)
+            if hosts:
                 refused = (
-                    f"it was eval-factory that refused {', '.join(hosts)}, "
+                    f"eval-factory itself refused the connection to {', '.join(hosts)}, "
                     "which is not the host of an endpoint"
                 )
                 message = f"{message}\n  offline: {refused}"
@@ -394,7 +439,7 @@ def raise_if_stopped(
 
 
 def blocked_hosts(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Hosts that an offline run wanted and did not get."""
+    """Return the hosts that an offline run tried to reach, without repetitions."""
     return list(
         dict.fromkeys(
             printable(event["place"]) for event in events if event["event"] == event_names.BLOCKED
@@ -403,11 +448,19 @@ def blocked_hosts(events: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, shared: bool) -> None:
-    """Raise the error that says why the run failed. `shared`: it ran within the limits of a suite.
+    """Raise the error that explains why the run failed. Return if the run succeeded.
+
+    Args:
+        plan: The plan of the run.
+        run: The helm-run that has ended.
+        log: The log of the run.
+        shared: True if the run shares limits with the other cells of a suite.
 
     Raises:
-        NotReportableError: a limit was reached, and something is missing.
-        ConfigError, PrerequisiteError, HelmError: it did not do what it was to do.
+        NotReportableError: A limit was reached before every instance was answered.
+        ConfigError: The run entry or one of its arguments is wrong.
+        PrerequisiteError: An endpoint, a package or data are missing.
+        HelmError: The run failed for any other reason.
     """
     for event in run.events:
         if event["event"] == event_names.LIMIT_REACHED:
@@ -416,13 +469,14 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
             used_up, next_step = stopped_by(
                 event["limit"], budget_of(plan), spent, countable=countable, shared=shared
             )
-            lacking = "; ".join(missing(run.events, event["answered"]))
-            stopped = (
-                f"stopped: {used_up}\n  {lacking}; no score is written, every answer is kept\n"
+            answered_lines = "; ".join(missing(run.events, event["answered"]))
+            message = (
+                f"stopped: {used_up}\n"
+                f"  {answered_lines}; no score is written, every answer is stored\n"
                 f"  {next_step}"
             )
-            log.error(stopped)
-            raise NotReportableError(stopped)
+            log.error(message)
+            raise NotReportableError(message)
     raise_if_stopped(
         run.events, event_names.last_message_in(run.returncode, run.tail, run.run_id), log
     )
@@ -434,11 +488,12 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
             log.error(event["error"])
             blocked = blocked_hosts(run.events)
             if blocked and not any(event.get("stopped") for event in run.events):
-                from eval_factory.data.run_data import how_to_get  # knows where all data are from
+                # imported late: reads the sources of all data
+                from eval_factory.data.run_data import how_to_get
 
                 raise PrerequisiteError(
-                    f"offline: {plan.task_name} wanted {', '.join(blocked)}, "
-                    "which is not the host of an endpoint; it was not contacted\n"
+                    f"offline: {plan.task_name} tried to reach {', '.join(blocked)}, "
+                    "which is not the host of an endpoint and was not contacted\n"
                     f"  ({event['error']})\n"
                     f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: "
                     f"{plan.rundir.helm_log}"

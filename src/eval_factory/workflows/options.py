@@ -1,5 +1,6 @@
-"""The options of a run beside its configuration, its outcome, and its end as a record for other
-programs.
+"""Defines the options of a run that are not part of its configuration, and the kinds of outcome.
+
+The functions turn an outcome into a record for other programs, and an error into an exit code.
 """
 
 from __future__ import annotations
@@ -29,37 +30,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchChoice:
-    """The user's word on batches of which nobody knows whether they were sent."""
+    """The user's decision about a batch if it is unknown whether the batch was sent."""
 
     resend: bool = False
-    """They were not: their requests are sent again."""
+    """True: the batch was not sent, so its requests are sent again."""
     batch_id: str | None = None
-    """It is this one."""
+    """The batch was sent, and this is its ID at the endpoint."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options that say how to run, beside what to run."""
+    """The options that say how a run is done; the configuration says what is evaluated."""
 
-    fresh: bool = False
-    debug: bool = False
-    no_preflight: bool = False
-    # roles whose endpoints are known to answer; None: they are probed
+    fresh: bool = False  # True: delete earlier answers and results first
+    debug: bool = False  # True: write more to the log
+    no_preflight: bool = False  # True: send no trial request before the run
+    # roles whose endpoints already answered a trial request; None: all roles are tried
     probed: frozenset[str] | None = None
-    # the limits that this run shares with others; None: it has its limits for itself
+    # the limits that this run shares with other runs; None: the run only has its own limits
     limits: SharedLimitsSettings | None = None
-    # show a line for each answer as it comes: "figures", or "texts", with its beginning
+    # show a line for each new answer: "figures" for its numbers, "texts" for its beginning, too
     watch: str | None = None
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
-    """Called with what will be run and where, once the folder is locked and before anything is
-    asked.
+    """A callback that receives the task, the model and the folder of the run. It is called after
+    the folder is locked and before the first request.
     """
     shows_nulls: bool = False  # True: a dry run shows the values that are null, too
     diff: Path | Mapping[str, Any] | None = None
-    """The run config that a dry run shows the differences from; None: all is shown."""
+    """The run config with which a dry run compares; None: a dry run shows the full preview."""
     batch_choice: BatchChoice = BatchChoice()
-    only_collect: bool = False  # ask nobody: collect what was run elsewhere, or end with an error
-    # else its answers are in the folder, and what is not there ends the run
+    # True: send no request; collect the output of a run on another machine, or raise an error
+    only_collect: bool = False
+    # False: all answers of the model are already in the folder; a missing answer ends the run
     asks_model: bool = True
 
 
@@ -67,19 +69,20 @@ class Options:
 class DryRun:
     """The preview of what a run would do, found out without starting or writing anything."""
 
-    text: str  # the configuration, where its values are from, the command; redacted
-    would_stop: tuple[str, ...]  # the faults of the user's own data that would end a run
+    text: str  # the configuration, the source of each value, the command; redacted
+    would_stop: tuple[str, ...]  # the faults in the user's own data that would end a run
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A run that goes on in Slurm when the command has returned."""
+    """A Slurm job that continues after the command that submitted it has returned."""
 
     folder: Path  # the folder of its result
-    summary: str  # for the screen: its first line says what was done, the others what to do next
+    # for the screen: the first line says what was done, the other lines the user's next actions
+    summary: str
 
 
-PATHS_THAT_CANNOT_BE = frozenset(
+UNUSABLE_PATH_ERRORS = frozenset(
     {
         errno.ENAMETOOLONG,
         errno.ELOOP,
@@ -90,13 +93,14 @@ PATHS_THAT_CANNOT_BE = frozenset(
         errno.EPERM,
     }
 )
-"""The errors of a path that somebody gave, found by whoever looked at it first."""
-DISK_TAKES_NO_MORE = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
+"""Error numbers that mean: a path that the user passed cannot be used."""
+DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
+"""Error numbers that mean: the disk is full or read-only, or the user's quota is used up."""
 
 
 def end_record(evaluated: Evaluated) -> dict[str, Any]:
-    """Return the main numbers of a result; evaluation_config.yaml has all."""
-    from eval_factory.tasks.errata import CORRECTED  # imported here: `--help` needs no models
+    """Return the main numbers of a result; all numbers are in evaluation_config.yaml."""
+    from eval_factory.tasks.errata import CORRECTED  # imported late, to keep `--help` fast
 
     result = evaluated.result
     total = result.usage.this_run.total
@@ -125,8 +129,12 @@ def end_record(evaluated: Evaluated) -> dict[str, Any]:
 
 
 def failure_record(error: BaseException, code: int, message: str | None = None) -> dict[str, Any]:
-    """Return the record of a run that has no result; redacted, as on the screen. `message`: in
-    place of the error's own.
+    """Return the redacted record of a run that ended with an error.
+
+    Args:
+        error: The error that ended the run.
+        code: The exit code of the command.
+        message: The text to record instead of the error's own text.
     """
     if code == DEFECT_EXIT_CODE:
         message = f"a defect in eval-factory ({type(error).__name__})"
@@ -141,17 +149,18 @@ def failure_record(error: BaseException, code: int, message: str | None = None) 
 
 
 def code_of_error(error: BaseException) -> int:
-    """Return the exit code that an error ends a program with."""
+    """Return the exit code of a program that the error ends."""
     if isinstance(error, EvalFactoryError):
         return error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return InterruptedRunError.exit_code
-    if isinstance(error, OSError) and error.errno in PATHS_THAT_CANNOT_BE | DISK_TAKES_NO_MORE:
+    if isinstance(error, OSError) and error.errno in UNUSABLE_PATH_ERRORS | DISK_FULL_ERRORS:
         return PrerequisiteError.exit_code
     return DEFECT_EXIT_CODE
 
 
 def numbers_of(score: Score | None) -> dict[str, Any]:
+    """Return the value, the ends of the confidence interval and the count; all None if no score."""
     if score is None:
         return dict.fromkeys(("value", "ci_low", "ci_high", "n"))
     return {

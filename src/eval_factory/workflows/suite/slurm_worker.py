@@ -49,7 +49,7 @@ from eval_factory.executors.slurm_runs import (
     starts_below,
     take_environment,
 )
-from eval_factory.workflows.options import DISK_TAKES_NO_MORE, failure_record
+from eval_factory.workflows.options import DISK_FULL_ERRORS, failure_record
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SuiteObserver, append_line
 from eval_factory.workflows.suite.suite_report import SuiteOptions
@@ -173,7 +173,7 @@ def work(wave_file: Path, index: int) -> int:
             append_line(Path(run.log), message)
         _record(store, wave, left, RunEnd(code, RunStatus.FAILED, message.split("\n")[0], 1))
     except OSError as error:
-        if error.errno not in DISK_TAKES_NO_MORE:
+        if error.errno not in DISK_FULL_ERRORS:
             raise
         code = PrerequisiteError.exit_code
         place = error.filename or store.suite.root
@@ -271,7 +271,7 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return InterruptedRunError.exit_code
     except OSError as error:
-        if error.errno not in DISK_TAKES_NO_MORE:
+        if error.errno not in DISK_FULL_ERRORS:
             raise
         # nor could its log be written: the same command submits the run again
         return PrerequisiteError.exit_code
