@@ -129,7 +129,7 @@ def hosted_roles(plan: Plan) -> dict[str, EndpointPlan]:
     return {endpoint.role: endpoint for endpoint in plan.endpoints if is_hosted(endpoint.url)}
 
 
-def refuse_what_cannot_be_held(plan: Plan) -> None:
+def refuse_uncountable_limits(plan: Plan) -> None:
     """Refuse a limit that cannot be kept. Raises ConfigError: max_cost is given, and of some
     endpoint it is not known what it costs.
     """

@@ -97,7 +97,7 @@ class AskingPhase:
     def _while_helm_is_imported(self) -> str:
         """Probe the endpoints. Returns the roles of those that answered, as JSON."""
         refuse_full_disk(self._plan.rundir.root)
-        begin_to_get_ready(self._plan)
+        start_preparing_collection(self._plan)
         probed = self._settings.probed
         if probed is None:  # the first look probes, if nobody did before
             plan_of_asking = replace(self._plan, asks_model=self._options.asks_model)
@@ -192,19 +192,19 @@ def checked_runs(
 _SET_BY_NUMPY = ("OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE")
 
 
-def begin_to_get_ready(plan: Plan) -> threading.Thread:
+def start_preparing_collection(plan: Plan) -> threading.Thread:
     """Get ready to collect in another thread, which is returned."""
     # numpy sets these while it is imported, and deletes those that it set: another thread that
     # reads the environment meanwhile, for the name of a proxy, would fail
     for name in _SET_BY_NUMPY:
         os.environ.setdefault(name, "1")
     # it is no daemon: one that ends with the program could leave a module's import locked
-    thread = threading.Thread(target=get_ready_to_collect, args=(plan,))
+    thread = threading.Thread(target=prepare_collection, args=(plan,))
     thread.start()
     return thread
 
 
-def get_ready_to_collect(plan: Plan) -> None:
+def prepare_collection(plan: Plan) -> None:
     """Import and compile what collecting the result needs, while helm-run is at work: the user does
     not wait for it afterwards.
     """

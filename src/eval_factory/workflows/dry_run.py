@@ -42,7 +42,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import MAX_TOKENS, REASONED, reasoned_tasks
 from eval_factory.workflows.context import redactor_of, show_uncomputed, show_warnings
 from eval_factory.workflows.options import DryRun, Options
-from eval_factory.workflows.stop_when import faults_of_own_files, grid_line, look_to_begin_with
+from eval_factory.workflows.stop_when import faults_of_own_files, looks_line, first_look_size
 
 
 def dry_run(
@@ -68,7 +68,7 @@ def dry_run(
         return DryRun(difference_of(old_text, new.text), new.would_stop)
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
-    argv = command_line(plan, debug=options.debug, at_most=look_to_begin_with(plan))
+    argv = command_line(plan, debug=options.debug, at_most=first_look_size(plan))
     show_warnings(evaluation, screen)
     show_uncomputed([plan], env, screen)
     files = model_files(plan, debug=options.debug)
@@ -256,7 +256,7 @@ def preview(
     request_lines = list(_additional_requests(evaluation))
     if request_lines:
         lines += ["\n# asked again", *(f"#   {line}" for line in request_lines)]
-    if (looks := grid_line(evaluation)) is not None:
+    if (looks := looks_line(evaluation)) is not None:
         lines.append(f"\n# looks\n#   {looks}")
     if keys:
         lines += ["\n# keys", *(f"#   {line}" for line in keys)]

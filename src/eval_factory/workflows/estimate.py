@@ -233,7 +233,7 @@ def estimate(
     cache_db = _answers_of_task(plan)
     figures = {}
     for endpoint in plan.endpoints:
-        figures[endpoint.role] = kept_figures(cache_db, endpoint.role, endpoint.model_id)
+        figures[endpoint.role] = cached_figures(cache_db, endpoint.role, endpoint.model_id)
     before = _requests_before(plan)
     helm = evaluation.task.helm
     extra = evaluation.extra
@@ -273,7 +273,7 @@ def _role_estimate(
     plan: Plan,
     endpoint: EndpointPlan,
     requests: tuple[int | None, str],
-    kept: KeptFigures,
+    kept: CachedFigures,
     sizes: PromptSizes | None,
     price: Price | None,
 ) -> RoleEstimate:
@@ -385,7 +385,7 @@ def _of_judges(
 
 
 def _tokens(
-    count: int | None, figures: KeptFigures, sizes: PromptSizes | None
+    count: int | None, figures: CachedFigures, sizes: PromptSizes | None
 ) -> tuple[float | None, float | None, str]:
     """Return the tokens of prompts and of answers, and their source."""
     if (
@@ -417,7 +417,7 @@ def _tokens(
 def _cost(
     endpoint: EndpointPlan,
     count: int | None,
-    figures: KeptFigures,
+    figures: CachedFigures,
     prompt: float | None,
     completion: float | None,
     price: Price | None,
@@ -466,7 +466,7 @@ def _time(
 
 
 @dataclass(frozen=True)
-class KeptFigures:
+class CachedFigures:
     """Means of cached answers; None if not all of them say it."""
 
     answers: int
@@ -476,7 +476,7 @@ class KeptFigures:
     stated_cost: float | None  # US dollars, as the answers say themselves
 
 
-def kept_figures(cache_db: Path, role: str, model_id: str) -> KeptFigures:
+def cached_figures(cache_db: Path, role: str, model_id: str) -> CachedFigures:
     """Return the figures of the answers of a model in a role."""
     rows: list[tuple[float, str | None]] = []
     if cache_db.is_file():
@@ -484,7 +484,7 @@ def kept_figures(cache_db: Path, role: str, model_id: str) -> KeptFigures:
             rows = list(connection.execute(_KEPT, (role, model_id)))
     usages = [None if text is None else json.loads(text) for _, text in rows]
     counts = [tokens_of({"usage": usage}) for usage in usages]
-    return KeptFigures(
+    return CachedFigures(
         answers=len(rows),
         prompt_tokens=_mean([prompt for prompt, _ in counts]),
         completion_tokens=_mean([completion for _, completion in counts]),

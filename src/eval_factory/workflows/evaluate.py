@@ -21,7 +21,7 @@ from eval_factory.core.this_process import ignore_sighup
 from eval_factory.executors.process import raise_fd_limit
 from eval_factory.helm.command import command_line
 from eval_factory.helm.environments import environment_of_plan, look_for_packages
-from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
+from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_uncountable_limits
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.tasks.framework import load_framework
@@ -48,7 +48,7 @@ from eval_factory.workflows.prepare import (
 )
 from eval_factory.workflows.stop_when import (
     faults_of_own_files,
-    look_to_begin_with,
+    first_look_size,
     with_other_run,
 )
 
@@ -75,12 +75,12 @@ def evaluate(
     """
     evaluation = evaluation or build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
-    argv: Sequence[str] = command_line(plan, debug=options.debug, at_most=look_to_begin_with(plan))
+    argv: Sequence[str] = command_line(plan, debug=options.debug, at_most=first_look_size(plan))
     show_warnings(evaluation, screen)
     look_for_prerequisites(plan)
     show_uncomputed([plan], env, screen)
     asking = replace(plan, asks_model=options.asks_model)
-    refuse_what_cannot_be_held(asking)
+    refuse_uncountable_limits(asking)
     bundle = find_bundle(plan, env)
     with lock_folder(asking, env, screen, debug=options.debug) as context:
         if options.on_launch is not None:
@@ -92,7 +92,7 @@ def evaluate(
         if not options.fresh:
             ran = finished_before(plan, read)
         if ran is not None:
-            unchanged = as_it_stands(context, plan, ran)
+            unchanged = unchanged_evaluation(context, plan, ran)
             if unchanged is not None:
                 return unchanged
         plan.rundir.forget_checksums()
@@ -163,12 +163,12 @@ def finished_before(plan: Plan, read: resume.DataRead) -> FinishedRun | None:
     )
 
 
-def as_it_stands(context: RunContext, plan: Plan, ran: FinishedRun) -> Evaluated | None:
+def unchanged_evaluation(context: RunContext, plan: Plan, ran: FinishedRun) -> Evaluated | None:
     """Return the result of a finished run if collecting it again would write what is there; None
     if it is to be done.
     """
     result = resume.unchanged_result(
-        plan, ran.folders, context.redactor, git_hash=resume.commit_of_this()
+        plan, ran.folders, context.redactor, git_hash=resume.checkout_commit()
     )
     if result is None:
         context.log.info("this run is complete already: only collected again")
@@ -194,7 +194,7 @@ def collect_and_report(
     from eval_factory.scoring.provenance import installed_packages, with_run_files
 
     started = time.monotonic()
-    commit = resume.commit_of_this()
+    commit = resume.checkout_commit()
     result = collect(
         plan,
         ran.folders,

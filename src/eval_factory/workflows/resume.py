@@ -118,7 +118,7 @@ def versions(upstream: Upstream) -> dict[str, str | None]:
     }
 
 
-def is_of_now(state: LastRunState) -> bool:
+def is_of_current_version(state: LastRunState) -> bool:
     """Return True if this eval-factory made it, with an upstream as it is installed."""
     return any(state.versions == versions(upstream) for upstream in UPSTREAMS.values())
 
@@ -175,7 +175,7 @@ def ended_run(
         data_bundle=read.bundle,
         data_files=read.own_files,
         all_files=read.all_files,
-        program=program_of_this(),
+        program=this_program_sha256(),
         given=digest_of_given(plan),
         uncomputed=read.uncomputed,
     )
@@ -228,7 +228,7 @@ def digest_of_given(plan: Plan) -> str:
     ).hexdigest()
 
 
-def commit_of_this() -> str | None:
+def checkout_commit() -> str | None:
     """Return the commit of the checkout that this program runs from."""
     home = framework_path().parent
     # a wheel may lie in any checkout
@@ -238,7 +238,7 @@ def commit_of_this() -> str | None:
 
 
 @cache
-def program_of_this() -> str:
+def this_program_sha256() -> str:
     """Read once in a process: a program that is changed meanwhile is not the one that is at
     work.
     """
@@ -281,7 +281,7 @@ def unchanged_result(
     if passport is not None and not (copy.is_file() and copy.read_text("utf-8") == passport):
         return None
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
-    now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(
+    now = replace(state, program=this_program_sha256(), given=digest_of_given(plan)).of_files(
         listed, rundir
     )
     made = provenance.provenance_of(plan, scenario, "", git_hash, None, run_id=state.run_id)

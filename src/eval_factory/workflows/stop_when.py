@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 WHERE = f"{STOP_WHEN}.differs_from"
 
 
-def look_to_begin_with(plan: Plan) -> int | None:
+def first_look_size(plan: Plan) -> int | None:
     """Instances of the folder's last look, or of the first one that there will be; None without
     a rule.
     """
@@ -50,7 +50,7 @@ def look_to_begin_with(plan: Plan) -> int | None:
     return drawn.asked
 
 
-def grid_line(evaluation: Evaluation) -> str | None:
+def looks_line(evaluation: Evaluation) -> str | None:
     """Return the rule, and how many instances each look asks; None without a rule."""
     if (stop := evaluation.stop_when) is None:
         return None

@@ -48,7 +48,7 @@ from eval_factory.scoring.methods import (
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.workflows.import_results import imported_again, is_imported
 from eval_factory.workflows.recollect import Recollected, last_state, recollected
-from eval_factory.workflows.resume import commit_of_this, is_of_now, read_state
+from eval_factory.workflows.resume import checkout_commit, is_of_current_version, read_state
 
 NO_CHECKSUMS = (
     "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, "
@@ -244,7 +244,7 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
     record = stored.result.provenance
     errata = made.result.provenance.errata_version
     reader = made.result.provenance.reader_version
-    is_of_another = (record.eval_factory, record.git_hash) != (__version__, commit_of_this())
+    is_of_another = (record.eval_factory, record.git_hash) != (__version__, checkout_commit())
     otherwise = changed_since(record.statistics_version)
     if otherwise:
         names = "; ".join(method.name for method in otherwise)
@@ -348,7 +348,11 @@ def _loaded(rundir: RunDir) -> StoredResult:
         return load_result(rundir.root)
     except PrerequisiteError as error:
         state = read_state(rundir)
-        if state is not None and is_of_now(state) and rundir.evaluation_config.is_file():
+        if (
+            state is not None
+            and is_of_current_version(state)
+            and rundir.evaluation_config.is_file()
+        ):
             raise ConfigError(str(error)) from error
         raise
 

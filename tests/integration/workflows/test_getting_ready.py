@@ -11,7 +11,7 @@ from pathlib import Path
 WATCHED = """
 import json, os, sys, urllib.request
 from builders import plan
-from eval_factory.workflows.asking_phase import begin_to_get_ready
+from eval_factory.workflows.asking_phase import start_preparing_collection
 
 assert "numpy" not in sys.modules
 
@@ -23,7 +23,7 @@ def noting(environment, name):
     delete(environment, name)
 
 type(os.environ).__delitem__ = noting
-ready = begin_to_get_ready(plan())
+ready = start_preparing_collection(plan())
 while ready.is_alive():
     urllib.request.getproxies()
 print(json.dumps({"deleted": deleted, "numpy": "numpy" in sys.modules}))

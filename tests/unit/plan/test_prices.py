@@ -80,14 +80,14 @@ def test_the_embedded_endpoint_is_free_and_says_so_only_to_a_limit(
         == {"model": prices.FREE}
     )
     assert (prices.prices_to_keep(plan(demo)), library) == ({}, [])
-    prices.refuse_what_cannot_be_held(limited)
+    prices.refuse_uncountable_limits(limited)
 
 
 def test_a_limit_of_cost_needs_every_price() -> None:
     for flags in ({}, {f"{EXTRA}.max_requests": 1}, {**TABLE, f"{EXTRA}.max_cost": 0.5}):
-        prices.refuse_what_cannot_be_held(plan(flags))
+        prices.refuse_uncountable_limits(plan(flags))
     with pytest.raises(ConfigError) as refused:
-        prices.refuse_what_cannot_be_held(jury(**{**TABLE, f"{EXTRA}.max_cost": 0.5}))
+        prices.refuse_uncountable_limits(jury(**{**TABLE, f"{EXTRA}.max_cost": 0.5}))
     assert len(refused.value.problems) == 2
     says(refused.value.problems[0], "max_cost: ", "no price", "meta/llama-3.3-70b-instruct")
     assert (

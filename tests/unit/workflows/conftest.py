@@ -27,4 +27,4 @@ def folder(finished: RunDir, tmp_path: Path) -> RunDir:
 @pytest.fixture(autouse=True)
 def _the_commit_that_made_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """No unit test asks git."""
-    monkeypatch.setattr("eval_factory.workflows.verify.commit_of_this", lambda: "abc123")
+    monkeypatch.setattr("eval_factory.workflows.verify.checkout_commit", lambda: "abc123")

@@ -33,7 +33,11 @@ from eval_factory.workflows.annotate import (
     plan_of,
     system_prompts,
 )
-from eval_factory.workflows.evaluate import as_it_stands, collect_and_report, finished_before
+from eval_factory.workflows.evaluate import (
+    unchanged_evaluation,
+    collect_and_report,
+    finished_before,
+)
 from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.resume import DataRead
 from eval_factory.workflows.verify import verify
@@ -119,7 +123,7 @@ def test_a_rerun_keeps_what_people_said(
     ran = finished_before(plan, DataRead())
     assert ran is not None
     ctx = context(plan.rundir)
-    assert as_it_stands(ctx, plan, ran) is None  # it is not as the run left it
+    assert unchanged_evaluation(ctx, plan, ran) is None  # it is not as the run left it
     again = collect_and_report(ctx, plan, ["helm-run", "--suite", "s"], ran, DataRead())
     assert again.result.clinicians is not None
     assert "corrected by clinicians = " in again.summary

@@ -25,7 +25,7 @@ from eval_factory.workflows import estimate as module
 from eval_factory.workflows.estimate import (
     RUN_FIRST,
     Estimate,
-    KeptFigures,
+    CachedFigures,
     PromptSizes,
     RoleEstimate,
     estimate,
@@ -224,7 +224,7 @@ def test_the_result_of_this_very_run_says_how_many(
     given = {path: value for path, value in leaves if value is not None}
     monkeypatch.setattr(module, "prompt_sizes", lambda *_: pytest.fail("the data are looked at"))
     same = {"config.output_dir": str(finished.root)}
-    monkeypatch.setattr(module, "kept_figures", lambda *_: KeptFigures(4, 10.0, 1.0, 0.5, None))
+    monkeypatch.setattr(module, "cached_figures", lambda *_: CachedFigures(4, 10.0, 1.0, 0.5, None))
     found = estimate(evaluation({**given, **same}), {})
     assert found.requests == load_result(finished.root).result.validity.instances.requested
     says(found.roles[0].sources["requests"], "the result")
@@ -317,8 +317,8 @@ def test_means_are_of_one_model_in_one_role_and_of_what_all_answers_say(tmp_path
         ("strict", "m", None),
         latencies=[1.0, 2.0, 9.0, 9.0, 1.0, 3.0],
     )
-    assert module.kept_figures(path, "model", "m") == KeptFigures(2, 20.0, 3.0, 1.5, 1.0)
-    assert module.kept_figures(path, "strict", "m") == KeptFigures(2, None, None, 2.0, None)
+    assert module.cached_figures(path, "model", "m") == CachedFigures(2, 20.0, 3.0, 1.5, 1.0)
+    assert module.cached_figures(path, "strict", "m") == CachedFigures(2, None, None, 2.0, None)
 
 
 EVENT = {"event": "measured", "requests": 3, "prompt_bytes": 400, "most_tokens": 15}

@@ -108,12 +108,12 @@ def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(
     state = read_state(rundir)
     assert state is not None
     ran = FinishedRun((rundir.root / state.runs[0],), state.run_id, state.wall_s)
-    kept = workflow.as_it_stands(context(rundir, screen), made, ran)
+    kept = workflow.unchanged_evaluation(context(rundir, screen), made, ran)
     assert kept is not None
     assert kept.summary.splitlines()[0].startswith("pubmed_qa: exact_match = 0.5000")
     says(screen.getvalue(), "its result stands", "--fresh")
     rundir.results_yml.write_text("edited")
-    assert workflow.as_it_stands(context(rundir, screen), made, ran) is None
+    assert workflow.unchanged_evaluation(context(rundir, screen), made, ran) is None
     assert "collecting its results again" in screen.getvalue()
 
 

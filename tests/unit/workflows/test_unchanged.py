@@ -114,7 +114,7 @@ def test_another_program(
     other = tmp_path / "framework.yml"
     other.write_text("x: 1")
     changes: dict[str, tuple[object, str, Callable[..., object]]] = {
-        "program": (resume, "program_of_this", lambda: "0" * 64),
+        "program": (resume, "this_program_sha256", lambda: "0" * 64),
         "framework": (provenance, "framework_path", lambda: other),
         "packages": (provenance, "installed_packages", lambda _environment: "numpy==0\n"),
         "python": (platform, "python_version", lambda: "3.0.0"),

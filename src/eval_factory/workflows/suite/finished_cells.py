@@ -27,7 +27,7 @@ from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, leaves_of
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.journal import read_roles
 from eval_factory.scoring.reportable import why_not_reportable
-from eval_factory.workflows.resume import DataRead, finished_run, is_of_now, read_state
+from eval_factory.workflows.resume import DataRead, finished_run, is_of_current_version, read_state
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 
 READ_WHEN_COLLECTED = frozenset(
@@ -133,7 +133,7 @@ def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
             if root.run_state.name in files:
                 names.clear()  # nothing in an output folder is another
                 state = read_state(root)
-                if state is not None and state.complete and is_of_now(state):
+                if state is not None and state.complete and is_of_current_version(state):
                     folders_of_identity[state.identity] = (
                         *folders_of_identity.get(state.identity, ()),
                         root.root,
