@@ -320,7 +320,7 @@ def test_any_other_connection_fails_the_run(
         site = meddling_package(tmp_path / "site", other.url)
         outcome = offline("pubmed_qa", endpoint.url, code=3, env={"PYTHONPATH": str(site)})
         place = other.url.removeprefix("http://").removesuffix("/v1")
-        says(outcome.stderr, f"pubmed_qa wanted {place}", "not contacted")
+        says(outcome.stderr, f"pubmed_qa tried to reach {place}", "not contacted")
         says(outcome.stderr, "eval-factory data pull pubmed_qa --to DIR")
         assert [event["place"] for event in events_of(outcome) if event["event"] == "blocked"] == [
             place
@@ -338,7 +338,7 @@ def test_the_endpoints_proxy_is_no_way_round(
     proxy = endpoint.url.removesuffix("/v1")
     env = {"HTTP_PROXY": proxy, "http_proxy": proxy}
     stopped = offline("pubmed_qa", url, code=3, env={**env, "PYTHONPATH": str(site)})
-    assert "offline: pubmed_qa wanted elsewhere.invalid" in stopped.stderr
+    assert "offline: pubmed_qa tried to reach elsewhere.invalid" in stopped.stderr
     assert endpoint.paths == []
     offline("pubmed_qa", url, env=env, output_dir=tmp_path / "again")
     assert set(endpoint.paths) == {f"{url}/chat/completions"}

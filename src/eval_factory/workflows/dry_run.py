@@ -42,7 +42,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import MAX_TOKENS, REASONED, reasoned_tasks
 from eval_factory.workflows.context import redactor_of, show_uncomputed, show_warnings
 from eval_factory.workflows.options import DryRun, Options
-from eval_factory.workflows.stop_when import faults_of_own_files, looks_line, first_look_size
+from eval_factory.workflows.stop_when import faults_of_own_files, first_look_size, looks_line
 
 
 def dry_run(

@@ -34,9 +34,9 @@ from eval_factory.workflows.annotate import (
     system_prompts,
 )
 from eval_factory.workflows.evaluate import (
-    unchanged_evaluation,
     collect_and_report,
     finished_before,
+    unchanged_evaluation,
 )
 from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.resume import DataRead

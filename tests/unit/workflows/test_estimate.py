@@ -24,8 +24,8 @@ from eval_factory.tasks.typical_tokens import TypicalRequest, typical_requests
 from eval_factory.workflows import estimate as module
 from eval_factory.workflows.estimate import (
     RUN_FIRST,
-    Estimate,
     CachedFigures,
+    Estimate,
     PromptSizes,
     RoleEstimate,
     estimate,

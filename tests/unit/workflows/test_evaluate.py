@@ -44,7 +44,7 @@ def test_who_refused_the_endpoint_is_told(place: str, is_told: bool) -> None:
     with pytest.raises(PrerequisiteError) as told:
         raise_if_stopped([*blocked, FATAL], None, logging.getLogger("test"))
     assert str(told.value).startswith(FATAL["message"])
-    assert (f"that refused {place}" in str(told.value)) is is_told
+    assert (f"refused the connection to {place}" in str(told.value)) is is_told
 
 
 def test_the_kind_of_a_stop_is_the_kind_of_its_error_and_last_words_count_where_no_event_was_written() -> (

@@ -131,7 +131,7 @@ def test_an_interruption_says_what_is_kept(
 ) -> None:
     with caplog.at_level(logging.INFO, "test"), pytest.raises(InterruptedRunError) as caught:
         run(here, FakeExecutor(None))
-    kept = f"interrupted; what was answered is kept in {here.rundir.cache_db}"
+    kept = f"interrupted; all answers so far are stored in {here.rundir.cache_db}"
     says(str(caught.value), "same command again")
     assert str(caught.value).startswith(f"{kept}\n")
     assert caplog.messages == ["interrupted"]
@@ -339,15 +339,18 @@ def test_it_ends_with_what_was_used_what_is_missing_and_how_it_goes_on(tmp_path:
     each_says(
         str(stopped.value).splitlines(),
         ["stopped", "max_cost (0.5)", "1 requests", "7 tokens", "0.6 USD"],
-        ["1 of 12 instances", "no score", "kept"],
+        ["1 of 12 instances", "no score", "every answer is stored"],
         ["raise max_cost", "same command again"],
     )
     assert stopped.value.exit_code == 1
 
 
 SENT = "sent so far: 5 requests, 9 tokens"
-AGAIN = "run the same command again: only the rest is asked"
-OVER = "run the same command again, or raise max_wall_s where it is too short to begin: only the rest is asked"
+AGAIN = "run the same command again: only unanswered questions are asked"
+OVER = (
+    "run the same command again (raise max_wall_s first if the run cannot even start within it): "
+    "only unanswered questions are asked"
+)
 
 
 @pytest.mark.parametrize(
@@ -413,8 +416,8 @@ OVER = "run the same command again, or raise max_wall_s where it is too short to
             False,
             False,
             0,
-            f"max_cost (1.5) cannot be kept to, because an answer came without its cost; {SENT}",
-            f"leave out max_cost, or count by max_requests, and {AGAIN}",
+            f"max_cost (1.5) cannot be enforced, because an answer came without its cost; {SENT}",
+            f"remove max_cost, or set max_requests in its place, and {AGAIN}",
         ),
         (
             "max_tokens_total",
@@ -422,8 +425,8 @@ OVER = "run the same command again, or raise max_wall_s where it is too short to
             False,
             True,
             0,
-            f"max_tokens_total (8) cannot be kept to, because an answer came without its tokens; {SENT}",
-            f"leave out max_tokens_total, or count by max_requests, and {AGAIN}",
+            f"max_tokens_total (8) cannot be enforced, because an answer came without its tokens; {SENT}",
+            f"remove max_tokens_total, or set max_requests in its place, and {AGAIN}",
         ),
         (
             "max_wall_s",
