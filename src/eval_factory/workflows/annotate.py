@@ -99,19 +99,10 @@ def export_sheets(
     kind: str | None = None,
     with_reference: bool = True,
 ) -> Exported:
-    """Draw a sample of answers, and write a CSV file and an HTML form for each rater.
+    """Draw a sample of `count` answers, and write a CSV file and an HTML form for each rater.
 
-    The sheets name each answer by a code. The result's folder gets a file that maps the codes to
-    the answers.
-
-    Args:
-        folder: The folder of the result.
-        out: The folder for the sheets.
-        count: The number of answers to draw.
-        raters: The number of raters.
-        seed: The seed of the random draw.
-        kind: `ratings` or `criteria`; None: criteria if the result has criteria.
-        with_reference: True if the sheets show the reference answers.
+    The sheets in `out` name each answer by a code. A file in the result's folder maps the codes to
+    the answers. `kind` is `ratings` or `criteria`; None: criteria if the result has criteria.
 
     Raises:
         ConfigError: Raters cannot judge what the main metric measures, or a sheet already exists.
@@ -402,9 +393,8 @@ def plan_lines(basis: Known, half_width: float | None) -> list[str]:
 def known_of(folder: Path) -> Known:
     """Return the facts for a rating plan, read from the result and the ratings in the folder.
 
-    Raises:
-        ConfigError: Fewer than two answers have a score, or all scores are equal and the metric has
-            no scale.
+    Raises ConfigError if fewer than two answers have a score, or if all scores are equal and the
+    metric has no scale.
     """
     stored = load_result(folder)
     result = stored.result
@@ -413,12 +403,8 @@ def known_of(folder: Path) -> Known:
     split = None if score is None else score.split
     scored = []
     for instance in result.instances:
-        if (
-            split in (None, instance.split)
-            and instance.error is None
-            and instance.perturbation is None
-            and metric in instance.metrics
-        ):
+        is_plain = instance.error is None and instance.perturbation is None
+        if split in (None, instance.split) and is_plain and metric in instance.metrics:
             scored.append(instance)
     values = {}
     for instance in scored:

@@ -85,10 +85,7 @@ def dry_run(
 
 
 def _additional_requests(evaluation: Evaluation) -> Iterator[str]:
-    """Yield lines about the requests that are sent in addition to the benchmark's own questions.
-
-    The lines also say how the answers to these requests are read.
-    """
+    """Yield lines that say which additional requests are sent, and how their answers are read."""
     extra = evaluation.extra
     if extra.repeats is not None:
         yield (
@@ -202,6 +199,28 @@ def set_values(
     return remaining_values
 
 
+def _configuration_lines(evaluation: Evaluation, *, shows_nulls: bool) -> Iterator[str]:
+    """Yield the rendered configuration, and the source of each value that is not a default."""
+    source_of_path = {}
+    for path, source in evaluation.sources.items():
+        if source not in (Source.FRAMEWORK, Source.TASK):
+            source_of_path[path] = source
+    values = evaluation.as_dict()
+    yield "# rendered configuration"
+    if shows_nulls:
+        yield to_yaml(values).rstrip()
+    else:
+        yield to_yaml(set_values(values, source_of_path)).rstrip()
+        yield "# values that are null: --all shows them"
+    yield "\n# values that are not defaults"
+    width = max((len(path) for path in source_of_path), default=0)
+    for path, source in sorted(source_of_path.items()):
+        value: Any = values
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        yield f"#   {path:<{width}}  {source.value}: {value}"
+
+
 def preview(
     evaluation: Evaluation,
     argv: Sequence[str],
@@ -223,25 +242,7 @@ def preview(
         files: The files in model_configs/ that a run generates: text by name.
         shows_nulls: True if values that are null by default are shown, too.
     """
-    source_of_path = {}
-    for path, source in evaluation.sources.items():
-        if source not in (Source.FRAMEWORK, Source.TASK):
-            source_of_path[path] = source
-    lines = ["# rendered configuration"]
-    configuration = evaluation.as_dict()
-    if shows_nulls:
-        lines.append(to_yaml(configuration).rstrip())
-    else:
-        lines.append(to_yaml(set_values(configuration, source_of_path)).rstrip())
-        lines.append("# values that are null: --all shows them")
-    lines.append("\n# values that are not defaults")
-    values = evaluation.as_dict()
-    width = max((len(path) for path in source_of_path), default=0)
-    for path, source in sorted(source_of_path.items()):
-        value: Any = values
-        for name in path.split("."):
-            value = value.get(name) if isinstance(value, Mapping) else None
-        lines.append(f"#   {path:<{width}}  {source.value}: {value}")
+    lines = list(_configuration_lines(evaluation, shows_nulls=shows_nulls))
     if evaluation.task.about.notes:
         lines.append("\n# notes")
         lines += [f"#   {note}" for note in evaluation.task.about.notes]
