@@ -195,7 +195,7 @@ def test_a_lenient_judge_is_found_and_its_score_corrected(
     assert correction["ci_low"] < truth < correction["ci_high"] < scores["rubric_score"]
     assert correction["value"] == scores["rubric_score.judge_corrected"]
     assert set(correction["categories"]) == set(KINDS)
-    says("\n".join(document["validity"]["notes"]), "labels and run", "not alike")
+    says("\n".join(document["validity"]["notes"]), "differs from the labels")
     says(run.stdout, "without the judge's mistakes")
     verified = program("verify", str(tmp_path / "out"), cwd=tmp_path)
     assert verified.returncode == 0, verified.stdout + verified.stderr

@@ -69,7 +69,7 @@ class AskingValues:
         self.scale = main.scale
         self.has_right = (facts_of(main.name, main.scale).scale or PROPORTION) == PROPORTION
         """An answer is right if its value is 1; a rating is not."""
-        self.by_reader = self.has_right and right.by_reader
+        self.by_reader = self.has_right and right.is_read_by_reader
         self._repeats = names_of_repeats(times)[1:]
         self._by_name: dict[str, Mapping[InstanceKey, float]] = {FIRST_ASKING: main.values}
         self.perturbations_of_helm: dict[str, str] = {}

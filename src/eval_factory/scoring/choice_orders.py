@@ -151,7 +151,7 @@ class ChoiceOrderCheck(Part):
         """Return the choice in each order; without answers that no rule reads, where the reader
         decides.
         """
-        if self.right is None or not self.right.by_reader:
+        if self.right is None or not self.right.is_read_by_reader:
             return self.chosen
         answers: dict[Unit, dict[int, str | None]] = defaultdict(dict)
         for unit, by_order in self.chosen.items():
@@ -194,7 +194,7 @@ class ChoiceOrderCheck(Part):
         return right
 
     def _by_the_rule(self, values: Mapping[InstanceKey, float]) -> dict[InstanceKey, float]:
-        if self.right is None or not self.right.by_reader:
+        if self.right is None or not self.right.is_read_by_reader:
             return dict(values)
         ruled = {}
         for key, value in values.items():
@@ -205,7 +205,7 @@ class ChoiceOrderCheck(Part):
     def _unread_in_some_order(self, units: Sequence[Unit]) -> set[Unit]:
         """Questions with an answer that no rule reads: nobody knows whether it is right."""
         unread = set[Unit]()
-        if self.right is None or not self.right.by_reader:
+        if self.right is None or not self.right.is_read_by_reader:
             return unread
         names = list(map(_name_of_order, range(1, self.wanted + 1)))
         for unit in units:

@@ -1,16 +1,19 @@
-"""A rubric's score as physicians would have given it: what its judge decided, without the mistakes
-that their labels of other answers, in the judge's passport, show.
+"""Corrects a rubric's score for the mistakes of its judge.
 
-W. J. Rogan and B. Gladen, American Journal of Epidemiology 107:71-76, 1978: of what is met a judge
-calls `sensitivity` met, of what is not `1 - specificity`, so the share that it calls met says what
-share is met. A rubric's score is such a share, weighted by points: each case has what the judge
-gave (A), and what it had if all criteria were met (B), so
+The correction estimates the score that physicians would have given. The judge's passport holds
+physicians' labels of other answers; these labels show how often the judge errs.
+
+W. J. Rogan and B. Gladen, American Journal of Epidemiology 107:71-76, 1978: a judge calls the share
+`sensitivity` of the met criteria met, and the share `1 - specificity` of the criteria that are not
+met. The share that is really met follows from the share that the judge calls met. A rubric's score
+is a share, too, weighted by points. Each case has the points that the judge gave (A), and the
+points of all its criteria (B), so
 
     score = (mean A - (1 - specificity) mean B) / (sensitivity + specificity - 1)
 
-The interval holds every score that the data do not contradict (E. C. Fieller, JRSS B 16:175-185,
-1954). What is uncertain of the run's cases and of the labels is both in it: it has no end where a
-judge hardly knows met from not met.
+The interval consists of every score that the data do not contradict (E. C. Fieller, JRSS B
+16:175-185, 1954). The interval covers the uncertainty of the run's cases and that of the labels.
+There is no interval if the judge hardly distinguishes met from not met.
 """
 
 from __future__ import annotations
@@ -53,22 +56,23 @@ MIN_YOUDEN = 0.05
 FEW_CASES = "it decided fewer than two cases of this run"
 FEW_LABELS = "its labels are too few"
 FEW_SOURCES = "the run has too few sources"
-SAYS_LITTLE = "its 'met' and 'not met' say too little about what physicians say"
-ERRS_OTHERWISE = "it errs otherwise in this run than among the labels"
-OTHER_SHARE = "the judge says 'met' more or less often here than among the labels"
-FEW_DOUBLE = f"two physicians labelled too few items, and {OTHER_SHARE}"
+SAYS_LITTLE = "its 'met' and 'not met' depend too little on the physicians' decisions"
+ERRS_OTHERWISE = "it makes other mistakes in this run than among the labels"
+OTHER_SHARE = "the judge says 'met' more or less often in this run than among the labels"
+FEW_DOUBLE = f"too few items were labelled by two physicians, and {OTHER_SHARE}"
 FIRST_VERSION = (
     "its passport is of the first version, which does not say what physicians said of each item "
     f"('calibrate' makes it again), and {OTHER_SHARE}"
 )
-RATE_APART = 0.2
-FEW_MATCHED = 0.5
-"""Difference of the judge's share of `met` in labels and run; the share of points whose category
-is labelled, where any is.
-"""
+MAX_RATE_DIFFERENCE = 0.2
+"""A note warns if the judge's share of `met` differs by more than this between labels and run."""
+MIN_MATCHED_SHARE = 0.5
+"""A note warns if less than this share of the run's points belongs to labelled categories."""
 PSEUDO_CLUSTERS = 0.5
-"""The weight of each kind of pair; `judge_calibration` needs 0.75. benchmarks/judge_coverage.py
-prints what intervals cover.
+"""The weight of the pseudo-cluster of each kind of pair, in mean cluster sizes.
+
+`judge_calibration` needs 0.75. benchmarks/judge_coverage.py prints how often the intervals cover
+the true score.
 """
 
 
@@ -82,47 +86,52 @@ class Labels:
 
 @dataclass(frozen=True)
 class JudgedCases:
-    """The cases of a run: what the judge gave each, what it would have if it met all criteria,
-    and its source.
-    """
+    """The cases of a run; the sequences have one element for each case."""
 
-    given: Sequence[float]
-    possible: Sequence[float]
-    clusters: Sequence[Hashable]
-    lowest: float  # the least that their mean can be; the highest is 1
+    given: Sequence[float]  # the score that the judge gave the case
+    possible: Sequence[float]  # the score that the case would have if all its criteria were met
+    clusters: Sequence[Hashable]  # the source of the case
+    lowest: float  # the lowest possible mean of the cases; the highest is 1
 
 
 @dataclass(frozen=True)
 class CorrectedByLabels:
+    """A corrected score with its 95 % interval, and the judge's rates that it was corrected by."""
+
     value: float
     ci_low: float
     ci_high: float
     sensitivity: float
     specificity: float
     method: str = METHOD
-    youden_stderr: float | None = None  # of sensitivity + specificity - 1, by the labels
+    # the standard error of sensitivity + specificity - 1, by the labels
+    youden_stderr: float | None = None
 
     def of_case(self, given: float, possible: float) -> float:
-        """The mean over the cases is the value before it was clipped to what a mean can be."""
+        """Return the corrected score of one case.
+
+        The mean over all cases is `value` before `value` was clipped to the possible range.
+        """
         return _corrected(given, possible, self.sensitivity, self.specificity)
 
 
 def weights_of(
     pairs_in: Mapping[str | None, int], points_in: Mapping[str | None, float]
 ) -> tuple[dict[str | None, float], float]:
-    """Weigh the labels so that their mix of categories is the run's.
+    """Weight the labels so that their mix of categories is the run's.
 
-    Criteria of other categories are taken to be like all labelled ones.
+    Criteria of a category without enough labels are treated like the average labelled criterion.
 
     Args:
-        pairs_in: category -> pairs of labels; it takes ten.
-        points_in: category -> points of the run's criteria, without signs.
+        pairs_in: category -> number of labelled pairs; a category with fewer than ten pairs is not
+            matched.
+        points_in: category -> sum of the absolute points of the run's criteria.
 
     Returns:
-        Category -> what a pair of labels counts; and the share of points whose category is
-        labelled.
+        Category -> weight of one labelled pair; and the share of the run's points whose category
+        is matched.
     """
-    shared = []  # in one order: sums of floats depend on it
+    shared = []  # a list, because sums of floats depend on the order
     for name, pairs in pairs_in.items():
         if name is not None and pairs >= MIN_ITEMS and points_in.get(name):
             shared.append(name)
@@ -139,6 +148,8 @@ def weights_of(
 
 @dataclass(frozen=True)
 class NotCorrected:
+    """The reason why a score cannot be corrected."""
+
     reason: str
 
 
@@ -148,16 +159,19 @@ def corrected_score(
     weights: Mapping[str | None, float],
     votes: Sequence[tuple[float, Hashable]],
 ) -> CorrectedByLabels | NotCorrected:
-    """The score by the truth behind the labels; without several labels an item by the labels.
+    """Return the corrected score, or the reason why the score cannot be corrected.
 
-    The labels of one physician an item do not say how often physicians err, and a correction by
-    them holds only where as many criteria are met as among the labels.
+    If enough items have labels of several physicians, the judge is measured against the truth
+    behind the labels. Otherwise the judge is measured against the labels themselves. Labels of one
+    physician per item do not show how often physicians err. A correction by such labels is valid
+    only if the judge calls about the same share of criteria met in the run and among the labels.
 
     Args:
-        cases: the run's.
-        labels: the passport's.
-        weights: category -> what a pair of labels counts.
-        votes: of each criterion of the run that the judge decided 1 (met) or 0, and its source.
+        cases: the cases of the run.
+        labels: the labels of the passport.
+        weights: category -> weight of one labelled pair.
+        votes: for each criterion of the run that the judge decided: 1 (met) or 0, and the source
+            of its case.
     """
     rates = judge_rates(labels.items, weights)
     if rates is not None:
@@ -168,8 +182,10 @@ def corrected_score(
 
 
 def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[LabelledPairs]) -> bool:
-    """The judge's share of `met` in the run differs from that among the labels beyond the
-    uncertainty of both, or one of them has no uncertainty.
+    """Return True if the judge's share of `met` differs between run and labels.
+
+    The difference counts if it is greater than the uncertainty of both shares. Also return True if
+    the run or the labels have too few sources to estimate that uncertainty.
     """
     by_label = []
     for pair in pairs:
@@ -193,7 +209,7 @@ def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[Labell
 
 
 def _corrected_by_truth(cases: JudgedCases, rates: JudgeRates) -> CorrectedByLabels | NotCorrected:
-    """Correct by the judge's figures against the truth, with a bootstrap of run and labels."""
+    """Correct by the judge's rates against the truth, with a bootstrap of run and labels."""
     import numpy as np
 
     units = min(rates.units, intervals.effective_clusters(cases.clusters))
@@ -204,8 +220,8 @@ def _corrected_by_truth(cases: JudgedCases, rates: JudgeRates) -> CorrectedByLab
     if youden <= MIN_YOUDEN or expanded_ends(youdens, rates.units)[0] <= MIN_YOUDEN:
         return NotCorrected(SAYS_LITTLE)
     given, possible = _resampled_means(cases, len(youdens))
-    spare = (1 - rates.resampled[:, 1]) * possible
-    scores = (given - spare) / np.maximum(youdens, MIN_YOUDEN)
+    given_by_mistake = (1 - rates.resampled[:, 1]) * possible
+    scores = (given - given_by_mistake) / np.maximum(youdens, MIN_YOUDEN)
     low, high = expanded_ends(scores, units)
     if low > 1 or high < cases.lowest:
         return NotCorrected(ERRS_OTHERWISE)
@@ -228,10 +244,11 @@ def _corrected_by_truth(cases: JudgedCases, rates: JudgeRates) -> CorrectedByLab
 
 
 def _resampled_means(cases: JudgedCases, resamples: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The means of what the judge gave, and of what there was to have, of resampled sources.
+    """Return the means of the given and of the possible scores, each of shape (resamples,).
 
-    A pseudo-source of random weight stands at each end of the scale, as nearly equal cases say
-    little of the rest; the mean stays where it is.
+    Sources are resampled with replacement. Each resample also gets a pseudo-source of random weight
+    at each end of the scale, because a sample of nearly equal cases understates the spread. The
+    given means are then shifted so that their average is the mean of the sample.
     """
     import numpy as np
 
@@ -253,19 +270,19 @@ def _resampled_means(cases: JudgedCases, resamples: int) -> tuple[NDArray[Any], 
 def corrected_by_labels(
     cases: JudgedCases, labels: Sequence[LabelledPairs], weights: Mapping[str | None, float]
 ) -> CorrectedByLabels | NotCorrected:
-    """Correct by sensitivity and specificity of the labels.
+    """Correct by the judge's sensitivity and specificity against the labels.
 
     Args:
-        cases: the run's.
+        cases: the cases of the run.
         labels: pairs of decisions, the judge's and a physician's.
-        weights: category -> what a pair of labels counts; 1 if it is not named.
+        weights: category -> weight of one labelled pair; 1 if the category is absent.
 
     Returns:
-        Not corrected if the labels cannot tell: there are too few, the judge's `met` and `not met`
-        say too little, or it says `met` more or less often than its sensitivity and specificity
-        allow.
+        The corrected score. The reason instead if there are too few labels or sources, if the
+        judge's `met` and `not met` hardly depend on the physicians' decisions, or if the judge
+        says `met` more or less often than its sensitivity and specificity allow.
     """
-    import numpy as np  # imported here, as everywhere: `ls` needs none of it
+    import numpy as np  # imported inside functions everywhere, so that `ls` starts quickly
 
     tables = _tables_by_conversation(labels, weights)
     if not len(tables):
@@ -277,18 +294,18 @@ def corrected_by_labels(
     if units < intervals.MIN_UNITS:
         return NotCorrected(FEW_LABELS)
     sensitivity, specificity = map(float, _rates(tables.sum(axis=0)))
-    # the jackknife of conversations, with a pseudo-cluster of each kind of pair: a rare mistake may
-    # be in no label
+    # The jackknife leaves out one conversation at a time. A pseudo-cluster of each kind of pair is
+    # added, because the labels may contain no example of a rare mistake.
     size = PSEUDO_CLUSTERS * float(max(pairs.mean(), pairs.sum() / units - pairs.mean() / 2))
     rows = np.vstack([tables, size * np.eye(4)])
     left_out = _rates(rows.sum(axis=0) - rows)
     deviations = left_out - left_out.mean(axis=0)
     variances = (len(rows) - 1) / len(rows) * deviations.T @ deviations
     interval = _interval(cases, _rates(rows.sum(axis=0)), variances, units)
-    if interval is None or not sensitivity + specificity > 1:  # also if one is nan
+    if interval is None or not sensitivity + specificity > 1:  # `not >` also catches nan
         return NotCorrected(SAYS_LITTLE)
     low, high = interval
-    # the judge of the run cannot be the one of the labels
+    # Such scores are impossible: in this run the judge errs otherwise than among the labels.
     if low > 1 or high < cases.lowest:
         return NotCorrected(ERRS_OTHERWISE)
     mean = _corrected(
@@ -308,7 +325,10 @@ def corrected_by_labels(
 def _tables_by_conversation(
     labels: Sequence[LabelledPairs], weights: Mapping[str | None, float]
 ) -> NDArray[Any]:
-    """The weighted counts of pairs, shape (conversations, 4); without conversations of none."""
+    """Return the weighted counts of pairs, shape (conversations, 4).
+
+    Conversations without any pair are left out.
+    """
     import numpy as np
 
     by_conversation: dict[Hashable, NDArray[Any]] = defaultdict(lambda: np.zeros(4))
@@ -319,7 +339,7 @@ def _tables_by_conversation(
 
 
 def _rates(tables: NDArray[Any]) -> NDArray[Any]:
-    """Sensitivity and specificity of tables of shape (..., 4): shape (..., 2)."""
+    """Return sensitivity and specificity, shape (..., 2), of tables of shape (..., 4)."""
     import numpy as np
 
     met_by_both, by_judge, by_physician, by_none = np.moveaxis(tables, -1, 0)
@@ -330,32 +350,37 @@ def _rates(tables: NDArray[Any]) -> NDArray[Any]:
 
 
 def _corrected(given: float, possible: float, sensitivity: float, specificity: float) -> float:
+    """Return the score by the formula of Rogan and Gladen, as the module's docstring states it."""
     return (given - (1 - specificity) * possible) / (sensitivity + specificity - 1)
 
 
 def _interval(
     cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], units: float
 ) -> intervals.Bounds | None:
-    """Every score S with (A - sensitivity S - (1 - specificity) (B - S))^2 <= t^2 of its variance:
-    between the roots of a quadratic. None if that is no interval.
+    """Return Fieller's interval of the corrected score; None if it is unbounded.
+
+    The interval consists of every score S with D^2 <= t^2 var(D), where
+    D = A - sensitivity S - (1 - specificity) (B - S). Its ends are the roots of a quadratic.
     """
     sensitivity, specificity = map(float, rates)
     possible = statistics.fmean(cases.possible)
     youden = sensitivity + specificity - 1
-    # given less what the judge gives for nothing: as uncertain as the run's cases are
+    # Subtract from each case the points that the judge gives by mistake. The variance of the
+    # differences is the uncertainty of the run's cases.
     values = []
     for given, all_met in zip(cases.given, cases.possible, strict=True):
         values.append(given - (1 - specificity) * all_met)
-    for_nothing = (1 - specificity) * possible
-    scale = (min(cases.lowest - for_nothing, *values), max(1.0 - for_nothing, *values))
+    given_by_mistake = (1 - specificity) * possible
+    scale = (min(cases.lowest - given_by_mistake, *values), max(1.0 - given_by_mistake, *values))
     size = intervals.mean_end_weight(cases.clusters)
-    _, of_cases = intervals.mean_and_variance(values, cases.clusters, scale, size)
+    _, case_variance = intervals.mean_and_variance(values, cases.clusters, scale, size)
     mean = statistics.fmean(values)
     t = intervals.t_quantile(min(units, intervals.effective_clusters(cases.clusters)) - 1)
-    (of_met, covariance), (_, of_not_met) = variances.tolist()
-    square = youden**2 - t * t * (of_met + of_not_met + 2 * covariance)
-    half = mean * youden - t * t * possible * (of_not_met + covariance)
-    constant = mean**2 - t * t * (of_cases + possible**2 * of_not_met)
+    (sensitivity_variance, covariance), (_, specificity_variance) = variances.tolist()
+    # the quadratic: square * S^2 - 2 * half * S + constant <= 0
+    square = youden**2 - t * t * (sensitivity_variance + specificity_variance + 2 * covariance)
+    half = mean * youden - t * t * possible * (specificity_variance + covariance)
+    constant = mean**2 - t * t * (case_variance + possible**2 * specificity_variance)
     if square <= 0:
         return None
     root = math.sqrt(max(0.0, half * half - square * constant))
@@ -370,14 +395,14 @@ class RubricCorrection(Part):
     rubric: RubricTally
     corrected: CorrectedByLabels | None = None
     why_absent: str = FEW_CASES
-    matched: float = 0.0  # the share of the points whose criterion's category has labels
+    matched: float = 0.0  # the share of the run's points whose category has enough labels
 
     @classmethod
     def of(cls, plan: Plan, rubric: RubricTally | None) -> RubricCorrection | None:
-        """Return the part, or None if the run has no rubric, or no passport.
+        """Return the part, or None if the run has no rubric or no passport.
 
         Raises:
-            ConfigError: the passport is of another judge.
+            ConfigError: The passport belongs to another judge.
         """
         if rubric is None or plan.evaluation.extra.judge_passport is None:
             return None
@@ -388,8 +413,9 @@ class RubricCorrection(Part):
         return self.rubric.metric + JUDGE_CORRECTED
 
     def count(self, draft: Draft) -> None:
-        """Add a value of each case, by what the judge decided: so runs can be compared and gated
-        by it as by any other metric.
+        """Add the metric of the corrected scores, with a value for each case.
+
+        Runs can then be compared and gated by the corrected score as by any other metric.
         """
         for metric in draft.metrics:
             if metric.label == self.rubric.metric:
@@ -399,7 +425,7 @@ class RubricCorrection(Part):
                 return
 
     def _corrected_metric(self, metric: MetricValues, draft: Draft) -> MetricValues | None:
-        """The corrected value of each case; None if the score cannot be corrected."""
+        """Return the corrected value of each case; None if the score cannot be corrected."""
         cases = self._cases(metric, failed_as_zero=draft.failed_as_zero)
         if len(cases) < 2:
             return None
@@ -410,9 +436,9 @@ class RubricCorrection(Part):
         given, possible = zip(*cases.values(), strict=True)
         clusters = [draft.tally.clusters.get(key[0], key[0]) for key in cases]
         lowest = statistics.fmean(self.rubric.cases[key].lowest() for key in cases)
-        of_all = JudgedCases(given, possible, clusters, lowest)
+        judged_cases = JudgedCases(given, possible, clusters, lowest)
         labels = Labels(self.passport.pairs, self.passport.items)
-        corrected = corrected_score(of_all, labels, weights, self._votes(draft))
+        corrected = corrected_score(judged_cases, labels, weights, self._votes(draft))
         if isinstance(corrected, NotCorrected):
             self.why_absent = corrected.reason
             return None
@@ -423,7 +449,7 @@ class RubricCorrection(Part):
         return MetricValues(self.label, self.label, None, values=values, split=metric.split)
 
     def _votes(self, draft: Draft) -> list[tuple[float, Hashable]]:
-        """The judge's decision about each criterion, and the source of its case."""
+        """Return the judge's decision about each criterion, and the source of its case."""
         votes: list[tuple[float, Hashable]] = []
         for key, case in self.rubric.cases.items():
             source = draft.tally.clusters.get(key[0], key[0])
@@ -436,8 +462,9 @@ class RubricCorrection(Part):
     def _cases(
         self, metric: MetricValues, *, failed_as_zero: bool
     ) -> dict[InstanceKey, tuple[float, float]]:
-        """Each case's points by this judge, and all that there are, as shares of the positive
-        points.
+        """Return for each case the points that this judge gave, and the points of all criteria.
+
+        Both are shares of the case's positive points.
         """
         cases = {}
         for key in metric.values:
@@ -450,6 +477,10 @@ class RubricCorrection(Part):
         return cases
 
     def _points_by_category(self, keys: Mapping[InstanceKey, object]) -> dict[str | None, float]:
+        """Return for each category the sum of its criteria's absolute points over these cases.
+
+        The points of each case are shares of its positive points.
+        """
         labelled = {pair.category for pair in self.passport.pairs}
         points: dict[str | None, float] = defaultdict(float)
         for case in map(self.rubric.cases.__getitem__, keys):
@@ -459,9 +490,10 @@ class RubricCorrection(Part):
         return points
 
     def publish(self, draft: Draft) -> None:
-        """Add the interval with the labels' uncertainty in it, and notes on what it assumes.
+        """Replace the score's interval, and note what the correction assumes.
 
-        It takes the place of the interval of the cases' values.
+        The new interval includes the uncertainty of the labels; the replaced interval of the cases'
+        values does not.
         """
         score = draft.scores.get(self.label)
         corrected = self.corrected
@@ -480,8 +512,9 @@ class RubricCorrection(Part):
         draft.notes.add(Importance.DOUBTFUL, *self._notes())
 
     def _possible(self, corrected: CorrectedByLabels) -> tuple[float, float]:
-        """The least and the greatest value that a case can have: a mistaken judge would have
-        given nothing, or all.
+        """Return the lowest and the highest corrected value that any case can have.
+
+        A case has an extreme value if the judge calls none or all of its criteria met, by mistake.
         """
         extremes = []
         for case in self.rubric.cases.values():
@@ -514,18 +547,18 @@ class RubricCorrection(Part):
         unlike = list(self._differences_from_labels())
         if unlike:
             yield (
-                f"{self.label} may be wrong, because labels and run are not alike: "
+                f"{self.label} may be wrong, because the run differs from the labels: "
                 f"{'; '.join(unlike)}"
             )
 
     def _differences_from_labels(self) -> Iterator[str]:
-        """Yield the ways in which the run's answers are unlike the labelled ones."""
+        """Yield the ways in which the run's answers differ from the labelled answers."""
         passport = self.passport
         share = self._share_met()
-        if abs(share - passport.says_met) > RATE_APART:
+        if abs(share - passport.says_met) > MAX_RATE_DIFFERENCE:
             yield (
-                f"the judge says 'met' of {formats.percent(share, 0)} of criteria here, and of "
-                f"{formats.percent(passport.says_met, 0)} among the labels"
+                f"the judge says 'met' of {formats.percent(share, 0)} of the criteria in this run, "
+                f"and of {formats.percent(passport.says_met, 0)} among the labels"
             )
         lengths = list(self.rubric.lengths.values())
         if passport.usual_lengths is not None and lengths:
@@ -533,15 +566,16 @@ class RubricCorrection(Part):
             middle = statistics.median(lengths)
             if not low <= middle <= high:
                 yield (
-                    f"the median answer here has {formats.short(middle)} characters, and nine of "
-                    f"ten labelled answers have {formats.short(low)} to {formats.short(high)}"
+                    f"the median answer of this run has {formats.short(middle)} characters, and "
+                    f"nine of ten labelled answers have {formats.short(low)} to "
+                    f"{formats.short(high)}"
                 )
-        if self._categories_with_labels() and self.matched < FEW_MATCHED:
+        if self._categories_with_labels() and self.matched < MIN_MATCHED_SHARE:
             matched = formats.percent(self.matched, 0)
             yield f"only {matched} of the points belong to criteria whose category has labels"
 
     def _share_met(self) -> float:
-        """The judge's share of `met` in the run; 0 if it decided nothing."""
+        """Return the judge's share of `met` in the run; 0 if the judge decided nothing."""
         decided = []
         for case in self.rubric.cases.values():
             for vote in case.votes or ():
@@ -581,8 +615,10 @@ class RubricCorrection(Part):
         draft.rubric = replace(draft.rubric, correction=correction)
 
     def _categories(self, draft: Draft) -> Iterator[tuple[str, CorrectedPart]]:
-        """Each category that labels and run have, with the share of criteria met, each criterion
-        counting the same.
+        """Yield each category that labels and run share, with its share of criteria met.
+
+        Each criterion counts the same. Categories with fewer than ten decisions or labels are left
+        out.
         """
         for name in self._categories_with_labels():
             pairs = [pair for pair in self.passport.pairs if pair.category == name]
@@ -608,7 +644,7 @@ class RubricCorrection(Part):
             yield one_line(name), part
 
     def _decided(self, case: JudgedCase, category: str) -> list[bool]:
-        """The judge's decisions about a case's criteria of a category."""
+        """Return the judge's decisions about the case's criteria of this category."""
         decided = []
         for criterion, vote in zip(case.criteria, case.votes or (), strict=False):
             met = vote.get(self.passport.judge)
@@ -618,12 +654,13 @@ class RubricCorrection(Part):
 
 
 def _possible_share(case: JudgedCase) -> float:
-    """All points of a case, as a share of its positive ones."""
+    """Return the points of all criteria of a case, as a share of its positive points."""
     points = sum(criterion.points for criterion in case.criteria)
     return points / positive_points(case.criteria)
 
 
 def _first_of(tags: Sequence[str], categories: Collection[str | None]) -> str | None:
+    """Return the first tag that is a category; None if no tag is."""
     for tag in tags:
         if tag in categories:
             return tag

@@ -1,4 +1,8 @@
-"""A judge's passport, as a run reads it: is it of this judge, and which labels does it hold?"""
+"""Reads and checks the passport of a judge: a file with physicians' labels of its decisions.
+
+`eval-factory calibrate` writes the passport. A run reads the labels from the passport to correct a
+score, after checking that the passport belongs to one of the run's judges.
+"""
 
 from __future__ import annotations
 
@@ -36,61 +40,67 @@ _Length = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class AskedJudge:
-    """A judge that was asked for its passport."""
+    """A judge that was asked while its passport was made."""
 
-    judge_sha256: str  # `judge_sha256`
+    judge_sha256: str  # as the function `judge_sha256` computes it
     model: str
     # the model's name in its answers -> how many of them
     stated_models: Mapping[str, int]
     prompt_sha256: Sequence[str]
     sampling: Sequence[Mapping[str, Any]]
-    """Each set of fields with which requests were answered; the most frequent first."""
+    """The different sets of sampling fields in the answered requests; the most frequent first."""
     criteria_per_request: int
     first_answer: str | None
     last_answer: str | None
-    cost_per_1000: float | None = None  # requests, in dollars; None if no price is known
+    cost_per_1000: float | None = None  # dollars per 1,000 requests; None if no price is known
 
 
 @dataclass(frozen=True)
 class StoredPassport:
     """The parts of a passport that a score's correction needs."""
 
-    judge: str  # its name in the run
-    date: str
+    judge: str  # the judge's role in the run
+    date: str  # of the form 2026-01-31
     sha256: str  # of judge_passport.yaml
     pairs: Sequence[LabelledPairs]
-    says_met: float
+    says_met: float  # share of the labelled criteria that the judge calls met
+    # lengths in characters that nine of ten labelled answers lie between
     usual_lengths: tuple[float, float] | None
-    items: Sequence[LabelledItems] = ()  # a passport of the first version has none
-    bias: tuple[float, float, float] | None = None  # and its interval; None: not known
+    items: Sequence[LabelledItems] = ()  # empty for a passport of schema version 1
+    # the judge's bias and both ends of its interval; None if the bias is not known
+    bias: tuple[float, float, float] | None = None
 
 
 def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
-    """Hash the features that make a judge this one: model, sampling as it was set, our prompts,
-    criteria in a request. Not where it is served, nor its key: the same model may be reached by
-    another way.
+    """Return a hash that identifies a judge.
+
+    The hash covers the model, the configured sampling, our prompts and the number of criteria per
+    request. The hash leaves out the endpoint's address and key, because another endpoint may serve
+    the same model.
     """
     prompts = criterion_templates(criteria_per_request, by_schema=judge.structured)
-    is_judge: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "model": judge.model_id,
         "sampling": dict(judge.adapter.params_to_add),
         "prompts": prompts,
         "criteria_per_request": criteria_per_request,
     }
     if judge.sees_images:
-        is_judge["sees_images"] = True
-    return hashlib.sha256(json.dumps(is_judge, sort_keys=True).encode()).hexdigest()
+        identity["sees_images"] = True
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def prompt_hashes(judge: EndpointPlan, criteria_per_request: int) -> set[str]:
-    """Return the hashes of a judge's prompts, as a run of this version writes them down."""
+    """Return the SHA-256 hash of each of a judge's prompt templates."""
     templates = criterion_templates(criteria_per_request, by_schema=judge.structured)
     return {hashlib.sha256(template.encode()).hexdigest() for template in templates}
 
 
 def passport_text(plan: Plan) -> str | None:
-    """Return the text of the passport that the configuration names; None if it names none. Raises
-    PrerequisiteError: it is not there.
+    """Return the text of the configured passport; None if the configuration names no passport.
+
+    Raises:
+        PrerequisiteError: The passport is absent, or it is not a text file.
     """
     folder = plan.evaluation.extra.judge_passport
     if folder is None:
@@ -98,14 +108,16 @@ def passport_text(plan: Plan) -> str | None:
     try:
         return safe_files.read_text(Path(folder) / PASSPORT)
     except (OSError, UnicodeDecodeError) as error:
-        made = "'eval-factory calibrate --judges-from' makes one (docs/trust-a-judge.md)"
+        remedy = "'eval-factory calibrate --judges-from' makes a passport (docs/trust-a-judge.md)"
         reason = getattr(error, "strerror", None) or "is not a text file"
-        raise PrerequisiteError(f"{KEY}: {folder}: {PASSPORT}: {reason}\n  {made}") from None
+        raise PrerequisiteError(f"{KEY}: {folder}: {PASSPORT}: {reason}\n  {remedy}") from None
 
 
 def check_passport(plan: Plan) -> None:
-    """Check the passport that the configuration names. Raises EvalFactoryError: it is not there, or
-    not of its judge.
+    """Check the configured passport, if the configuration names a passport.
+
+    Raises:
+        EvalFactoryError: The passport is absent, damaged, or of another judge.
     """
     if passport_text(plan) is not None:
         passport_of(plan, Path(str(plan.evaluation.extra.judge_passport)))
@@ -115,7 +127,7 @@ _MAX_COUNT = 10**9
 
 
 def _refuse_blank(text: str) -> str:
-    """Return text of one line. Raises ValueError: it shows nothing, or more than one line."""
+    """Return the text. Raises ValueError if the text is blank or not one printable line."""
     if not text.strip() or not text.isprintable():
         raise ValueError("must be one line of text")
     return text
@@ -146,8 +158,10 @@ class _Figure(BaseModel):
 
 
 def _numbers_in(line: str) -> list[int]:
-    """Return the numbers of a line. Raises ValueError: they are not written as `calibrate` does, or
-    larger than any count.
+    """Return the whole numbers of a line.
+
+    Raises:
+        ValueError: The line is not written as `calibrate` writes it, or a number is too large.
     """
     numbers = [int(word) for word in line.split()]
     if line != " ".join(map(str, numbers)) or max(numbers) > _MAX_COUNT:
@@ -174,7 +188,7 @@ class _Passport(BaseModel):
     asked: _AskedPart | None
     categories: dict[str, Any]
     pairs: Annotated[list[str], Field(min_length=1)]
-    items: list[str] = []  # a passport of the first version has none
+    items: list[str] = []  # empty for a passport of schema version 1
     figures: _Figures = _Figures()
     says_met: Annotated[float, Field(ge=0.0, le=1.0)]
     usual_lengths: Annotated[list[_Length], Field(min_length=2, max_length=2)] | None
@@ -182,9 +196,7 @@ class _Passport(BaseModel):
     @field_validator("schema_version", mode="before")
     @classmethod
     def _is_number(cls, value: object) -> object:
-        """Return a whole number. Raises ValueError: the value is another, such as true, or 1.0,
-        which equals 1.
-        """
+        """Return the value. Raises ValueError unless it is an int: `true` and 1.0 also equal 1."""
         if type(value) is not int:
             raise ValueError("must be a whole number")
         return value
@@ -204,8 +216,10 @@ class _Passport(BaseModel):
         return value
 
     def labelled_pairs(self) -> list[LabelledPairs]:
-        """Return the pairs of the lines. Raises ValueError: a line is not one that `calibrate`
-        writes.
+        """Return the pairs that the lines of `pairs` describe.
+
+        Raises:
+            ValueError: A line is not as `calibrate` writes it.
         """
         categories = list(self.categories)
         pairs = []
@@ -217,13 +231,16 @@ class _Passport(BaseModel):
             if min(conversation, category, *counts) < 0 or not any(counts) or key in seen:
                 raise ValueError(f"{line[:60]!r} is not a line of pairs")
             seen.add(key)
-            of_kinds = (met_by_both, by_judge, by_physician, by_none)
-            pairs.append(LabelledPairs(conversation, _numbered(categories, category), of_kinds))
+            pair_counts = (met_by_both, by_judge, by_physician, by_none)
+            name = _category_numbered(category, categories)
+            pairs.append(LabelledPairs(conversation, name, pair_counts))
         return pairs
 
     def labelled_items(self) -> list[LabelledItems]:
-        """Return the items of the lines. Raises ValueError: a line is not one that `calibrate`
-        writes.
+        """Return the items that the lines of `items` describe.
+
+        Raises:
+            ValueError: A line is not as `calibrate` writes it.
         """
         categories = list(self.categories)
         labelled = []
@@ -237,12 +254,12 @@ class _Passport(BaseModel):
             impossible = labels < 1 or items < 1 or not 0 <= met <= labels or judged not in (0, 1)
             if min(conversation, category) < 0 or impossible:
                 raise ValueError(f"{line[:60]!r} is not a line of items")
-            name = _numbered(categories, category)
+            name = _category_numbered(category, categories)
             labelled.append(LabelledItems(conversation, name, bool(judged), labels, met, items))
         return labelled
 
     def bias(self) -> tuple[float, float, float] | None:
-        """The judge's bias, and both ends of its interval."""
+        """Return the judge's bias and both ends of its interval; None if a number is absent."""
         if self.figures.judge is None:
             return None
         figure = self.figures.judge.bias
@@ -253,8 +270,8 @@ class _Passport(BaseModel):
         return figure.value, figure.ci_low, figure.ci_high
 
 
-def _numbered(categories: Sequence[str], number: int) -> str | None:
-    """The category of a number, from 1; None of 0."""
+def _category_numbered(number: int, categories: Sequence[str]) -> str | None:
+    """Return the category with this number, counted from 1; None for the number 0."""
     if number == 0:
         return None
     return categories[number - 1]
@@ -264,7 +281,8 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
     """Return the passport in a folder.
 
     Raises:
-        ConfigError: it is of no judge of the run's, or of nobody who was asked.
+        ConfigError: The passport is damaged or belongs to none of the run's judges, or its judge
+            was never asked: the decisions were read from the labels.
     """
     file = folder / PASSPORT
     problem = f"{KEY}: {folder}"
@@ -272,27 +290,28 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
     extra = plan.evaluation.extra
     try:
         read = _Passport.model_validate(document)
-        questions = read.asked
-        if questions is None:
+        asked_judge = read.asked
+        if asked_judge is None:
             raise ConfigError(
-                f"{problem}: nobody knows how {one_line(read.judge)} was asked: 'calibrate' read "
-                "its decisions from the labels; 'calibrate --judges-from' asks the judge itself"
+                f"{problem}: the passport does not state how {one_line(read.judge)} was asked: "
+                "'calibrate' read the judge's decisions from the labels; "
+                "'calibrate --judges-from' asks the judge itself"
             )
         roles = {}
         for judge in plan.judges:
             judge_hash = judge_sha256(judge, extra.criteria_per_request or 1)
             roles[(judge_hash, judge.model_id)] = judge.role
-        role = roles.get((questions.judge_sha256, questions.model))
+        role = roles.get((asked_judge.judge_sha256, asked_judge.model))
         if role is None:
             settings = (
                 "model, temperature, top_p, max_tokens, structured, criteria_per_request, "
                 "judges_see_images"
             )
-            made_of = f"the prompt of this program differs, or one of {settings}"
+            difference = f"the prompt of this program differs, or one of {settings}"
             judges = ", ".join(f"{judge.role} ({judge.model_id})" for judge in plan.judges)
             raise ConfigError(
-                f"{problem}: is the passport of another judge ({one_line(questions.model)}); this "
-                f"run asks {judges}: {made_of}"
+                f"{problem}: is the passport of another judge ({one_line(asked_judge.model)}); "
+                f"this run asks {judges}: {difference}"
             )
         lengths = None
         if read.usual_lengths is not None:
@@ -309,13 +328,15 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
         )
     except (LookupError, TypeError, ValueError, AttributeError, YamlError):
         raise ConfigError(
-            f"{problem}: {PASSPORT} is not as 'calibrate' writes it: make it again"
+            f"{problem}: {PASSPORT} is not as 'calibrate' writes it: run 'calibrate' again"
         ) from None
 
 
 def items_as_lines(items: Sequence[LabelledItems], categories: Sequence[str]) -> list[str]:
-    """A line each: number of the conversation, of its category from 1 (0: none), whether the
-    judge says met, labels of an item, how many of these say met, items.
+    """Return one line of six whole numbers for each kind of item, as a passport stores them.
+
+    The numbers are: the conversation, its category (from 1; 0 if it has none), 1 if the judge says
+    met, the labels of each item, the labels that say met, and the items of this kind.
     """
     numbers = _numbers_of(categories)
     lines = []
@@ -333,7 +354,7 @@ def items_as_lines(items: Sequence[LabelledItems], categories: Sequence[str]) ->
 
 
 def _numbers_of(categories: Sequence[str]) -> dict[str | None, int]:
-    """Return the number of each category, from 1; 0 of no category."""
+    """Return the number of each category, counted from 1; None has the number 0."""
     numbers: dict[str | None, int] = {None: 0}
     for number, category in enumerate(categories, start=1):
         numbers[category] = number
@@ -341,8 +362,9 @@ def _numbers_of(categories: Sequence[str]) -> dict[str | None, int]:
 
 
 def pairs_as_lines(pairs: Sequence[LabelledPairs], categories: Sequence[str]) -> list[str]:
-    """A line each: number of the conversation, of its category from 1 (0: none), and the four
-    counts.
+    """Return one line of six whole numbers for each group of pairs, as a passport stores them.
+
+    The numbers are: the conversation, its category (from 1; 0 if it has none), and the four counts.
     """
     numbers = _numbers_of(categories)
     lines = []

@@ -1,9 +1,9 @@
-"""A jury: its judges' ratings, its scores, what is missing of them, and what the scores could be
-with that.
+"""Reports the scores of a jury: several judges who rate each answer of a run.
 
-HELM's score of an instance is the mean of the ratings that came. Where a judge failed, it is
-another jury's score: the instance has one, and counts as scored, so that nothing but the judgements
-themselves shows what is missing.
+The module also counts missing judgements, and bounds the score that all judgements could have
+given. HELM's score of an instance is the mean of the ratings that arrived. If a judge failed, the
+mean is the score of a smaller jury; HELM still counts the instance as scored. Only the judgements
+themselves therefore show which ratings are missing.
 """
 
 from __future__ import annotations
@@ -43,36 +43,38 @@ from eval_factory.scoring.scores import (
 )
 from eval_factory.scoring.tally import Tally
 
-# Krippendorff's alpha, and answers that two judges or more rated
-BEYOND_BELIEF = 0.98
-ENOUGH_TO_TELL = 20
+IMPLAUSIBLE_ALPHA = 0.98
+"""Krippendorff's alpha above which different models are unlikely to agree."""
+MIN_DECISIONS = 20
+"""The number of answers or criteria that a warning about judges needs."""
 
-FOLLOWS_LENGTH = 0.5
-"""A rank correlation of mark and length: better answers are often somewhat longer, and seldom so
-much.
+MAX_LENGTH_CORRELATION = 0.5
+"""The highest plausible rank correlation of mark and length.
+
+Better answers are often somewhat longer, but the correlation is seldom higher than this.
 """
 
-# ends the name of a jury's score over the instances that every judge rated
+# the suffix of a jury's score over the instances that every judge rated
 ALL_JUDGES = ".all_judges"
 
 
 class Jury(Part):
     """The judgements of a run, answer by answer."""
 
-    def __init__(self, plan: Plan, of_run: output.JuryNames, tally: Tally) -> None:
+    def __init__(self, plan: Plan, jury_names: output.JuryNames, tally: Tally) -> None:
         self._plan = plan
-        self._of_run = of_run
+        self._jury_names = jury_names
         self._tally = tally
         roles = roles_by_deployment(plan.judges)
         self.names: dict[str, str] = {}
-        for name, deployment in of_run.judges.items():
+        """Judge's role -> the judge's name in HELM's annotations."""
+        for name, deployment in jury_names.judges.items():
             self.names[roles.get(deployment, name)] = name
-        """Judge's role -> its name in HELM's annotations."""
         self._asked = dict.fromkeys(self.names, 0)
         self._scored = dict.fromkeys(self.names, 0)
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
-        """See an answer; no judge is asked about an empty one."""
+        """Count the judgements of an answer; no judge is asked about an empty answer."""
         if has_failed(state):
             return
         tally = self._tally
@@ -82,7 +84,7 @@ class Jury(Part):
         tally.injected += bool(injection_signs(text))
         tally.ratings.lengths[key] = len(text)
         for judge, name in self.names.items():
-            ratings = output.ratings_of(state.annotations, self._of_run, name)
+            ratings = output.ratings_of(state.annotations, self._jury_names, name)
             if not empty:
                 self._asked[judge] += 1
             if ratings:
@@ -90,27 +92,27 @@ class Jury(Part):
                 rated = True
             tally.ratings.add(judge, key, ratings)
             if not ratings and not empty:
-                tally.causes.add(judge, output.reason_of(state.annotations, self._of_run, name))
+                reason = output.reason_of(state.annotations, self._jury_names, name)
+                tally.causes.add(judge, reason)
         if empty:
             tally.ratings.lowest.add(key)
-        elif not rated:  # HELM gives such an instance its default
+        elif not rated:  # HELM gives this instance a default value
             tally.unjudged.add(key)
 
     def complete(self, draft: Draft) -> None:
-        """Add the lowest mark of each answer that says nothing, and what HELM makes of it, which
-        stands beside.
-        """
-        metric = draft.jury_metric
-        draft.further_scores |= helms_own(draft.metrics, metric, draft.tally)
+        """Give each empty answer the lowest mark; report HELM's own score next to the result."""
+        jury_metric = draft.jury_metric
+        draft.further_scores |= scores_with_helm_defaults(draft.metrics, jury_metric, draft.tally)
         metrics = []
-        for made in draft.metrics:
-            if is_judged(made, metric):
-                metrics.append(of_the_jury(made, draft.tally))
+        for metric in draft.metrics:
+            if is_judged(metric, jury_metric):
+                metrics.append(with_lowest_marks(metric, draft.tally))
             else:
-                metrics.append(made)
+                metrics.append(metric)
         draft.metrics = metrics
 
     def count(self, draft: Draft) -> None:
+        """Count for each judge the judgements that were due, that arrived, and that failed."""
         model = self._plan.model.model_id
         judges = {judge.role: judge.model_id for judge in self._plan.judges}
         by_judge = draft.tally.ratings.by_judge
@@ -118,11 +120,11 @@ class Jury(Part):
             scored = self._scored[judge]
             same = same_family(model, judges.get(judge, ""))
             draft.tally.judges[judge] = JudgeCounts(due, scored, due - scored, same)
-            if judge in by_judge:  # a judge that failed at first is not the last one of the report
+            if judge in by_judge:  # reorder: a judge whose first ratings failed was added late
                 by_judge[judge] = by_judge.pop(judge)
 
     def report(self, draft: Draft) -> None:
-        """Report how many judgements came, and whether a score is the judges'."""
+        """Report the number of judgements, and whether a score is made of judgements."""
         tally = draft.tally
         judged = [metric for metric in draft.metrics if is_judged(metric, draft.jury_metric)]
         if draft.main_values in judged:
@@ -131,14 +133,15 @@ class Jury(Part):
             draft.judged = "answers"
 
     def weigh(self, draft: Draft) -> None:
-        """Report how far judges agree: so far a score by them can be trusted."""
+        """Report how well the judges agree: the trust in their score depends on this."""
         draft.jury = draft.tally.ratings.report()
         draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
 
 
-def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
-    """Return a jury's metric with the lowest mark for each answer that says nothing: no judge is
-    asked, and HELM gives a default.
+def with_lowest_marks(metric: MetricValues, tally: Tally) -> MetricValues:
+    """Return a jury's metric with the lowest mark for each empty or filtered answer.
+
+    No judge is asked about these answers, and HELM gives them a default value.
     """
     form = tally.ratings.form
     marks = dict.fromkeys(tally.silent & metric.values.keys(), form.lowest)
@@ -147,17 +150,18 @@ def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
     return replace(metric, scale=form.scale, values=metric.values | marks, helm_mean=None)
 
 
-def helms_own(
+def scores_with_helm_defaults(
     metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tally
 ) -> dict[str, Score]:
-    """Return what HELM makes of its default for answers without a judgement, if there are any."""
-    scores = {}
+    """Return HELM's own means of the jury's metric, which include default values.
+
+    Return an empty dictionary if every answer was judged: HELM then used no default.
+    """
+    scores: dict[str, Score] = {}
+    if not tally.failed | tally.unjudged | tally.silent:
+        return scores
     for metric in metrics:
-        if (
-            metric.name == jury_metric
-            and metric.helm_mean is not None
-            and tally.failed | tally.unjudged | tally.silent
-        ):
+        if metric.name == jury_metric and metric.helm_mean is not None:
             stats = Stats(len(metric.values), metric.helm_mean, None, None, None, None, None)
             scores[f"{metric.label}.helm"] = metric.score(metric.helm_mean, stats)
     return scores
@@ -166,21 +170,26 @@ def helms_own(
 def missing_judgements(
     metric: MetricValues, jury_metric: str | None, tally: Tally, *, failed_as_zero: bool
 ) -> tuple[set[InstanceKey], bool]:
-    """Return the instances without a value that counts, and whether they count as 0: it is no mark
-    of a jury's.
+    """Return the instances without a usable value, and True if they count as 0.
+
+    Missing instances of a jury's metric never count as 0, because 0 is not one of its marks. A
+    worst case is missing, too, if one of the instances that it is computed from is missing.
     """
     judged = is_judged(metric, jury_metric)
     missing = tally.failed | tally.undecided
     if judged:
         missing = tally.failed | tally.unjudged
-    of_parts = {key for key, parts in metric.parts.items() if not missing.isdisjoint(parts)}
-    return missing | of_parts, failed_as_zero and not judged
+    worst_cases = {key for key, parts in metric.parts.items() if not missing.isdisjoint(parts)}
+    return missing | worst_cases, failed_as_zero and not judged
 
 
 def judgements_of(
     ratings: Ratings, judges: Collection[str], requested: Collection[InstanceKey]
 ) -> Judgements:
-    """Count the judgements that the requests to the model asked for, and those that came."""
+    """Return the number of judgements that were due, and the number that arrived.
+
+    One judgement of each judge is due for each requested answer that is not empty.
+    """
     answers = set(requested) - ratings.lowest
     given = 0
     for judge in judges:
@@ -191,9 +200,10 @@ def judgements_of(
 def score_of_all_judges(
     metric: MetricValues, ratings: Ratings, judges: Collection[str]
 ) -> Score | None:
-    """The score over the instances that every judge rated, answers with nothing in them among them
-    (their mark needs no judge); None if it is the score itself, or no instance has all
-    judgements.
+    """Return the score over the instances that every judge rated.
+
+    Empty answers are included, because their mark needs no judge. Return None if all instances are
+    included (the score would be the main score), or if no instance was rated by every judge.
     """
     by_all = set(metric.values)
     for judge in judges:
@@ -210,8 +220,10 @@ def score_of_all_judges(
 def bounds_over_judgements(
     metric: MetricValues, ratings: Ratings, judges: Collection[str]
 ) -> Bounds | None:
-    """The jury's score if every missing judgement were the lowest mark, and if every one were the
-    highest. Judges rate the same criteria, so an instance's score is the mean of its judges' means.
+    """Return the jury's score if every missing judgement were the lowest, and the highest, mark.
+
+    All judges rate the same criteria, so an instance's score is the mean of its judges' means.
+    Return None if a stored rating lies outside the scale.
     """
     low, high = metric.scale or ratings.form.scale
     worst = {}
@@ -224,7 +236,7 @@ def bounds_over_judgements(
             worst[key] = best[key] = value
             complete.append(value)
         elif any(not low <= mean <= high for mean in means.values()):
-            return None  # an earlier version took ratings beyond the scale
+            return None  # an earlier version of this program accepted ratings outside the scale
         else:
             total = sum(means.values())
             worst[key] = (total + missing * low) / len(judges)
@@ -235,13 +247,15 @@ def bounds_over_judgements(
 
 
 def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
-    """Judges that agree as no two models do, and judges whose marks follow the length of the
-    answers.
+    """Yield warnings about a jury.
+
+    The warnings are about judges that agree implausibly well, judges that are not shown to agree,
+    and judges whose marks follow the length of the answers.
     """
     alpha = report.krippendorff_alpha
     judges_of_answers = Counter(chain.from_iterable(ratings.by_judge.values()))
     several = sum(count > 1 for count in judges_of_answers.values())
-    if alpha is not None and alpha > BEYOND_BELIEF and several >= ENOUGH_TO_TELL:
+    if alpha is not None and alpha > IMPLAUSIBLE_ALPHA and several >= MIN_DECISIONS:
         coefficient = f"Krippendorff's alpha {formats.coefficient(alpha)} over {several} answers"
         agree = f"the judges agree more than different models usually do ({coefficient})"
         yield Note(
@@ -258,7 +272,7 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
 
 
 def notes_on_length(correlations: Mapping[str, RankCorrelation | None]) -> Iterator[Note]:
-    """Judges whose marks follow the length of the answers."""
+    """Yield a warning about each judge whose marks follow the length of the answers."""
     for judge, correlation in correlations.items():
         if correlation is None or not _follows_length(correlation):
             continue
@@ -277,8 +291,10 @@ def notes_on_length(correlations: Mapping[str, RankCorrelation | None]) -> Itera
 
 
 def _follows_length(correlation: RankCorrelation) -> bool:
-    """Return whether there are enough answers to tell, and the interval is beyond what better
-    answers have.
+    """Return True if the whole interval of the correlation lies beyond the plausible range.
+
+    Return False if there are too few answers to decide.
     """
-    nearest_to_0 = max(correlation.ci_low, -correlation.ci_high)
-    return correlation.count >= ENOUGH_TO_TELL and nearest_to_0 > FOLLOWS_LENGTH
+    # the distance from 0 to the nearer end of the interval; negative if 0 lies inside
+    distance = max(correlation.ci_low, -correlation.ci_high)
+    return correlation.count >= MIN_DECISIONS and distance > MAX_LENGTH_CORRELATION

@@ -1,11 +1,11 @@
-"""A judge's sensitivity and specificity against the truth behind physicians' labels. Pure.
+"""Estimates a judge's sensitivity and specificity against the truth behind physicians' labels.
 
-Physicians err, too. Held against their labels, a judge's figures mix its mistakes with theirs, in
-shares that depend on how often criteria are met. Where items have the labels of two physicians or
-more, the mistakes of each side can be separated: A. P. Dawid and A. M. Skene, Applied Statistics
-28:20-28, 1979; S. L. Hui and S. D. Walter, Biometrics 36:167-171, 1980. It is assumed that judge
-and physicians err independently of each other, given the truth, and that physicians are
-exchangeable.
+Physicians err, too. If a judge is compared with their labels alone, the judge's mistakes and the
+physicians' mistakes are mixed. If items have labels of two or more physicians, the mistakes of
+judge and physicians can be separated: A. P. Dawid and A. M. Skene, Applied Statistics 28:20-28,
+1979; S. L. Hui and S. D. Walter, Biometrics 36:167-171, 1980. The model assumes that judge and
+physicians err independently of each other, given the truth, and that physicians are exchangeable.
+The functions are pure: they read no files.
 """
 
 from __future__ import annotations
@@ -23,42 +23,56 @@ if TYPE_CHECKING:
 RESAMPLES = 1_000
 SEED = 20_261_128
 PSEUDO_ITEMS = 0.5
-"""The weight of each kind of mistake and of each kind of right decision, as in Jeffreys' prior."""
+"""The number of pseudo-items for each kind of mistake and right decision, as in Jeffreys' prior."""
 MIN_DOUBLE = 20
-"""Items with two labels or more that tell the physicians' mistakes from the judge's."""
-STEPS = 300
+"""The number of items with two or more labels that the estimate needs."""
+MAX_STEPS = 300
 CONVERGED = 1e-4
+"""The fit ends when no parameter changes by this much in a step, or after `MAX_STEPS` steps."""
 START = (0.5, 0.85, 0.85, 0.9, 0.9)
-"""Share met; sensitivity and specificity of the judge, and of a physician."""
+"""The first values of the five parameters.
+
+The parameters are, in this order: share of items met, sensitivity and specificity of the judge,
+sensitivity and specificity of a physician.
+"""
 
 
 @dataclass(frozen=True)
 class JudgeRates:
+    """The estimated sensitivity and specificity of a judge, with their resampled values."""
+
     sensitivity: float
     specificity: float
     resampled: NDArray[Any]
-    """Sensitivity and specificity of resampled conversations: (resamples, 2)."""
+    """Sensitivity and specificity for each resample of the conversations: (resamples, 2)."""
     units: float
     """The effective number of conversations."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Kinds:
-    """The kinds of items, by what was said of them, as matrices: so one step for all resamples is
-    two products.
+    """The kinds of items, as matrices; items of a kind got the same decisions.
+
+    With these matrices, one step of the fit for all resamples takes two matrix products.
     """
 
     against_met: NDArray[Any]
-    """The counts (10, kinds) of how often the logarithm of each parameter, then of 1 less each, is
-    in the likelihood of `not met` less in that of `met`.
+    """The coefficients (10, kinds) of the log-likelihood of `not met` minus that of `met`.
+
+    Rows 0 to 4 belong to the logarithms of the five parameters p, rows 5 to 9 to those of 1 - p.
     """
-    said: NDArray[Any]
-    """The rows (kinds, 4) of the kinds: an item; whether the judge says met; labels; labels that
-    say met.
-    """
+    decisions: NDArray[Any]
+    """One row (kinds, 4) for each kind: 1, the judge's decision (1: met), labels, labels `met`."""
 
     @classmethod
     def of(cls, judged: NDArray[Any], labels: NDArray[Any], met: NDArray[Any]) -> _Kinds:
+        """Return the matrices of kinds with these decisions.
+
+        Args:
+            judged: 1 if the judge says met, else 0; for each kind.
+            labels: number of labels of an item.
+            met: number of these labels that say met.
+        """
         import numpy as np
 
         none = np.zeros(len(judged))
@@ -76,80 +90,93 @@ class _Kinds:
 def judge_rates(
     items: Sequence[LabelledItems], weights: Mapping[str | None, float]
 ) -> JudgeRates | None:
-    """Return the rates, or None if the items are too few. `weights`: of an item, by category; 1
-    where it has none.
+    """Return the judge's rates; None if there are too few items or conversations.
 
-    Conversations are resampled, and pseudo-items get random weights in each resample: a rare
-    mistake may be in no label.
+    Conversations are resampled. Pseudo-items get random weights in each resample, because the
+    labels may contain no example of a rare mistake.
+
+    Args:
+        items: the labelled items of a passport.
+        weights: category -> weight of an item; 1 if the category is absent.
     """
-    import numpy as np  # imported here, as everywhere: `ls` needs none of it
+    import numpy as np  # imported inside functions everywhere, so that `ls` starts quickly
 
     double = sum(labelled.items for labelled in items if labelled.labels > 1)
     if double < MIN_DOUBLE:
         return None
     kinds = sorted({(labelled.judged, labelled.labels, labelled.met) for labelled in items})
-    place = {kind: at for at, kind in enumerate(kinds)}
+    column_of_kind = {kind: column for column, kind in enumerate(kinds)}
     rows: dict[Hashable, NDArray[Any]] = {}
     for labelled in items:
         row = rows.setdefault(labelled.conversation, np.zeros(len(kinds)))
         weight = weights.get(labelled.category, 1.0)
-        row[place[labelled.judged, labelled.labels, labelled.met]] += weight * labelled.items
+        column = column_of_kind[labelled.judged, labelled.labels, labelled.met]
+        row[column] += weight * labelled.items
     tables = np.array([row for row in rows.values() if row.any()])
     sizes = tables.sum(axis=1)
     units = float(sizes.sum() ** 2 / (sizes**2).sum())
     if units < intervals.MIN_UNITS:
         return None
-    of_kinds = _Kinds.of(*np.array(kinds, float).T)
+    kind_matrices = _Kinds.of(*np.array(kinds, float).T)
     total = tables.sum(axis=0)[None]
-    usual = np.full((1, 8), PSEUDO_ITEMS)
-    fitted = _fitted(of_kinds, total, usual, np.array([START]))
+    equal_weights = np.full((1, 8), PSEUDO_ITEMS)
+    fitted = _fitted(kind_matrices, total, equal_weights, np.array([START]))
     rng = np.random.default_rng(SEED)
     drawn = rng.multinomial(len(tables), np.full(len(tables), 1 / len(tables)), size=RESAMPLES)
     pseudo = rng.gamma(PSEUDO_ITEMS, size=(RESAMPLES, 8))
     start = np.repeat(fitted, RESAMPLES, axis=0)
-    resampled = _fitted(of_kinds, drawn @ tables, pseudo, start)
+    resampled = _fitted(kind_matrices, drawn @ tables, pseudo, start)
     return JudgeRates(float(fitted[0, 1]), float(fitted[0, 2]), resampled[:, 1:3], units)
 
 
 def _fitted(
     kinds: _Kinds, counts: NDArray[Any], pseudo: NDArray[Any], start: NDArray[Any]
 ) -> NDArray[Any]:
-    """The parameters of greatest likelihood, as `START`, of each row of counts: (rows, 5).
+    """Return the most likely parameters for each row of counts: (rows, 5), ordered as `START`.
 
     Expectation and maximisation (A. P. Dempster, N. M. Laird and D. B. Rubin, JRSS B 39:1-38,
-    1977). `pseudo`: (rows, 8), the weights of right and wrong for each of the last four parameters.
+    1977).
+
+    Args:
+        kinds: the kinds of items.
+        counts: weighted number of items of each kind: (rows, kinds).
+        pseudo: number of right and wrong pseudo-items for each of the last four parameters:
+            (rows, 8).
+        start: the first values of the parameters: (rows, 5).
     """
     import numpy as np
 
     fitted = np.clip(start, 0.01, 0.99)
     right = pseudo[:, 0::2]
     cases = right + pseudo[:, 1::2]
-    total = counts @ kinds.said
+    total = counts @ kinds.decisions
     items = total[:, 0] + 2 * PSEUDO_ITEMS
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         logs = np.hstack([np.log(fitted), np.log1p(-fitted)])
+        # Expectation: the probability that an item of each kind is really met.
         share = 1 / (1 + np.exp(np.clip(logs @ kinds.against_met, -500, 500)))
-        of_met = (counts * share) @ kinds.said
-        met, judged_met, labels_met, said_met = of_met.T
-        not_met, judged_wrong, labels_not, said_wrong = (total - of_met).T
+        of_met = (counts * share) @ kinds.decisions
+        met, judged_met, labels_met, labelled_met = of_met.T
+        not_met, judged_wrong, labels_not, labelled_wrong = (total - of_met).T
         judged_not = not_met - judged_wrong
-        said_not = labels_not - said_wrong
-        rates = np.column_stack([judged_met, judged_not, said_met, said_not]) + right
+        labelled_not = labels_not - labelled_wrong
+        # Maximisation: the parameters that follow from these probabilities.
+        rates = np.column_stack([judged_met, judged_not, labelled_met, labelled_not]) + right
         rates /= np.column_stack([met, not_met, labels_met, labels_not]) + cases
         prevalence = (met + PSEUDO_ITEMS) / items
-        following = np.column_stack([prevalence, rates]).clip(1e-9, 1 - 1e-9)
-        moved = float(np.abs(following - fitted).max())
-        fitted = following
-        if moved < CONVERGED:
+        updated = np.column_stack([prevalence, rates]).clip(1e-9, 1 - 1e-9)
+        largest_change = float(np.abs(updated - fitted).max())
+        fitted = updated
+        if largest_change < CONVERGED:
             break
     return fitted
 
 
 def expanded_ends(values: NDArray[Any], units: float) -> intervals.Bounds:
-    """The percentile interval of resampled values, with the levels that Student's t needs.
+    """Return the percentile interval of resampled values, widened as by Student's t.
 
-    T. C. Hesterberg, The American Statistician 69:371-386, 2015, section 4: percentiles of few
-    units are too narrow.
+    The usual percentiles are too narrow if there are few units: T. C. Hesterberg, The American
+    Statistician 69:371-386, 2015, section 4.
     """
     import numpy as np
     from scipy import special

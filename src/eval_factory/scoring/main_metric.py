@@ -1,4 +1,4 @@
-"""The main metric of a result: which one it is, the values that it lacks, its groups."""
+"""Chooses the main metric of a result, and computes that metric's scores by group."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from eval_factory.tasks.errata import CORRECTED
 
 
 class MainMetric(Part):
-    """The metric that a result is about."""
+    """The choice of the main metric: the metric that a result is about."""
 
     def publish(self, draft: Draft) -> None:
-        """Choose it: all that follows asks which values it lacks."""
+        """Choose the main metric; store which instances lack a value of this metric."""
         labels = [metric.label for metric in draft.metrics]
         draft.main, draft.main_metric_notes = chosen_main_metric(
             draft.plan.evaluation.task.helm, labels
@@ -35,7 +35,7 @@ class MainMetric(Part):
         draft.instances = tally.counts(draft.missing)
 
     def conclude(self, draft: Draft) -> None:
-        """Note how it was chosen; if there is no main score, other reasons come first."""
+        """Add the notes on how the main metric was chosen."""
         importance = Importance.NO_RESULT
         if draft.main in draft.scores:
             importance = Importance.DOUBTFUL
@@ -43,10 +43,10 @@ class MainMetric(Part):
 
 
 class Grouping(Part):
-    """The groups of the main metric's values, and how large their sample is."""
+    """The scores of the main metric by group of instances, such as a specialty."""
 
     def group(self, draft: Draft) -> None:
-        """Add the scores of groups."""
+        """Add the scores by group, and notes on instances that share a source."""
         rule = draft.plan.evaluation.task.helm.cluster
         main_score = draft.scores.get(draft.main)
         draft.notes.extend(notes_on_clusters(rule, draft.tally.clusters, main_score))
@@ -61,10 +61,12 @@ class Grouping(Part):
         )
 
     def note_groups(self, draft: Draft) -> None:
+        """Add the notes on the groups."""
         draft.notes.extend(draft.groups.notes())
 
 
 def _metric_labelled(draft: Draft, label: str) -> MetricValues | None:
+    """Return the metric with this label; None if the draft has no metric with this label."""
     for metric in draft.metrics:
         if metric.label == label:
             return metric

@@ -1,4 +1,8 @@
-"""The score of one value a question: its mean over several askings, or orders of its choices."""
+"""Computes the score of questions that were asked several times.
+
+The value of a question is the mean over its askings: repetitions of the same request, or orders of
+its answer choices.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from eval_factory.scoring.scores import (
 
 
 def same_metric(main: MetricValues, metrics: Sequence[MetricValues]) -> list[MetricValues]:
-    """Return the metrics of the main one's name and split, of any perturbation."""
+    """Return the metrics with the main metric's name and split, whatever their perturbation."""
     same = []
     for metric in metrics:
         if metric.name == main.name and metric.split == main.split:
@@ -32,15 +36,16 @@ def same_metric(main: MetricValues, metrics: Sequence[MetricValues]) -> list[Met
 def add_mean_over(
     draft: Draft, metrics: Sequence[MetricValues], suffix: str
 ) -> MetricValues | None:
-    """Add the score of each question's mean over these metrics, with its bounds.
+    """Add the score of the questions' means over their askings, with its bounds.
 
     Args:
-        draft: gets the score and the bounds.
-        metrics: one for each asking; the first is the main metric.
-        suffix: ends the name of the score.
+        draft: the result that gets the score and the bounds.
+        metrics: one metric for each asking; the first is the main metric.
+        suffix: the end of the new score's name.
 
     Returns:
-        The means, or None if no question has a value: then nothing is added.
+        The metric with the mean of each question. None if no question has a value; nothing is
+        added then.
     """
     main = metrics[0]
     values: dict[InstanceKey, float] = {}
@@ -68,7 +73,7 @@ def _bounds_of_mean(
     missing: Collection[InstanceKey],
     suffix: str,
 ) -> Bounds | None:
-    """Return the mean if every missing value were the lowest, and if each were the highest."""
+    """Return the score if every missing value were the lowest, and the highest, possible value."""
     lowest, highest = main.scale or PROPORTION
     missing_values = missing & values.keys()
     worst = {**values, **dict.fromkeys(missing_values, lowest)}
@@ -83,12 +88,13 @@ def _bounds_of_mean(
 def _means_of_questions(
     main: MetricValues, values: Mapping[InstanceKey, float], suffix: str
 ) -> MetricValues:
+    """Return a metric whose values are the means of each question's values."""
     by_question: dict[Unit, list[float]] = defaultdict(list)
     for (question, trial, _), value in values.items():
         by_question[question, trial].append(value)
     means: dict[InstanceKey, float] = {}
-    for (question, trial), of_question in by_question.items():
-        means[question, trial, None] = statistics.fmean(of_question)
+    for (question, trial), values_of_question in by_question.items():
+        means[question, trial, None] = statistics.fmean(values_of_question)
     name = main.name + suffix
     label = name + main.label.removeprefix(main.name)
     return replace(main, label=label, name=name, helm_mean=None, values=means, counts={})

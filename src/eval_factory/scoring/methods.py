@@ -1,5 +1,6 @@
-"""The statistics that a version computes otherwise than the versions before it: `verify` names
-them, and does not compare the fields that they are in.
+"""Lists the statistics that changed between versions of this program.
+
+`eval-factory verify` reports these changes, and does not compare the fields that depend on them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ STATISTICS_VERSION = 3
 
 @dataclass(frozen=True)
 class ChangedMethod:
-    version: int  # of the statistics that computes it otherwise for the first time
+    """A statistical method that changed, and the result's fields that depend on the method."""
+
+    version: int  # the first version of the statistics with the changed method
     name: str
-    fields: tuple[str, ...]  # parts of the names of the fields that hold it
+    fields: tuple[str, ...]  # parts of the field names: any field that contains one is affected
 
 
 CHANGED_METHODS = (
@@ -43,31 +46,32 @@ CHANGED_METHODS = (
         (".p_value", ".p_holm"),
     ),
 )
-ALWAYS_ANOTHER = ("provenance.statistics_version", "validity.notes")
+ALWAYS_CHANGED = ("provenance.statistics_version", "validity.notes")
+"""The beginnings of the names of fields that change with every change of a method."""
 
 
 def changed_since(version: int) -> list[ChangedMethod]:
-    """The methods that are others here than in results of this version of the statistics."""
+    """Return the methods that changed after this version of the statistics."""
     return [method for method in CHANGED_METHODS if method.version > version]
 
 
 def is_computed_otherwise(field: str, version: int) -> bool:
-    """A field of a result of this version of the statistics that is another one here."""
+    """Return True if a method that this field depends on changed after this version."""
     methods = changed_since(version)
     if not methods:
         return False
-    if field.startswith(ALWAYS_ANOTHER):
+    if field.startswith(ALWAYS_CHANGED):
         return True
     return any(part in field for part in chain.from_iterable(method.fields for method in methods))
 
 
-OF_THE_READER = (
+READER_FIELDS = (
     ".lenient",
     ".corrected",
     ".reasoned",
     ".with_asked",
     ".signs",
-    ": signs",  # a line's signs, if one side has none
+    ": signs",  # the signs of an instance, if one of the compared results has none
     "asked_again",
     "confidence",
     "instances.identical",
@@ -80,8 +84,9 @@ OF_THE_READER = (
     "validity.not_reportable",
     "validity.urgent_notes",
 )
-"""Parts of the names of fields that depend on what the reader finds in answers."""
+"""Parts of the names of fields that depend on how the package `reading` reads answers."""
 
 
-def is_of_the_reader(field: str) -> bool:
-    return any(part in field for part in OF_THE_READER)
+def depends_on_reader(field: str) -> bool:
+    """Return True if the field depends on how the package `reading` reads answers."""
+    return any(part in field for part in READER_FIELDS)

@@ -1,4 +1,7 @@
-"""The scores of all metrics, with what they do without, and their bounds."""
+"""Computes the scores of all metrics and the bounds of these scores.
+
+The bounds are the scores if all missing values were the lowest, or the highest, possible value.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,12 @@ from eval_factory.scoring.scores import (
 
 
 class UnscorableAnswers(Part):
-    """The places of answers that HELM cannot score, for 0 and the bounds."""
+    """The answers that HELM cannot score; they count as missing, or as 0."""
 
     def complete(self, draft: Draft) -> None:
-        """Keep a place for them in HELM's metrics: one that raises on an empty answer too gives
-        no value at all.
+        """Add each of these answers to HELM's metrics with the placeholder value 0.
+
+        HELM's metric may fail on the empty answer, too; the instance then has no value at all.
         """
         for key, (_, split) in draft.tally.unscorable.items():
             for metric in draft.metrics:
@@ -39,7 +43,7 @@ class UnscorableAnswers(Part):
 def _lacks(
     metric: MetricValues, key: InstanceKey, split: str | None, main_split: str | None
 ) -> bool:
-    """The metric is of the instance's split, and has values, but none of the instance."""
+    """Return True if the metric is of the instance's split and lacks a value of the instance."""
     if not metric.values or key in metric.values or key[2] is not None:
         return False
     name = output.MetricName(name=metric.name, split=split)
@@ -50,7 +54,7 @@ class MetricScores(Part):
     """The scores of all metrics."""
 
     def score(self, draft: Draft) -> None:
-        """Add the scores with their bounds; all metrics and values are there."""
+        """Add the scores of all metrics with their bounds, and notes on the task."""
         task = draft.plan.evaluation.task
         draft.notes.add(Importance.BACKGROUND, *task.about.notes)
         if task.helm.main_split not in (None, draft.main_split):
@@ -59,17 +63,18 @@ class MetricScores(Part):
                 f"these scores are of the questions of the split {draft.main_split}: no instance "
                 f"of the main split {task.helm.main_split} was asked",
             )
-        of_all_judges = {}
+        scores_of_all_judges = {}
         for metric in draft.metrics:
             _add_score(metric, draft)
             if metric.label in draft.scores and is_judged(metric, draft.jury_metric):
                 score = score_of_all_judges(metric, draft.tally.ratings, draft.tally.judges)
                 if score is not None:
-                    of_all_judges[metric.label + ALL_JUDGES] = score
-        draft.further_scores = of_all_judges | draft.further_scores
+                    scores_of_all_judges[metric.label + ALL_JUDGES] = score
+        draft.further_scores = scores_of_all_judges | draft.further_scores
 
 
 def _add_score(metric: MetricValues, draft: Draft) -> None:
+    """Add the metric's score with its bounds; if there is no score, add a note with the cause."""
     tally = draft.tally
     metric.clusters = tally.clusters or None
     metric.looks = draft.looks
@@ -90,6 +95,7 @@ def _add_score(metric: MetricValues, draft: Draft) -> None:
 
 
 def _bounds(metric: MetricValues, missing: set[InstanceKey], draft: Draft) -> Bounds | None:
+    """Return the score if all missing values were the lowest, and the highest, possible value."""
     if is_judged(metric, draft.jury_metric):
         return bounds_over_judgements(metric, draft.tally.ratings, draft.tally.judges)
     return bounds_of(metric, missing)

@@ -1,4 +1,7 @@
-"""The family of models that an id names; the words are in model_families.yml."""
+"""Finds the family of a model, such as `llama`, by the model's id.
+
+The words that identify a family are in model_families.yml.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,12 @@ _WORDS = packaged("scoring/model_families.yml")
 
 
 def _patterns(topic: str) -> dict[str, re.Pattern[str]]:
-    """Return a regular expression for any word of a family, by family."""
+    """Return family -> a regular expression that matches any word of the family.
+
+    Args:
+        topic: a key of model_families.yml: `family`, or `derived` for models that were made from
+            another family's model.
+    """
     patterns = {}
     for name, words in _WORDS[topic].items():
         patterns[name] = re.compile(f"(?<![a-z])(?:{'|'.join(words)})", re.IGNORECASE)
@@ -22,10 +30,10 @@ _DERIVED = _patterns("derived")
 
 
 def family_of(model_id: str) -> str | None:
-    """The family of models that an id names; None if it names none.
+    """Return the family that a model's id names; None if the id names no family.
 
-    The model's own name counts before what stands before it: `openai/` is also how gateways call an
-    API.
+    The model's own name is searched before the provider's name in front of the slash: gateways
+    also use `openai/` as the name of an API.
     """
     provider, _, name = model_id.rpartition("/")
     for text, families in ((name, _FAMILIES), (name, _DERIVED), (provider, _FAMILIES)):
@@ -36,6 +44,9 @@ def family_of(model_id: str) -> str | None:
 
 
 def same_family(model: str, second_model: str) -> bool | None:
-    """Compare the families of two models; None if an id names no family."""
-    families = family_of(model), family_of(second_model)
-    return None if None in families else families[0] == families[1]
+    """Return True if two models are of one family; None if an id names no family."""
+    family = family_of(model)
+    second_family = family_of(second_model)
+    if family is None or second_family is None:
+        return None
+    return family == second_family

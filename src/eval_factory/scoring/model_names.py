@@ -1,4 +1,4 @@
-"""The comparison of models' names, and the words for answers of another model."""
+"""Compares the name of the requested model with the model name that an answer states."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint
 
 _PROVIDER = re.compile(r"\A(?:[a-z]+\.)+(?=[a-z])")
-# of a repository (`org/model@refs/pr/1`); a name may begin with an @
+# the revision of a repository (`org/model@refs/pr/1`); a name may begin with an @
 _REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)
 _DEPLOYED_VERSION = re.compile(r"-v\d+:\d+\Z")
 _MONTH = "(?:0[1-9]|1[0-2])"
@@ -25,12 +25,12 @@ _RELEASE = re.compile(rf"[-@:](?:{'|'.join(_RELEASES)})\Z")
 
 
 def same_model(model: str, stated: str) -> bool:
-    """Compare the name of the model that was asked for with the one that an answer states.
+    """Return True if the requested model and the model that an answer states can be the same.
 
-    Case does not count, nor what stands before the model's own name (`openai/`, `us.anthropic.`),
-    nor a release or a revision at its end where one of the two names none (`-2024-08-06`,
-    `@20250219`, `-0613`, `-002`; `-latest` and `@main` name none: they move). Two different
-    releases or revisions are two models.
+    The comparison ignores case and any prefix of the model's own name (`openai/`, `us.anthropic.`).
+    It ignores a release or a revision at the end (`-2024-08-06`, `@20250219`, `-0613`, `-002`) if
+    only one of the two names has one. `-latest` and `@main` count as no release and no revision,
+    because they move from model to model. Two different releases or revisions are two models.
     """
     if model == stated:
         return True
@@ -45,16 +45,18 @@ def same_model(model: str, stated: str) -> bool:
 
 
 def _name_release_revision(model: str) -> tuple[str, str, str]:
-    at = _REVISION.fullmatch(model.strip().casefold())
-    if at is None:
-        path = model.strip().casefold()
+    """Split a model's name into name, release and revision; an absent part is empty."""
+    full_name = model.strip().casefold()
+    parts = _REVISION.fullmatch(full_name)
+    if parts is None:
+        path = full_name
         revision = ""
-    elif _RELEASE.fullmatch(f"@{at[2]}"):
-        path = f"{at[1]}-{at[2]}"
+    elif _RELEASE.fullmatch(f"@{parts[2]}"):
+        path = f"{parts[1]}-{parts[2]}"
         revision = ""
     else:
-        path = at[1]
-        revision = at[2]
+        path = parts[1]
+        revision = parts[2]
     name = _DEPLOYED_VERSION.sub("", _PROVIDER.sub("", path.rpartition("/")[2]))
     match = _RELEASE.search(name)
     release = ""
@@ -65,25 +67,27 @@ def _name_release_revision(model: str) -> tuple[str, str, str]:
 
 
 def _fixed(version: str) -> str:
-    """The version, if it names always the same model; empty of one that moves."""
+    """Return the version; an empty text if the version can move to another model."""
     if version in ("latest", "main"):
         return ""
     return version
 
 
 def who_answered(role: str) -> str:
+    """Return the words for the endpoint with this role, such as "judge judge_a"."""
     if role == MODEL_ROLE:
         return "the model"
     return f"judge {role}"
 
 
 def what_was_stated(role: str, endpoint: AskedEndpoint) -> str:
+    """Return a sentence with the number of answers that state another model than requested."""
     other_models = []
     for name, count in endpoint.stated_models.items():
         if not same_model(endpoint.model, name):
             other_models.append(f"{name} ({count})")
     return (
         f"{who_answered(role)}: {endpoint.other_model} of {endpoint.answers} "
-        f"answers state another model than {endpoint.model},"
-        f" which was asked for: {', '.join(other_models)}"
+        f"answers state another model than {endpoint.model}, "
+        f"which was requested: {', '.join(other_models)}"
     )

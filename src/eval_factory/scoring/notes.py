@@ -1,4 +1,4 @@
-"""Notes: facts that a reader of a score has to know, the weightiest first."""
+"""Collects notes: facts that a reader of a score has to know, the most important first."""
 
 from __future__ import annotations
 
@@ -8,44 +8,48 @@ from typing import NamedTuple
 
 from eval_factory.core.foreign_text import one_line
 
-MAX_NOTE = 2_000
+MAX_NOTE = 2_000  # in characters
 
 
 class Importance(IntEnum):
-    """The weight of a note: how much it changes what a score means."""
+    """The importance of a note: how much the note changes the meaning of a score."""
 
-    NO_RESULT = 1  # there is no score, or it says nothing about the model
+    NO_RESULT = 1  # there is no score, or the score says nothing about the model
     INCOMPLETE = 2  # instances, judgements or records are missing from the score
     DOUBTFUL = 3  # the score may be wrong, or not comparable with another run's
-    BACKGROUND = 4  # true of the benchmark, whoever is evaluated
+    BACKGROUND = 4  # a fact about the benchmark, which is true of every model
 
 
 class Note(NamedTuple):
+    """A fact that a reader of a score has to know, and its importance."""
+
     importance: Importance
     text: str
 
 
 class Notes:
-    """Collects notes; each text is there once."""
+    """A collection of notes; each text is stored once, with its greatest importance."""
 
     def __init__(self) -> None:
         self._notes: dict[str, Importance] = {}
 
     def add(self, importance: Importance, *texts: str) -> None:
+        """Add a note for each text; long texts are shortened to `MAX_NOTE` characters."""
         for text in texts:
             line = one_line(text, MAX_NOTE)
             self._notes[line] = min(importance, self._notes.get(line, importance))
 
     def extend(self, notes: Iterable[Note]) -> None:
+        """Add several notes."""
         for note in notes:
             self.add(note.importance, note.text)
 
     @property
     def urgent(self) -> int:
-        """The number of notes that there is no result, or that something is missing from it."""
-        weights = [weight for weight in self._notes.values() if weight <= Importance.INCOMPLETE]
-        return len(weights)
+        """The number of notes about a missing or incomplete result."""
+        urgent = [note for note in self._notes.values() if note <= Importance.INCOMPLETE]
+        return len(urgent)
 
     def texts(self) -> tuple[str, ...]:
-        """Return the notes by importance; among equals in the order in which they were added."""
+        """Return the texts, the most important first; equals in the order they were added in."""
         return tuple(sorted(self._notes, key=self._notes.__getitem__))

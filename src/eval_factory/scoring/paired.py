@@ -1,8 +1,8 @@
-"""Statistics of paired values: two models on the same instances, ranks of several. Pure; SciPy's,
-or with their source.
+"""Compares two models on the same instances: difference, interval, test and detectable difference.
 
-Which test and interval which values get: docs/compare.md. An instance that shares its source with
-no other is a cluster of its own.
+The module also computes rank intervals of several models. docs/compare.md states which values get
+which test and interval. An instance that shares its source with no other instance is a cluster of
+its own. The functions are pure: they read no files. Each method is SciPy's or names its source.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from eval_factory.scoring.intervals import CONFIDENCE, PROPORTION
 
 
 def rank_intervals(count: int, shown: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The best and the worst rank that each model may have, 1 being the best; all together right in
-    95 % of samples.
+    """Return the best and the worst rank that each model may have; rank 1 is the best.
 
-    A model's best rank is one more than the models that are shown to be better, its worst leaves
-    behind those that are shown to be worse (M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm,
-    Review of Economic Studies 91:476-518, 2024), here by paired tests with Holm's correction:
-    `shown` is (better, worse) of the pairs that these tell apart.
+    In 95 % of samples, all these intervals contain the true ranks. A model's best rank is 1 plus
+    the number of models that are shown to be better; its worst rank is the number of models minus
+    those that are shown to be worse (M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of
+    Economic Studies 91:476-518, 2024).
+
+    Args:
+        count: the number of models.
+        shown: (better model, worse model) of each pair that differs significantly, by paired tests
+            with Holm's correction.
     """
     above = [0] * count
     below = [0] * count
@@ -48,7 +52,9 @@ _INTERVALS = {"ci": CONFIDENCE, "ci90": EQUIVALENCE_CONFIDENCE}
 ALPHA = 0.05
 POWER = 0.8
 FEW_CLUSTERS = 30
-FLIPS = 9_999  # random sign flips, if all of them would be more
+"""Up to this number of clusters, the sign-flip test replaces the t test."""
+FLIPS = 9_999
+"""The number of random sign flips; if there are fewer possible flips, all of these are used."""
 FLIP_SEED = 0
 
 MCNEMAR = "exact McNemar test, Tango score interval"
@@ -60,31 +66,35 @@ CLUSTERED_SIGN_FLIP = "sign-flip permutation test of clusters and its interval"
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The difference of b minus a, in the metric's own unit. None: too little to say it."""
+    """The difference b - a of two models' mean values, in the metric's own unit.
 
-    n: int  # pairs
+    A field is None if there are too few values to compute it.
+    """
+
+    n: int  # the number of pairs
     value_a: float
     value_b: float
     difference: float
     ci_low: float | None
     ci_high: float | None
-    p_value: float | None  # of no difference, two-sided
+    p_value: float | None  # two-sided, of the hypothesis that there is no difference
     method: str
-    mde: (
-        float | None
-        # the smallest true difference that such a sample shows in four of five cases, at 5 %
-        # two-sided
-    )
-    clusters: int | None  # how many; None if none are declared
-    discordant: int  # pairs whose values differ
+    mde: float | None
+    """The minimum detectable effect: a sample of this size shows this true difference with a
+    probability of 80 %, tested at 5 % two-sided.
+    """
+    clusters: int | None  # the number of clusters; None if the task declares no sources
+    discordant: int  # the number of pairs whose values differ
     ci90_low: float | None = None  # the 90 % interval, from which equivalence is concluded
     ci90_high: float | None = None
-    few_sources: str | None = None  # why there is no interval, or that few clusters decide it
+    # why there is no interval, or a warning that the interval depends on few clusters
+    few_sources: str | None = None
 
     @property
     def significant(self) -> bool:
-        """Test and interval both exclude that there is no difference; near the border one of
-        them alone may.
+        """True if both the test and the interval exclude a difference of 0.
+
+        In borderline cases only one of the two excludes it.
         """
         if self.p_value is None or self.ci_low is None or self.ci_high is None:
             return False
@@ -98,17 +108,17 @@ def paired_difference(
     clusters: Sequence[str] | None = None,
     scale: tuple[float, float] | None = None,
 ) -> PairedDifference:
-    """Return how far b's values are above a's, of the same instances in the same order.
+    """Return the mean of b's values minus that of a's values, with test and interval.
 
     Args:
-        a: the values of one side.
-        b: the values of the other side.
-        clusters: the source of each instance, if sources are declared.
-        scale: the least and the greatest value that there can be; 0 to 1 if not given and all
-            values lie in it.
+        a: the values of the first model.
+        b: the values of the second model, for the same instances in the same order.
+        clusters: the source of each instance, if the task declares sources.
+        scale: the lowest and the highest possible value; if absent, 0 and 1 if all values lie
+            between them.
 
     Raises:
-        ValueError: there are no pairs, or not as many of each.
+        ValueError: There are no pairs, or the lengths of the arguments differ.
     """
     declared = None
     few_sources = None
@@ -124,9 +134,9 @@ def paired_difference(
         scale = PROPORTION
     differences = [after - before for before, after in zip(a, b, strict=True)]
     if scale == PROPORTION and set(a) | set(b) <= {0, 1} and declared in (None, len(a)):
-        tested = _of_proportions(differences)
+        tested = _test_proportions(differences)
     else:
-        tested = _of_means(differences, clusters, scale)
+        tested = _test_means(differences, clusters, scale)
     return PairedDifference(
         n=len(a),
         value_a=statistics.fmean(a),
@@ -140,23 +150,26 @@ def paired_difference(
 
 
 def with_labels_uncertainty(paired: PairedDifference, relative: float) -> PairedDifference:
-    """Return the difference of two scores that were divided by the same estimate, with its
-    uncertainty.
+    """Widen the intervals of a difference of two scores that the same labels corrected.
 
-    Both were divided by sensitivity + specificity - 1 of their judge, which labels show with this
-    relative standard error. By the delta method the variance of a quotient has the square of
-    itself times that error beside the numerator's (A. Stuart and K. Ord, Kendall's Advanced Theory
-    of Statistics, volume 1, section 10.6). The p value of no difference stays as it is.
+    Both scores were divided by sensitivity + specificity - 1 of their judge, an estimate from
+    labels. By the delta method, the variance of such a quotient is the numerator's variance plus
+    the square of (quotient times relative error of the divisor) (A. Stuart and K. Ord, Kendall's
+    Advanced Theory of Statistics, volume 1, section 10.6). The p value is unchanged.
+
+    Args:
+        paired: the difference, with intervals that take the divisor as exact.
+        relative: the relative standard error of the divisor.
     """
     limits: dict[str, Any] = {}
     for name, confidence in _INTERVALS.items():
         quantile = statistics.NormalDist().inv_cdf(0.5 + confidence / 2)
-        of_labels = quantile * relative * paired.difference
+        label_part = quantile * relative * paired.difference
         low = getattr(paired, f"{name}_low")
         high = getattr(paired, f"{name}_high")
         if low is not None and high is not None:
-            below = math.hypot(paired.difference - low, of_labels)
-            above = math.hypot(high - paired.difference, of_labels)
+            below = math.hypot(paired.difference - low, label_part)
+            above = math.hypot(high - paired.difference, label_part)
             limits[f"{name}_low"] = paired.difference - below
             limits[f"{name}_high"] = paired.difference + above
     return replace(paired, **limits)
@@ -165,10 +178,11 @@ def with_labels_uncertainty(paired: PairedDifference, relative: float) -> Paired
 def non_inferiority(
     paired: PairedDifference, margin: float, *, higher_is_better: bool = True
 ) -> Evidence:
-    """Judge whether b is worse than a by less than the margin: the worse end of the interval
-    decides (ICH E9, 3.3.2).
+    """Decide whether b is at most `margin` worse than a.
 
-    `refuted`: b is worse by more than the margin, as far as the interval tells.
+    The worse end of the 95 % interval decides (ICH E9, 3.3.2). The result is REFUTED if even the
+    better end is worse by more than the margin, and INCONCLUSIVE if the margin lies inside the
+    interval or if there is no interval.
     """
     if paired.ci_low is None or paired.ci_high is None:
         return Evidence.INCONCLUSIVE
@@ -185,8 +199,10 @@ def non_inferiority(
 
 
 def equivalence(paired: PairedDifference, margin: float) -> Evidence:
-    """Judge whether a and b differ by less than the margin either way: two one-sided tests at 5 %,
-    by the 90 % interval.
+    """Decide whether a and b differ by less than the margin in either direction.
+
+    Two one-sided tests at 5 % decide; they are read from the 90 % interval. The result is REFUTED
+    if the whole interval lies beyond the margin.
     """
     if paired.ci90_low is None or paired.ci90_high is None:
         return Evidence.INCONCLUSIVE
@@ -197,8 +213,9 @@ def equivalence(paired: PairedDifference, margin: float) -> Evidence:
     return Evidence.INCONCLUSIVE
 
 
-def _of_proportions(differences: Sequence[float]) -> dict[str, Any]:
-    from scipy import stats  # imported here: it takes most of a second
+def _test_proportions(differences: Sequence[float]) -> dict[str, Any]:
+    """Return interval, p value, method and mde of differences that are -1, 0 or 1."""
+    from scipy import stats  # imported here, because this import takes most of a second
 
     count = len(differences)
     b_only = differences.count(1)
@@ -223,11 +240,17 @@ def _of_proportions(differences: Sequence[float]) -> dict[str, Any]:
 def tango_interval(
     b_only: int, a_only: int, count: int, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Score interval of the difference of two paired proportions, (b_only - a_only) / count.
+    """Return the score interval of two paired proportions' difference, (b_only - a_only) / count.
 
-    T. Tango, Statistics in Medicine 17:891-908, 1998: all differences that the score test does not
-    reject, with a's share of discordant pairs at its constrained maximum (section 3). It has a
-    width where no pair is discordant, too.
+    T. Tango, Statistics in Medicine 17:891-908, 1998: the interval consists of all differences that
+    the score test does not reject; a's share of discordant pairs is at its constrained maximum
+    (section 3). The interval has a width above 0 even if no pair is discordant.
+
+    Args:
+        b_only: number of pairs in which only b's value is 1.
+        a_only: number of pairs in which only a's value is 1.
+        count: number of all pairs.
+        confidence: the confidence of the interval.
     """
     from scipy import optimize, stats
 
@@ -256,31 +279,35 @@ def tango_interval(
 
 
 def mcnemar_mde(discordant: int, count: int) -> float | None:
-    """The smallest difference of paired proportions that so many pairs show, where so many of them
-    differ.
+    """Return the smallest difference of paired proportions that is detected with 80 % power.
 
-    By the power of the exact McNemar test: how many pairs are discordant is binomial, and so is how
-    many of them are b's (S. W. Duffy, Biometrics 40:1005-1015, 1984). The formula of the
-    approximate test (R. J. Connor, Biometrics 43:207-211, 1987) promises 80 % where the exact one
-    has 75 to 79. A difference that is greater than the observed share of discordant pairs brings so
-    many more of them. None if the sample is too small for any.
+    The power is that of the exact McNemar test. The number of discordant pairs is binomial, and so
+    is the number of discordant pairs in which b is right (S. W. Duffy, Biometrics 40:1005-1015,
+    1984). The formula of the approximate test (R. J. Connor, Biometrics 43:207-211, 1987) promises
+    80 % where the exact test has 75 to 79 %. A difference cannot be greater than the share of
+    discordant pairs, so this share is raised to the difference if necessary. Return None if the
+    sample is too small to detect any difference.
+
+    Args:
+        discordant: the observed number of pairs whose values differ.
+        count: number of all pairs.
     """
     import numpy as np
     from scipy import optimize, stats
 
-    def lacking(difference: float) -> float:
+    def missing_power(difference: float) -> float:
         share = max(discordant / count, difference)
         totals = np.arange(
             stats.binom.ppf(1e-9, count, share), stats.binom.isf(1e-9, count, share) + 1
         )
-        # the test rejects where b has more of the discordant pairs
-        beyond = stats.binom.isf(ALPHA / 2, totals, 0.5)
-        shown = stats.binom.sf(beyond, totals, (1 + difference / share) / 2)
-        return POWER - float(np.sum(stats.binom.pmf(totals, count, share) * shown))
+        # The test rejects if b is right in more of the discordant pairs than this critical number.
+        critical = stats.binom.isf(ALPHA / 2, totals, 0.5)
+        power = stats.binom.sf(critical, totals, (1 + difference / share) / 2)
+        return POWER - float(np.sum(stats.binom.pmf(totals, count, share) * power))
 
-    if lacking(1) > 0:
+    if missing_power(1) > 0:
         return None
-    return float(optimize.brentq(lacking, 1e-9, 1))
+    return float(optimize.brentq(missing_power, 1e-9, 1))
 
 
 def mean_mde(
@@ -289,11 +316,18 @@ def mean_mde(
     weight: float,
     freedom: float,
 ) -> float | None:
-    """The smallest mean difference that is shown by values spread as these, by the noncentral t
-    distribution.
+    """Return the smallest mean difference that is detected with 80 % power, by the noncentral t.
 
-    The standard error grows with the difference, for the pseudo-values lie at the ends of the
-    scale, each with this weight in instances. None if the sample is too small for any.
+    The differences are assumed to spread as the observed ones do. The standard error grows with
+    the difference, because pseudo-values lie at the ends of the scale; the search therefore
+    repeats until the difference is stable. Return None if the sample is too small to detect any
+    difference.
+
+    Args:
+        clusters: the differences of the instances of each cluster.
+        scale: the lowest and the highest possible value, if these are known.
+        weight: the weight of the pseudo-values at each end, in instances.
+        freedom: the degrees of freedom.
     """
     from scipy import optimize, stats
 
@@ -305,22 +339,22 @@ def mean_mde(
     width = _width_of(scale)
     shift = 0.0
     _, stderr = _mean_and_stderr(clusters, scale, weight)
-    following = math.inf
+    next_shift = math.inf
     if stderr:
-        following = needed * stderr
-    while shift * 1.001 < following <= width:
-        shift = following
+        next_shift = needed * stderr
+    while shift * 1.001 < next_shift <= width:
+        shift = next_shift
         center, stderr = _mean_and_stderr(_shifted(clusters, shift, mean), scale, weight)
-        following = 0.0
+        next_shift = 0.0
         if stderr:
-            following = needed * stderr * shift / center
-    if following > width:
+            next_shift = needed * stderr * shift / center
+    if next_shift > width:
         return None
-    return following
+    return next_shift
 
 
 def _shifted(clusters: Sequence[Sequence[float]], shift: float, mean: float) -> list[list[float]]:
-    """The clusters' values with another mean: `shift` in the place of `mean`."""
+    """Return the clusters' values, moved so that their mean is `shift` instead of `mean`."""
     shifted = []
     for cluster in clusters:
         shifted.append([value - mean + shift for value in cluster])
@@ -328,14 +362,16 @@ def _shifted(clusters: Sequence[Sequence[float]], shift: float, mean: float) -> 
 
 
 def _width_of(scale: tuple[float, float] | None) -> float:
+    """Return the greatest possible difference of two values."""
     if scale is None:
         return math.inf
     return scale[1] - scale[0]
 
 
-def _of_means(
+def _test_means(
     differences: Sequence[float], clusters: Sequence[str] | None, scale: tuple[float, float] | None
 ) -> dict[str, Any]:
+    """Return intervals, p value, method and mde of differences that can be any number."""
     from scipy import stats
 
     names = clusters or list(map(str, range(len(differences))))
@@ -349,8 +385,8 @@ def _of_means(
     freedom = intervals.effective_clusters(names) - 1
     tested: dict[str, Any] = {"method": _METHODS[are_few, bool(clusters)]}
     if stderr is None or freedom < intervals.MIN_CLUSTERS - 1:
-        without = ("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde")
-        return tested | dict.fromkeys(without)
+        absent = ("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde")
+        return tested | dict.fromkeys(absent)
     width = _width_of(scale)
     unequal = [values for values in members if not _sums_to_0(values)]
     by_flips = are_few and len(unequal) >= MIN_UNEQUAL
@@ -372,7 +408,7 @@ def _of_means(
     tested["mde"] = None
     if smallest_p < ALPHA:
         scale_of_values = scale
-        if by_flips:  # the flips' interval has no pseudo-values
+        if by_flips:  # the sign-flip interval uses no pseudo-values
             scale_of_values = None
         mde = mean_mde(members, scale_of_values, weight, freedom)
         if mde is not None and mde <= width:
@@ -386,25 +422,27 @@ _METHODS = {
     (False, True): CLUSTERED_PAIRED_T,
     (False, False): PAIRED_T,
 }
-"""The method, by whether clusters are few, and whether they are declared."""
+"""(True if there are few clusters, True if sources are declared) -> the method's name."""
 
 
 def _sums_to_0(values: Sequence[float]) -> bool:
+    """Return True if the sum of the values is 0, but for rounding."""
     return math.isclose(math.fsum(values), 0, abs_tol=1e-12)
 
 
 def _mean_and_stderr(
     clusters: Sequence[Sequence[float]], scale: tuple[float, float] | None, weight: float
 ) -> tuple[float, float | None]:
-    """The mean over instances, and its cluster-robust standard error (K.-Y. Liang and S. L. Zeger,
-    Biometrika 73:13-22, 1986, with G / (G - 1)).
+    """Return the mean over instances, and its cluster-robust standard error.
 
-    Where the scale is known, one value is added at each end that a difference can have, so that
-    differences which are nearly all equal do not get an interval of no width (the idea of A.
-    Agresti and Y. Min, Statistics in Medicine 24:729-740, 2005). It is a cluster of `weight`
-    instances.
+    The standard error is that of K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986, with the
+    factor G / (G - 1) for G clusters. If the scale is known, a pseudo-cluster of `weight` instances
+    is added at the lowest and at the highest possible difference. Without these clusters, nearly
+    equal differences would get an interval without width (the idea of A. Agresti and Y. Min,
+    Statistics in Medicine 24:729-740, 2005).
 
-    Returns: no standard error for a single cluster, and for equal differences on an unknown scale.
+    The standard error is None for a single cluster, and for equal differences if the scale is
+    unknown.
     """
     groups = len(clusters)
     values = list(chain.from_iterable(clusters))
@@ -420,27 +458,32 @@ def _mean_and_stderr(
         total = total + 2 * weight
         at_high = (reach - weight * center) ** 2
         at_low = (reach + weight * center) ** 2
-    of_clusters = 0.0
+    spread = 0.0
     for cluster in clusters:
-        of_clusters += sum(value - center for value in cluster) ** 2
-    spread = of_clusters + at_high + at_low
+        spread += sum(value - center for value in cluster) ** 2
+    spread = spread + at_high + at_low
     return center, math.sqrt(spread * groups / (groups - 1)) / total
 
 
 MIN_UNEQUAL = 6
-"""Sources whose sum is not 0 that a sign-flip test needs, to reject at 5 %: 2 / 2^6 is .03."""
+"""The number of sources with a sum other than 0 that a sign-flip test needs to reject at 5 %.
+
+With six such sources, the smallest possible p value is 2 / 2^6 = .03.
+"""
 
 
 def sign_flip_interval(
     clusters: Sequence[Sequence[float]], confidence: float
 ) -> tuple[float, float]:
-    """Every shift of the mean that the sign-flip test of whole clusters does not reject.
+    """Return the interval of all mean differences that the sign-flip test does not reject.
 
-    Subtract a shift from each value. A flip's sum is as far from 0 as the observed one exactly
-    where the shift lies between (S - a) / (N - b) and (S + a) / (N + b): S and N are the sum and
-    the number of all values, a and b those of the flipped clusters. So the ends are quantiles of
-    these (J. L. Hodges and E. L. Lehmann, Annals of Mathematical Statistics 34:598-611, 1963; P. H.
-    Garthwaite, Biometrics 52:1387-1393, 1996). An end is infinite where there are too few flips.
+    The test flips the sign of complete clusters. To test a mean difference (a shift), subtract the
+    shift from each value. Let S be the sum and N the number of all values; let a and b be the sum
+    and the number of values with the flip's signs. The flip's sum is then at least as far from 0
+    as the observed sum if and only if the shift lies between (S - a) / (N - b) and
+    (S + a) / (N + b). The ends of the interval are therefore quantiles of these two quotients over
+    all flips (J. L. Hodges and E. L. Lehmann, Annals of Mathematical Statistics 34:598-611, 1963;
+    P. H. Garthwaite, Biometrics 52:1387-1393, 1996). An end is infinite if there are too few flips.
     """
     import numpy as np
 
@@ -452,15 +495,19 @@ def sign_flip_interval(
     with np.errstate(divide="ignore", invalid="ignore"):
         first = (sums.sum() - sum_flipped) / (counts.sum() - count_flipped)
         second = (sums.sum() + sum_flipped) / (counts.sum() + count_flipped)
-    whole = np.isclose(np.abs(count_flipped), counts.sum())
-    lows = np.where(whole, -np.inf, np.minimum(first, second))
-    highs = np.where(whole, np.inf, np.maximum(first, second))
-    kept = math.ceil((1 - confidence) * len(signs))
-    return float(np.sort(lows)[kept - 1]), float(np.sort(highs)[-kept])
+    flips_all_or_none = np.isclose(np.abs(count_flipped), counts.sum())
+    lows = np.where(flips_all_or_none, -np.inf, np.minimum(first, second))
+    highs = np.where(flips_all_or_none, np.inf, np.maximum(first, second))
+    rank = math.ceil((1 - confidence) * len(signs))
+    return float(np.sort(lows)[rank - 1]), float(np.sort(highs)[-rank])
 
 
 def _signs(count: int) -> Any:
-    """All sign flips of so many clusters if they are few, else seeded ones and none."""
+    """Return sign flips of `count` clusters: one row for each flip, of the values 1 and -1.
+
+    If there are at most `FLIPS` possible flips, return all of them. Otherwise return the row
+    without any flip, and `FLIPS` random rows with a fixed seed.
+    """
     import numpy as np
 
     if 2**count <= FLIPS:
@@ -471,11 +518,10 @@ def _signs(count: int) -> Any:
 
 
 def sign_flip_p(sums: Sequence[float]) -> float:
-    """Two-sided p value of the sum, over all sign flips if they are few, else over `FLIPS`
-    seeded ones.
+    """Return the two-sided p value of the sum of the clusters' sums, by sign flips (`_signs`).
 
-    R. A. Fisher, The Design of Experiments, 1935, section 21. Of 0/1 values it is the exact McNemar
-    test.
+    R. A. Fisher, The Design of Experiments, 1935, section 21. For 0/1 values, this is the exact
+    McNemar test.
     """
     import numpy as np
 

@@ -1,7 +1,8 @@
-"""A test that a group and the rest have the same mean, by permutation of whole sources. Pure.
+"""Tests by permutation whether a group of instances and the rest have the same mean.
 
-The test is exact where group and rest are drawn from one population, however few values differ: a
-group whose values are all equal has a standard error of 0, and a t test takes that for certainty.
+All instances of a source are permuted together. The test is exact if group and rest are drawn from
+one population, even if few values differ. A t test fails then: a group of equal values has a
+standard error of 0, which a t test takes for certainty. The functions are pure: they read no files.
 """
 
 from __future__ import annotations
@@ -19,33 +20,36 @@ SEED = 20_261_128
 FIRST_PERMUTATIONS = 499
 PERMUTATIONS = 4_999
 CLEARLY_ALIKE = 0.1
-"""A p value of the first permutations above this one is not made more exact."""
+"""No more permutations are drawn if the p value of the first permutations is above this."""
 CELLS_AT_ONCE = 2_000_000
+"""The greatest size of an array of permutations times units; it limits the memory."""
 ROUNDING = 1e-9
+"""The relative tolerance for rounding errors."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Units:
-    """The units that are permuted, each as a whole, in order of the sources.
+    """The units of the permutation, in order of their sources; each array has one entry per unit.
 
-    A source that is on one side alone is one unit, exchanged with other such sources. A source on
-    both sides is cut into its values, which are exchanged within the source.
+    A source with all its values in the group, or all in the rest, is one unit; these units are
+    exchanged with each other. A source with values in both is split: each value is a unit, and
+    these units are exchanged within the source.
     """
 
-    sums: NDArray[Any]
-    counts: NDArray[Any]
-    in_group: NDArray[Any]  # 1.0 or 0.0
-    strata: NDArray[Any]  # units of one number are exchanged with each other
-    source_starts: NDArray[Any]  # the first unit of each source
+    sums: NDArray[Any]  # the sum of the unit's values, each minus the mean of all values
+    counts: NDArray[Any]  # the number of the unit's values
+    in_group: NDArray[Any]  # 1.0 if the unit is in the group, else 0.0
+    strata: NDArray[Any]  # units with the same number are exchanged with each other
+    source_starts: NDArray[Any]  # the index of the first unit of each source
 
     @cached_property
-    def are_cut(self) -> bool:
-        """A source is on both sides."""
+    def has_split_sources(self) -> bool:
+        """True if a source has values in the group and in the rest."""
         return bool(self.strata.any())
 
     @cached_property
     def products(self) -> NDArray[Any]:
-        """Return sum^2, sum times count and count^2 of each unit."""
+        """The sum^2, sum times count and count^2 of each unit: (units, 3)."""
         import numpy as np
 
         return np.stack([self.sums**2, self.sums * self.counts, self.counts**2], axis=-1)
@@ -60,14 +64,21 @@ def permutation_p(
     """Return the two-sided p value of equal means: twice the smaller tail.
 
     The statistic is the difference of the means over its cluster-robust standard error, so that the
-    test also holds for large groups whose spread differs (A. Janssen, Statistics & Probability
+    test is also valid for large groups whose spread differs (A. Janssen, Statistics & Probability
     Letters 36:9-21, 1997; E. Chung and J. P. Romano, Annals of Statistics 41:484-507, 2013). The
     observed labels count as one of the permutations (B. Phipson and G. K. Smyth, Statistical
     Applications in Genetics and Molecular Biology 9:39, 2010). The seed is fixed.
+
+    Args:
+        group: the values of the group's instances.
+        rest: the values of the other instances.
+        group_sources: the source of each instance of the group.
+        rest_sources: the source of each other instance.
     """
     import numpy as np  # imported here: most results have no groups
 
-    if (len(rest), sorted(rest)) < (len(group), sorted(group)):  # one p value for either order
+    # The smaller side comes first, so that exchanging the two sides gives the same p value.
+    if (len(rest), sorted(rest)) < (len(group), sorted(group)):
         return permutation_p(rest, group, rest_sources, group_sources)
     units = _units_of(group, rest, group_sources, rest_sources)
     observed = _statistics(units, units.in_group[None])[0]
@@ -99,13 +110,16 @@ def _units_of(
     group_sources: Sequence[Hashable],
     rest_sources: Sequence[Hashable],
 ) -> _Units:
-    """Units in an order that depends on their values alone, so that the p value does so too."""
+    """Return the units, in an order that depends on their values alone.
+
+    The p value then depends on the values alone, too, not on the order of the instances.
+    """
     import numpy as np
 
     by_source: dict[Hashable, tuple[list[float], list[float]]] = {}
-    for at, (values, labels) in enumerate(((rest, rest_sources), (group, group_sources))):
+    for side, (values, labels) in enumerate(((rest, rest_sources), (group, group_sources))):
         for value, label in zip(values, labels, strict=True):
-            by_source.setdefault(label, ([], []))[at].append(value)
+            by_source.setdefault(label, ([], []))[side].append(value)
     for sides in by_source.values():
         sides[0].sort()
         sides[1].sort()
@@ -118,10 +132,10 @@ def _units_of(
     for number, (outside, inside) in enumerate(sorted(by_source.values()), start=1):
         starts.append(len(sums))
         if outside and inside:
-            for side, values in ((0.0, outside), (1.0, inside)):
+            for membership, values in ((0.0, outside), (1.0, inside)):
                 sums += [value - middle for value in values]
                 counts += [1.0] * len(values)
-                in_group += [side] * len(values)
+                in_group += [membership] * len(values)
                 strata += [number] * len(values)
         else:
             values = outside or inside
@@ -134,12 +148,15 @@ def _units_of(
 
 
 def _permuted(units: _Units, size: int, rng: Any) -> NDArray[Any]:
-    """So many rows of labels, exchanged within each stratum."""
+    """Return `size` random permutations of the labels within each stratum: (size, units).
+
+    A label is 1.0 if the unit is in the group, else 0.0.
+    """
     import numpy as np
 
     count = len(units.in_group)
     labels = np.zeros((size, count))
-    if not units.are_cut:
+    if not units.has_split_sources:
         chosen = int(units.in_group.sum())
         order = np.argpartition(rng.random((size, count)), chosen - 1, axis=1)[:, :chosen]
         np.put_along_axis(labels, order, 1.0, axis=1)
@@ -151,23 +168,26 @@ def _permuted(units: _Units, size: int, rng: Any) -> NDArray[Any]:
 
 
 def _statistics(units: _Units, labels: NDArray[Any]) -> NDArray[Any]:
-    """The difference of the means over its cluster-robust standard error, of each row of labels."""
+    """Return for each row of labels the difference of the means over its standard error.
+
+    The standard error is cluster-robust.
+    """
     import numpy as np
 
     total = units.counts.sum()
     largest = np.max(np.abs(units.sums))
-    if not largest:  # all values are equal: they are 0 after the mean was taken away
+    if not largest:  # all values are equal, so all are 0 after the mean was subtracted
         return np.zeros(len(labels))
     in_group = labels @ units.counts
     outside = total - in_group
     sum_in_group = labels @ units.sums
     mean = sum_in_group / in_group
     mean_outside = (units.sums.sum() - sum_in_group) / outside
-    if units.are_cut:
-        apart = (units.sums - mean[:, None] * units.counts) / in_group[:, None]
-        apart_outside = (units.sums - mean_outside[:, None] * units.counts) / outside[:, None]
-        influence = np.where(labels > 0, apart, -apart_outside)
-        # the values that a source adds to either mean is added up before it is squared
+    if units.has_split_sources:
+        influence_inside = (units.sums - mean[:, None] * units.counts) / in_group[:, None]
+        influence_outside = (units.sums - mean_outside[:, None] * units.counts) / outside[:, None]
+        influence = np.where(labels > 0, influence_inside, -influence_outside)
+        # The influences of all units of a source are summed before the sum is squared.
         by_source = np.add.reduceat(influence, units.source_starts, axis=1)
         variance = (by_source**2).sum(axis=1)
     else:
@@ -185,7 +205,12 @@ def _statistics(units: _Units, labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _squares(products: NDArray[Any], mean: NDArray[Any]) -> NDArray[Any]:
-    """The sum of (sum of a source - its count times the mean)^2, from the sums of the products."""
+    """Return the sum over sources of (sum - count times mean)^2.
+
+    Args:
+        products: the sums over sources of sum^2, sum times count and count^2: (rows, 3).
+        mean: the mean of each row.
+    """
     import numpy as np
 
     squares, mixed, counts = np.moveaxis(products, -1, 0)

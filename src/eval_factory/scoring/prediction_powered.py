@@ -1,38 +1,38 @@
-"""A judge's score, corrected by people who rated a sample of the same answers: prediction-powered
-inference. Pure.
+"""Corrects a judge's score by people's ratings of a sample of the same answers.
 
-A. N. Angelopoulos, J. C. Duchi, T. Zrnic, PPI++: Efficient Prediction-Powered Inference (2023,
-arXiv 2311.01453), with the weights of a stratified sample (W. G. Cochran, Sampling Techniques, 3rd
-edition, 1977, chapters 5 and 7). With f the judge's score, Y the people's, N_h answers in stratum
-h, n_h of them rated, W_h = N_h / N and means over the answers that were rated:
+The method is prediction-powered inference: A. N. Angelopoulos, J. C. Duchi, T. Zrnic, PPI++:
+Efficient Prediction-Powered Inference (2023, arXiv 2311.01453), with the weights of a stratified
+sample (W. G. Cochran, Sampling Techniques, 3rd edition, 1977, chapters 5 and 7). Let f be the
+judge's score and Y the people's score of an answer. Stratum h has N_h answers, of which n_h were
+rated; N is the number of all answers, and W_h = N_h / N. Means, variances s^2 and covariances with
+the index h are over the rated answers of a stratum:
 
     corrected = lambda mean(f of all) + sum of W_h (mean_h(Y) - lambda mean_h(f))
-    v_h       = W_h^2 (1 - n_h / N_h) s_h^2(Y - lambda f) / n_h          what the rest of the
-    stratum may be variance  = deff s^2(Y) / N  +  sum of v_h
+    v_h       = W_h^2 (1 - n_h / N_h) s_h^2(Y - lambda f) / n_h    for the answers without a rating
+    variance  = deff s^2(Y) / N  +  sum of v_h
     lambda    = sum of a_h cov_h(Y, f) / sum of a_h s_h^2(f),   a_h = W_h^2 (1 - n_h / N_h) / n_h
-     power tuning
 
-The first part of the variance is that of the answers themselves: other questions of the same kind
-would have been answered better or worse. deff is the design effect of clustered answers. Without
-strata this is the estimate of the paper, whose unlabelled answers are those that nobody rated, and
-whose lambda is this one times (N - n) / N.
+The first part of the variance is the uncertainty of the answers themselves: the model would have
+answered other questions of the same kind better or worse. deff is the design effect of clustered
+answers. lambda is the paper's "power tuning". Without strata, this is the estimate of the paper:
+its unlabelled answers are the answers without a rating, and its lambda is this lambda times
+(N - n) / N. If the estimate lies outside the scale of the score, the people's own weighted mean
+(lambda = 0) replaces it.
 
-Where the estimate leaves the scale of the score, the people's own weighted mean (lambda = 0) takes
-its place.
-
-The interval. Where nearly all answers are right, the few that are not are in no sample, and its
-variance V says too little. As in `intervals.student_t`, w pseudo-answers stand at each end of the
-scale (lo, hi), after A. Agresti and B. Caffo, The American Statistician 54:280-288, 2000; with T
-the estimate and n answers rated of N:
+The interval: if nearly all answers are right, a sample may contain no wrong answer; its variance V
+is then too small. As in `intervals.student_t`, w pseudo-answers are therefore added at each end of
+the scale (lo, hi), after A. Agresti and B. Caffo, The American Statistician 54:280-288, 2000. With
+T the estimate and n rated answers of N:
 
     c  = (n T + w (lo + hi)) / (n + 2 w)
     V* = (n^2 V + n (T - c)^2 + w^2 ((lo - c)^2 + (hi - c)^2)) / (n + 2 w)^2
-    n* = (c - lo) (hi - c) / V*, kept in n .. N               what T is worth in plain answers
+    n* = (c - lo) (hi - c) / V*, limited to n .. N      the number of plain answers that T is worth
     interval = (n* T + w (lo + hi)) / (n* + 2 w)  -+  t sqrt(V*),  cut at lo and hi
 
-with the 0.975 quantile t of n - 1 degrees of freedom. w is 1.25, times the design effect of the
-rated ones where answers are clustered. How often these intervals hold the truth:
-benchmarks/interval_coverage.py.
+t is the 0.975 quantile of Student's t with n - 1 degrees of freedom (for clustered answers: the
+effective number of sources minus 1). w is 1.25, times the design effect of the rated answers if
+answers are clustered. benchmarks/interval_coverage.py prints how often these intervals cover the
+true value. The functions are pure: they read no files.
 """
 
 from __future__ import annotations
@@ -53,80 +53,87 @@ from eval_factory.scoring.intervals import (
     variance_of,
 )
 
-# answers that have to be rated before a score is corrected, if there are as many
 MIN_RATED = 20
+"""The number of answers to rate before a score is corrected; if there are fewer, all of them."""
 END_WEIGHT = 1.25
-"""Pseudo-answers at each end of the scale: with fewer, n ratings that agree would exclude what the
-exact bound of `intervals.of_equal_values` does not.
+"""The number of pseudo-answers at each end of the scale.
+
+With fewer, n equal ratings would exclude values that the exact bound of
+`intervals.of_equal_values` does not exclude.
 """
-MIN_OF_STRATUM = 2
+MIN_RATED_OF_STRATUM = 2
 METHOD = "ppi++-stratified"
 
 
 @dataclass(frozen=True)
 class Stratum:
-    """Answers that had the same chance to be rated."""
+    """Answers that were drawn for rating with the same probability."""
 
     judged: Sequence[float]  # the judge's score of every answer
-    rated: Sequence[tuple[float, float]]  # (people's score, judge's score) of rated answers
-    # what every answer shares with others; empty if none shares anything
+    rated: Sequence[tuple[float, float]]  # (people's score, judge's score) of each rated answer
+    # the source of every answer; empty if no answers share a source
     sources: Sequence[Hashable] = ()
-    rated_sources: Sequence[Hashable] = ()  # what the rated answers share
+    rated_sources: Sequence[Hashable] = ()  # the source of each rated answer
 
     @property
-    def left(self) -> float:
-        """The share that was not rated."""
+    def unrated_share(self) -> float:
+        """The share of the answers without a rating."""
         return 1 - len(self.rated) / len(self.judged)
 
     def by_people(self) -> list[float]:
-        """The people's scores."""
+        """Return the people's scores of the rated answers."""
         return [people for people, _ in self.rated]
 
     def residuals(self, power: float) -> list[float]:
-        """The people's scores less the judge's score times its power."""
+        """Return people's score minus `power` times judge's score, for each rated answer."""
         return [people - power * judge for people, judge in self.rated]
 
 
 @dataclass(frozen=True)
 class Corrected:
+    """A mean score that people's ratings corrected, with its 95 % interval."""
+
     value: float
     low: float
     high: float
     stderr: float
-    # lambda: 0 if the judge's score says nothing of the people's, about 1 if it follows them
+    # lambda: 0 if the judge's scores are unrelated to the people's, about 1 if they follow them
     power: float
-    rated: int
-    answers: int
+    rated: int  # the number of rated answers
+    answers: int  # the number of all answers
     judge_mean: float
 
 
 class TooFewRatedError(ValueError):
-    """The rated answers are too few for an interval; its arguments say how many were, and how many
-    are needed.
+    """There are too few rated answers for an interval.
+
+    The arguments are the number of rated answers and the number that is needed.
     """
 
 
 class TooFewSourcesError(ValueError):
-    """The rated answers come from too few effective sources; its arguments say how many they are,
-    and are needed.
+    """The rated answers come from too few sources.
+
+    The arguments are the effective number of sources and the number that is needed.
     """
 
 
 def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
-    """Return the mean of what the people would have said of all answers, with its 95 % interval.
+    """Return the mean score that the people would have given to all answers, with its interval.
 
     Args:
-        strata: in an order in which neighbours are alike; one with fewer than two rated answers is
-            put to a neighbour.
-        scale: the least and the greatest score that there can be.
+        strata: the strata, ordered so that neighbours are similar; a stratum with fewer than two
+            rated answers is merged with a neighbour.
+        scale: the lowest and the highest possible score.
 
     Raises:
-        TooFewRatedError: fewer than 20 were rated, or not all answers if there are fewer.
-        TooFewSourcesError: they are of too few sources.
+        TooFewRatedError: Fewer than 20 answers were rated; if there are fewer than 20 answers,
+            not all of them were rated.
+        TooFewSourcesError: The rated answers come from too few sources.
     """
     rated = _number_rated(strata)
     answers = len(_judged(strata))
-    needed = max(min(MIN_RATED, answers), MIN_OF_STRATUM)
+    needed = max(min(MIN_RATED, answers), MIN_RATED_OF_STRATUM)
     if rated < needed:
         raise TooFewRatedError(rated, needed)
     effect, rated_effect, sources = _clustering(strata, scale)
@@ -142,13 +149,13 @@ def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
     variance = effect * _variance_by_people(merged, shares) / answers
     for stratum, share in zip(merged, shares, strict=True):
         residuals = stratum.residuals(power)
-        variance += share**2 * stratum.left * variance_of(residuals) / len(residuals)
+        variance += share**2 * stratum.unrated_share * variance_of(residuals) / len(residuals)
     interval = _interval(value, variance, rated, answers, rated_effect, sources, scale)
     return Corrected(value, *interval, math.sqrt(variance), power, rated, answers, judge_mean)
 
 
 def _judged(strata: Sequence[Stratum]) -> list[float]:
-    """The judge's score of every answer."""
+    """Return the judge's score of every answer."""
     return list(chain.from_iterable(stratum.judged for stratum in strata))
 
 
@@ -157,7 +164,10 @@ def _number_rated(strata: Sequence[Stratum]) -> int:
 
 
 def _variance_by_people(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
-    """The variance of the people's scores in all answers: inside the strata, and between them."""
+    """Return the variance of the people's scores over all answers.
+
+    The variance has a part inside the strata, and a part between the strata.
+    """
     means = []
     inside = 0.0
     center = 0.0
@@ -174,18 +184,18 @@ def _variance_by_people(strata: Sequence[Stratum], shares: Sequence[float]) -> f
 
 
 def bias_of_judge(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
-    """Return the mean of what the judge says more than the people, with its 95 % interval.
+    """Return the judge's bias with its 95 % interval: the mean of judge's minus people's score.
 
-    Its own scale begins where the people would give the greatest score to the answer that the judge
-    likes least, and ends where they would give the least to the one that it likes most.
+    The lowest possible bias is the judge's lowest score minus the highest score of the scale; the
+    highest possible bias is the judge's highest score minus the lowest score of the scale.
 
     Args:
-        strata: as of `corrected_mean`.
-        scale: of the people's scores.
+        strata: the strata, as in `corrected_mean`.
+        scale: the lowest and the highest score that people can give.
 
     Raises:
-        TooFewRatedError: fewer than 20 were rated.
-        TooFewSourcesError: they are of too few sources.
+        TooFewRatedError: Fewer than 20 answers were rated.
+        TooFewSourcesError: The rated answers come from too few sources.
     """
     judged = _judged(strata)
     low, high = scale
@@ -208,23 +218,23 @@ def _interval(
     sources: float,
     scale: Bounds,
 ) -> Bounds:
-    """Return the interval by the formula at the head of this module.
+    """Return the interval by the formula in the docstring of this module.
 
     Args:
         value: the corrected mean.
-        variance: of that mean.
-        rated: how many answers were rated.
-        answers: how many there are.
-        rated_effect: the design effect of the rated ones.
-        sources: the effective number of sources that these come from.
-        scale: the least and the greatest score that there can be.
+        variance: the variance of that mean.
+        rated: the number of rated answers.
+        answers: the number of all answers.
+        rated_effect: the design effect of the rated answers.
+        sources: the effective number of sources of the rated answers.
+        scale: the lowest and the highest possible score.
     """
     low, high = scale
     weight = END_WEIGHT * rated_effect
     total = rated + 2 * weight
     center = (rated * value + weight * (low + high)) / total
-    of_pseudo = weight**2 * ((low - center) ** 2 + (high - center) ** 2)
-    spread = (rated**2 * variance + rated * (value - center) ** 2 + of_pseudo) / total**2
+    pseudo_part = weight**2 * ((low - center) ** 2 + (high - center) ** 2)
+    spread = (rated**2 * variance + rated * (value - center) ** 2 + pseudo_part) / total**2
     worth = min(answers, max(rated, (center - low) * (high - center) / spread))
     middle = (worth * value + weight * (low + high)) / (worth + 2 * weight)
     half = t_quantile(sources - 1) * math.sqrt(spread)
@@ -232,12 +242,16 @@ def _interval(
 
 
 def _clustering(strata: Sequence[Stratum], scale: Bounds) -> tuple[float, float, float]:
-    """Return the design effect of the people's scores, if all answers were rated; that of the rated
-    answers; the effective number of sources that these come from.
+    """Return the effects of clustering: three numbers.
 
-    From the people's scores: a judge who always says the same hides that answers are alike. A
-    source's answers that were not rated are taken to be as alike as those that were, so that the
-    design effect grows with their number.
+    The numbers are the design effect that the people's scores of all answers would have, the design
+    effect of the rated answers, and the effective number of sources of the rated answers. The
+    design effects are computed from the people's scores, because a judge that always gives the same
+    score would hide that answers of a source are similar. The answers without a rating are assumed
+    to be as similar as the rated answers, so the design effect grows with their number.
+
+    Raises:
+        TooFewSourcesError: The rated answers come from too few sources.
     """
     sources: list[Hashable] = []
     rated: list[Hashable] = []
@@ -251,71 +265,70 @@ def _clustering(strata: Sequence[Stratum], scale: Bounds) -> tuple[float, float,
     effective = effective_clusters(rated)
     if effective < MIN_CLUSTERS:
         raise TooFewSourcesError(effective, MIN_CLUSTERS)
-    of_rated = design_effect(scores, scale, rated)
+    rated_effect = design_effect(scores, scale, rated)
     sharing = len(sources) / effective_clusters(sources)
-    of_them = len(rated) / effective
-    # one rated answer is taken to share its source with 1.25 of them at least, itself among them,
-    # in the mean
-    of_answers = 1 + (of_rated - 1) * (sharing - 1) / (max(1.25, of_them) - 1)
-    return min(sharing, of_answers), of_rated, effective
+    rated_sharing = len(rated) / effective
+    # The mean number of rated answers per source is taken to be at least 1.25; otherwise the
+    # extrapolation to all answers would divide by a number near 0.
+    full_effect = 1 + (rated_effect - 1) * (sharing - 1) / (max(1.25, rated_sharing) - 1)
+    return min(sharing, full_effect), rated_effect, effective
 
 
 def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
-    """lambda, from 0 to 1: that of the least variance."""
-    above = below = 0.0
+    """Return the lambda between 0 and 1 that gives the corrected mean the lowest variance."""
+    numerator = denominator = 0.0
     for stratum, share in zip(strata, shares, strict=True):
-        weight = share**2 * stratum.left / len(stratum.rated)
+        weight = share**2 * stratum.unrated_share / len(stratum.rated)
         people, judge = zip(*stratum.rated, strict=True)
-        below += weight * variance_of(judge)
-        above += weight * statistics.covariance(people, judge)
-    if not below:
+        denominator += weight * variance_of(judge)
+        numerator += weight * statistics.covariance(people, judge)
+    if not denominator:
         return 1.0
-    return min(1.0, max(0.0, above / below))
+    return min(1.0, max(0.0, numerator / denominator))
 
 
 def merge_small(strata: Sequence[Stratum]) -> list[Stratum]:
-    """Merge neighbours until each has two rated answers; leave out strata without answers."""
+    """Merge neighbouring strata until each has two rated answers; leave out empty strata."""
     merged: list[Stratum] = []
     for stratum in strata:
         if not stratum.judged and not stratum.rated:
             continue
         if merged and (_is_small(stratum) or _is_small(merged[-1])):
-            before = merged.pop()
-            # sources are counted in all
-            merged.append(
-                Stratum([*before.judged, *stratum.judged], [*before.rated, *stratum.rated])
-            )
+            previous = merged.pop()
+            # Merged strata need no sources: `_clustering` has counted these over all strata.
+            judged = [*previous.judged, *stratum.judged]
+            merged.append(Stratum(judged, [*previous.rated, *stratum.rated]))
         else:
             merged.append(stratum)
     return merged
 
 
 def _is_small(stratum: Stratum) -> bool:
-    return len(stratum.rated) < MIN_OF_STRATUM
+    return len(stratum.rated) < MIN_RATED_OF_STRATUM
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The figures that a plan expects of all answers."""
+    """The figures that a plan of ratings expects for all answers."""
 
-    answers: int
-    mean: float  # of the people's scores, as is the standard deviation
-    stddev: float
+    answers: int  # the number of answers
+    mean: float  # the mean of the people's scores
+    stddev: float  # the standard deviation of the people's scores
     scale: Bounds
-    design_effect: float = 1.0  # if all answers were rated
-    sharing: float = 1.0  # answers for each effective source
+    design_effect: float = 1.0  # the design effect if all answers were rated
+    sharing: float = 1.0  # the number of answers for each effective source
 
 
 def needed_for(half_width: float, expected: Expected, correlation: float) -> int | None:
-    """Return the fewest answers to rate for an interval of this half width or less.
+    """Return the smallest number of ratings that gives an interval of this half width or less.
 
     Args:
-        half_width: of the interval, in the score's unit.
-        expected: what a plan expects of all answers.
-        correlation: of the judge's scores with the people's; 0 if nothing is known of it.
+        half_width: half the width of the interval, in the score's unit.
+        expected: the figures that the plan expects for all answers.
+        correlation: the correlation of the judge's scores with the people's; 0 if unknown.
 
     Returns:
-        None if even all answers would not do.
+        The number of answers to rate; None if rating all answers is not enough.
     """
     counts = range(min(MIN_RATED, expected.answers), expected.answers + 1)
     position = bisect_left(
@@ -327,11 +340,12 @@ def needed_for(half_width: float, expected: Expected, correlation: float) -> int
 
 
 def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
-    """Half of the expected width of the interval when so many answers, drawn at random, are rated;
-    infinite where they come from fewer than two effective sources. The correlation is as of
-    `needed_for`.
+    """Return half the expected width of the interval if `rated` random answers are rated.
+
+    Return infinity if the rated answers come from fewer than two effective sources. The arguments
+    `expected` and `correlation` are those of `needed_for`.
     """
-    # two rated answers share a source as often as any two do
+    # Two rated answers share a source with the same probability as any two answers.
     part = (rated - 1) / (expected.answers - 1)
     effective = rated / (1 + (expected.sharing - 1) * part)
     if effective < MIN_CLUSTERS:
@@ -348,6 +362,14 @@ def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
 def _estimate(
     strata: Sequence[Stratum], shares: Sequence[float], power: float, judge_mean: float
 ) -> float:
+    """Return the corrected mean by the formula in the docstring of this module.
+
+    Args:
+        strata: the strata.
+        shares: the share of all answers that each stratum has.
+        power: lambda.
+        judge_mean: the mean of the judge's scores over all answers.
+    """
     by_people = 0.0
     for stratum, share in zip(strata, shares, strict=True):
         by_people += share * statistics.fmean(stratum.residuals(power))

@@ -1,9 +1,8 @@
-"""The record of what exactly was run, and with what: versions, data, prompts, target, machine,
-files, times.
+"""Records the provenance of a result: versions, data, prompts, model, platform, files and times.
 
-Nothing here names the machine, its user or a path. Whoever verifies a folder has HELM's files and
-the cache, but perhaps not the data, nor logs/: what was taken from those is `Remembered` from the
-stored result then.
+The record contains no host name, no user name and no path outside the output folder. `verify`
+computes the record of a stored result again. The machine that verifies may lack the data and logs/;
+`Remembered` then takes the facts from the stored result.
 """
 
 from __future__ import annotations
@@ -39,13 +38,17 @@ from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import framework_path
 
 SEEDS = {"helm_sample": 0, "helm_examples": 0}
-"""The seeds that HELM draws with: the instances of `limit_samples`, and the examples of the first
-trial (of trial n with n).
+"""The seeds that HELM uses to draw the instances of `limit_samples` and the examples of trial 0.
+
+Trial n draws its examples with the seed n.
 """
 
 
 def seeds_of(plan: Plan) -> dict[str, int]:
-    """Return the seeds; with `extra.sample_seed` or `extra.stop_when` HELM draws no instances."""
+    """Return the seeds of a run.
+
+    With `extra.sample_seed` or `extra.stop_when`, this program draws the instances instead of HELM.
+    """
     stop = plan.evaluation.stop_when
     seed = plan.evaluation.extra.sample_seed
     if stop is not None:
@@ -56,7 +59,7 @@ def seeds_of(plan: Plan) -> dict[str, int]:
 
 
 def platform_of_this() -> dict[str, str]:
-    """The kind of machine and interpreter; what cannot be found out is left out."""
+    """Return facts about the operating system and interpreter; unknown facts are left out."""
     try:
         distribution = platform.freedesktop_os_release().get("PRETTY_NAME", "")
     except OSError:
@@ -75,31 +78,31 @@ def platform_of_this() -> dict[str, str]:
 
 @lru_cache(maxsize=2)
 def installed_packages(environment: Environment) -> str:
-    """Every distribution that is installed, `name==version`, one a line, sorted: what its lock file
-    came to.
+    """Return the installed distributions as sorted lines of the form `name==version`.
 
-    The wheel holds no lock file, and an environment may differ from one; this is what is there.
+    The lock file is not used: the wheel does not contain it, and an environment may differ from it.
     """
     lines = set()
     for distribution in environment.distributions():
-        head = distribution.metadata
-        if "Name" in head:
-            name = re.sub("[-_.]+", "-", head["Name"]).lower()
-            lines.add(f"{name}=={head['Version']}\n")
+        metadata = distribution.metadata
+        if "Name" in metadata:
+            name = re.sub("[-_.]+", "-", metadata["Name"]).lower()
+            lines.add(f"{name}=={metadata['Version']}\n")
     return "".join(sorted(lines))
 
 
 def lock_sha256(environment: Environment) -> str:
-    """The hash of `installed_packages`."""
+    """Return the SHA-256 of the text of `installed_packages`."""
     return hashlib.sha256(installed_packages(environment).encode()).hexdigest()
 
 
 def began_and_ended(events: Path, run_id: str) -> tuple[str | None, str | None]:
-    """Return when a helm-run reported its first and its last event, in UTC (ISO 8601); None if it
-    reported none.
+    """Return the times of a run's first and last event, in UTC (ISO 8601).
+
+    Both are None if the file has no event of the run, or cannot be read.
     """
     times = []
-    try:  # other runs stand in the file too, and lines that a kill cut off
+    try:  # the file may also contain events of other runs, and incomplete lines of killed processes
         with events.open(encoding="utf-8") as lines:
             for line in lines:
                 with suppress(ValueError, TypeError, KeyError):
@@ -115,28 +118,31 @@ def began_and_ended(events: Path, run_id: str) -> tuple[str | None, str | None]:
 
 
 def utc_of(seconds: float) -> str | None:
-    """Return seconds since the epoch as UTC; None of a number that is no time."""
+    """Return seconds since the epoch as UTC (ISO 8601); None if the number is out of range."""
     try:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime(UTC_FORMAT)
     except (OverflowError, OSError, ValueError):
         return None
 
 
-OF_A_RUN = (
+HELM_RUN_FILES = (
     names.RUN_SPEC_FILE,
     names.SCENARIO_FILE,
     names.SCENARIO_STATE_FILE,
     names.STATS_FILE,
     names.PER_INSTANCE_STATS_FILE,
 )
-"""HELM's own files; what `helm-summarize` adds to a run folder later is not read."""
+"""The files that helm-run writes to a run folder; files that `helm-summarize` adds are ignored."""
 
 
 def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
-    """Return the SHA-256 of each file that is there, by path in the output folder. `runs` are the
-    run folders of the result.
+    """Return path -> SHA-256 of each existing file that the result was computed from.
+
+    Args:
+        rundir: the output folder; the returned paths are relative to this folder.
+        runs: HELM's run folders of the result.
     """
-    files = [folder / name for folder, name in product(runs, OF_A_RUN)]
+    files = [folder / name for folder, name in product(runs, HELM_RUN_FILES)]
     files += [
         rundir.helm / names.RUN_RECORD_FILE,
         rundir.helm / names.TRIVIAL_SCORES_FILE,
@@ -150,12 +156,14 @@ def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
 
 
 def with_run_files(result: TaskResult, rundir: RunDir, runs: Iterable[Path]) -> TaskResult:
-    """The result with the hashes in its provenance. The folder's cache must not be open for
-    writing any more.
+    """Return the result with the hashes of its files in its provenance.
+
+    Close the folder's response cache first, because an open cache still changes.
     """
     return replace(result, provenance=replace(result.provenance, run_files=run_files(rundir, runs)))
 
 
+# the packages whose versions are recorded, if they are installed
 RECORDED_PACKAGES = (
     "crfm-helm",
     "medhelm",
@@ -179,8 +187,9 @@ RECORDED_PACKAGES = (
 
 
 def _picture_changes(plan: Plan, pillow: str | None) -> str | None:
-    """Return how pictures and sounds were changed before they were sent; None: not at all, or there
-    are none.
+    """Return how pictures and sounds were changed before they were sent.
+
+    Return None if they were not changed, or if the run sends none.
     """
     changes = []
     side = plan.model.max_image_side
@@ -203,9 +212,16 @@ def provenance_of(
     endpoints: Mapping[str, AskedEndpoint] | None = None,
     run_id: str = "",
 ) -> Provenance:
-    """Return the record of a finished run; files of the scenario and prompts by their SHA-256.
+    """Return the provenance of a finished run.
 
-    `data_bundle`: the record of the bundle as it was when the run started.
+    Args:
+        plan: the plan of the run.
+        scenario: HELM's name of the scenario.
+        prompts_sha256: the hash of all prompts.
+        git_hash: the commit of this program; None if unknown.
+        data_bundle: the record of the data bundle at the start of the run, if the run used one.
+        endpoints: role -> what was asked of this endpoint, and which models answered.
+        run_id: the id of the run in the file of events.
     """
     data = dataset_files(plan, scenario)
     endpoint = plan.evaluation.endpoint
@@ -213,7 +229,7 @@ def provenance_of(
     published = about.published
     answers_public = about.answers_public
     if about.access == "public" and plan.evaluation.extra.data_path is not None:
-        # the user's own data take the place of the public ones
+        # The user's own data replace the public data.
         published = None
         answers_public = None
     record = output.read_run_record(plan.rundir.helm)
@@ -250,11 +266,12 @@ def provenance_of(
         training_cutoff=endpoint.training_cutoff,
         rescored_from=_identity_of_origin(plan),
         pictures=_picture_changes(plan, environment.version_of("pillow")),
-        asked_again_tokens=_room_given(plan),
+        asked_again_tokens=_asked_again_tokens(plan),
     )
 
 
 def _versions_of_packages(plan: Plan, environment: Environment) -> dict[str, str]:
+    """Return package -> version, for the recorded packages and the task's plug-in."""
     names_of_packages = list(RECORDED_PACKAGES)
     if plan.evaluation.task.plug_in is not None:
         names_of_packages.append(plan.evaluation.task.plug_in.package)
@@ -286,23 +303,25 @@ def _tuple_of(names_of_patches: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def _identity_of_origin(plan: Plan) -> str | None:
-    """The identity of the run whose answers were scored again."""
+    """Return the identity of the run whose answers this run scored again; None if not rescored."""
     origin = read_origin(plan.rundir.cache_db)
     if origin is None:
         return None
     return origin.run_identity
 
 
-def _room_given(plan: Plan) -> int | None:
-    """The tokens of questions that were asked again, if these have more."""
+def _asked_again_tokens(plan: Plan) -> int | None:
+    """Return the token limit of questions that are asked again; None if it is not raised."""
     if not plan.gives_room:
         return None
     return ROOM
 
 
 def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
-    """Return the SHA-256 of what a finished run read, by name: its scenario's files, the Hub's, the
-    user's own, the package's.
+    """Return name -> SHA-256 of each data file that a finished run read.
+
+    These are the scenario's files, files of the Hugging Face Hub, the user's own files, and files
+    that this package contains.
     """
     data = {}
     for path in output.scenario_files(plan.rundir.helm, scenario):
@@ -319,49 +338,48 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     return data
 
 
-ELSEWHERE = (
-    "hub:",
-    PACKAGED,
-)  # the beginning of names of data outside of the output folder
+OUTSIDE_PREFIXES = ("hub:", PACKAGED)
+"""The prefixes of names of data files that are stored outside the output folder."""
 
 
 @dataclass
 class Remembered:
-    """Facts of the stored result."""
+    """Facts of a stored result that is computed again."""
 
     provenance: Provenance
     notes: Collection[str] = ()  # `validity.notes`
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Id of an instance -> the source that it shares with others."""
-    # data files that are not here, or are stored outside of the folder; `completed` counts them
+    """Id of an instance -> the source that the instance shares with other instances."""
+    # the number of data files whose hash could not be confirmed; `completed` sets it
     unread: int = 0
 
-    def completed(self, plan: Plan, made: Provenance) -> Provenance:
-        """Return a new record with what was taken from data and logs that are not here any more.
+    def completed(self, plan: Plan, computed: Provenance) -> Provenance:
+        """Return the computed record, completed by facts of the stored record.
 
-        Data sets of the Hub lie in a cache which other programs prepare again; those of the package
-        have its version.
+        The stored record provides the hashes of absent data files, and the times if the logs are
+        absent. It also provides the hashes of data outside the output folder: other programs may
+        have written the Hub's cache again, and this package's data belong to its version.
 
         Raises:
             HelmError: HELM's record of the run cannot be read.
         """
-        then = self.provenance
-        now = made.dataset_files
+        stored = self.provenance
+        current_hashes = computed.dataset_files
         unread = {}
-        for name, digest in then.dataset_files.items():
-            if name not in now or name.startswith(ELSEWHERE):
+        for name, digest in stored.dataset_files.items():
+            if name not in current_hashes or name.startswith(OUTSIDE_PREFIXES):
                 unread[name] = digest
         data = {}
-        for name, digest in now.items():
-            if name in then.dataset_files or not name.startswith(ELSEWHERE):
+        for name, digest in current_hashes.items():
+            if name in stored.dataset_files or not name.startswith(OUTSIDE_PREFIXES):
                 data[name] = digest
-        self.unread = sum(now.get(name) != digest for name, digest in unread.items())
+        self.unread = sum(current_hashes.get(name) != digest for name, digest in unread.items())
         data |= unread
-        times = made
-        if made.started_at is None:
-            times = then
+        times = computed
+        if computed.started_at is None:
+            times = stored
         return replace(
-            made,
+            computed,
             dataset_files=data,
             dataset_revisions=revisions_of(plan, data),
             started_at=times.started_at,

@@ -1,5 +1,8 @@
-"""The main metric of answers that were asked for with reasoning (`extra.answer_style: reasoned`):
-whether the last line, or what the reader finds elsewhere, is right. HELM's own stays beside it.
+"""Scores answers that contain reasoning (`extra.answer_style: reasoned`).
+
+The module adds a main metric: 1 if the option or value in the answer's last line is right. If the
+last line states nothing, the option that the rest of the answer states counts. HELM's own metric
+is reported as well.
 """
 
 from __future__ import annotations
@@ -22,22 +25,28 @@ _ABOUT = "reasoning, and a last line `Answer: X`"
 
 
 def is_reasoned(plan: Plan) -> bool:
+    """Return True if the run asks for reasoning before the answer."""
     return plan.evaluation.extra.answer_style == REASONED
 
 
 @dataclass(frozen=True)
 class ReasonedForm(AnswerForm):
-    """The answer of the last line goes before what the reasoning says."""
+    """The form of a reasoned answer that ends with the letter of an option."""
 
     def stated(self, state: output.RequestState, answer: str) -> str | None:
+        """Return the option of the last line; if it states none, the option of the whole answer."""
         return super().stated(state, last_line(answer)) or super().stated(state, answer)
 
 
 @dataclass(frozen=True)
 class ReasonedValue(AnswerForm):
-    """A value that a calculator gives, with the benchmark's own limits."""
+    """The form of a reasoned answer that ends with the value of a medical calculation."""
 
     def rated(self, state: output.RequestState, answer: str) -> tuple[str, bool] | None:
+        """Return the last line, and True if its value lies within the benchmark's tolerance.
+
+        Return None if the last line contains no value.
+        """
         gold = next(iter(right_answers(state)), "")
         extra = state.instance.extra_data or {}
         case = Case(state.instance.input.text, last_line(answer), gold, None, extra)
@@ -47,7 +56,7 @@ class ReasonedValue(AnswerForm):
 
 
 def reasoned_form(form: AnswerForm | None) -> AnswerForm | None:
-    """The form in which reasoned answers are asked for."""
+    """Return the form of reasoned answers to a benchmark that asks for the form `form`."""
     if form is None:
         return None
     kind: type[AnswerForm] = ReasonedForm
@@ -58,56 +67,61 @@ def reasoned_form(form: AnswerForm | None) -> AnswerForm | None:
 
 
 def with_reasoned(plan: Plan, metrics: list[MetricValues]) -> list[MetricValues]:
-    """The metrics, and of the main one in each split and perturbation another one for what the
-    reader finds; its values come when all answers were seen (`fill_in`).
+    """Return the metrics, and for reasoned answers a new metric next to each main metric.
+
+    Each split and perturbation has a main metric. The new metrics have no values yet; `fill_in`
+    adds these after all answers were seen.
     """
     main = plan.evaluation.task.helm.main_metric
     if not is_reasoned(plan) or main is None:
         return metrics
-    made = []
+    new_metrics = []
     for metric in metrics:
         if metric.name == main and not is_derived(metric):
             label = main + SUFFIX + metric.label.removeprefix(main)
             name = main + SUFFIX
-            made.append(
+            new_metrics.append(
                 replace(metric, label=label, name=name, helm_mean=None, values={}, counts={})
             )
-    return [*metrics, *made]
+    return [*metrics, *new_metrics]
 
 
 def fill_in(metrics: Sequence[MetricValues], right: RightAnswers) -> None:
-    """Give the metrics of `with_reasoned` their values: an answer that no rule reads is wrong."""
+    """Fill in the values of the metrics that `with_reasoned` added.
+
+    The value is 1 for a right answer, and 0 for a wrong answer or one that no rule can read.
+    """
     by_context = {}
     for metric in metrics:
         by_context[metric.name, metric.split, metric.perturbation] = metric
     for metric in metrics:
         if metric.name.endswith(SUFFIX):
             helm_name = metric.name.removesuffix(SUFFIX)
-            of_helm = by_context[helm_name, metric.split, metric.perturbation]
-            for key in of_helm.values:
+            helm_metric = by_context[helm_name, metric.split, metric.perturbation]
+            for key in helm_metric.values:
                 metric.values[key] = float(right.right.get(key, False))
 
 
 @dataclass(frozen=True)
 class ReasonedValues(Part):
-    """The values of the metrics that `with_reasoned` made."""
+    """The part of a result that fills in the metrics that `with_reasoned` added."""
 
     right: RightAnswers
     other_orders: Sequence[MetricValues]  # metrics of the questions in other orders
 
     def count(self, draft: Draft) -> None:
-        """Fill in the values, before anything looks at them."""
+        """Fill in the values; this first phase precedes all uses of the values."""
         if self.right.reader is not None:
             fill_in([*draft.metrics, *self.other_orders], self.right)
 
 
 def main_label(draft: Draft) -> str:
-    """The label of the main metric."""
+    """Return the label of the main metric; add a note if answers contain reasoning."""
     if not is_reasoned(draft.plan):
         return draft.main
     draft.notes.add(
         Importance.DOUBTFUL,
-        "answers were asked for with reasoning (answer_style: reasoned): the prompts, and so the "
-        "score, are not the benchmark's own",
+        "the prompts asked for reasoning before the answer (answer_style: reasoned): prompts and "
+        "score are not the benchmark's own",
     )
     return draft.main + SUFFIX

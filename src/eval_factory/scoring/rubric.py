@@ -27,7 +27,7 @@ from eval_factory.scoring.agreement import length_correlation, ordinal_alpha, we
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.intervals import Bounds
-from eval_factory.scoring.jury import ENOUGH_TO_TELL, notes_on_length
+from eval_factory.scoring.jury import MIN_DECISIONS, notes_on_length
 from eval_factory.scoring.model_families import same_family
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
@@ -266,7 +266,7 @@ def _share_unanimous(decided: Sequence[Sequence[bool]]) -> float | None:
 def _is_constant(votes: RubricVotes) -> bool:
     """The judge decided enough criteria to tell, and all of them in the same way."""
     decided = votes.met + votes.not_met
-    return decided >= ENOUGH_TO_TELL and decided in (votes.met, votes.not_met)
+    return decided >= MIN_DECISIONS and decided in (votes.met, votes.not_met)
 
 
 def _counted(shares: Sequence[float | None], score: float | None = None) -> RubricVotes:

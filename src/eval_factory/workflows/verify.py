@@ -42,8 +42,8 @@ from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.methods import (
     STATISTICS_VERSION,
     changed_since,
+    depends_on_reader,
     is_computed_otherwise,
-    is_of_the_reader,
 )
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.workflows.import_results import imported_again, is_imported
@@ -269,7 +269,7 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
         elif made_path not in in_sentences:
             for difference in differences_of_files(rundir.root / name, made_path):
                 of_errata = record.errata_version != errata and is_of_errata(difference.field)
-                of_reader = record.reader_version != reader and is_of_the_reader(difference.field)
+                of_reader = record.reader_version != reader and depends_on_reader(difference.field)
                 of_method = is_computed_otherwise(difference.field, record.statistics_version)
                 is_newer = is_of_another and is_of_another_version(difference)
                 if not (of_errata or of_reader or of_method or is_newer):
@@ -316,7 +316,7 @@ def _of_import(rundir: RunDir, stored: StoredResult) -> Iterator[Finding | str]:
                 yield Finding(name, "", "is missing")
                 continue
             for difference in differences_of_files(rundir.root / name, path):
-                of_reader = is_read_otherwise and is_of_the_reader(difference.field)
+                of_reader = is_read_otherwise and depends_on_reader(difference.field)
                 if not of_reader:
                     yield _finding(name, difference, str(made_again.source))
 

@@ -144,9 +144,9 @@ def test_a_judge_without_mistakes_leaves_the_score_and_its_cases() -> None:
 USUAL = judged([0.4, 0.6] * 30)
 NO_MISTAKES = labelled(*[(8, 0, 0, 8)] * 300)
 LABELS = "labels are too few"
-LITTLE = "say too little"
+LITTLE = "depend too little"
 SOURCES = "too few sources"
-OTHERWISE = "errs otherwise"
+OTHERWISE = "makes other mistakes"
 ONE_SOURCE = judged([0.4, 0.6] * 30, clusters=["a"] * 60)
 NEARLY_TWO = judged([0.4, 0.6] * 30, clusters=["a"] * 33 + ["b"] * 27)
 NOT_KNOWN: dict[str, tuple[JudgedCases, list[LabelledPairs], str]] = {
@@ -331,7 +331,7 @@ def test_rates_are_those_of_the_textbooks_steps_item_by_item(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Items of one, two and three labels; and each resample, which begins at the estimate."""
-    monkeypatch.setattr(latent_class, "STEPS", 40)
+    monkeypatch.setattr(latent_class, "MAX_STEPS", 40)
     monkeypatch.setattr(latent_class, "CONVERGED", 0.0)
     monkeypatch.setattr(latent_class, "RESAMPLES", 3)
     chance = np.random.default_rng(11)

@@ -8,7 +8,11 @@ import pytest
 
 from eval_factory.core.results import Stats
 from eval_factory.scoring.agreement import Ratings
-from eval_factory.scoring.jury import helms_own, missing_judgements, of_the_jury
+from eval_factory.scoring.jury import (
+    missing_judgements,
+    scores_with_helm_defaults,
+    with_lowest_marks,
+)
 from eval_factory.scoring.scores import MetricValues, helm_mean, is_judged
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.jury_form import JuryForm
@@ -36,7 +40,7 @@ def test_a_jurys_metric_and_its_corrected_one_are_judged(
 def test_an_answer_that_says_nothing_gets_the_lowest_mark() -> None:
     """Empty or filtered; one of another metric's instances gets none. The mean is then not HELM's."""
     tally = Tally(empty={key(1), key(9)}, filtered={key(2)})
-    found = of_the_jury(METRIC, tally)
+    found = with_lowest_marks(METRIC, tally)
     assert found.values == {key(0): 4.0, key(1): 1.0, key(2): 1.0}
     assert (found.helm_mean, found.scale) == (None, (1.0, 5.0))
     assert VALUES[key(1)] == 5.0
@@ -44,20 +48,20 @@ def test_an_answer_that_says_nothing_gets_the_lowest_mark() -> None:
 
 def test_a_benchmarks_own_scale_and_lowest_mark() -> None:
     tally = Tally(empty={key(1)}, ratings=Ratings(form=JuryForm((-2, 0, 7))))
-    found = of_the_jury(METRIC, tally)
+    found = with_lowest_marks(METRIC, tally)
     assert (found.values[key(1)], found.scale) == (-2.0, (-2.0, 7.0))
-    assert of_the_jury(METRIC, replace(tally, empty=set())).scale == (-2.0, 7.0)
+    assert with_lowest_marks(METRIC, replace(tally, empty=set())).scale == (-2.0, 7.0)
 
 
 def test_where_helm_gave_the_lowest_mark_its_mean_stays() -> None:
     low = replace(METRIC, values={**VALUES, key(1): 1.0}, helm_mean=8 / 3)
-    assert of_the_jury(low, Tally(empty={key(1)})) == replace(low, scale=(1.0, 5.0))
-    assert of_the_jury(METRIC, Tally()) == replace(METRIC, scale=(1.0, 5.0))
+    assert with_lowest_marks(low, Tally(empty={key(1)})) == replace(low, scale=(1.0, 5.0))
+    assert with_lowest_marks(METRIC, Tally()) == replace(METRIC, scale=(1.0, 5.0))
 
 
 @pytest.mark.parametrize("of", ["failed", "unjudged", "empty", "filtered"])
 def test_helms_own_value_stands_beside_where_it_holds_a_default(of: str) -> None:
-    found = helms_own([METRIC], "jury", Tally(**{of: {key(0)}}))  # type: ignore[arg-type]
+    found = scores_with_helm_defaults([METRIC], "jury", Tally(**{of: {key(0)}}))  # type: ignore[arg-type]
     assert list(found) == ["jury@valid.helm"]
     score = found["jury@valid.helm"]
     assert (score.value, score.stats, score.split) == (
@@ -70,8 +74,12 @@ def test_helms_own_value_stands_beside_where_it_holds_a_default(of: str) -> None
 def test_helms_own_value_is_not_repeated() -> None:
     tally = Tally(failed={key(0)})
     without = [replace(METRIC, helm_mean=None)]
-    assert helms_own([METRIC], "jury", Tally()) == helms_own([METRIC], "other", tally) == {}
-    assert helms_own(without, "jury", tally) == {}
+    assert (
+        scores_with_helm_defaults([METRIC], "jury", Tally())
+        == scores_with_helm_defaults([METRIC], "other", tally)
+        == {}
+    )
+    assert scores_with_helm_defaults(without, "jury", tally) == {}
 
 
 def test_a_failed_answer_is_no_mark_of_a_jurys() -> None:

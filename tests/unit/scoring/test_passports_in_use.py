@@ -170,7 +170,7 @@ def test_a_passports_model_is_the_one_that_its_hash_is_of(tmp_path: Path) -> Non
         ),
         (
             {"asked": None},
-            "nobody knows how gpt-somewhere was asked: 'calibrate' read its decisions from the labels",
+            "does not state how gpt-somewhere was asked: 'calibrate' read the judge's decisions",
         ),
         ({"pairs": ["0 1 2"]}, "is not as 'calibrate' writes it"),
         ({"pairs": ["0 9 1 2 3 4"]}, "is not as 'calibrate' writes it"),

@@ -80,4 +80,4 @@ def test_the_metric_counts_an_answer_that_no_rule_reads_as_wrong() -> None:
     reasoned = MetricValues("exact_match.reasoned", "exact_match.reasoned", None)
     fill_in([helm, reasoned], right)
     assert list(reasoned.values.values()) == [1.0, 0.0, 0.0]
-    assert right.by_reader
+    assert right.is_read_by_reader

@@ -120,13 +120,13 @@ def test_a_case_that_the_judge_left_open_is_left_out_and_a_failed_one_counts_as_
         (
             PASSPORT,
             tally(length=99),
-            "the median answer here has 99 characters, and nine of ten labelled answers have 100 to 200",
+            "the median answer of this run has 99 characters, and nine of ten labelled answers have 100 to 200",
         ),
-        (PASSPORT, tally(length=201), "the median answer here has 201 characters"),
+        (PASSPORT, tally(length=201), "the median answer of this run has 201 characters"),
         (
             replace(PASSPORT, says_met=0.1),
             tally(),
-            "the judge says 'met' of 40 % of criteria here, and of 10 % among the labels",
+            "the judge says 'met' of 40 % of the criteria in this run, and of 10 % among the labels",
         ),
         (
             replace(PASSPORT, pairs=[replace(one, category="else") for one in PAIRS]),
@@ -151,7 +151,7 @@ def test_what_is_not_alike_is_said(
     assert notes[0].startswith(LABEL)
     says(notes[0], "judge kind", "as often wrong")
     assert len(notes) == 1 + bool(said)
-    assert not said or (said in notes[1] and "not alike" in notes[1])
+    assert not said or (said in notes[1] and "differs from the labels" in notes[1])
 
 
 def test_labels_that_cannot_tell_give_no_score_and_a_note() -> None:
@@ -165,7 +165,7 @@ def test_labels_that_cannot_tell_give_no_score_and_a_note() -> None:
     )
     (absent,) = [note for note in found.notes.texts() if note.startswith(f"{LABEL} is absent")]
     says(absent, "passport", "judge kind", "more or less often")
-    assert "say too little" not in absent
+    assert "depend too little" not in absent
 
 
 def test_labels_of_one_physician_correct_no_run_in_which_other_shares_are_met() -> None:

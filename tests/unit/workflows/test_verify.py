@@ -13,7 +13,11 @@ from eval_factory import __version__
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.reading import VERSION as READER
 from eval_factory.report.field_differences import ABSENT, Difference
-from eval_factory.scoring.methods import STATISTICS_VERSION, is_computed_otherwise, is_of_the_reader
+from eval_factory.scoring.methods import (
+    STATISTICS_VERSION,
+    depends_on_reader,
+    is_computed_otherwise,
+)
 from eval_factory.tasks.errata import load_errata
 from eval_factory.workflows import verify as module
 from eval_factory.workflows.verify import (
@@ -282,8 +286,8 @@ def test_what_an_older_rule_read_is_intact_and_said_to_be_so(folder: RunDir) -> 
     assert len(notes) == 1
     assert f"version 1; here it is {READER}" in notes[0]
     assert fields(found, "evaluation_config.yaml") <= {""}, "but for the digest of the whole file"
-    assert is_of_the_reader("results.tasks.x.scores.exact_match.lenient.value")
-    assert not is_of_the_reader("results.tasks.x.scores.exact_match.value")
+    assert depends_on_reader("results.tasks.x.scores.exact_match.lenient.value")
+    assert not depends_on_reader("results.tasks.x.scores.exact_match.value")
 
 
 def test_a_field_that_an_older_version_lacks_is_no_alteration(
