@@ -225,13 +225,7 @@ def provenance_of(
     """
     data = dataset_files(plan, scenario)
     endpoint = plan.evaluation.endpoint
-    about = plan.evaluation.task.about
-    published = about.published
-    answers_public = about.answers_public
-    if about.access == "public" and plan.evaluation.extra.data_path is not None:
-        # The user's own data replace the public data.
-        published = None
-        answers_public = None
+    published, answers_public = _publication_of(plan)
     record = output.read_run_record(plan.rundir.helm)
     upstream = plan.upstream
     environment = environment_of_plan(plan)
@@ -268,6 +262,17 @@ def provenance_of(
         pictures=_picture_changes(plan, environment.version_of("pillow")),
         asked_again_tokens=_asked_again_tokens(plan),
     )
+
+
+def _publication_of(plan: Plan) -> tuple[str | None, bool | None]:
+    """Return when the task's data were published, and True if their answers are public.
+
+    Both are None if they are unknown, or if the user's own data replace the public data.
+    """
+    about = plan.evaluation.task.about
+    if about.access == "public" and plan.evaluation.extra.data_path is not None:
+        return None, None
+    return about.published, about.answers_public
 
 
 def _versions_of_packages(plan: Plan, environment: Environment) -> dict[str, str]:
