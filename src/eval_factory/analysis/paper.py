@@ -84,11 +84,9 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
             parts.append("\n".join([f"## {title}", "", *markdown(table), "", note]))
         return "\n\n".join(parts) + "\n"
     if purpose == "methods":
-        return papers.methods_of(
-            _Several(results, papers.Citations(), papers.described_beside_table)
-        )
+        return papers.methods_of(_Several(results, papers.Citations(), papers.run_beside_table))
     cite = papers.Citations("(ref. {})")
-    several = _Several(results, cite, papers.described_in_full, in_table=False)
+    several = _Several(results, cite, papers.run_in_full, in_table=False)
     return papers.tripod_of(several, several.named(code))
 
 
@@ -103,7 +101,7 @@ def page_of_suite(folder: Path, beside: Path) -> str:
 def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pack:
     cite = papers.citations()
     if len(runs) == 1 and not is_suite_folder(folders[0]):
-        run = papers.described(load_result(runs[0]), cite)
+        run = papers.run_of_pack(load_result(runs[0]), cite)
         record = run.result.provenance
         return papers.pack_of(
             name, [f"Of run {record.run_identity}: {run.result.task}, {record.target}."], cite, run
@@ -113,9 +111,9 @@ def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pa
 
 
 def evidence_of_panel(
-    name: str, of_panel: papers.SentenceWriter, runs: Sequence[Path]
+    name: str, render_panel: papers.SentenceWriter, runs: Sequence[Path]
 ) -> papers.Pack:
-    """Return a pack (PACKS) of a panel, whose ledger says `of_panel`, and these of its runs.
+    """Return a pack (PACKS) of a panel, whose ledger says `render_panel`, and these of its runs.
 
     Raises PrerequisiteError: a folder holds no result.
     """
@@ -123,7 +121,9 @@ def evidence_of_panel(
     several = None
     if runs:
         several = _Several(suite_results(_cells([], runs)), cite)
-    return papers.pack_of(name, of_panel(papers.texts()["panel"]["of"]), cite, several, of_panel)
+    return papers.pack_of(
+        name, render_panel(papers.pack_texts()["panel"]["of"]), cite, several, render_panel
+    )
 
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
@@ -164,7 +164,7 @@ class _Several:
 
     results: SuiteResults
     cite: papers.Citations
-    describe: Callable[[StoredResult, papers.Citations], papers.Described] = papers.described
+    describe: Callable[[StoredResult, papers.Citations], papers.DescribedRun] = papers.run_of_pack
     in_table: bool = True
     """The runs' times and hashes stand in a table beside the text."""
 
@@ -176,7 +176,7 @@ class _Several:
         return f"Of {counts}: {', '.join(map(show, models))} on {', '.join(map(show, benchmarks))}."
 
     @cached_property
-    def runs(self) -> dict[tuple[str, str], papers.Described]:
+    def runs(self) -> dict[tuple[str, str], papers.DescribedRun]:
         """The runs that have a result, by target and evaluation."""
         runs = {}
         for cell in self.results.cells:
@@ -191,13 +191,13 @@ class _Several:
             rows.append([*names, *papers.record_row(run.result)])
         return Table(papers.RECORD_COLUMNS, rows)
 
-    def said(self, template: str) -> list[str]:
+    def render_sentences(self, template: str) -> list[str]:
         """The sentences of a template, each once: first those of all runs, then others behind
         the names of theirs.
         """
         runs_by_sentence: dict[str, list[tuple[str, str]]] = {}
         for name, run in self.runs.items():
-            for sentence in dict.fromkeys(run.said(template)):
+            for sentence in dict.fromkeys(run.render_sentences(template)):
                 runs_by_sentence.setdefault(sentence, []).append(name)
         of_all: list[str] = []
         by_names: dict[str, list[str]] = {}
@@ -210,11 +210,11 @@ class _Several:
         paragraphs = [f"{names}: {' '.join(sentences)}" for names, sentences in by_names.items()]
         return of_all + paragraphs
 
-    def of_each(self, template: str) -> list[str]:
+    def render_by_run(self, template: str) -> list[str]:
         """The sentences of each run behind its name."""
         paragraphs = []
         for (target, evaluation), run in self.runs.items():
-            text = " ".join(run.said(template))
+            text = " ".join(run.render_sentences(template))
             if text:
                 paragraphs.append(f"Of {target} on {evaluation}: {text}")
         return paragraphs
@@ -232,9 +232,9 @@ class _Several:
             f"Of {papers.enumerated([f'{target} on {evaluation}' for target, evaluation in runs])}"
         )
 
-    def of_comparison(self, item: str) -> list[str]:
+    def comparison_sentences(self, item: str) -> list[str]:
         """Return what a comparison of the models adds; of one model only what is missing."""
-        if item not in papers.forms()["comparison"]:
+        if item not in papers.paper_texts()["comparison"]:
             return []
         if item != "5e" and len(self.results.targets) < 2:
             return []
@@ -254,7 +254,7 @@ class _Several:
             "missing": self.results.missing,
             "cite": self.cite,
         }
-        return papers.rendered(papers.forms()["comparison"][item], values)
+        return papers.rendered(papers.paper_texts()["comparison"][item], values)
 
 
 def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:

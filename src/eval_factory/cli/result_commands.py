@@ -462,7 +462,7 @@ def _calibration_json(made: Calibrated) -> str:
 
     documents = {}
     for passport in made.passports:
-        documents[passport.judge] = calibration_document(passport.found)
+        documents[passport.judge] = calibration_document(passport.calibration)
     if len(documents) == 1:
         return json.dumps(documents[made.passport.judge], indent=2) + "\n"
     return json.dumps(documents, indent=2) + "\n"
@@ -470,10 +470,10 @@ def _calibration_json(made: Calibrated) -> str:
 
 def _calibration_text(made: Calibrated) -> str:
     from eval_factory.core.tables import screen
-    from eval_factory.report.judge_passport import HINT, juries_table, passport_text
+    from eval_factory.report.judge_passport import JURIES_HINT, juries_table, passport_text
 
     parts = [passport_text(passport) for passport in made.passports]
     if made.juries:
         table = screen(juries_table(made.juries))
-        parts.append("\n".join([*table, "", *textwrap.wrap(HINT, 80), ""]))
+        parts.append("\n".join([*table, "", *textwrap.wrap(JURIES_HINT, 80), ""]))
     return own_lines("\n".join(parts))

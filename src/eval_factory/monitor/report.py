@@ -40,7 +40,7 @@ from eval_factory.monitor.panel import CHANGED, PANEL_FILE
 from eval_factory.report import drawing
 from eval_factory.report.drawing import FONT_SIZE, Colour, Drawing, Shape, svg
 from eval_factory.report.page.document import pack_page, tables_page
-from eval_factory.report.papers import pack_markdown, rendered, texts
+from eval_factory.report.papers import pack_markdown, pack_texts, rendered
 from eval_factory.report.plots import Axis, axis_of
 
 SHOWN_NOTES = 5
@@ -734,13 +734,13 @@ class LedgerWriter:
             "changed": changed,
             "stated": stated,
             "is_quiet": looks and not is_alarmed,
-            "say": lambda name: "\n".join(self.said(texts()["panel"][name])),
+            "say": lambda name: "\n".join(self.render_sentences(pack_texts()["panel"][name])),
             "say_alarm": lambda alarm: " ".join(
-                rendered(texts()["panel"]["alarm"], {"one": alarm})
+                rendered(pack_texts()["panel"]["alarm"], {"one": alarm})
             ),
         }
 
-    def said(self, template: str) -> list[str]:
+    def render_sentences(self, template: str) -> list[str]:
         return rendered(template, self._values)
 
     @property
@@ -796,7 +796,7 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
     if "policy" in plan:
         plan["locked_at"] = plan["policy"].locked_at
     panel = LedgerWriter(history, plan)
-    pack = evidence_of_panel(purpose, panel.said, [folder / run for run in panel.runs])
+    pack = evidence_of_panel(purpose, panel.render_sentences, [folder / run for run in panel.runs])
     if as_page:
         return pack_page(pack)
     return pack_markdown(pack)

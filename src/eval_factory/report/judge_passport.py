@@ -1,5 +1,7 @@
-"""A judge's passport as text, JSON and YAML, and as one page. The verdict's rules stand in
-docs/trust-a-judge.md.
+"""Writes a judge's passport as text, JSON, YAML and a page.
+
+A passport reports how well a judge agrees with physicians. docs/trust-a-judge.md explains the rules
+of the verdict.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ from eval_factory.scoring.judge_calibration import (
 from eval_factory.scoring.judge_passports import AskedJudge, items_as_lines, pairs_as_lines
 from eval_factory.tasks.message_files import MIN_ITEMS
 
-MARGIN = 0.05  # of macro F1, and of the bias, in shares: what is smaller does not matter
-_MARGIN = formats.short(100 * MARGIN)
-NAMES = {
+MARGIN = 0.05  # a difference of macro F1, or a bias, up to which the difference does not matter
+_MARGIN_POINTS = formats.short(100 * MARGIN)
+FIGURE_NAMES = {
     "f1_macro": "macro F1",
     "kappa": "Cohen's kappa",
     "ac1": "Gwet's AC1",
@@ -44,32 +46,32 @@ METHOD = (
     f" (bias). Categories of {MIN_ITEMS} "
     "items or more are pooled partially where there are three or more of them."
 )
-AS_WELL = "as well"
-LESS = "less"
-OPEN = "open"
-NOT_SHOWN = "not shown"
+AS_WELL = "as well"  # The judge agrees with physicians as well as physicians with each other.
+LESS = "less"  # The judge agrees with physicians less than physicians with each other.
+OPEN = "open"  # There are too few labels to decide between the two.
+NOT_SHOWN = "not shown"  # The labels cannot show how well the judge agrees.
 
 
 @dataclass(frozen=True)
 class JudgePassport:
+    """The measured agreement of one judge with physicians, and the verdict about the judge."""
+
     judge: str
-    column: str  # the field of the labels that has its decisions
-    labels_sha256: str  # of the label file's bytes
-    found: Calibration
-    asked: AskedJudge | None = None  # None: its decisions were in the labels
+    column: str  # the field of the labels that has the judge's decisions; empty if there is none
+    labels_sha256: str  # the SHA-256 of the label file
+    calibration: Calibration
+    asked: AskedJudge | None = None  # None if the judge's decisions were in the label file
     steadiness: Mapping[Change, Steadiness] = field(default_factory=dict)
-    unjudged: int = 0  # items about which it gave no decision; they are in no figure
+    unjudged: int = 0  # the number of items without a decision of the judge; no figure has them
 
     @property
     def agreement(self) -> str:
-        """The judge's agreement: `as well` as physicians agree with each other, `less`, `open`, or
-        `not shown`.
-        """
-        low = self.found.gap.ci_low
-        high = self.found.gap.ci_high
-        if self.found.always is not None or low is None or high is None:
+        """The judge's agreement with physicians: `AS_WELL`, `LESS`, `OPEN` or `NOT_SHOWN`."""
+        low = self.calibration.gap.ci_low
+        high = self.calibration.gap.ci_high
+        if self.calibration.always is not None or low is None or high is None:
             return NOT_SHOWN
-        physicians = self.found.total.physicians
+        physicians = self.calibration.total.physicians
         if physicians is None or (physicians.kappa.ci_low or 0.0) <= 0:
             return NOT_SHOWN
         if low >= -MARGIN:
@@ -80,47 +82,49 @@ class JudgePassport:
 
     @property
     def bias(self) -> Figure:
-        if self.found.total.judge is None:
+        """The judge's bias: above 0 if the judge is more lenient than the physicians."""
+        if self.calibration.total.judge is None:
             return Figure(None)
-        return self.found.total.judge.bias
+        return self.calibration.total.judge.bias
 
     @property
     def grade(self) -> str:
-        """The class of the page's card: good, warn or bad."""
+        """The CSS class of the page's card: `good`, `warn` or `bad`."""
         low = self.bias.ci_low
         high = self.bias.ci_high
-        if self.agreement == LESS or self.found.always is not None:
+        if self.agreement == LESS or self.calibration.always is not None:
             return "bad"
         if low is None or high is None or self.agreement != AS_WELL:
             return "warn"
         if low > MARGIN or high < -MARGIN:
             return "bad"
-        if low < -MARGIN or high > MARGIN or self._moved or self.unjudged:
+        if low < -MARGIN or high > MARGIN or self._moving_changes or self.unjudged:
             return "warn"
         return "good"
 
     @property
     def verdict(self) -> list[str]:
-        """Two or three sentences for a clinician, the worst first."""
-        sentences = [self._agreement_in_words(), self._bias_in_words()]
+        """The sentences of the verdict, for a clinician. The worst finding comes first."""
+        sentences = [self._agreement_sentence(), self._bias_sentence()]
         if self.grade == "bad" and self.agreement == AS_WELL:
             sentences.reverse()
-        return [*sentences, *self._steadiness_in_words(), *self._categories_in_words()]
+        return [*sentences, *self._steadiness_sentences(), *self._category_sentences()]
 
     @property
-    def _moved(self) -> list[tuple[Change, Steadiness]]:
-        """The changes of a question that surely move how often the judge says `met`."""
-        moved = []
+    def _moving_changes(self) -> list[tuple[Change, Steadiness]]:
+        """The changes of a question that significantly shift how often the judge says `met`."""
+        moving = []
         for change, steadiness in self.steadiness.items():
             if not steadiness.shift.holds_0:
-                moved.append((change, steadiness))
-        return moved
+                moving.append((change, steadiness))
+        return moving
 
-    def _steadiness_in_words(self) -> Iterator[str]:
+    def _steadiness_sentences(self) -> Iterator[str]:
+        """Yield sentences about missing decisions, and about decisions that change when repeated."""
         if self.unjudged:
             items = formats.counted(self.unjudged, "item")
             yield f"The judge did not decide about {items}; the figures leave these out."
-        for change, steadiness in self._moved:
+        for change, steadiness in self._moving_changes:
             shift = steadiness.shift.value or 0.0
             points = formats.points(abs(shift))
             yield (
@@ -132,8 +136,9 @@ class JudgePassport:
             flips = formats.percent(same_words.flips.value or 0.0)
             yield f"Asked the same again, the judge decides otherwise in {flips} of cases."
 
-    def _agreement_in_words(self) -> str:
-        calibration = self.found
+    def _agreement_sentence(self) -> str:
+        """Return a sentence about the judge's agreement, or about why it is not shown."""
+        calibration = self.calibration
         judge = calibration.total.judge
         physicians = calibration.total.physicians
         if calibration.always is not None:
@@ -161,19 +166,21 @@ class JudgePassport:
                 "The physicians' own agreement is not shown to be better than chance "
                 f"({kappa}): these labels cannot show how good the judge is."
             )
-        return f"{_AGREEMENTS[self.agreement]} ({self._gap_in_words(judge, physicians)})."
+        return f"{_AGREEMENT_SENTENCES[self.agreement]} ({self._gap_text(judge, physicians)})."
 
-    def _gap_in_words(self, judge: Figures, physicians: Figures) -> str:
-        """Return how well judge and physicians agree, and the difference between the two."""
-        agreements = f"macro F1 {_coefficient(judge.f1_macro)}"
-        agreements += f" beside {_coefficient(physicians.f1_macro)}"
-        if self.found.marks:
-            agreements = f"weighted kappa {_coefficient(judge.kappa)}"
-            agreements += f" beside {_coefficient(physicians.kappa)}"
-        gap = f"{_points(self.found.gap.ci_low)} to {_points(self.found.gap.ci_high)}"
-        return f"{agreements}; the difference is {gap} points"
+    def _gap_text(self, judge: Figures, physicians: Figures) -> str:
+        """Return the agreements of the judge and of the physicians, and their difference."""
+        agreements = f"macro F1 {_coefficient_text(judge.f1_macro)}"
+        agreements += f" beside {_coefficient_text(physicians.f1_macro)}"
+        if self.calibration.marks:
+            agreements = f"weighted kappa {_coefficient_text(judge.kappa)}"
+            agreements += f" beside {_coefficient_text(physicians.kappa)}"
+        gap = self.calibration.gap
+        interval = f"{_points_text(gap.ci_low)} to {_points_text(gap.ci_high)}"
+        return f"{agreements}; the difference is {interval} points"
 
-    def _bias_in_words(self) -> str:
+    def _bias_sentence(self) -> str:
+        """Return a sentence that says whether the judge is lenient or strict."""
         value = self.bias.value
         low = self.bias.ci_low
         high = self.bias.ci_high
@@ -181,29 +188,35 @@ class JudgePassport:
             return "These labels cannot show whether the judge is lenient or strict."
         if not self.bias.holds_0:
             kind = "strict"
-            higher = "lower"
+            direction = "lower"
             if value > 0:
                 kind = "lenient"
-                higher = "higher"
+                direction = "higher"
             points = formats.points(abs(value))
             interval = " to ".join(map(formats.points, sorted((abs(low), abs(high)))))
-            if self.found.marks:
-                by = f"{points} points of 100 {higher}"
-                return f"The judge is {kind}: its marks are {by} than the physicians' ({interval})."
-            by = f"{points} points {_more_or_less(value)} often than the physicians"
-            return f"The judge is {kind}: it says 'met' {by} ({interval})."
+            if self.calibration.marks:
+                amount = f"{points} points of 100 {direction}"
+                return (
+                    f"The judge is {kind}: "
+                    f"its marks are {amount} than the physicians' ({interval})."
+                )
+            amount = f"{points} points {_more_or_less(value)} often than the physicians"
+            return f"The judge is {kind}: it says 'met' {amount} ({interval})."
         if low >= -MARGIN and high <= MARGIN:
-            return f"The judge is neither lenient nor strict by more than {_MARGIN} points."
-        shown = f"{_points(value)} points, {_points(low)} to {_points(high)}"
+            return f"The judge is neither lenient nor strict by more than {_MARGIN_POINTS} points."
+        shown = f"{_points_text(value)} points, {_points_text(low)} to {_points_text(high)}"
         possible = formats.points(max(-low, high))
         return (
             f"The judge is not shown to be lenient or strict ({shown}), but it may be by up to "
             f"{possible} points."
         )
 
-    def _categories_in_words(self) -> list[str]:
-        """A sentence, if there is something to say."""
-        categories = self.found.categories
+    def _category_sentences(self) -> list[str]:
+        """Return a sentence about biased categories, or about categories without a figure.
+
+        The list is empty if all categories have figures and none is biased.
+        """
+        categories = self.calibration.categories
         with_figures = 0
         biased = {}
         for name, part in categories.items():
@@ -214,7 +227,9 @@ class JudgePassport:
                     biased[name] = bias.value or 0.0
         if biased:
             worst = max(biased, key=lambda name: abs(biased[name]))
-            shown = f"{len(biased)}, most in {one_line(worst)} ({_points(biased[worst])} points)"
+            shown = (
+                f"{len(biased)}, most in {one_line(worst)} ({_points_text(biased[worst])} points)"
+            )
             many = formats.counted(with_figures, "category", "categories")
             return [f"Of {many} with figures, the judge is biased in {shown}."]
         if with_figures == len(categories):
@@ -223,10 +238,10 @@ class JudgePassport:
         return [f"{small} categories have no figure: they have fewer than {MIN_ITEMS} items."]
 
 
-_AGREEMENTS = {
+_AGREEMENT_SENTENCES = {
     AS_WELL: (
         "The judge agrees with the physicians as well as they agree with each other, "
-        f"to within {_MARGIN} points"
+        f"to within {_MARGIN_POINTS} points"
     ),
     LESS: "The judge agrees with the physicians less than they agree with each other",
     OPEN: (
@@ -242,17 +257,20 @@ def _more_or_less(difference: float) -> str:
     return "less"
 
 
-def _coefficient(figure: Figure) -> str:
+def _coefficient_text(figure: Figure) -> str:
+    """Return a figure without its interval; `-` if it has no value."""
     return formats.coefficient(figure.value, missing="-")
 
 
-def _points(share: float | None) -> str:
+def _points_text(share: float | None) -> str:
+    """Return a share in points of 100, with its sign; `-` if there is no share."""
     if share is None:
         return "-"
     return formats.points(share, sign="+")
 
 
 def _with_interval(figure: Figure, show: Callable[[float], str] = formats.coefficient) -> str:
+    """Return a figure with its interval; `-` if it has no value. `show` formats a number."""
     if figure.value is None:
         return "-"
     if figure.ci_low is None or figure.ci_high is None:
@@ -261,23 +279,24 @@ def _with_interval(figure: Figure, show: Callable[[float], str] = formats.coeffi
 
 
 def calibration_document(calibration: Calibration) -> dict[str, Any]:
-    """Return what `--json` prints, with all digits. Shares, not points; null if there is no
-    figure.
+    """Return the document that `--json` prints.
+
+    The numbers are exact. They are shares, not points. A missing figure is null.
     """
     fields = asdict(calibration)
     return {**fields["total"], "categories": fields["categories"]}
 
 
 def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
-    """Return what judge_passport.yaml holds. `date`: YYYY-MM-DD."""
+    """Return the document of judge_passport.yaml. `date` is in the format YYYY-MM-DD."""
     fields = asdict(passport)
-    calibration = fields["found"]
+    calibration = fields["calibration"]
     total = calibration["total"]
     usual_lengths = None
-    if passport.found.usual_lengths is not None:
-        usual_lengths = list(passport.found.usual_lengths)
+    if passport.calibration.usual_lengths is not None:
+        usual_lengths = list(passport.calibration.usual_lengths)
     difference = "f1_macro_difference"
-    if passport.found.marks:
+    if passport.calibration.marks:
         difference = "kappa_difference"
     return {
         "schema_version": 2,
@@ -310,34 +329,34 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
         "marks": list(calibration["marks"]),
         "says_met": calibration["says_met"],
         "usual_lengths": usual_lengths,
-        "pairs": pairs_as_lines(passport.found.pairs, list(calibration["categories"])),
-        "items": items_as_lines(passport.found.kinds, list(calibration["categories"])),
+        "pairs": pairs_as_lines(passport.calibration.pairs, list(calibration["categories"])),
+        "items": items_as_lines(passport.calibration.kinds, list(calibration["categories"])),
     }
 
 
 def figures_table(part: Part, majority: Part | None = None) -> Table:
-    """Return a row for each figure, the judge beside the physicians.
+    """Return a table with one row for each figure, and columns for the judge and the physicians.
 
-    `majority`: the judge with the majority of the physicians, a column more.
+    `majority` adds a column: the agreement of the judge with the majority of the physicians.
     """
     head = ["figure", "judge with physicians", "physicians with each other"]
     if majority is not None:
         head.insert(2, "judge with their majority")
     rows = []
-    for key, name in NAMES.items():
-        row = [name, _figure(part.judge, key)]
+    for key, name in FIGURE_NAMES.items():
+        row = [name, _figure_text(part.judge, key)]
         if majority is not None:
-            row.append(_figure(majority.judge, key))
+            row.append(_figure_text(majority.judge, key))
         if key == "bias":
             row.append("-")
         else:
-            row.append(_figure(part.physicians, key))
+            row.append(_figure_text(part.physicians, key))
         rows.append(row)
     return Table(head, _with_figures(rows, 1), len(head) - 1)
 
 
 def _with_figures(rows: Sequence[list[str]], begin: int) -> list[list[str]]:
-    """Return the rows that have a figure in a column from `begin` on."""
+    """Return the rows with at least one figure in the columns from index `begin` on."""
     filled = []
     for row in rows:
         if any(cell != "-" for cell in row[begin:]):
@@ -346,45 +365,50 @@ def _with_figures(rows: Sequence[list[str]], begin: int) -> list[list[str]]:
 
 
 def parts_table(parts: Mapping[str, Part], name: str) -> Table:
-    """Return a row for each category or third of the lengths that has a figure."""
+    """Return a table with one row for each part that has a figure.
+
+    A part is a category, a physician, a language or a third of the answers by length. `name` is the
+    head of the first column.
+    """
     head = [name, "items", "labels", "judge: macro F1"]
     has_physicians = any(part.physicians is not None for part in parts.values())
     if has_physicians:
         head.append("physicians: macro F1")
-    head.append(NAMES["bias"])
+    head.append(FIGURE_NAMES["bias"])
     rows = []
     for part_name, part in parts.items():
-        row = [part_name, str(part.items), str(part.labels), _figure(part.judge, "f1_macro")]
+        row = [part_name, str(part.items), str(part.labels), _figure_text(part.judge, "f1_macro")]
         if has_physicians:
-            row.append(_figure(part.physicians, "f1_macro"))
-        row.append(_figure(part.judge, "bias"))
+            row.append(_figure_text(part.physicians, "f1_macro"))
+        row.append(_figure_text(part.judge, "bias"))
         rows.append(row)
     return Table(head, _with_figures(rows, 3), len(head) - 1)
 
 
 def steadiness_table(by_change: Mapping[Change, Steadiness]) -> Table:
-    """Return a row for each change of the question."""
+    """Return a table with one row for each change of the question."""
     rows = []
     for change, steadiness in by_change.items():
         flips = _with_interval(steadiness.flips, formats.percent)
-        shift = _with_interval(steadiness.shift, _points)
+        shift = _with_interval(steadiness.shift, _points_text)
         rows.append([str(change), str(steadiness.decisions), flips, shift])
     return Table(["question", "asked", "decides otherwise", "more often met, points"], rows, 3)
 
 
-def _figure(figures: Figures | None, key: str) -> str:
+def _figure_text(figures: Figures | None, key: str) -> str:
+    """Return the figure of this key with its interval; `-` if there is none."""
     if figures is None:
         return "-"
     if key == "bias":
-        return _with_interval(figures.bias, _points)
+        return _with_interval(figures.bias, _points_text)
     return _with_interval(getattr(figures, key))
 
 
 def passport_text(passport: JudgePassport) -> str:
-    """Return the passport for a screen of 80 columns; it ends with a line break."""
-    calibration = passport.found
+    """Return the passport as text for a screen of 80 columns, with a line break at the end."""
+    calibration = passport.calibration
     lines = [
-        f"judge {one_line(passport.judge)}: {size_of(calibration)}",
+        f"judge {one_line(passport.judge)}: {label_set_size(calibration)}",
         "",
         *screen(figures_table(calibration.total)),
         "",
@@ -396,20 +420,24 @@ def passport_text(passport: JudgePassport) -> str:
                 [
                     one_line(name, 34),
                     str(part.items),
-                    _coefficient(judge.f1_macro),
-                    _figure(judge, "bias"),
+                    _coefficient_text(judge.f1_macro),
+                    _figure_text(judge, "bias"),
                 ]
             )
     if passport.steadiness:
         lines += [*screen(steadiness_table(passport.steadiness)), ""]
     if rows:
-        lines += [*screen(Table(["category", "items", "macro F1", NAMES["bias"]], rows, 3)), ""]
+        lines += [
+            *screen(Table(["category", "items", "macro F1", FIGURE_NAMES["bias"]], rows, 3)),
+            "",
+        ]
     for sentence in passport.verdict:
         lines += textwrap.wrap(sentence, 80, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines) + "\n"
 
 
-def size_of(calibration: Calibration) -> str:
+def label_set_size(calibration: Calibration) -> str:
+    """Return the numbers of items, labels, physicians and conversations, in words."""
     items = formats.counted(calibration.total.items, "item")
     labels = formats.counted(calibration.total.labels, "label")
     physicians = formats.counted(calibration.physicians, "physician")
@@ -417,58 +445,66 @@ def size_of(calibration: Calibration) -> str:
     return f"{items}, {labels} of {physicians}, {conversations}"
 
 
-_POOLED = (
+_POOLING_HINT = (
     "A category with few items is drawn towards the others. "
     f"One with fewer than {MIN_ITEMS} has no figure and no row."
 )
 
 
-_MOST_LABELS = (
+_PHYSICIANS_HINT = (
     f"Those with most labels, {MIN_ITEMS} at least. "
     "Does the judge disagree with all of them, or with one?"
 )
 
 
-_BY_LENGTH = "Thirds of the items. A judge whose bias grows with the length rewards long answers."
+_LENGTHS_HINT = (
+    "Thirds of the items. A judge whose bias grows with the length rewards long answers."
+)
 
 
-_STEADY = (
+_STEADINESS_HINT = (
     "The judge was asked the same again, and it was asked about answers to which words were "
     "added that change nothing of what the answers say."
 )
 
 
 MAX_PHYSICIANS = 20
-"""Physicians that the page shows."""
+"""The maximum number of physicians on the page."""
 
 
 def passport_page(passport: JudgePassport, date: str) -> str:
-    """Return one offline page with the figures and the verdict; it holds no question, answer or
-    criterion.
+    """Return the passport as an offline page with the figures and the verdict.
+
+    The page has no questions, answers or criteria.
     """
-    # imported here, as the rest of the page: text and JSON need none of it
+    # Imported here, because the passport as text or JSON needs no page.
     from markupsafe import Markup
 
     from eval_factory.report.page.document import tables_page
 
-    calibration = passport.found
+    calibration = passport.calibration
     total = calibration.total
     physicians: dict[str, Part] = {}
     for name, part in calibration.by_physician.items():
         if part.judge is not None and len(physicians) < MAX_PHYSICIANS:
-            physicians[one_line(name, 12)] = part  # their names are long hashes
+            physicians[one_line(name, 12)] = part  # The names of physicians are long hashes.
     parts = []
     for part_id, title, about, table in (
-        ("categories", "Categories", _POOLED, parts_table(calibration.categories, "category")),
-        ("by-physician", "Each physician", _MOST_LABELS, parts_table(physicians, "physician")),
+        (
+            "categories",
+            "Categories",
+            _POOLING_HINT,
+            parts_table(calibration.categories, "category"),
+        ),
+        ("by-physician", "Each physician", _PHYSICIANS_HINT, parts_table(physicians, "physician")),
         (
             "lengths",
             "Length of the answer",
-            _BY_LENGTH,
+            _LENGTHS_HINT,
             parts_table(calibration.lengths, "characters"),
         ),
-        ("languages", "Language", _POOLED, parts_table(calibration.languages, "language")),
-        ("steadiness", "Is it steady?", _STEADY, steadiness_table(passport.steadiness)),
+        ("languages", "Language", _POOLING_HINT, parts_table(calibration.languages, "language")),
+        ("steadiness", "Is it steady?", _STEADINESS_HINT, steadiness_table(passport.steadiness)),
     ):
         if table.rows:
             parts.append((part_id, title, about, Markup(in_html(table))))  # noqa: S704 - escaped
@@ -477,12 +513,12 @@ def passport_page(passport: JudgePassport, date: str) -> str:
         if figures is not None:
             agreements[who] = figures.f1_macro
     plot_title = "Macro F1: the judge with the physicians, and the physicians with each other"
-    # SVG and tables are ours, and escape what is in them
+    # `Markup` is safe here: eval-factory makes the SVG and the tables, and escapes their texts.
     return tables_page(
         "judge_passport.html.j2",
         passport=passport,
         date=date,
-        size=size_of(calibration),
+        size=label_set_size(calibration),
         method=METHOD,
         plot=Markup(_plot(plot_title, agreements, total.items)),  # noqa: S704
         figures=Markup(in_html(figures_table(total, calibration.majority))),  # noqa: S704
@@ -491,7 +527,7 @@ def passport_page(passport: JudgePassport, date: str) -> str:
 
 
 def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
-    """Return the plot of agreements, one below the other; nothing if none is defined."""
+    """Return a dot plot of the agreements as SVG; an empty string if none has a value."""
     from eval_factory.report.drawing import svg
     from eval_factory.report.plots import PlottedValue, dot_plot
 
@@ -504,7 +540,7 @@ def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
     return svg(dot_plot(title, rows, axis_label="macro F1", scale=(0.0, 1.0)))
 
 
-HINT = (
+JURIES_HINT = (
     "For each size, the jury that agrees best with the physicians. The cross-validated figure is "
     "of conversations that were not used to choose the jury; the other figure is of those that "
     "were, and so it is too good. Cost: dollars per 1,000 criteria."
@@ -512,6 +548,7 @@ HINT = (
 
 
 def juries_table(juries: Sequence[BestJury]) -> Table:
+    """Return a table with one row for each jury."""
     rows = []
     for jury in juries:
         cost = "-"
@@ -529,30 +566,31 @@ def juries_table(juries: Sequence[BestJury]) -> Table:
 
 
 def juries_document(juries: Sequence[BestJury]) -> dict[str, Any]:
+    """Return the document about the best juries, for YAML or JSON."""
     documents = []
     for jury in juries:
         documents.append(asdict(jury) | {"judges": list(jury.judges)})
-    return {"schema_version": 1, "about": HINT, "juries": documents}
+    return {"schema_version": 1, "about": JURIES_HINT, "juries": documents}
 
 
 def juries_page(juries: Sequence[BestJury], size: str, items: int) -> str:
-    """Return one offline page.
+    """Return the offline page about the best juries.
 
     Args:
         juries: The best jury of each size.
-        size: Words that say of how much the figures are.
-        items: The number of items that the figures are of.
+        size: The size of the label set, in words.
+        items: The number of items in the label set.
     """
-    from markupsafe import Markup  # imported here, as the rest of the page
+    from markupsafe import Markup  # imported here, like the page
 
     from eval_factory.report.page.document import tables_page
 
     agreements = {", ".join(jury.judges): jury.cross_validated for jury in juries}
     plot = _plot("Macro F1 with the physicians, cross-validated", agreements, items)
-    # SVG and table are ours, and escape what is in them
+    # `Markup` is safe here: eval-factory makes the SVG and the table, and escapes their texts.
     return tables_page(
         "juries.html.j2",
-        hint=HINT,
+        hint=JURIES_HINT,
         size=size,
         plot=Markup(plot),  # noqa: S704
         table=Markup(in_html(juries_table(juries))),  # noqa: S704

@@ -1,9 +1,9 @@
-"""Texts about a run for papers and auditors: methods text, TRIPOD-LLM, CHAI's model card, evidence
-packs.
+"""Writes texts about runs for papers and auditors: methods text, TRIPOD-LLM checklist, CHAI's model
+card and evidence packs.
 
-Sentences, forms and documents are Jinja templates in `papers.yml`; here is what they are filled
-with. Each sentence says only what the result knows, and none where it knows nothing. Values that
-others wrote are one printable line.
+The texts are Jinja templates in `papers.yml` and `evidence_packs.yml`; this module fills them with
+facts from results. A sentence about a fact is left out if the result does not have the fact.
+Values that other people or programs wrote are reduced to one printable line.
 """
 
 from __future__ import annotations
@@ -31,81 +31,91 @@ from eval_factory.report.checksums import listed_checksums
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task, load_framework
 
-OWN_FILES = ("data_path", "benchmark")  # values of `params.extra` that name files of the user
-PARTS_OF_DATA = ("version", "subset", "language", "category", "subject", "condition")
-"""Values of `params.extra` that choose a part of the data, or another edition of them."""
-CHAI = "https://mc.chai.org/v0.2/schema.xsd"
+OWN_FILE_PARAMS = ("data_path", "benchmark")  # the keys of `params.extra` for the user's own files
+DATA_PART_PARAMS = ("version", "subset", "language", "category", "subject", "condition")
+"""The keys of `params.extra` that choose a part or an edition of a benchmark's data."""
+CHAI = "https://mc.chai.org/v0.2/schema.xsd"  # the XML namespace of CHAI's model card
 
 
 @cache
-def forms() -> Mapping[str, Any]:
+def paper_texts() -> Mapping[str, Any]:
+    """Return the templates and sources in papers.yml."""
     return dict(packaged("report/papers.yml"))
 
 
 @dataclass
 class Citations:
-    """The sources that a text cites, numbered in the order in which they are first cited."""
+    """The sources that a text cites. A source's number is the order of its first citation."""
 
-    form: str = "[{}]"
-    sources: Mapping[str, str] = field(default_factory=lambda: forms()["sources"])
+    form: str = "[{}]"  # the format of a citation
+    sources: Mapping[str, str] = field(default_factory=lambda: paper_texts()["sources"])
     _cited: list[str] = field(default_factory=list)
 
     def __call__(self, *names: str) -> str:
-        """Return the numbers of these sources in the form: `[1]`, `[1, 3]`.
+        """Return the citation of these sources, such as `[1]` or `[1, 3]`.
 
-        Raises KeyError: there is no such source.
+        Raises KeyError if a name is not the name of a source.
         """
         numbers = []
         for name in names:
-            self.sources[name]
+            self.sources[name]  # raises KeyError
             if name not in self._cited:
                 self._cited.append(name)
             numbers.append(str(self._cited.index(name) + 1))
         return self.form.format(", ".join(numbers))
 
     def listed(self) -> list[str]:
-        """Each source that was cited, in the order of the numbers."""
+        """Return the text of each cited source, in the order of the numbers."""
         return [f"{self.sources[name]}." for name in self._cited]
 
 
 class Writer(Protocol):
-    """A writer of a document's sentences: about one run, or about several together.
-
-    `said`: the sentences of a template, its lines without empty ones. `of_each`: the same, run by
-    run: two runs with one value are two measurements. `of_comparison`: what the models beside each
-    other add to an item of TRIPOD-LLM.
-    """
+    """An object that writes a document's sentences about one run, or about several runs at once."""
 
     @property
-    def cite(self) -> Citations: ...
+    def cite(self) -> Citations:
+        """The citations of the document."""
+
     @property
-    def in_table(self) -> bool: ...
-    def said(self, template: str) -> list[str]: ...
-    def of_each(self, template: str) -> list[str]: ...
-    def of_comparison(self, item: str) -> list[str]: ...
-    def runs_table(self) -> Table: ...
+    def in_table(self) -> bool:
+        """True if the times and hashes of the runs are in a table, not in the text."""
+
+    def render_sentences(self, template: str) -> list[str]:
+        """Return the sentences of a template. A sentence that is true of all runs occurs once."""
+
+    def render_by_run(self, template: str) -> list[str]:
+        """Return the sentences of a template for each run separately, even if they are equal.
+
+        Equal values of two runs are two measurements.
+        """
+
+    def comparison_sentences(self, item: str) -> list[str]:
+        """Return the sentences that a comparison of models adds to an item of TRIPOD-LLM."""
+
+    def runs_table(self) -> Table:
+        """Return a table with the counts, times and hashes of each run."""
 
 
 @dataclass(frozen=True)
-class Described:
-    """One run to write of, as it was stored."""
+class DescribedRun:
+    """One run that a document describes; a `Writer` of sentences about the run."""
 
     result: TaskResult
     config: Mapping[str, Any]  # `config` of the run, with its defaults if they are known
-    target: Mapping[str, Any]
+    target: Mapping[str, Any]  # `target` of the run, with its defaults if they are known
     cite: Citations = field(default_factory=Citations)
     # name -> template
-    sentences: Mapping[str, str] = field(default_factory=lambda: forms()["sentences"])
-    # the lines of SHA256SUMS that matter
+    sentences: Mapping[str, str] = field(default_factory=lambda: paper_texts()["sentences"])
+    # path -> SHA-256, from SHA256SUMS; empty if the document does not mention the files
     files: Mapping[str, str] = field(default_factory=dict)
     in_table: bool = False
-    """The run's times and hashes stand in a table beside the text (`record_row`)."""
+    """True if the run's times and hashes are in a table (`record_row`), not in the text."""
 
     @cached_property
     def _values(self) -> dict[str, Any]:
-        """The values that templates are filled with, the `facts` of papers.yml among them."""
+        """The variables of the templates, with the `facts` that papers.yml defines."""
         values = _facts(self.result, self.config, self.target)
-        facts = vars(template_of(forms()["facts"]).make_module(values))
+        facts = vars(template_of(paper_texts()["facts"]).make_module(values))
         helpers = {
             "cite": self.cite,
             "say": self.say,
@@ -114,19 +124,22 @@ class Described:
         }
         return {**values, **facts, **helpers}
 
-    def said(self, template: str) -> list[str]:
+    def render_sentences(self, template: str) -> list[str]:
+        """Return the sentences of a template."""
         return rendered(template, self._values)
 
-    of_each = said
+    render_by_run = render_sentences
 
     def say(self, name: str) -> str:
-        """The sentences of that name, a line each."""
-        return "\n".join(self.said(self.sentences[name]))
+        """Return the sentences of the named template, one on each line."""
+        return "\n".join(self.render_sentences(self.sentences[name]))
 
-    def of_comparison(self, _item: str) -> list[str]:
+    def comparison_sentences(self, _item: str) -> list[str]:
+        """Return an empty list: one run has no comparison."""
         return []
 
     def runs_table(self) -> Table:
+        """Return a table with the counts, times and hashes of the run."""
         names = [one_line(self.result.provenance.target), one_line(self.result.task)]
         return Table(RECORD_COLUMNS, [[*names, *record_row(self.result)]])
 
@@ -145,13 +158,14 @@ RECORD_COLUMNS = [
     "SHA-256 of the prompts",
     "SHA-256 of the judges' prompts",
 ]
+"""The head of the table of runs. `record_row` returns the cells after `model` and `benchmark`."""
 
 
-NOT_RECORDED = "-"
+NOT_RECORDED = "-"  # the cell of a value that the result does not have
 
 
 def record_row(result: TaskResult) -> list[str]:
-    """A run's counts, identity, times and hashes: the columns after the names."""
+    """Return a run's counts, identity, times and hashes, as the cells after model and benchmark."""
     record = result.provenance
     counts = result.validity.instances
     best = None
@@ -185,7 +199,7 @@ def record_row(result: TaskResult) -> list[str]:
 
 
 def rendered(template: str, values: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a template, without empty ones."""
+    """Return the lines of a filled template, stripped and without empty lines."""
     lines = []
     for line in template_of(template).render(values).splitlines():
         if line.strip():
@@ -195,13 +209,14 @@ def rendered(template: str, values: Mapping[str, Any]) -> list[str]:
 
 @lru_cache(maxsize=256)
 def template_of(text: str) -> Template:
+    """Return the compiled Jinja template of a text."""
     return _ENVIRONMENT.from_string(text)
 
 
 def _facts(
     result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what sentences are made of, beside the `facts` of papers.yml."""
+    """Return the variables of the templates, without the `facts` that papers.yml defines."""
     validity = result.validity
     params: Mapping[str, Any] = config.get("params") or {}
     extra = {
@@ -226,7 +241,7 @@ def _facts(
         "params": params,
         "extra": extra,
         "endpoint": endpoint,
-        "intervals": forms()["intervals"],
+        "intervals": paper_texts()["intervals"],
         "splits": [f"split {one_line(name)}: {count:,}" for name, count in validity.splits.items()],
         "deviations": _deviations(result),
         "corrected": [one_line(name) for name in result.scores if name.endswith(".corrected")],
@@ -236,7 +251,10 @@ def _facts(
 
 
 def _deviations(result: TaskResult) -> list[str] | None:
-    """Return the settings that are not the leaderboard's; None if it has none for this task."""
+    """Return the settings that differ from the leaderboard's, a sentence part for each.
+
+    Returns None if the leaderboard has no settings for this task.
+    """
     comparability = result.comparability
     if comparability is None or comparability.medhelm_settings is None:
         return None
@@ -247,6 +265,7 @@ def _deviations(result: TaskResult) -> list[str] | None:
 
 
 def _are_groups_tested(result: TaskResult) -> bool:
+    """Return True if a score of a group has a p-value."""
     for by_value in result.groups.values():
         for scores in by_value.values():
             if any(score.stats.p_value is not None for score in scores.values()):
@@ -255,7 +274,7 @@ def _are_groups_tested(result: TaskResult) -> bool:
 
 
 def _software_facts(record: Provenance) -> dict[str, Any]:
-    """Return the programs, the packages and the machine of a run, with their versions."""
+    """Return the programs and packages of a run with their versions, and its machine."""
     versions = {
         "eval-factory": record.eval_factory,
         record.helm_package: record.helm,
@@ -277,10 +296,15 @@ def _software_facts(record: Provenance) -> dict[str, Any]:
 
 
 def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts about the task and its data.
+
+    `total` is the number of instances of the whole benchmark. `total` is None if the run used own
+    files or a part of the data.
+    """
     task: Task | None = load_framework().task(result.task)
-    has_own_files = any(extra.get(name) is not None for name in OWN_FILES)
+    has_own_files = any(extra.get(name) is not None for name in OWN_FILE_PARAMS)
     parts = []
-    for name in PARTS_OF_DATA:
+    for name in DATA_PART_PARAMS:
         if extra.get(name) is not None:
             parts.append(f"{name} {one_line(str(extra[name]))}")
     is_zero_shot = False
@@ -302,6 +326,7 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 
 def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts about the evaluated model and its endpoint. This machine is not named."""
     record = result.provenance
     model = record.endpoints.get(MODEL_ROLE)
     is_demo = record.target == "demo baseline"
@@ -323,12 +348,12 @@ def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, A
         "host": host,
         "is_demo": is_demo,
         "stated_models": stated_models,
-        "nature": list(_nature_of(result.scores.get(result.main_metric))),
+        "nature": list(_score_traits(result.scores.get(result.main_metric))),
     }
 
 
-def _nature_of(score: Score | None) -> Iterator[str]:
-    """Yield unit, scale and direction of a score, as far as they are known."""
+def _score_traits(score: Score | None) -> Iterator[str]:
+    """Yield the unit, scale and direction of a score, as far as they are known."""
     if score is None:
         return
     if score.unit is not None:
@@ -342,6 +367,7 @@ def _nature_of(score: Score | None) -> Iterator[str]:
 
 
 def _judge_facts(result: TaskResult) -> dict[str, Any]:
+    """Return the facts about the judges, their prompts and their agreement."""
     judges = {}
     prompts: set[str] = set()
     for role, endpoint in result.provenance.endpoints.items():
@@ -353,7 +379,7 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
         for pair, kappa in result.validity.jury.weighted_kappa.items():
             if kappa is not None:
                 kappas.append(f"{one_line(pair)} {formats.coefficient(kappa)}")
-    named = [_judge_named(result, role, judges.get(role)) for role in result.validity.judges]
+    named = [_judge_text(result, role, judges.get(role)) for role in result.validity.judges]
     return {
         "judges": judges,
         "judges_named": "; ".join(named),
@@ -362,11 +388,11 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
     }
 
 
-def _judge_named(result: TaskResult, role: str, endpoint: AskedEndpoint | None) -> str:
-    """Return a judge with its model, its settings and how many of its judgements came."""
+def _judge_text(result: TaskResult, role: str, endpoint: AskedEndpoint | None) -> str:
+    """Return a judge's name with its model, its settings and the number of its judgements."""
     name = one_line(role)
     if endpoint is not None:
-        about = "; ".join([one_line(endpoint.model), *map(settings, endpoint.sampling[:1])])
+        about = "; ".join([one_line(endpoint.model), *map(settings_text, endpoint.sampling[:1])])
         if about:
             name += f" ({about})"
     counts = result.validity.judges[role]
@@ -376,19 +402,20 @@ def _judge_named(result: TaskResult, role: str, endpoint: AskedEndpoint | None) 
 
 
 def enumerated(names: Sequence[str]) -> str:
-    """Return names in words: `a`, `a and b`, `a, b and c`."""
+    """Return names as an English enumeration: `a`, `a and b`, `a, b and c`."""
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def settings(sent: Mapping[str, Any]) -> str:
-    """Return the settings of a request, beside model and question."""
+def settings_text(sent: Mapping[str, Any]) -> str:
+    """Return the sampling settings that were sent with a request, as text."""
     named = [f"{one_line(str(name))} = {one_line(str(value))}" for name, value in sent.items()]
     return enumerated(named) or "no settings"
 
 
-def _score(score: Score) -> str:
+def _score_text(score: Score) -> str:
+    """Return a score with its interval, if it has one."""
     value = formats.score(score.value)
     interval = formats.between(score.stats.ci_low, score.stats.ci_high, " to ")
     if not interval:
@@ -402,7 +429,7 @@ def _was_or_were(count: int) -> str:
     return "were"
 
 
-# no HTML is made here: what becomes Markdown or XML is escaped where it does
+# The templates make no HTML. Markdown and XML are escaped by the filters `prose` and `xml`.
 _ENVIRONMENT = Environment(
     autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
 )
@@ -418,8 +445,8 @@ _ENVIRONMENT.filters |= {
     "percent": lambda share: formats.percent(formats.rounded(share)),
     "seconds": formats.seconds,
     "short": lambda value: f"{value:g}",
-    "score": _score,
-    "settings": settings,
+    "score": _score_text,
+    "settings": settings_text,
     "criteria": words.criteria_count,
     "money": formats.money,
     "p_value": formats.p_value,
@@ -436,20 +463,24 @@ _ENVIRONMENT.filters |= {
 
 
 def methods_text(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
-    """Paragraphs in plain English, a blank line between them, and the references last."""
-    return methods_of(Described(result, config, target))
+    """Return the methods text of one run, in paragraphs with a blank line between them.
+
+    The references are the last paragraph.
+    """
+    return methods_of(DescribedRun(result, config, target))
 
 
 def methods_of(run: Writer) -> str:
-    """Return the methods text; the comparison comes last, so that sources are numbered as they
-    are read.
+    """Return the methods text of one run or of several.
+
+    The sentences are rendered in the order of the text, so that the numbers of the sources ascend.
     """
     paragraphs = []
-    for names in forms()["methods"]:
+    for names in paper_texts()["methods"]:
         template = "\n".join(f"{{{{ say('{name}') }}}}" for name in names)
-        paragraphs.append(run.said(template))
+        paragraphs.append(run.render_sentences(template))
     for item in ("7e", "5e"):
-        paragraphs.append(run.of_comparison(item))
+        paragraphs.append(run.comparison_sentences(item))
     parts = [" ".join(sentences) for sentences in paragraphs if sentences]
     references = [f"[{number}] {source}" for number, source in enumerate(run.cite.listed(), 1)]
     parts.append("\n".join(["References", *references]))
@@ -459,71 +490,77 @@ def methods_of(run: Writer) -> str:
 
 
 def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
-    """Markdown: each item that the run can fill, with what is not known of it; then the items
-    left for the authors.
+    """Return the TRIPOD-LLM checklist of one run as Markdown.
+
+    The items that the run can fill come first, each with the facts that are not known. The items
+    for the authors follow.
     """
-    of = (
+    run_sentence = (
         f"Of the run {code(result.provenance.run_identity)}: "
         f"{code(result.task)}, {code(result.provenance.target)}."
     )
-    return tripod_of(Described(result, config, target, Citations("(ref. {})")), of)
+    run = DescribedRun(result, config, target, Citations("(ref. {})"))
+    return tripod_of(run, run_sentence)
 
 
-def tripod_of(run: Writer, of: str) -> str:
-    """Return TRIPOD-LLM's items; `of`: a sentence about what was run."""
+def tripod_of(run: Writer, run_sentence: str) -> str:
+    """Return the TRIPOD-LLM checklist of one run or of several.
+
+    `run_sentence` is the sentence that names the runs.
+    """
     source = run.cite("tripod_llm")
     filled = []
     left = []
-    for number, item in forms()["tripod_llm"].items():
+    for number, item in paper_texts()["tripod_llm"].items():
         if "known" not in item:
             left.append([number, item["topic"]])
             continue
-        say = run.said
+        render = run.render_sentences
         if item.get("is_list"):
-            say = run.of_each
-        sentences = [*say(item["known"]), *run.of_comparison(number)]
+            render = run.render_by_run
+        sentences = [*render(item["known"]), *run.comparison_sentences(number)]
         unknown = item["unknown"]
-        if "unknown_of_compared" in item and run.of_comparison("17"):
+        if "unknown_of_compared" in item and run.comparison_sentences("17"):
             unknown = item["unknown_of_compared"]
         shown = {
             "number": number,
             "sentences": sentences,
-            "unknown": run.said("\n".join(unknown)),
+            "unknown": run.render_sentences("\n".join(unknown)),
         }
         filled.append({"is_list": False, "other": None, **item, **shown})
     table = "\n".join(markdown(Table(["item", "topic"], left)))
     values = {
-        "of": of,
+        "of": run_sentence,
         "source": source,
         "items": filled,
         "left": table,
         "references": run.cite.listed(),
     }
-    return template_of(forms()["tripod_document"]).render(values)
+    return template_of(paper_texts()["tripod_document"]).render(values)
 
 
 def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
-    """Return XML that takes the place of KeyMetrics in an Applied Model Card of the Coalition for
-    Health AI (CHAI).
+    """Return the XML element KeyMetrics of an Applied Model Card of the Coalition for Health AI.
 
-    Its schema, version 0.2 (github.com/coalition-for-health-ai/mc-schema): three kinds of metrics,
-    each with goal, results, interpretation, kind of test, data and process; every text may be
-    Markdown. A result is a label and a value as JSON: its kinds `single` and `estimate_ci` are
-    those of the examples beside the schema.
+    The user replaces the element KeyMetrics of a card with this one. The schema of the card is
+    version 0.2 (github.com/coalition-for-health-ai/mc-schema). The element has three kinds of
+    metrics. Each kind has a goal, results, an interpretation, a kind of test, data and a process;
+    their texts may be Markdown. A result is a label with a value in JSON. The values `single` and
+    `estimate_ci` have the form of the examples in the repository of the schema.
     """
-    card = forms()["model_card"]
-    scores = {name: _value(score) for name, score in result.scores.items()}
+    card = paper_texts()["model_card"]
+    scores = {name: _card_value(score) for name, score in result.scores.items()}
     results_by_kind = [scores, _group_values(result), _count_values(result)]
     kinds: list[dict[str, Any]] = []
     for (name, kind), results in zip(card["kinds"].items(), results_by_kind, strict=True):
-        run = Described(result, config, target, Citations("(ref. {})"))
+        run = DescribedRun(result, config, target, Citations("(ref. {})"))
         data = [card["as_above"]]
         process = [card["as_above"]]
         if not kinds:
             data = []
             for part in card["data"]:
-                data += run.said(forms()["sentences"][part])
-            process = run.said(card["process"])
+                data += run.render_sentences(paper_texts()["sentences"][part])
+            process = run.render_sentences(card["process"])
             for number, source in enumerate(run.cite.listed(), 1):
                 process.append(f"Ref. {number}: {source}")
         kinds.append(
@@ -532,8 +569,8 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
                 "results": results or {card["unknown"]: {"kind": "single", "value": None}},
                 "data": data,
                 "process": process,
-                "goal": run.said(kind["goal"]),
-                "interpretation": run.said(kind["interpretation"]),
+                "goal": run.render_sentences(kind["goal"]),
+                "interpretation": run.render_sentences(kind["interpretation"]),
             }
         )
     return template_of(card["document"]).render(
@@ -542,17 +579,17 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
 
 
 def _group_values(result: TaskResult) -> dict[str, Any]:
-    """Return the main score of each group, by `metric, field: value`."""
+    """Return the main score of each group; the label of a score is `metric, field: value`."""
     main = result.main_metric
     values = {}
     for field_name, by_value in result.groups.items():
         for value, scores in by_value.items():
             if main in scores:
-                values[f"{main}, {field_name}: {value}"] = _value(scores[main])
+                values[f"{main}, {field_name}: {value}"] = _card_value(scores[main])
     return values
 
 
-_COUNTS_OF_CARD = (
+_CARD_COUNTS = (
     "requested",
     "scored",
     "failed",
@@ -565,16 +602,18 @@ _COUNTS_OF_CARD = (
 
 
 def _count_values(result: TaskResult) -> dict[str, Any]:
+    """Return the numbers of instances by outcome, as values of the card."""
     values = {}
-    for name in _COUNTS_OF_CARD:
+    for name in _CARD_COUNTS:
         count = getattr(result.validity.instances, name)
         values[f"Instances {name}"] = {"kind": "single", "value": count, "unit": "count"}
     return values
 
 
-def _value(score: Score) -> dict[str, Any]:
-    """Return a score to the last digit, with its interval if there is one; JSON has no number for
-    one that is not finite.
+def _card_value(score: Score) -> dict[str, Any]:
+    """Return the exact score as a value of the card, with its interval if it has one.
+
+    A score that is not finite becomes null, because JSON has no such numbers.
     """
     if not math.isfinite(score.value):
         return {"kind": "single", "value": None}
@@ -596,59 +635,63 @@ def _value(score: Score) -> dict[str, Any]:
 
 
 PACKS = ("ruaih", "pccp", "ai-act")
-"""Evidence packs: what results, and a panel's ledger, answer of the items of a published document.
-Texts are templates in `evidence_packs.yml`; an item of which nothing is known is left to people.
+"""The names of the evidence packs. A pack answers the items of a published document with facts from
+results and from a panel's ledger. Items without facts are left for people to answer.
 """
-SentenceWriter = Callable[[str], list[str]]  # a template -> its sentences
+SentenceWriter = Callable[[str], list[str]]  # takes a template and returns its sentences
 
 
 @cache
-def texts() -> Mapping[str, Any]:
+def pack_texts() -> Mapping[str, Any]:
+    """Return the templates and sources in evidence_packs.yml."""
     return dict(packaged("report/evidence_packs.yml"))
 
 
 def citations() -> Citations:
-    return Citations("(ref. {})", {**forms()["sources"], **texts()["sources"]})
+    """Return the citations of an evidence pack; no source is cited yet."""
+    return Citations("(ref. {})", {**paper_texts()["sources"], **pack_texts()["sources"]})
 
 
-def described_beside_table(stored: StoredResult, cite: Citations) -> Described:
-    """A run of several in one methods text, whose counts, times and hashes are in a table."""
-    sentences = {**forms()["sentences"], **forms()["sentences_beside_table"]}
-    return Described(stored.result, stored.config, stored.target, cite, sentences, in_table=True)
+def run_beside_table(stored: StoredResult, cite: Citations) -> DescribedRun:
+    """Return a run for a methods text of several runs. Its counts and hashes are in a table."""
+    sentences = {**paper_texts()["sentences"], **paper_texts()["sentences_beside_table"]}
+    return DescribedRun(stored.result, stored.config, stored.target, cite, sentences, in_table=True)
 
 
-def described_in_full(stored: StoredResult, cite: Citations) -> Described:
-    """A run with its times and hashes in the text."""
-    return replace(described(stored, cite), in_table=False)
+def run_in_full(stored: StoredResult, cite: Citations) -> DescribedRun:
+    """Return a run for a document that has the run's times and hashes in the text."""
+    return replace(run_of_pack(stored, cite), in_table=False)
 
 
-def described(stored: StoredResult, cite: Citations) -> Described:
-    """A run of a pack, whose times and hashes are in the appendix."""
-    sentences = {**forms()["sentences"], **texts()["sentences"]}
+def run_of_pack(stored: StoredResult, cite: Citations) -> DescribedRun:
+    """Return a run for an evidence pack. Its times and hashes are in the appendix of the pack."""
+    sentences = {**paper_texts()["sentences"], **pack_texts()["sentences"]}
     files = listed_checksums(RunDir(stored.folder))
-    return Described(
+    return DescribedRun(
         stored.result, stored.config, stored.target, cite, sentences, files, in_table=True
     )
 
 
 @dataclass(frozen=True)
 class Item:
+    """An item of the document that an evidence pack answers."""
+
     number: str
     topic: str
-    people: Sequence[str]  # the questions that only they can answer
-    answers: Sequence[str]  # sentences about it, as far as results and ledger say any
+    people: Sequence[str]  # the questions that only people can answer
+    answers: Sequence[str]  # sentences with facts from results and the ledger; empty if none
 
 
 @dataclass(frozen=True)
 class Area:
-    """A part of another document about the same, and the items that belong to it."""
+    """A section of a related document, with the items of the pack that belong to the section."""
 
     name: str
     items: Sequence[Item]
 
     @property
     def extent(self) -> str:
-        """A few words about how much the items say."""
+        """The number of sentences of all items, in words."""
         sentences = sum(len(item.answers) for item in self.items)
         if sentences == 0:
             return "nothing: it is left to people"
@@ -657,15 +700,17 @@ class Area:
 
 @dataclass(frozen=True)
 class Pack:
+    """An evidence pack: facts about runs, or about a panel, in the order of a document's items."""
+
     title: str
-    of: Sequence[str]  # the parts that are described
-    about: Sequence[str]  # the document
+    of: Sequence[str]  # sentences that name the runs or the panel
+    about: Sequence[str]  # sentences about the document whose items are answered
     warnings: Sequence[str]
     items: Sequence[Item]
     references: Sequence[str]
     areas: Sequence[Area] = ()
     runs: Table | None = None
-    """The appendix: identity, times and hashes of each run; None: of a panel without runs."""
+    """The appendix with the identity, times and hashes of each run; None if there are no runs."""
 
 
 def pack_of(
@@ -673,28 +718,34 @@ def pack_of(
     of: Sequence[str],
     cite: Citations,
     run: Writer | None,
-    of_panel: SentenceWriter = lambda _template: [],
+    render_panel: SentenceWriter = lambda _template: [],
 ) -> Pack:
-    """Return a pack of PACKS.
+    """Return the evidence pack of this name.
 
     Args:
-        name: The name of the pack.
-        of: Sentences about what is described.
-        cite: That of `run`, which a new panel lacks.
-        run: The runs that are described.
-        of_panel: What a panel's ledger says.
+        name: The name of the pack, one of `PACKS`.
+        of: Sentences that name the runs or the panel.
+        cite: The citations of the pack; the same object as `run.cite`, if there is a run.
+        run: The runs that are described; None for a panel without runs.
+        render_panel: Returns the sentences of a template about the panel's ledger.
     """
-    form = texts()["packs"][name]
+    form = pack_texts()["packs"][name]
     about = rendered(form["about"], {"cite": cite})
-    warnings = of_panel(texts()["warnings"]["panel"])
+    warnings = render_panel(pack_texts()["warnings"]["panel"])
     if run is not None:
-        warnings += [*run.said(texts()["warnings"]["runs"]), *run.of_comparison("5e")]
+        warnings += [
+            *run.render_sentences(pack_texts()["warnings"]["runs"]),
+            *run.comparison_sentences("5e"),
+        ]
     items = []
     for number, item in form["items"].items():
-        answers = of_panel(item.get("panel", ""))
+        answers = render_panel(item.get("panel", ""))
         if run is not None:
-            answers += [*run.said(item.get("known", "")), *run.of_each(item.get("measured", ""))]
-            answers += run.of_comparison(item.get("comparison", ""))
+            answers += [
+                *run.render_sentences(item.get("known", "")),
+                *run.render_by_run(item.get("measured", "")),
+            ]
+            answers += run.comparison_sentences(item.get("comparison", ""))
         items.append(Item(number, item["topic"], item["people"], list(dict.fromkeys(answers))))
     areas = []
     for area, numbers in form.get("areas", {}).items():
@@ -706,6 +757,7 @@ def pack_of(
 
 
 def pack_markdown(pack: Pack) -> str:
+    """Return an evidence pack as Markdown."""
     rows = []
     for item in pack.items:
         if not item.answers:
@@ -719,4 +771,6 @@ def pack_markdown(pack: Pack) -> str:
     runs = ""
     if pack.runs is not None:
         runs = "\n".join(markdown(pack.runs))
-    return template_of(texts()["document"]).render(pack=pack, left=left, areas=areas, runs=runs)
+    return template_of(pack_texts()["document"]).render(
+        pack=pack, left=left, areas=areas, runs=runs
+    )

@@ -36,9 +36,9 @@ from eval_factory.report.judge_passport import (
     JudgePassport,
     juries_document,
     juries_page,
+    label_set_size,
     passport_document,
     passport_page,
-    size_of,
 )
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import rated_items
@@ -339,7 +339,7 @@ def _written(
     if juries:
         texts[to / JURIES] = to_yaml(juries_document(juries))
         texts[to / JURIES_PAGE] = juries_page(
-            juries, size_of(passports[0].found), passports[0].found.total.items
+            juries, label_set_size(passports[0].calibration), passports[0].calibration.total.items
         )
     for folder in {file.parent for file in texts}:
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)

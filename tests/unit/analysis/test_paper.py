@@ -218,7 +218,7 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
         plan = {"change": "another model", "policy": found, "locked_at": found.locked_at}
         return pack_markdown(
             evidence_of_panel(
-                "pccp", LedgerWriter(History(lines, head="e" * 64), plan).said, [folder]
+                "pccp", LedgerWriter(History(lines, head="e" * 64), plan).render_sentences, [folder]
             )
         )
 
@@ -238,7 +238,9 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
     with pytest.raises(ConfigError, match=naming("changed", "locked")):
         text()
     bare = pack_markdown(
-        evidence_of_panel("ai-act", LedgerWriter(History(ledger(baseline())), {}).said, [])
+        evidence_of_panel(
+            "ai-act", LedgerWriter(History(ledger(baseline())), {}).render_sentences, []
+        )
     )
     says(bare, "the baseline's last")
     assert "The gate's policy" not in bare
@@ -252,7 +254,7 @@ def test_a_panels_pack_names_each_limit_of_the_gates_policy(tmp_path: Path) -> N
     policy = load_policy(path)
     plan = {"change": "another model", "policy": policy, "locked_at": None}
     writer = LedgerWriter(History(ledger(baseline()), head="e" * 64), plan)
-    text = pack_markdown(evidence_of_panel("pccp", writer.said, []))
+    text = pack_markdown(evidence_of_panel("pccp", writer.render_sentences, []))
     for words, number in policy.benchmarks[0].in_words:
         assert f"{words} {number:g}" in text
     assert len(policy.benchmarks[0].in_words) == len(limits)

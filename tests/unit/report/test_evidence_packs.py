@@ -32,14 +32,14 @@ from eval_factory.monitor.report import LedgerWriter
 from eval_factory.report.page.document import pack_page
 from eval_factory.report.papers import (
     PACKS,
-    Described,
+    DescribedRun,
     Pack,
     citations,
-    described,
-    forms,
     pack_markdown,
     pack_of,
-    texts,
+    pack_texts,
+    paper_texts,
+    run_of_pack,
 )
 from eval_factory.report.reader import load_result
 from facts import each_says, says
@@ -72,13 +72,20 @@ def pack(
     if made is not None:
         config = other.get("config", CONFIG)
         files = other.get("files", {})
-        run = Described(
-            made, config, TARGET, cite, {**forms()["sentences"], **texts()["sentences"]}, files
+        run = DescribedRun(
+            made,
+            config,
+            TARGET,
+            cite,
+            {**paper_texts()["sentences"], **pack_texts()["sentences"]},
+            files,
         )
     if lines is None:
         return pack_of(name, ["Of something."], cite, run)
     panel = LedgerWriter(History(lines, head=other.get("head", "")), other.get("plan", {}))
-    return pack_of(name, panel.said(texts()["panel"]["of"]), cite, run, panel.said)
+    return pack_of(
+        name, panel.render_sentences(pack_texts()["panel"]["of"]), cite, run, panel.render_sentences
+    )
 
 
 def told(made: Pack) -> str:
@@ -379,7 +386,7 @@ def test_files_and_offline_are_said_where_they_are_known(tmp_path: Path) -> None
     assert "SHA256SUMS" not in other
     assert "offline" not in other
     folder = finished_folder(tmp_path / "out").root
-    run = described(load_result(folder), citations())
+    run = run_of_pack(load_result(folder), citations())
     listed = len((folder / "SHA256SUMS").read_text().splitlines())
     says(
         told(pack_of("ruaih", [], citations(), run)), f"SHA256SUMS lists {listed} files", "in-toto"
@@ -417,7 +424,7 @@ def test_what_a_reader_has_to_know_first_stands_on_top(name: str) -> None:
 @pytest.mark.parametrize("name", PACKS)
 @pytest.mark.parametrize("made", [plain, of_a_jury, full, hostile])
 def test_every_item_is_there_once(made: Callable[[], TaskResult], name: str) -> None:
-    assert list(texts()["packs"][name]["items"]) == NUMBERS[name]
+    assert list(pack_texts()["packs"][name]["items"]) == NUMBERS[name]
     text = pack_markdown(pack(name, made()))
     known, left = text.split("\n## Left to people\n")
     names = "|".join(map(re.escape, NUMBERS[name]))

@@ -12,7 +12,7 @@ import pytest
 
 from described_runs import CONFIG, TARGET, hostile, of_a_jury, of_a_rubric, plain
 from eval_factory.core.results import Comparability, Instances, Score, TaskResult
-from eval_factory.report.papers import Citations, Described, forms, methods_text
+from eval_factory.report.papers import Citations, DescribedRun, methods_text, paper_texts
 from facts import says
 
 
@@ -22,16 +22,16 @@ def text(sentences: Iterable[str]) -> str:
 
 def facts(
     result: TaskResult | None = None, config: Any = CONFIG, target: Any = TARGET
-) -> Described:
-    return Described(result or plain(), config, target)
+) -> DescribedRun:
+    return DescribedRun(result or plain(), config, target)
 
 
 class _Sentences:
     """`say.benchmark(run)`: the sentences of that name."""
 
     def __getattr__(self, name: str) -> Callable[..., list[str]]:
-        def said(run: Described) -> list[str]:
-            return replace(run, cite=Citations()).said(forms()["sentences"][name])
+        def said(run: DescribedRun) -> list[str]:
+            return replace(run, cite=Citations()).render_sentences(paper_texts()["sentences"][name])
 
         return said
 
@@ -43,7 +43,7 @@ def extra(**values: Any) -> dict[str, Any]:
     return {"params": {"extra": values}}
 
 
-def with_provenance(**changes: Any) -> Described:
+def with_provenance(**changes: Any) -> DescribedRun:
     made = plain()
     return facts(replace(made, provenance=replace(made.provenance, **changes)))
 
@@ -52,7 +52,7 @@ def with_validity(made: TaskResult, **changes: Any) -> TaskResult:
     return replace(made, validity=replace(made.validity, **changes))
 
 
-def with_stats(**changes: Any) -> Described:
+def with_stats(**changes: Any) -> DescribedRun:
     made = plain()
     score = made.scores["exact_match"]
     return facts(
@@ -141,7 +141,7 @@ def test_the_model_and_what_it_calls_itself() -> None:
     model = plain().provenance.endpoints["model"]
     other = with_provenance(endpoints={"model": replace(model, other_model=7)})
     says(text(say.model(other)), "7 answers", "another model")
-    bare = Described(with_provenance(endpoints={}, started_at=None).result, {}, {})
+    bare = DescribedRun(with_provenance(endpoints={}, started_at=None).result, {}, {})
     says(text(say.model(bare)), "org/model", "endpoint")
     assert "chat" not in text(say.model(bare))
     in_data = with_provenance(endpoints={"gpt": model})
@@ -382,9 +382,9 @@ def test_a_source_keeps_its_number_and_each_form_of_interval_has_one() -> None:
     assert [one[:12] for one in cite.listed()] == ["E. B. Wilson", "B. Efron, Be"]
     with pytest.raises(KeyError):
         cite("nobody")
-    assert set(chain.from_iterable(one["sources"] for one in forms()["intervals"].values())) <= set(
-        forms()["sources"]
-    )
+    assert set(
+        chain.from_iterable(one["sources"] for one in paper_texts()["intervals"].values())
+    ) <= set(paper_texts()["sources"])
 
 
 @pytest.mark.parametrize(

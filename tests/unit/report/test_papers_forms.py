@@ -24,11 +24,17 @@ from eval_factory.core.results import (
     TooFewRated,
 )
 from eval_factory.report.papers import CHAI as NAMESPACE
-from eval_factory.report.papers import Described, forms, methods_text, model_card, tripod_llm
+from eval_factory.report.papers import (
+    DescribedRun,
+    methods_text,
+    model_card,
+    paper_texts,
+    tripod_llm,
+)
 from facts import says
 from unit.core.test_rendered_tables import MARKDOWN
 
-UNKNOWN = forms()["model_card"]["unknown"]
+UNKNOWN = paper_texts()["model_card"]["unknown"]
 
 KINDS = ["UsefulnessUsabilityEfficacy", "FairnessEquity", "SafetyReliability"]
 PARTS = [
@@ -197,7 +203,7 @@ def test_every_item_is_there_once(made: Callable[[], TaskResult]) -> None:
     filled, left = text.split("## Left for the authors")
     of_headings = re.findall(r"^### (\d+[a-g]?) ", filled, re.MULTILINE)
     of_rows = re.findall(r"^\| (\d+[a-g]?) \|", left, re.MULTILINE)
-    assert Counter([*of_headings, *of_rows]) == Counter(list(forms()["tripod_llm"]))
+    assert Counter([*of_headings, *of_rows]) == Counter(list(paper_texts()["tripod_llm"]))
     assert len(of_headings) == text.count("*Not known to eval-factory: ") == 22
 
 
@@ -252,11 +258,11 @@ def answers_of(
     made: TaskResult, config: Any = CONFIG, target: Any = TARGET
 ) -> dict[str, list[str]]:
     """Item -> what is known, of the items that a run fills; sources are numbered over all of them."""
-    run = Described(made, config, target)
+    run = DescribedRun(made, config, target)
     run.cite("tripod_llm")
     return {
-        name: run.said(one["known"])
-        for name, one in forms()["tripod_llm"].items()
+        name: run.render_sentences(one["known"])
+        for name, one in paper_texts()["tripod_llm"].items()
         if "known" in one
     }
 
@@ -354,7 +360,7 @@ LETTERS = {
 def test_the_items_are_those_of_the_table_and_each_that_is_filled_says_what_it_does_not_know() -> (
     None
 ):
-    items = forms()["tripod_llm"]
+    items = paper_texts()["tripod_llm"]
     expected: list[str] = []
     for number in range(1, 20):
         expected += [f"{number}{letter}" for letter in LETTERS.get(number, [""])]

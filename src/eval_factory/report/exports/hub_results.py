@@ -17,7 +17,7 @@ from eval_factory.report.exports.stored_facts import (
     stored_reasons,
     task_of,
 )
-from eval_factory.report.papers import PARTS_OF_DATA
+from eval_factory.report.papers import DATA_PART_PARAMS
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task
 
@@ -84,7 +84,7 @@ def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: 
     parts.append(f"{instances.scored} instances scored{of_all}")
     if revision is None:  # the pinned one is what the run was configured to read
         parts.append("at an unknown revision of the data")
-    parts += [f"{name}: {stored.extra[name]}" for name in PARTS_OF_DATA if name in stored.extra]
+    parts += [f"{name}: {stored.extra[name]}" for name in DATA_PART_PARAMS if name in stored.extra]
     if not_reportable:
         parts.append(f"NOT REPORTABLE: {not_reportable}")
     return "; ".join(parts)

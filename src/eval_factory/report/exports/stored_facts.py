@@ -13,7 +13,7 @@ from typing import Any
 
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import NotReportableError
-from eval_factory.report.papers import OWN_FILES
+from eval_factory.report.papers import OWN_FILE_PARAMS
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task, load_framework
 
@@ -32,7 +32,7 @@ def access_of(stored: StoredResult) -> str:
     task = task_of(stored)
     if task is None:
         return "unknown"
-    has_own_files = not stored.extra.keys().isdisjoint(OWN_FILES)
+    has_own_files = not stored.extra.keys().isdisjoint(OWN_FILE_PARAMS)
     if has_own_files and task.about.access == PUBLIC:
         return "private"
     return task.about.access

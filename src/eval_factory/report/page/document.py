@@ -52,7 +52,7 @@ class ShownResult:
     instances: InstanceBlocks
     methods: str = ""  # text for the methods section of a paper
     label: str = ""  # a, B ... if there are several results
-    lost: LostAnswers | None = None  # None: the page shows no texts
+    lost: LostAnswers | None = None  # None: the page shows no pack_texts
     about: str = ""  # the benchmark's own description, of a benchmark of the user's
 
     @cached_property
@@ -151,7 +151,7 @@ def pack_page(pack: papers.Pack) -> str:
 
 
 def page_script(name: str = "page.js") -> str:
-    """Return a script behind the functions that show foreign texts, and the page's table of
+    """Return a script behind the functions that show foreign pack_texts, and the page's table of
     signs.
     """
     parts = [page_file("shown_texts.js")]
@@ -222,7 +222,7 @@ def compile_templates() -> None:
     """Compile the templates of a run's page and of its methods text, as the first page would."""
     for part in ("page", "run", "clinicians", "rubric", "asked_again", "instances"):
         page_environment().get_template(f"{part}.html.j2")
-    for text in (papers.forms()["facts"], *papers.forms()["sentences"].values()):
+    for text in (papers.paper_texts()["facts"], *papers.paper_texts()["sentences"].values()):
         papers.template_of(text)
 
 
