@@ -120,7 +120,7 @@ class JudgePassport:
         return moving
 
     def _steadiness_sentences(self) -> Iterator[str]:
-        """Yield sentences about missing decisions, and about decisions that change when repeated."""
+        """Yield sentences about missing decisions and changed decisions."""
         if self.unjudged:
             items = formats.counted(self.unjudged, "item")
             yield f"The judge did not decide about {items}; the figures leave these out."

@@ -52,7 +52,7 @@ class ShownResult:
     instances: InstanceBlocks
     methods: str = ""  # text for the methods section of a paper
     label: str = ""  # a, B ... if there are several results
-    lost: LostAnswers | None = None  # None: the page shows no pack_texts
+    lost: LostAnswers | None = None  # None: the page shows no texts
     about: str = ""  # the benchmark's own description, of a benchmark of the user's
 
     @cached_property
@@ -151,7 +151,7 @@ def pack_page(pack: papers.Pack) -> str:
 
 
 def page_script(name: str = "page.js") -> str:
-    """Return a script behind the functions that show foreign pack_texts, and the page's table of
+    """Return a script behind the functions that show foreign texts, and the page's table of
     signs.
     """
     parts = [page_file("shown_texts.js")]
