@@ -130,7 +130,7 @@ def pause_line(pause: Pause, now: float) -> str:
 def state_line(status: SuiteStatus, now: float) -> str:
     """Return whether it runs, since when, and what to do if it does not."""
     folder = one_line(str(status.folder.named))
-    if status.state == view.GOES:
+    if status.state == view.RUNNING:
         who = ""
         if status.pid:
             who = f" (process {status.pid} on {one_line(str(status.host))})"
@@ -170,7 +170,7 @@ def cell_lines(status: SuiteStatus) -> list[str]:
 
 def next_lines(status: SuiteStatus) -> list[str]:
     """Return what to do if it neither runs nor is complete, with the command on its own line."""
-    if status.state == view.GOES or status.is_complete:
+    if status.state == view.RUNNING or status.is_complete:
         return []
     return [_GOES_ON, f"  {view.same_command(status)}"]
 
@@ -426,7 +426,7 @@ def watch(
             if as_json and (record := json.dumps(view.status_document(status))) != shown:
                 stdout.write(f"{record}\n")
                 shown = record
-            if status.state != view.GOES or nobody_reads(sys.stdout):
+            if status.state != view.RUNNING or nobody_reads(sys.stdout):
                 break
             if screen is not None:
                 screen.tick()

@@ -9,7 +9,7 @@ import pytest
 
 from eval_factory.core.rundir import GIT_IGNORE, RunDir, SuiteDir
 from eval_factory.monitor.ledger import Ledger
-from eval_factory.workflows.suite.suite_folder import held
+from eval_factory.workflows.suite.suite_folder import locked
 
 
 def status(repository: Path) -> str:
@@ -34,7 +34,7 @@ def test_a_repository_is_offered_no_output_folder(repository: Path) -> None:
     run.create()
     run.results_jsonl.write_text("a patient's")
     suite = SuiteDir(repository / "suite")
-    with held(suite):
+    with locked(suite):
         run_of_suite = RunDir(suite.cell("model", "task"))
         run_of_suite.create()
         run_of_suite.cache_db.write_text("a patient's")

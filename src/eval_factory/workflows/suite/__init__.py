@@ -1,1 +1,1 @@
-"""Many evaluations of many targets: one command, one table."""
+"""Runs many evaluations of many targets with one command, and writes one table of the results."""

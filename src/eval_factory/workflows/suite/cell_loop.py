@@ -1,5 +1,6 @@
-"""The cells of a suite that are not finished: which is started next, how its run ended, and what
-follows from that.
+"""Starts the unfinished cells of a suite, and decides what to do after the end of each run.
+
+A cell is one evaluation of one target. A cell may need several runs (attempts).
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ from eval_factory.workflows.suite.suite_status import limit_reached
 
 
 def record_of(file: Path) -> Mapping[str, Any]:
-    """Return what a process said of its end; a killed one said nothing, nor one that could not
-    import what it needs.
+    """Return the record that a cell's process wrote at its end.
+
+    The record is empty if the process was killed, or if Python could not import its modules.
     """
     try:
         record: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))
@@ -60,65 +62,70 @@ def record_of(file: Path) -> Mapping[str, Any]:
 
 
 class NextAction(Enum):
-    REST = "nothing: the cell has ended"
-    AGAIN = "the cell is started again at once"
-    ASK_AND_AGAIN = "the cell is started again where its endpoint answers, and waits until it does"
-    WAIT_FOR_FOLDER = "the cell is started again when nobody else holds its folder"
-    PAUSE_ENDPOINT = "the endpoint's cells wait until it is back"
-    STOP_TARGET = "the target's cells are not started"
+    """The action that follows the end of a cell's process."""
+
+    NOTHING = "the cell has ended"
+    RESTART = "the cell is started again at once"
+    RESTART_AFTER_PROBE = "the cell is started again as soon as its endpoint answers a probe"
+    WAIT_FOR_FOLDER = "the cell is started again when no other process locks its folder"
+    PAUSE_ENDPOINT = "all cells of the endpoint wait until the endpoint answers again"
+    STOP_TARGET = "no further cells of the target are started"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    then: NextAction
-    status: RunStatus  # the cell's status if nothing more is done
+    """The outcome of one process of a cell."""
+
+    next_action: NextAction
+    status: RunStatus  # the cell's status if the cell is not started again
     reason: str | None = None
     exit_code: int = 0
-    counts: bool = True  # True if it is one of the attempts that a cell has
+    counts: bool = True  # True if this start of the cell counts towards `max_attempts`
 
 
 def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_result: bool) -> Outcome:
-    """Return the outcome of a process with this exit code; negative: the signal that killed it.
-    `may_try`: whether there may be another attempt; `has_result`: whether a partial result of an
-    earlier one stands in the folder.
+    """Return the outcome of a cell's process.
+
+    Args:
+        code: the exit code of the process; minus the signal's number if a signal killed it.
+        record: the process's record of its end; empty if the process wrote none.
+        may_try: True if the cell may have another attempt.
+        has_result: True if the cell's folder holds a partial result of an earlier attempt.
     """
-    if record.get("status") is not None:  # a result with gaps is asked for again
-        why = record.get("not_reportable")  # another attempt cannot change it
+    if record.get("status") is not None:  # the process wrote a result
+        why = record.get("not_reportable")
         reason = None if why is None else why.split("\n")[0]
         if record["status"] == RunStatus.COMPLETE:
-            code = record["exit_code"]  # 0 of a demo, though no score of it may be reported
-            return Outcome(NextAction.REST, RunStatus.COMPLETE, reason, code)
+            # The exit code of a demo is 0, although no score of a demo may be reported.
+            code = record["exit_code"]
+            return Outcome(NextAction.NOTHING, RunStatus.COMPLETE, reason, code)
+        # The result has gaps: another attempt repeats the failed requests.
         gaps = reason or "some requests failed; the same command asks for them again"
-        then = NextAction.ASK_AND_AGAIN if may_try else NextAction.REST
-        return Outcome(then, RunStatus.PARTIAL, gaps, NotReportableError.exit_code)
-    if not record and code == 1:  # it could not be imported: Python ends it so
+        next_action = NextAction.RESTART_AFTER_PROBE if may_try else NextAction.NOTHING
+        return Outcome(next_action, RunStatus.PARTIAL, gaps, NotReportableError.exit_code)
+    # Python exits with 1 if it cannot import the process's modules.
+    if not record and code == 1:
         code = DEFECT_EXIT_CODE
     error = record.get("error") or {}
     reason = _reason_of(code, error.get("message"))
     status = RunStatus.PARTIAL if has_result else RunStatus.FAILED
-    if code in (
-        NotReportableError.exit_code,
-        InterruptedRunError.exit_code,
-    ):  # at a limit of cost, or stopped
-        return Outcome(
-            NextAction.REST, RunStatus.PARTIAL if has_result else RunStatus.MISSING, reason, code
-        )
+    # The cell reached a limit of the budget, or was interrupted.
+    if code in (NotReportableError.exit_code, InterruptedRunError.exit_code):
+        status_if_stopped = RunStatus.PARTIAL if has_result else RunStatus.MISSING
+        return Outcome(NextAction.NOTHING, status_if_stopped, reason, code)
     if code == BusyError.exit_code:
         return Outcome(NextAction.WAIT_FOR_FOLDER, status, reason, code, counts=False)
-    if (
-        code == PrerequisiteError.exit_code
-        and error.get("type") == EndpointUnreachableError.__name__
-    ):
-        return Outcome(NextAction.PAUSE_ENDPOINT, status, reason, code, counts=False)
+    if code == PrerequisiteError.exit_code:
+        if error.get("type") == EndpointUnreachableError.__name__:
+            return Outcome(NextAction.PAUSE_ENDPOINT, status, reason, code, counts=False)
+        if error.get("type") == EndpointRefusedError.__name__:
+            return Outcome(NextAction.STOP_TARGET, status, reason, code)
     if code in (PrerequisiteError.exit_code, ConfigError.exit_code):
-        refused = (
-            code == PrerequisiteError.exit_code
-            and error.get("type") == EndpointRefusedError.__name__
-        )
-        return Outcome(NextAction.STOP_TARGET if refused else NextAction.REST, status, reason, code)
-    # helm-run failed, or a process was killed: it may have been bad luck
+        return Outcome(NextAction.NOTHING, status, reason, code)
+    # helm-run failed, or a signal killed the process: another attempt may succeed.
     exit_code = code if code in (HelmError.exit_code, DEFECT_EXIT_CODE) else HelmError.exit_code
-    return Outcome(NextAction.AGAIN if may_try else NextAction.REST, status, reason, exit_code)
+    next_action = NextAction.RESTART if may_try else NextAction.NOTHING
+    return Outcome(next_action, status, reason, exit_code)
 
 
 def _reason_of(code: int, message: str | None) -> str:
@@ -134,13 +141,13 @@ def _reason_of(code: int, message: str | None) -> str:
 
 
 _TICK_S = 0.1
-_LOOK_AT_FOLDER_S = 2.0
+_FOLDER_CHECK_INTERVAL_S = 2.0
 _INTERRUPTED = "interrupted"
 
 
 @dataclass
 class Work:
-    """One invocation of a suite: what it is of, and what has become of the cells so far."""
+    """One invocation of a suite: its input, and the reports of the cells that have ended so far."""
 
     suite: Suite
     options: SuiteOptions
@@ -148,14 +155,18 @@ class Work:
     journal: SuiteJournal
     cells: tuple[PlannedCell, ...]
     redactor: Redactor
+    # the start of the invocation, in seconds of time.monotonic
     began: float = field(default_factory=time.monotonic)
+    # the report of each cell that has ended, by the number of the cell
     reports: dict[int, CellReport] = field(default_factory=dict)
-    # the reports of results that the suite's file names
+    # the reports of the results that the suite's file names under `reuse`
     reused: list[CellReport] = field(default_factory=list)
-    stopped: str | None = None  # why cells are not started any more
+    # the reason why no further cells are started; None: cells may be started
+    stopped: str | None = None
 
     @property
     def left(self) -> list[PlannedCell]:
+        """The cells that have no report yet."""
         left: list[PlannedCell] = []
         for planned in self.cells:
             if planned.number not in self.reports:
@@ -173,34 +184,36 @@ class Work:
         collected: bool = False,
         tries_again: bool = False,
     ) -> None:
-        """Record how a cell ended. `tries_again`: only an attempt has ended, and the cell waits for
-        its next one.
+        """Record the end of a cell.
+
+        `tries_again`: True if only an attempt has ended, and the cell waits for its next attempt.
         """
         report = CellReport.of(
             planned.cell, status, reason, attempts, exit_code=exit_code, collected=collected
         )
         if not tries_again:
             self.reports[planned.number] = report
-        self.tell_end(report, planned.plan.identity, tries_again=tries_again)
+        self.record_end(report, planned.plan.identity, tries_again=tries_again)
 
-    def tell_end(
+    def record_end(
         self, report: CellReport, identity: str | None, *, tries_again: bool = False
     ) -> None:
-        reported = {
+        """Write the event about the end of a cell, or of an attempt, to the suite's journal."""
+        details = {
             "attempt": report.attempts,
             "exit_code": report.exit_code,
             "status": report.status,
         }
-        reported |= {
+        details |= {
             "reason": report.reason,
             **({"again": True} if tries_again else {}),
             "collected": report.collected,
         }
         source = None if report.reused_from is None else str(report.reused_from)
-        self.journal.tell(
+        self.journal.record(
             CELL_ENDED,
             **cell_fields(report),
-            **reported,
+            **details,
             reused_from=source,
             identity=identity,
         )
@@ -208,7 +221,10 @@ class Work:
     def leave(
         self, cells: Iterable[PlannedCell], status: RunStatus, exit_code: int, reason: str
     ) -> None:
-        """These cells are not started. One that has a result with gaps keeps it."""
+        """End these cells without starting them.
+
+        A cell whose folder holds a partial result gets the status `partial`.
+        """
         for planned in cells:
             self.end(
                 planned,
@@ -218,23 +234,29 @@ class Work:
             )
 
     def keeps_partial(self, planned: PlannedCell) -> bool:
+        """Return True if the cell's folder holds a partial result that this invocation keeps."""
         return not self.options.fresh and keeps_partial_result(planned.plan)
 
 
 @dataclass
 class CellRun:
+    """A cell that waits for its start or runs, with the state of its attempts."""
+
     planned: PlannedCell
-    record: Path  # the process's record of its end
-    has_result: bool  # a partial result of an earlier attempt stands in the folder
-    attempts: int = 0  # the attempts that count, with the one that has just ended
-    starts: int = 0
-    reported: int = 0  # the last attempt whose beginning is in the journal
-    free_at: float | None = None  # when its folder, which somebody else holds, is looked at again
-    last: Outcome | None = None
-    # the id of the complete run that stood in the folder when the cell was started
+    record: Path  # the file in which the process records its end
+    has_result: bool  # True if the folder holds a partial result of an earlier attempt
+    attempts: int = 0  # the number of ended attempts that count
+    starts: int = 0  # the number of times that the cell was started
+    reported: int = 0  # the number of the last start that is in the journal
+    # when the folder's lock is tried again, in seconds of time.monotonic;
+    # None: no other process is known to lock the folder
+    next_folder_check: float | None = None
+    last: Outcome | None = None  # the outcome of the last process
+    # the id of the complete run that the folder held when the cell was started
     run_before: str | None = None
 
     def finished_run(self) -> str | None:
+        """Return the id of the complete run in the cell's folder; None if there is none."""
         state = read_state(self.planned.plan.rundir)
         if not (state is not None and state.complete):
             return None
@@ -242,30 +264,37 @@ class CellRun:
 
     @property
     def was_finished(self) -> bool:
-        """The process found everything answered: it only collected."""
+        """True if the run was complete before the process started: the process asked nothing."""
         return self.run_before is not None and self.run_before == self.finished_run()
 
 
 @dataclass
 class CellLoop:
-    """Starts cells, waits for their ends, decides what follows. One thread uses it."""
+    """Starts cells, waits for their ends, and decides what to do next.
+
+    Only one thread may use an instance.
+    """
 
     work: Work
     executor: Executor
     pauses: EndpointPauses
     probed: Mapping[int, frozenset[str] | None]
-    """The roles whose endpoints answered the suite's probe, by the number of the cell; None: nobody
-    was asked.
+    """The roles whose endpoints answered the suite's probe, by the number of the cell.
+
+    None: the suite probed no endpoint of the cell.
     """
     limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
-    """The shared limits that a cell's requests keep to, by the number of the cell."""
+    """The shared limits that apply to a cell's requests, by the number of the cell."""
     tracker: SpendingTracker | None = None
-    # the server of the model that all of these cells ask; None: nobody has to start it
+    # the server of the model that all of these cells ask; None: the suite starts no server
     server: ServedModel | None = None
+    # the cells that wait, by number
     _waiting: dict[int, CellRun] = field(default_factory=dict)
+    # the cells that run, by name
     _running: dict[str, CellRun] = field(default_factory=dict)
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
+        """Add cells that wait for their start."""
         for planned in cells:
             config = self.work.suite.folder.cell_config(
                 planned.cell.target, planned.cell.evaluation
@@ -276,34 +305,40 @@ class CellLoop:
             )
 
     def run(self) -> None:
-        """Until every cell has a report.
-        Raises KeyboardInterrupt: after the cells that ran have been ended, and every cell has a
-        report.
+        """Run the cells until every cell has a report.
+
+        Raises:
+            KeyboardInterrupt: the run was interrupted. Before that, all running cells were ended,
+                and every cell has got a report.
         """
         try:
             while self._waiting or self._running:
-                self._begin_some()
-                self._take(self.executor.look(_TICK_S))
-                self._look_at_server()
-                self._look_at_pauses()
-                self._look_at_budget()
+                self._start_ready_cells()
+                self._process_states(self.executor.look(_TICK_S))
+                self._check_server()
+                self._check_pauses()
+                self._check_budget()
                 self.work.journal.tick()
         except KeyboardInterrupt:
             self.work.journal.say("interrupted: ending the cells that run ...")
             self._end_running(
                 Outcome(
-                    NextAction.REST, RunStatus.MISSING, _INTERRUPTED, InterruptedRunError.exit_code
+                    NextAction.NOTHING,
+                    RunStatus.MISSING,
+                    _INTERRUPTED,
+                    InterruptedRunError.exit_code,
                 )
             )
-            everybody = [*self._running.values(), *self._waiting.values()]
-            self._leave(everybody, RunStatus.MISSING, InterruptedRunError.exit_code, _INTERRUPTED)
+            cells_left = [*self._running.values(), *self._waiting.values()]
+            self._leave(cells_left, RunStatus.MISSING, InterruptedRunError.exit_code, _INTERRUPTED)
             raise
 
-    def _begin_some(self) -> None:
-        """First those of the endpoint that has the fewest cells running.
+    def _start_ready_cells(self) -> None:
+        """Start waiting cells until `max_processes` cells run.
 
-        So the endpoints are busy at the same time, and while one cell of an endpoint loads its data
-        or is scored, another asks.
+        Cells of the endpoint with the fewest running cells come first. All endpoints are then busy
+        at the same time. While one cell of an endpoint loads data or is scored, another cell of
+        that endpoint sends requests.
         """
         suite = self.work.suite
         options = self.work.options
@@ -338,44 +373,53 @@ class CellLoop:
             self.executor.begin([spec])
 
     def _end_running(self, outcome: Outcome) -> None:
-        """End all running cells. `outcome`: the outcome of cells that leave no result."""
+        """End all running cells. `outcome`: the outcome of each cell that has written no result."""
         self.executor.end()
-        self._take(self.executor.look(), outcome)
+        self._process_states(self.executor.look(), outcome)
 
-    def _take(self, states: Mapping[str, RunState], asked_to_end: Outcome | None = None) -> None:
+    def _process_states(
+        self, states: Mapping[str, RunState], outcome_if_no_result: Outcome | None = None
+    ) -> None:
+        """Report each cell that has started, and process the end of each cell that has ended.
+
+        `outcome_if_no_result`: the outcome of ended cells that have written no result; None: the
+        outcome follows from the exit code.
+        """
         for name, run in list(self._running.items()):
-            state = states.get(name)  # None: the interrupt came before the executor knew it
+            # None: an interrupt came before the executor had started the cell
+            state = states.get(name)
             if isinstance(state, Started) and run.reported != run.starts:
                 run.reported = run.starts
                 cell = cell_fields(run.planned.cell)
                 identity = run.planned.plan.identity
-                self.work.journal.tell(
+                self.work.journal.record(
                     CELL_STARTED, **cell, attempt=run.starts, pid=state.pid, identity=identity
                 )
             elif isinstance(state, (Ended, Lost)):
                 del self._running[name]
-                self._take_end(
+                self._process_end(
                     run,
                     -int(signal.SIGKILL) if isinstance(state, Lost) else state.code,
-                    asked_to_end,
+                    outcome_if_no_result,
                 )
 
-    def _take_end(self, run: CellRun, code: int, asked_to_end: Outcome | None) -> None:
+    def _process_end(self, run: CellRun, code: int, outcome_if_no_result: Outcome | None) -> None:
+        """Record the end of a cell's process, and prepare the next action."""
         cell = run.planned.cell
         record = record_of(run.record)
-        found_result = record.get("status") is not None
+        wrote_result = record.get("status") is not None
         may_try = run.attempts + 1 < self.work.suite.max_attempts
         outcome = outcome_of(code, record, may_try=may_try, has_result=run.has_result)
-        if asked_to_end is not None and not found_result:
+        if outcome_if_no_result is not None and not wrote_result:
             if run.has_result:
-                outcome = replace(asked_to_end, status=RunStatus.PARTIAL)
+                outcome = replace(outcome_if_no_result, status=RunStatus.PARTIAL)
             else:
-                outcome = asked_to_end
+                outcome = outcome_if_no_result
         if outcome.counts:
             run.attempts += 1
-        run.has_result = run.has_result or found_result
+        run.has_result = run.has_result or wrote_result
         run.last = outcome
-        tries_again = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET)
+        tries_again = outcome.next_action not in (NextAction.NOTHING, NextAction.STOP_TARGET)
         reason = outcome.reason or ""
         self.work.end(
             run.planned,
@@ -388,40 +432,44 @@ class CellLoop:
         )
         if tries_again:
             self._waiting[run.planned.number] = run
-        if outcome.then is NextAction.STOP_TARGET:
+        if outcome.next_action is NextAction.STOP_TARGET:
             waiting = []
             for left in self._waiting.values():
                 if left.planned.cell.target == cell.target and not self._only_collects(left):
                     waiting.append(left)
             self._leave(waiting, RunStatus.FAILED, outcome.exit_code, f"not started: {reason}")
-        elif outcome.then in (NextAction.PAUSE_ENDPOINT, NextAction.ASK_AND_AGAIN):
-            self.pauses.look_after(run.planned, reason)
-        elif outcome.then is NextAction.WAIT_FOR_FOLDER:
-            if run.free_at is None:
+        elif outcome.next_action in (NextAction.PAUSE_ENDPOINT, NextAction.RESTART_AFTER_PROBE):
+            self.pauses.pause(run.planned, reason)
+        elif outcome.next_action is NextAction.WAIT_FOR_FOLDER:
+            if run.next_folder_check is None:
                 self.work.journal.say(f"{cell.name}: waiting: {reason}")
-            run.free_at = time.monotonic() + _LOOK_AT_FOLDER_S
+            run.next_folder_check = time.monotonic() + _FOLDER_CHECK_INTERVAL_S
 
     def _only_collects(self, run: CellRun) -> bool:
-        """Return True if the cell would ask nothing: it is started whatever may not be asked any
-        more.
-        """
+        """Return True if the cell would send no request. No limit and no refusal then stops it."""
         return is_complete_run(run.planned.plan) and not self.work.options.fresh
 
     def _folder_is_free(self, run: CellRun) -> bool:
-        if run.free_at is None:
+        """Return True if no other process is known to lock the cell's folder.
+
+        The folder's lock is tried at most once every `_FOLDER_CHECK_INTERVAL_S` seconds.
+        """
+        if run.next_folder_check is None:
             return True
-        if time.monotonic() < run.free_at:
+        if time.monotonic() < run.next_folder_check:
             return False
         try:
             with run.planned.plan.rundir.locked():
-                run.free_at = None
+                run.next_folder_check = None
         except BusyError:
-            run.free_at = time.monotonic() + _LOOK_AT_FOLDER_S
-        except PrerequisiteError:  # the cell says what is wrong with it
-            run.free_at = None
-        return run.free_at is None
+            run.next_folder_check = time.monotonic() + _FOLDER_CHECK_INTERVAL_S
+        except PrerequisiteError:
+            # The folder cannot be locked at all: the cell itself will report the problem.
+            run.next_folder_check = None
+        return run.next_folder_check is None
 
-    def _look_at_pauses(self) -> None:
+    def _check_pauses(self) -> None:
+        """Record which endpoints are gone or back, and end the cells that have waited too long."""
         for group, news, reason in self.pauses.news():
             cells = []
             for run in self._waiting.values():
@@ -429,28 +477,30 @@ class CellLoop:
                     cells.append(run)
             if news is News.GONE:
                 names = [run.planned.cell.name for run in cells]
-                self.work.journal.tell(ENDPOINT_PAUSED, group=group, reason=reason, cells=names)
+                self.work.journal.record(ENDPOINT_PAUSED, group=group, reason=reason, cells=names)
             elif news is News.BACK:
-                self.work.journal.tell(ENDPOINT_BACK, group=group)
+                self.work.journal.record(ENDPOINT_BACK, group=group)
             elif news is News.GIVEN_UP:
                 waited = (
                     f"its endpoint has not answered for {self.work.suite.max_outage_s:.0f} s: "
                     f"{reason}"
                 )
                 self._leave(cells, RunStatus.FAILED, PrerequisiteError.exit_code, waited)
-            # a cell ended because nobody answered, but somebody does: it was one of its attempts
+            # The probe was answered, so the endpoint was never gone. The ended start of a cell
+            # that could not reach the endpoint therefore counts as an attempt.
             else:
                 for run in cells:
-                    if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
+                    if run.last is not None and run.last.next_action is NextAction.PAUSE_ENDPOINT:
                         run.attempts += 1
                         if run.attempts >= self.work.suite.max_attempts:
                             self._leave(
                                 [run], RunStatus.FAILED, run.last.exit_code, run.last.reason or ""
                             )
 
-    def _look_at_server(self) -> None:
-        """Cells whose servers are all lost are ended, wait until one is there again, and go on
-        with their answers.
+    def _check_server(self) -> None:
+        """If all servers of the model are lost, end the running cells and wait for a new server.
+
+        The cells then start again and reuse the answers that they already have.
         """
         if (
             self.server is None
@@ -461,7 +511,11 @@ class CellLoop:
         lost = "the server of its model was lost"
         self._end_running(
             Outcome(
-                NextAction.AGAIN, RunStatus.MISSING, lost, PrerequisiteError.exit_code, counts=False
+                NextAction.RESTART,
+                RunStatus.MISSING,
+                lost,
+                PrerequisiteError.exit_code,
+                counts=False,
             )
         )
         try:
@@ -476,8 +530,11 @@ class CellLoop:
                 reason,
             )
 
-    def _look_at_budget(self) -> None:
-        """Start no cell if nothing more may be asked; running ones see it at their next request."""
+    def _check_budget(self) -> None:
+        """Stop starting cells if a limit of the suite's budget is reached.
+
+        Running cells notice the limit at their next request.
+        """
         if self.tracker is not None and self.work.stopped is None:
             spent = self.tracker.spent
             seconds = self.tracker.seconds_left
@@ -493,11 +550,14 @@ class CellLoop:
             self._leave(waiting, RunStatus.MISSING, NotReportableError.exit_code, self.work.stopped)
 
     def _leave(self, runs: list[CellRun], status: RunStatus, exit_code: int, reason: str) -> None:
-        """These cells are not started, or not again. One that has a result with gaps keeps it."""
+        """End these cells without another start.
+
+        A cell whose folder holds a partial result gets the status `partial`.
+        """
         for run in runs:
             self._waiting.pop(run.planned.number, None)
-            kept = RunStatus.PARTIAL if run.has_result else status
+            final_status = RunStatus.PARTIAL if run.has_result else status
             self.work.end(
-                run.planned, kept, exit_code, reason, run.starts, collected=run.was_finished
+                run.planned, final_status, exit_code, reason, run.starts, collected=run.was_finished
             )
             self._running.pop(run.planned.cell.name, None)

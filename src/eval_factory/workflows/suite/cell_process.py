@@ -1,9 +1,9 @@
-"""The process of one run of a suite.
+"""Runs one cell of a suite in a process of its own.
 
     python -m eval_factory.workflows.suite.cell_process PARENT
 
-A `RunSpec` is on its standard input; PARENT is the id of the process that started it, and with
-which it ends.
+The process reads a `RunSpec` as JSON from standard input. PARENT is the id of the process that
+started this process; this process ends when its parent ends.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from eval_factory.workflows.options import Options, code_of_error, end_record, f
 
 
 def run_cell(spec: RunSpec, screen: TextIO) -> int:
-    """Evaluate one cell as `run_eval` does, and leave the record of its end. Returns the exit
-    code.
+    """Evaluate one cell as `run_eval` does, and write the record of its end.
+
+    Returns the exit code. Errors are recorded and shown on `screen`; none is raised.
     """
     if spec.served_at is not None:
         os.environ[SERVED_AT] = spec.served_at
@@ -52,13 +53,18 @@ def run_cell(spec: RunSpec, screen: TextIO) -> int:
 
 
 def show_defect(error: BaseException, screen: TextIO) -> None:
-    """Show an unexpected error to whoever reads the log."""
+    """Write the traceback of an unexpected error, without secrets."""
     redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
     screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
 
 
 def main(parent: int) -> int:
-    collect_rarely()  # the records of a run live to its end
+    """Read the `RunSpec`, redirect the output to the cell's log, and run the cell.
+
+    Returns the exit code. `parent`: the id of the parent process.
+    """
+    # Most records of a run live until its end: frequent garbage collection would free nothing.
+    collect_rarely()
     spec = RUN_SPEC.validate_json(sys.stdin.readline())
     end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -73,7 +79,7 @@ def main(parent: int) -> int:
 
 
 if __name__ == "__main__":
-    code = DEFECT_EXIT_CODE  # for an error that nobody can record
+    code = DEFECT_EXIT_CODE  # stays if an error comes before the record can be written
     try:
         code = main(int(sys.argv[1]))
     except BaseException as raised:

@@ -1,5 +1,6 @@
-"""The contents of the cells' folders: results, also of other folders, and what was asked and
-answered.
+"""Finds results that are already there: in a cell's own folder, or in folders to reuse.
+
+Also sums up the requests and costs that earlier invocations have left in the cells' folders.
 """
 
 from __future__ import annotations
@@ -45,15 +46,17 @@ READ_WHEN_COLLECTED = frozenset(
         "judge_passport",
     )
 ) | {"target.api_endpoint.training_cutoff"}
-"""Settings that change nothing that is asked, but what stands in a result."""
-# settings that change how a run goes, and no number in its result
-OF_NO_RESULT = RUNTIME_ONLY - READ_WHEN_COLLECTED
+"""Settings that change the content of a result, but no request."""
+# settings that change how a run proceeds, but neither a request nor the content of its result
+SETTINGS_WITHOUT_EFFECT = RUNTIME_ONLY - READ_WHEN_COLLECTED
 
 
 def finished(plan: Plan) -> str | None:
-    """Return why the complete result of this very cell is not reportable; empty if it is. None
-    where a run has to begin, or to look: at data that may have changed, or with other settings of a
-    result.
+    """Return why the complete result in the cell's folder is not reportable.
+
+    Returns an empty string if the result is reportable. Returns None if a run is needed: there is
+    no complete result of this configuration, the user's own data may have changed, or a setting
+    that changes the content of a result has another value.
     """
     if reads_own_data(plan) or finished_run(plan, DataRead()) is None:
         return None
@@ -70,7 +73,7 @@ def finished(plan: Plan) -> str | None:
 
 
 def reads_own_data(plan: Plan) -> bool:
-    """Return True if the same configuration may read other data today."""
+    """Return True if the same configuration may read different data today."""
     extra = plan.evaluation.extra
     return bool(
         extra.data_path
@@ -82,23 +85,25 @@ def reads_own_data(plan: Plan) -> bool:
 
 
 def is_complete_run(plan: Plan) -> bool:
-    """Return True if a complete run of this configuration stands there: with the same data its
-    process asks nothing.
+    """Return True if the cell's folder holds a complete run of this configuration.
+
+    If the data are unchanged, a process of this cell then sends no request.
     """
     state = read_state(plan.rundir)
     return state is not None and state.complete and state.identity == plan.identity
 
 
 def has_partial_result(rundir: RunDir, identity: str) -> bool:
-    """Return True if a result of this very run stands there, with gaps."""
+    """Return True if the folder holds a partial result of the run with this identity."""
     state = read_state(rundir)
-    same = state is not None and not state.complete and state.identity == identity
-    return same and rundir.evaluation_config.is_file()
+    is_partial = state is not None and not state.complete and state.identity == identity
+    return is_partial and rundir.evaluation_config.is_file()
 
 
 def keeps_partial_result(plan: Plan) -> bool:
-    """Return True if such a result is this cell's though nothing more is asked: data of the user's
-    own may have changed.
+    """Return True if the folder's partial result is valid for this cell without a new run.
+
+    It is not valid if the cell reads a data file of the user, for the file may have changed.
     """
     data_path = plan.evaluation.extra.data_path
     return data_path is None and has_partial_result(plan.rundir, plan.identity)
@@ -110,28 +115,34 @@ def _settings(config: Mapping[str, Any]) -> str:
 
 
 def settings_of_result(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of every setting that a result depends on, by its path; a key whose value is
-    null counts as one that nobody gave.
+    """Return the value of every setting that a result depends on, by the setting's path.
+
+    Settings whose value is null are left out, as if they were not stated.
     """
     settings: dict[str, Any] = {}
     for path, value in leaves_of(config):
-        if path not in OF_NO_RESULT and value is not None:
+        if path not in SETTINGS_WITHOUT_EFFECT and value is not None:
             settings[path] = value
     return settings
 
 
 def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
-    """Return the output folders of complete runs of this version, found in these folders and below
-    them, by the identity of the run. Raises ConfigError: one of them is not there.
+    """Find the output folders of complete runs of this version in and below these folders.
+
+    Returns:
+        The output folders by the identity of their run.
+
+    Raises:
+        ConfigError: one of `folders` does not exist.
     """
     folders_of_identity: dict[str, tuple[Path, ...]] = {}
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"--reuse: there is no folder {folder}")
-        for parent, names, files in os.walk(folder):  # which follows no links
+        for parent, names, files in os.walk(folder):  # os.walk follows no links to folders
             root = RunDir(Path(parent))
             if root.run_state.name in files:
-                names.clear()  # nothing in an output folder is another
+                names.clear()  # an output folder contains no other output folder
                 state = read_state(root)
                 if state is not None and state.complete and is_of_current_version(state):
                     folders_of_identity[state.identity] = (
@@ -143,7 +154,10 @@ def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
 
 
 def source_for(plan: Plan, folders_of_identity: Mapping[str, tuple[Path, ...]]) -> Path | None:
-    """Return an output folder, and not the cell's own, that holds what this plan would give."""
+    """Return an output folder, other than the cell's own, with a complete run of this plan.
+
+    Returns None if there is no other such folder.
+    """
     cell_folder = plan.rundir.root
     other_folders = (
         root
@@ -154,32 +168,37 @@ def source_for(plan: Plan, folders_of_identity: Mapping[str, tuple[Path, ...]]) 
 
 
 def take_over(source: Path, target: Path, suite: SuiteDir) -> bool:
-    """Copy the folder to `target`, the cell's path; what stood there is archived under the suite's
-    own files. False: somebody is working in one of the two. Raises PrerequisiteError: it cannot be
-    read, or written.
+    """Copy the output folder `source` to `target`, the cell's path.
+
+    A folder that is already at `target` is archived under the suite's own files.
+
+    Returns:
+        False if another process works in one of the two folders; nothing is then copied.
+
+    Raises:
+        PrerequisiteError: `source` cannot be read, or the copy cannot be written.
     """
-    there = RunDir(source)
+    source_run = RunDir(source)
     copy = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    # byte for byte, cache.db with its write-ahead log: a killed run has not put the two together;
-    # SQLite's third file is an index of the second, and is made again
+    # cache.db is copied together with its write-ahead log, for a killed run has not merged the two
+    # files. The third file of SQLite is an index of the log; SQLite creates this index again.
     not_copied = (
-        there.lock_file.name,
-        there.lock_holder.name,
-        there.answers[2].name,
+        source_run.lock_file.name,
+        source_run.lock_holder.name,
+        source_run.answers[2].name,
         "*.part",
         "*.tmp",
     )
     try:
-        with there.locked():
+        with source_run.locked():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copytree(source, copy, symlinks=True, ignore=shutil.ignore_patterns(*not_copied))
         if target.exists():
             with RunDir(target).locked():
-                aside = suite.state / "set-aside" / target.parent.name
-                aside.mkdir(parents=True, exist_ok=True)
-                target.rename(
-                    aside / f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
-                )
+                archive = suite.state / "set-aside" / target.parent.name
+                archive.mkdir(parents=True, exist_ok=True)
+                moment = time.strftime("%Y%m%d-%H%M%S")
+                target.rename(archive / f"{target.name}-{moment}-{uuid.uuid4().hex[:4]}")
         copy.rename(target)
     except BusyError:
         return False
@@ -193,15 +212,16 @@ def take_over(source: Path, target: Path, suite: SuiteDir) -> bool:
 
 
 def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Spending:
-    """Return what these cells have asked in all invocations; `say` learns what nobody can count any
-    more.
+    """Return the total spending of these cells in all invocations.
+
+    `say` gets a warning about each cell whose spending cannot be read.
     """
     spent = []
     for planned in cells:
         cache_db = planned.plan.rundir.cache_db
         try:
             spent.append(spent_so_far(cache_db, prices_of(planned.plan).known))
-        except sqlite3.Error as error:  # the cell's run puts it aside
+        except sqlite3.Error as error:  # the next run of the cell archives the damaged file
             say(
                 f"warning: {cache_db} is damaged ({error}): "
                 "what it counted is not in the suite's budget"
@@ -210,9 +230,10 @@ def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Sp
 
 
 def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
-    """Return the endpoints that answered some cell's model, in this invocation or an earlier one.
+    """Return the limit groups whose model has answered some cell, in any invocation so far.
 
-    From where it is asked now: another URL may never have been there.
+    An answer counts only if the cell's last run asked one of the URLs that the cell asks now. A new
+    URL may never have answered.
     """
     answered = set()
     for planned in cells:

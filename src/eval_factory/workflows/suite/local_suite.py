@@ -1,4 +1,4 @@
-"""Runs the cells of a suite on this machine, target by target, with the servers it starts."""
+"""Runs the cells of a suite on this machine, and starts model servers for them if needed."""
 
 from __future__ import annotations
 
@@ -42,32 +42,36 @@ from eval_factory.workflows.suite.planned_cells import (
 )
 
 CELL_PROCESS = (sys.executable, "-m", "eval_factory.workflows.suite.cell_process")
-_OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
-"""Beginnings of variables by which a server finds GPUs."""
-_OF_THE_SERVER = (
+_MACHINE_VARIABLE_PREFIXES = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
+"""Beginnings of variables that describe the machine to a server: its GPUs and its locale."""
+_SERVE_KEYS = (
     "start_time_limit_s",
     "hang_time_limit_s",
     "stop_grace_s",
     "max_restarts",
     "replicas",
 )
-"""Fields of ServerSpec that are keys of `serve`."""
+"""Fields of ServerSpec that have the same names as keys of `serve` in the suite's file."""
 
 
 def run_by_server(
     work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]
 ) -> None:
-    """Bring every cell that is left to its end: first those whose endpoints are there, then target
-    by target, for two servers may each need all of the machine. Raises KeyboardInterrupt: no server
-    and no cell runs any more.
+    """Run every unfinished cell with `run`, and start a server for each target that needs one.
+
+    Cells of targets without `serve` run first, all together. The other targets run one after
+    another, for each of two servers may need the complete machine.
+
+    Raises:
+        KeyboardInterrupt: the run was interrupted; all servers and cells have been ended.
     """
     say = work.journal.say
-    there = []
+    cells_without_server = []
     for planned in work.left:
         if planned.cell.target not in work.suite.serve:
-            there.append(planned)
-    if there:
-        run(work, there, None)
+            cells_without_server.append(planned)
+    if cells_without_server:
+        run(work, cells_without_server, None)
     for target, serve in work.suite.serve.items():
         cells = []
         for planned in work.left:
@@ -76,7 +80,7 @@ def run_by_server(
         if not cells:
             continue
         if not work.options.fresh and all(is_complete_run(planned.plan) for planned in cells):
-            run(work, cells, None)  # they are only collected
+            run(work, cells, None)  # their results are only collected: no request needs a server
             continue
         if work.stopped is not None:
             work.leave(cells, RunStatus.MISSING, NotReportableError.exit_code, work.stopped)
@@ -104,52 +108,57 @@ def run_by_server(
 def server_spec(
     suite: Suite, target: str, cells: Sequence[PlannedCell], env: Mapping[str, str]
 ) -> ServerSpec:
+    """Return the settings of the server of one target; `cells` are the target's cells."""
     serve = suite.serve[target]
     variables = variables_of(serve)
     launch = tuple(serve.get(LAUNCH, ()))
     names = {HUB_TOKEN, *filter(names_a_secret, variables)}
     for planned in cells:
         names.update(planned.plan.evaluation.key_names())
-    # variables that find programs, files and GPUs, the job's, and those that are named; a key of a
-    # judge or a model is not among them
-    beginnings = (*_OF_THE_MACHINE, "SLURM_") if launch else _OF_THE_MACHINE
-    open_ones = []
-    for name in env:
-        if not names_a_secret(name) and (name in ALLOWED or name.startswith(beginnings)):
-            open_ones.append(name)
-    seen = {**{name: env[name] for name in open_ones}, "PYTHONUNBUFFERED": "1"}
+    # The server gets the variables for programs, files, GPUs and the Slurm job, and the variables
+    # that `serve` names. It gets no key of a judge or a model.
+    prefixes: tuple[str, ...] = _MACHINE_VARIABLE_PREFIXES
+    if launch:
+        prefixes = (*prefixes, "SLURM_")
+    passed_on = {}
+    for name, value in env.items():
+        if not names_a_secret(name) and (name in ALLOWED or name.startswith(prefixes)):
+            passed_on[name] = value
+    passed_on["PYTHONUNBUFFERED"] = "1"
     return ServerSpec(
         name=target,
         words=words_of(serve),
         health=health_url(serve),
         log=suite.folder.server_log(target),
-        env={**seen, **{name: env[name] for name in variables if name in env}},
+        env={**passed_on, **{name: env[name] for name in variables if name in env}},
         settings=server_variables(serve),
         secrets=tuple(
             sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))
         ),
         launch=launch,
-        **{name: serve[name] for name in _OF_THE_SERVER},
+        **{name: serve[name] for name in _SERVE_KEYS},
     )
 
 
 def _settle_unreachable(
     work: Work, cells: Sequence[PlannedCell], probe: EndpointProbe, pauses: EndpointPauses
 ) -> None:
-    """Pause the endpoints that are gone and answered before; fail the cells of others that did not
-    answer. A cell that asks nobody any more is left alone.
+    """Decide about each cell with an endpoint that did not answer the probe.
+
+    If the endpoint of a model has answered in an earlier run, its group is paused. All other such
+    cells fail. Cells that need no request are left alone.
     """
-    there_before = groups_that_answered(work.cells)
+    answered_before = groups_that_answered(work.cells)
     for planned in cells:
         problem = probe.problem_of(planned)
-        asks_nobody = is_complete_run(planned.plan) and not work.options.fresh
-        if problem is None or asks_nobody:
+        needs_no_request = is_complete_run(planned.plan) and not work.options.fresh
+        if problem is None or needs_no_request:
             continue
         role, error = problem
         reason = str(error).split("\n")[0]
         is_gone = isinstance(error, EndpointUnreachableError) and role == MODEL_ROLE
-        if is_gone and planned.group in there_before:
-            pauses.look_after(planned, reason)
+        if is_gone and planned.group in answered_before:
+            pauses.pause(planned, reason)
         else:
             work.leave(
                 [planned],
@@ -160,14 +169,17 @@ def _settle_unreachable(
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
-    """Cells that are left, within the limits that all of them share; `served`: the server of their
-    one model, if the suite has started it. Raises KeyboardInterrupt: after the cells that ran
-    have been ended.
+    """Run unfinished cells within the limits that the cells share.
+
+    `served`: the server of the cells' model; None if the suite starts no server for it.
+
+    Raises:
+        KeyboardInterrupt: the run was interrupted; the running cells have been ended.
     """
     suite = work.suite
     say = work.journal.say
     options = work.options
-    limits_by_name, of_cells = limits_of(
+    limits_by_name, limit_names_of_cells = limits_of(
         (planned.plan.endpoints, planned.group) for planned in cells
     )
     with contextlib.ExitStack() as stack:
@@ -176,18 +188,16 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         if not options.no_preflight and served is None:
             probe.all_of(cells)
         tracker = None
-        if suite.budget:  # it counts what all cells have used in earlier invocations, too
+        if suite.budget:  # the spending of all cells in earlier invocations counts too
             tracker = SpendingTracker(suite.budget, spent_before(work.cells, say), began=work.began)
         server = stack.enter_context(LimitServer(limits_by_name, tracker))
         limits = {
-            planned.number: SharedLimitsSettings(server.address, roles)
-            for planned, roles in zip(cells, of_cells, strict=True)
+            planned.number: SharedLimitsSettings(server.address, names_by_role)
+            for planned, names_by_role in zip(cells, limit_names_of_cells, strict=True)
         }
 
         def ask(planned: PlannedCell) -> ProbeAnswer:
-            """Return whether the endpoint of a cell's model is there; if nobody may ask so, it is
-            taken to be.
-            """
+            """Probe the endpoint of a cell's model; None: it answers, or no probe is wanted."""
             if served is not None:
                 if served.is_ready():
                     return None
@@ -199,7 +209,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)
         probed = {planned.number: probe.roles_that_answered(planned) for planned in cells}
-        # a server is asked by each of its cells
+        # The suite has not probed its own server: each cell does so itself.
         if served is not None and not options.no_preflight:
             probed = {}
         loop = CellLoop(work, runs, pauses, probed, limits, tracker, served)

@@ -1,5 +1,6 @@
-"""The cells of a suite are checked and planned here before anything is asked or written. Those that
-ask one endpoint get one set of limits.
+"""Checks and plans the cells of a suite before any request is sent and any file is written.
+
+Cells that ask the same endpoint share its limits.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from eval_factory.workflows.context import HUB_TOKEN
 
 @dataclass(frozen=True)
 class CheckedCell:
-    """A cell with its plan, and everything that keeps it from running.
+    """A cell with its plan, and all problems that keep the cell from running.
 
     Attributes:
         cell: the cell.
-        plan: its plan; None if its configuration is wrong.
-        problems: what is wrong with the configuration.
-        missing: what is missing: data, a package, a key. Each text may have several lines.
+        plan: the plan of the cell; None if the cell's configuration is wrong.
+        problems: the errors in the configuration.
+        missing: the missing prerequisites, such as data, a package or a key. Each text may have
+            several lines.
     """
 
     cell: Cell
@@ -46,11 +48,12 @@ class CheckedCell:
 
     @property
     def ready(self) -> bool:
+        """True if the cell has a plan and no prerequisite is missing."""
         return self.plan is not None and not self.missing
 
 
 def _findings(*checks: Callable[[], object]) -> tuple[list[str], list[str]]:
-    """Run the checks; return what is wrong with the configuration, and what is missing."""
+    """Run the checks; return the errors in the configuration and the missing prerequisites."""
     problems = []
     missing = []
     for check in checks:
@@ -66,7 +69,8 @@ def _findings(*checks: Callable[[], object]) -> tuple[list[str], list[str]]:
 def _findings_of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Check the user's data, the packages and the data bundle of a task.
 
-    They are the same for every target. Returns what is wrong and what is missing.
+    The findings do not depend on the target. Returns the errors in the configuration and the
+    missing prerequisites.
     """
     extra = plan.evaluation.extra
     task = plan.evaluation.task
@@ -79,7 +83,7 @@ def _findings_of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], li
     )
     checks: list[Callable[[], object]] = [check_packages]
     if extra.offline or extra.data_dir is not None:
-        # imported here: few runs read a bundle
+        # imported here, for few runs read a bundle
         from eval_factory.workflows.prepare import find_bundle
 
         checks.append(partial(find_bundle, plan, env))
@@ -99,7 +103,10 @@ def redactor_of_all(plans: Iterable[Plan], env: Mapping[str, str]) -> Redactor:
 def _secrets_in(
     document: Mapping[str, Any], plans: Iterable[Plan], env: Mapping[str, str]
 ) -> list[str]:
-    """Return a problem if the document, which is written into a file, holds a key of the plans."""
+    """Return a problem if the document contains a key of the plans.
+
+    The document is written into a file, and no secret may be written into a file.
+    """
     if redactor_of_all(plans, env).tree(document, known_only=True) == document:
         return []
     problem = (
@@ -110,10 +117,13 @@ def _secrets_in(
 
 
 def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
-    """Return all cells in the suite's order; a wrong one raises nothing (`refuse_unready` does)."""
+    """Check all cells; return them in the order of the suite.
+
+    Problems of a cell are stored with the cell. `refuse_unready` raises them.
+    """
     framework = load_framework()
     checked = []
-    # cells that read the same data share its checks, which take time
+    # Checks of data take time: cells that read the same data share the findings.
     findings_of_data: dict[Any, tuple[list[str], list[str]]] = {}
     for cell in suite.cells:
         try:
@@ -129,7 +139,7 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
         key_problems, missing_keys = _findings_of_keys(plan, env)
         problems = (*_secrets_in(cell.document, [plan], env), *data_problems, *key_problems)
         checked.append(CheckedCell(cell, plan, problems, (*missing_data, *missing_keys)))
-    # the suite's own file holds what no cell's run config holds, such as `limit_group` and patterns
+    # The suite's own file has keys that no run config of a cell has, such as `limit_group`.
     plans = []
     for checked_cell in checked:
         if checked_cell.plan is not None:
@@ -145,28 +155,28 @@ def _data_key(plan: Plan) -> tuple[object, ...]:
     extra = plan.evaluation.extra
     folder_of_data = None
     if extra.offline and extra.data_dir is None:
-        # the data that an earlier run left in the run's folder
+        # The run reads the data that an earlier run has left in its output folder.
         folder_of_data = plan.rundir.root
     return (plan.evaluation.task.name, extra.model_dump_json(), folder_of_data)
 
 
 def _findings_of_keys(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Check the credentials; return what is wrong, and each missing key in a text of its own."""
+    """Check the credentials; return the errors, and a separate text for each missing key."""
     problems, reports = _findings(partial(credentials_report, plan, env))
     missing_keys: list[str] = []
     for report in reports:
-        # a suite has no flag for a key
+        # A suite has no option --api_key_name.
         text = report.replace("with --api_key_name", "as api_key of the target")
         missing_keys += re.split(r"\n(?=no API key)", text)
     return problems, missing_keys
 
 
 def refuse_unready(cells: Sequence[CheckedCell]) -> None:
-    """Refuse cells of which any cannot run; the error has everything that is wrong or missing.
+    """Check that every cell can run. The error lists the problems of all cells.
 
     Raises:
-        ConfigError: a cell's configuration is wrong.
-        PrerequisiteError: something is missing.
+        ConfigError: the configuration of a cell is wrong.
+        PrerequisiteError: a prerequisite of a cell is missing.
     """
     refuse_wrong(cells)
     missing = missing_prerequisites(cells)
@@ -175,7 +185,7 @@ def refuse_unready(cells: Sequence[CheckedCell]) -> None:
 
 
 def missing_prerequisites(cells: Sequence[CheckedCell]) -> list[str]:
-    """Return what is missing, each text once, with the cells that need it."""
+    """Return each missing prerequisite once, with the names of the cells that need it."""
     missing: list[tuple[Cell, str]] = []
     for checked in cells:
         missing += [(checked.cell, text) for text in checked.missing]
@@ -183,7 +193,11 @@ def missing_prerequisites(cells: Sequence[CheckedCell]) -> list[str]:
 
 
 def refuse_wrong(cells: Sequence[CheckedCell]) -> None:
-    """Raise ConfigError with everything that is wrong with the cells' configurations."""
+    """Check the configurations of all cells.
+
+    Raises:
+        ConfigError: a configuration is wrong; the error lists the problems of all cells.
+    """
     problems: list[tuple[Cell, str]] = []
     for checked in cells:
         problems += [(checked.cell, text) for text in checked.problems]
@@ -192,29 +206,29 @@ def refuse_wrong(cells: Sequence[CheckedCell]) -> None:
 
 
 def grouped(cells: Sequence[CheckedCell], texts: Iterable[tuple[Cell, str]]) -> list[str]:
-    """Return each text once, after the names of the cells that it is about."""
-    about: dict[str, list[Cell]] = {}
+    """Return each text once, preceded by the names of the cells to which the text applies."""
+    cells_by_text: dict[str, list[Cell]] = {}
     for cell, text in texts:
-        about.setdefault(text, []).append(cell)
+        cells_by_text.setdefault(text, []).append(cell)
     all_cells = [checked_cell.cell for checked_cell in cells]
     lines = []
-    for text, cells_of_text in about.items():
+    for text, cells_of_text in cells_by_text.items():
         lines.append(f"{named_cells(cells_of_text, all_cells)}: {text}")
     return lines
 
 
-def named_cells(chosen_cells: Sequence[Cell], every: Sequence[Cell]) -> str:
-    """Return a few words for the chosen cells.
+def named_cells(chosen_cells: Sequence[Cell], all_cells: Sequence[Cell]) -> str:
+    """Return a short text that names the chosen cells.
 
-    They are "every cell", every cell of some targets or evaluations, or the first of the names.
+    The text is "every cell", "every cell of" some targets or evaluations, or the first four names.
     """
     chosen_names = {cell.name for cell in chosen_cells}
-    if len(every) > 1 and chosen_names == {cell.name for cell in every}:
+    if len(all_cells) > 1 and chosen_names == {cell.name for cell in all_cells}:
         return "every cell"
     for kind in ("evaluation", "target"):
         values = list(dict.fromkeys(getattr(cell, kind) for cell in chosen_cells))
         all_with_values = set()
-        for cell in every:
+        for cell in all_cells:
             if getattr(cell, kind) in values:
                 all_with_values.add(cell.name)
         if all_with_values == chosen_names and len(values) < len(chosen_cells):
@@ -227,10 +241,10 @@ class PlannedCell:
     """A cell that can run.
 
     Attributes:
-        number: its position in the suite, from 0.
+        number: the position of the cell in the suite, from 0.
         cell: the cell.
-        plan: its plan.
-        group: the name of the limits of its model's endpoint.
+        plan: the plan of the cell.
+        group: the name of the limits that apply to the endpoint of the cell's model.
     """
 
     number: int
@@ -243,8 +257,9 @@ def plan_cells(suite: Suite, env: Mapping[str, str]) -> tuple[PlannedCell, ...]:
     """Check and plan all cells.
 
     Raises:
-        ConfigError: cells are wrong, or a cost is limited and a price unknown.
-        PrerequisiteError: something is missing.
+        ConfigError: the configuration of a cell is wrong, or the suite limits its cost and the
+            price of a model is unknown.
+        PrerequisiteError: a prerequisite of a cell is missing.
     """
     cells = checked_cells(suite, env)
     refuse_unready(cells)
@@ -285,12 +300,12 @@ def limits_of(
 ) -> tuple[dict[str, LimitOf], list[dict[str, str]]]:
     """Return the limits by name, and for each run the name of each role's limits.
 
-    Runs share the limits of one URL as their model, and those of one judge at one URL. If they
-    state different numbers, the smallest is the limit.
+    Runs share the limits if their models have the same URL, or if the same judge has the same URL
+    in both runs. If the runs state different numbers, the smallest number is the limit.
 
     Args:
-        runs: the endpoints of each run, and the name of the limits that its model shares; None if
-            the URLs name them.
+        runs: the endpoints of each run, and the name of the limits that the run's model shares
+            with other models; None if the URLs serve as the name.
     """
     limits: dict[str, LimitOf] = {}
     names_of_runs = []
@@ -307,9 +322,11 @@ def limits_of(
 def _limits_of_endpoint(
     endpoint: EndpointSettings, model_group: str | None
 ) -> list[tuple[str, str, LimitOf]]:
-    """Return (role, name, limit) of all servers of the endpoint together, and of each of several.
+    """Return the limits of an endpoint as tuples (role, name, limit).
 
-    `parallelism` limits all servers together; what is allowed a minute is allowed at each server.
+    The first tuple is the limit of all servers of the endpoint together. If the endpoint has
+    several servers, a tuple for each server follows. `parallelism` applies to all servers together;
+    the numbers of requests and tokens a minute apply to each server.
     """
     servers = []
     for url in endpoint.urls:
@@ -332,7 +349,7 @@ def _limits_of_endpoint(
 
 
 def _smaller(first: LimitOf, second: LimitOf) -> LimitOf:
-    """Return the smaller one of each number that is stated."""
+    """Return a limit with the smaller of the two values of each number that is stated."""
     smallest: list[Any] = []
     for numbers in zip(vars(first).values(), vars(second).values(), strict=True):
         stated = []

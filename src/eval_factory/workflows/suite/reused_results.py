@@ -1,5 +1,7 @@
-"""Results that a suite's file names under `reuse`: they stand in its table, and nothing is run for
-them. Imported results come into a suite in this way.
+"""Adds existing results to a suite: those that the suite's file names under `reuse`.
+
+The suite's table shows these results, but no cell runs for them. Imported results become part of a
+suite in this way.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from eval_factory.workflows.suite.suite_report import CellReport
 
 
 def refuse_unreadable(suite: Suite) -> None:
-    """Check that each reused folder has a result that can be read.
+    """Check that each reused folder contains a readable result.
 
     Raises:
-        PrerequisiteError: a reused folder has no result; the message lists all of them.
+        PrerequisiteError: a reused folder contains no readable result; the message lists all such
+            folders.
     """
     problems = []
     for number, cell in enumerate(suite.reused):
@@ -37,23 +40,27 @@ def refuse_unreadable(suite: Suite) -> None:
 
 
 def take_reused(work: Work) -> list[CellReport]:
-    """Copy each reused result into the suite's folder, if it is not there yet."""
+    """Copy each reused result that is new or changed into the suite's folder.
+
+    Returns a report for each reused result, also if the copy failed.
+    """
     reports = []
     for cell in work.suite.reused:
         try:
-            report, identity = _taken(cell, work.suite.folder)
+            report, identity = _copied(cell, work.suite.folder)
         except EvalFactoryError as error:
             reason = str(error).split("\n")[0]
             report = _report(cell, RunStatus.FAILED, reason, error.exit_code)
             identity = None
         reports.append(report)
-        work.tell_end(report, identity)
+        work.record_end(report, identity)
     return reports
 
 
-def _taken(cell: ReusedCell, suite: SuiteDir) -> tuple[CellReport, str]:
+def _copied(cell: ReusedCell, suite: SuiteDir) -> tuple[CellReport, str]:
+    """Copy the result if needed; return its report and the identity of its run."""
     if not _is_copied(cell) and not take_over(cell.source, cell.folder, suite):
-        raise BusyError(f"not reused: somebody is working in {cell.source}")
+        raise BusyError(f"not reused: another process works in {cell.source}")
     stored = load_result(cell.folder)
     result = stored.result
     code = 0 if result.reportable else NotReportableError.exit_code
@@ -61,7 +68,7 @@ def _taken(cell: ReusedCell, suite: SuiteDir) -> tuple[CellReport, str]:
 
 
 def _is_copied(cell: ReusedCell) -> bool:
-    """Return True if the suite's folder holds the result as it is in its source."""
+    """Return True if the suite's folder contains an unchanged copy of the result."""
     copy = RunDir(cell.folder).checksums
     source = RunDir(cell.source).checksums
     if not copy.is_file() or not source.is_file():
@@ -70,6 +77,7 @@ def _is_copied(cell: ReusedCell) -> bool:
 
 
 def _reason(stored: StoredResult) -> str | None:
+    """Return the first reason why the result is not reportable; None if it is reportable."""
     reasons = stored.result.validity.short_reasons
     if stored.result.reportable or not reasons:
         return None

@@ -1,4 +1,6 @@
-"""A suite as a visible list of steps."""
+"""Runs a suite: plans its cells, collects finished results, runs the other cells, and writes the
+table.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from eval_factory.workflows.suite.planned_cells import (
 )
 from eval_factory.workflows.suite.reused_results import refuse_unreadable, take_reused
 from eval_factory.workflows.suite.suite_executors import EXECUTORS
-from eval_factory.workflows.suite.suite_folder import held, write_configs
+from eval_factory.workflows.suite.suite_folder import locked, write_configs
 from eval_factory.workflows.suite.suite_journal import (
     SUITE_ENDED,
     SUITE_STARTED,
@@ -54,36 +56,40 @@ from eval_factory.workflows.suite.suite_report import (
 def run_suite(
     suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver
 ) -> SuiteReport:
-    """Bring every cell of a suite to its end; `screen` learns what happens. A cell that fails
-    raises nothing: the report's exit code says so.
+    """Run every cell of a suite, and return a report. `screen` is notified of all events.
 
-    Raises ConfigError, PrerequisiteError: a cell is wrong; nothing was asked. BusyError: another
-        process works on the
-    suite. InterruptedRunError: the cells that ran were ended, and the table holds what is finished.
+    A cell that fails raises no error; the exit code of the report shows the failure.
+
+    Raises:
+        ConfigError: the configuration of the suite or of a cell is wrong; no request was sent.
+        PrerequisiteError: a prerequisite of a cell is missing; no request was sent.
+        BusyError: another process works on the suite.
+        InterruptedRunError: the run was interrupted. The running cells were ended, and the table
+            contains the finished results.
     """
     if options.fresh and options.reuse:
         raise ConfigError(
-            "run_suite: --fresh begins from nothing and --reuse takes over: give one of them"
+            "run_suite: --fresh ignores earlier results and --reuse adopts them: use only one"
         )
     executor = EXECUTORS[suite.executor]
     executor.refuse(suite, env)
-    # before the folder is made: a suite that cannot be started leaves nothing
+    # The cells are planned before the folder is made: a suite that cannot start leaves no folder.
     cells = plan_cells(suite, env)
     plans = [planned.plan for planned in cells]
     for line in lines_about(plans, env):
         screen.say(line)
     refuse_unreadable(suite)
     folders_of_identity = finished_below(options.reuse)
-    with held(suite.folder):
+    with locked(suite.folder):
         write_configs(suite)
         redactor = redactor_of_all(plans, env)
         work = Work(
             suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor
         )
-        every = [*[planned.cell for planned in cells], *suite.reused]
-        names = [cell_fields(cell) for cell in every]
+        all_cells = [*[planned.cell for planned in cells], *suite.reused]
+        names = [cell_fields(cell) for cell in all_cells]
         interrupted = False
-        work.journal.tell(
+        work.journal.record(
             SUITE_STARTED, pid=os.getpid(), host=socket.gethostname(), cells=names, total=len(names)
         )
         try:
@@ -100,34 +106,37 @@ def run_suite(
 
 
 def collect_finished(work: Work, folders_of_identity: Mapping[str, tuple[Path, ...]]) -> None:
-    """Take over runs that are complete already, here or where `folders_of_identity` says."""
+    """Report each cell whose run is already complete, and copy complete runs from other folders.
+
+    `folders_of_identity`: the output folders of complete runs, by the identity of the run.
+    """
     if work.options.fresh:
         return
     for planned in work.cells:
-        failure = finished(planned.plan)
+        # "" if the finished result is reportable, None if there is no finished result
+        why_not_reportable = finished(planned.plan)
         source = None
-        if (
-            failure is None
-            and (source := source_for(planned.plan, folders_of_identity)) is not None
-        ):
+        if why_not_reportable is None:
+            source = source_for(planned.plan, folders_of_identity)
+        if source is not None:
             if not take_over(source, planned.plan.rundir.root, work.suite.folder):
                 work.journal.say(
-                    f"{planned.cell.name}: not reused: somebody is working in {source}"
+                    f"{planned.cell.name}: not reused: another process works in {source}"
                 )
                 continue
-            failure = finished(planned.plan)
-        if failure is None:
+            why_not_reportable = finished(planned.plan)
+        if why_not_reportable is None:
             continue
-        code = 0 if failure_in(failure or None) is None else NotReportableError.exit_code
-        report = CellReport.of(
-            planned.cell, RunStatus.COMPLETE, failure.split("\n")[0] or None, exit_code=code
-        )
+        code = 0 if failure_in(why_not_reportable or None) is None else NotReportableError.exit_code
+        reason = why_not_reportable.split("\n")[0] or None
+        report = CellReport.of(planned.cell, RunStatus.COMPLETE, reason, exit_code=code)
         report = replace(report, collected=True, reused_from=source)
         work.reports[planned.number] = report
-        work.tell_end(report, planned.plan.identity)
+        work.record_end(report, planned.plan.identity)
 
 
 def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
+    """Write the table and the last event of the suite, and return the report."""
     suite = work.suite
     for planned in work.left:
         status = RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.MISSING
@@ -136,23 +145,22 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
         work.reports[planned.number] = CellReport.of(planned.cell, status, reason, exit_code=code)
     cells = [work.reports[planned.number] for planned in work.cells]
     try:
-        reports, no_table = write_table([*cells, *work.reused], suite.folder)
+        reports, table_error = write_table([*cells, *work.reused], suite.folder)
     except Exception as error:
-        work.journal.tell(SUITE_ENDED, status=RunStatus.PARTIAL, exit_code=code_of_error(error))
+        work.journal.record(SUITE_ENDED, status=RunStatus.PARTIAL, exit_code=code_of_error(error))
         raise
     for before, cell, planned in zip(cells, reports[: len(cells)], work.cells, strict=True):
         if cell != before:
-            work.tell_end(cell, planned.plan.identity)
-    # the exit code of the cell that went worst: a defect (70) is worse than a failure of HELM's
-    # (4), that than something missing (3), that than a wrong configuration (2), that than a result
-    # that is partial or not reportable (1)
+            work.record_end(cell, planned.plan.identity)
+    # Higher exit codes are worse: 70 is a defect, 4 a failure of HELM, 3 a missing prerequisite,
+    # 2 a wrong configuration, 1 a partial result or one that is not reportable.
     code = max((cell.exit_code for cell in reports), default=0)
-    if no_table is not None:
-        work.journal.say(no_table)
+    if table_error is not None:
+        work.journal.say(table_error)
         code = max(code, PrerequisiteError.exit_code)
     code = InterruptedRunError.exit_code if interrupted else code
-    is_complete = no_table is None and all(cell.status == RunStatus.COMPLETE for cell in reports)
+    is_complete = table_error is None and all(cell.status == RunStatus.COMPLETE for cell in reports)
     status = RunStatus.COMPLETE if is_complete else RunStatus.PARTIAL
-    work.journal.tell(SUITE_ENDED, status=status, exit_code=code)
-    summary = summary_of(reports, suite.folder, stopped=work.stopped, no_table=no_table)
+    work.journal.record(SUITE_ENDED, status=status, exit_code=code)
+    summary = summary_of(reports, suite.folder, stopped=work.stopped, no_table=table_error)
     return SuiteReport(suite.folder, reports, code, status, summary)

@@ -1,7 +1,8 @@
-"""One run as a job of Slurm: a suite of one cell, whose files lie in the run's output folder.
+"""Runs one evaluation as a Slurm job.
 
-So it is submitted, taken over and gone on with as every suite is. What its task left there is then
-collected here.
+The run is treated as a suite with one cell, whose files are in the run's output folder. The run can
+therefore be submitted, adopted and resumed like any suite. When its job has ended, this module
+collects the job's output.
 """
 
 from __future__ import annotations
@@ -37,25 +38,31 @@ from eval_factory.workflows.suite.slurm_suite import script_lines
 from eval_factory.workflows.suite.suite_journal import ScreenLines
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-TARGET = "model"  # the name of the one target of such a suite
-_BY_CODE = {
+TARGET = "model"  # the name of the only target of the suite
+_ERROR_OF_EXIT_CODE = {
     error.exit_code: error
     for error in (NotReportableError, ConfigError, PrerequisiteError, HelmError)
 }
 
 
 class JobLines(ScreenLines):
-    """The lines about the job; no events are written for one cell."""
+    """Shows lines about the job, but no events: with only one cell, events add no information."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        pass
+        """Ignore the event."""
 
 
 def run_as_job(
     evaluation: Evaluation, options: Options, *, wait: bool, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated | Submitted:
-    """Submit the run, or collect it if its job has ended; with `wait` both, one after the other.
-    Raises EvalFactoryError: with the exit code that the run would have ended with here."""
+    """Submit the run as a job, or collect its result if its job has ended.
+
+    With `wait`, submit the run, wait for the end of its job, and collect the result.
+
+    Raises:
+        EvalFactoryError: the run failed; the error has the exit code that a local run would have
+            had.
+    """
     if options.watch is not None:
         raise ConfigError(
             "--watch shows a run of this machine; of a job: eval-factory suite logs -f OUTPUT_DIR"
@@ -65,21 +72,23 @@ def run_as_job(
     claim(plan.rundir)
     folder = RunSuiteDir(suite.folder.root)
     if not SlurmStore(folder).open_waves():
-        with plan.rundir.locked():  # nobody does the same run on this machine
+        # Fails if another process on this machine is running the same evaluation.
+        with plan.rundir.locked():
             pass
-    head = (
+    comment = (
         "# The run, as a job of Slurm. Go on with it: "
         "eval-factory run_eval --run_config THIS_FILE\n"
     )
-    write_atomic(folder.run_config, head + to_yaml(run_config_of(evaluation, plan)))
-    chosen = SuiteOptions(
+    write_atomic(folder.run_config, comment + to_yaml(run_config_of(evaluation, plan)))
+    suite_options = SuiteOptions(
         fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait
     )
-    (cell,) = run_suite(suite, chosen, env=env, screen=JobLines(screen)).cells
-    # collected here: with what the user says today of what is reportable
+    (cell,) = run_suite(suite, suite_options, env=env, screen=JobLines(screen)).cells
+    # Collect on this machine, with today's options: the user may have changed what counts as
+    # reportable.
     if cell.status == RunStatus.COMPLETE:
-        here = replace(options, fresh=False, only_collect=True)
-        return evaluate(Request(), here, env=env, screen=screen, evaluation=evaluation)
+        collect_options = replace(options, fresh=False, only_collect=True)
+        return evaluate(Request(), collect_options, env=env, screen=screen, evaluation=evaluation)
     show_warnings(evaluation, screen)
     root = shlex.quote(str(plan.rundir.root))
     if cell.status == RunStatus.WAITING:
@@ -91,7 +100,8 @@ def run_as_job(
             f"  to end it: eval-factory suite cancel {root}"
         )
         return Submitted(plan.rundir.root, steps)
-    # the result is shown as its task wrote it: collecting it here would ask for what is missing
+    # Show the result as its job wrote it. Collecting the result on this machine would send the
+    # missing requests.
     if cell.status == RunStatus.PARTIAL:
         result = load_result(plan.rundir.root).result
         text = own_lines(
@@ -99,14 +109,18 @@ def run_as_job(
         )
         minimum = plan.evaluation.extra.min_coverage
         return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))
-    raise _BY_CODE.get(cell.exit_code, HelmError)(
+    raise _ERROR_OF_EXIT_CODE.get(cell.exit_code, HelmError)(
         f"{cell.reason or cell.status}\n  its logs: eval-factory suite logs {root}\n"
         "  the same command submits it again; what was answered is kept"
     )
 
 
 def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suite:
-    """Return a suite whose one cell is this run. Raises ConfigError: the run cannot be a job."""
+    """Return a suite whose only cell is this run.
+
+    Raises:
+        ConfigError: Slurm jobs cannot run this evaluation.
+    """
     run = run_config_of(evaluation, plan)
     config = run["config"]
     entry = {"type": config["type"], "name": name_of_type(config["type"], evaluation.framework)}
@@ -121,21 +135,24 @@ def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suit
 
 
 def run_config_of(evaluation: Evaluation, plan: Plan) -> dict[str, Any]:
-    """Return what the user set, and where the run is done, as a run config, with an absolute
-    output_dir.
+    """Return a run config with the user's settings, the Slurm settings and an absolute output_dir.
+
+    Slurm settings without a value are left out.
     """
     run = evaluation.as_given()
     run["config"]["output_dir"] = str(plan.rundir.root)
-    chosen = {}
+    slurm_settings = {}
     for name, value in evaluation.executor.slurm.items():
         if value not in (None, []):
-            chosen[name] = value
-    return {**run, EXECUTOR: SLURM, SLURM: chosen}
+            slurm_settings[name] = value
+    return {**run, EXECUTOR: SLURM, SLURM: slurm_settings}
 
 
 def job_script(evaluation: Evaluation, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield what `--dry_run` shows beside the run's own preview. Raises ConfigError: the run cannot
-    be a job.
+    """Yield the lines of the batch script, which `--dry_run` shows after the preview of the run.
+
+    Raises:
+        ConfigError: Slurm jobs cannot run this evaluation.
     """
     suite = suite_of(evaluation, make_plan(evaluation), env)
     yield from script_lines(suite, planned_of(suite, checked_cells(suite, env)), env)

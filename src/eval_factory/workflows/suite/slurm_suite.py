@@ -1,5 +1,7 @@
-"""A suite on Slurm: submit what is missing, say what has ended, and go on from the suite's
-folder alone.
+"""Runs a suite on Slurm: submits the unfinished cells as jobs, and reports the cells that have
+ended.
+
+All state is in the suite's folder, so that a later command can continue the suite.
 """
 
 from __future__ import annotations
@@ -48,21 +50,26 @@ if TYPE_CHECKING:
 
 WORKER = ("-m", "eval_factory.workflows.suite.slurm_worker")
 _POLL_S = 3.0
-QUEUED = "queued in Slurm"  # why a cell that goes on without this command is not complete
+QUEUED = "queued in Slurm"  # the reason of a cell whose job is queued or runs
 _LOST = "its task is gone from Slurm and left no result; see its log"
 
 
 def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Until everything is submitted; with `wait` until everything has ended. Every cell then has a
-    report. Raises ConfigError, PrerequisiteError: nothing was submitted, or not all: the same
-    command goes on. InterruptedRunError: while it waited; the jobs go on.
+    """Submit all unfinished cells; with the option `wait`, return when all jobs have ended.
+
+    Every cell then has a report.
+
+    Raises:
+        ConfigError, PrerequisiteError: not all cells could be submitted. The same command continues
+            the suite.
+        InterruptedRunError: the wait was interrupted; the jobs continue.
     """
     folder = work.suite.folder
     secrets = secrets_of(work.cells, work.suite)
     runs = SlurmRuns(folder, slurm, WORKER, env=work.env, secrets=secrets, say=work.journal.say)
     runs.store.begin()
     if work.options.fresh:
-        begin_anew(work.left, folder, slurm)
+        delete_results(work.left, folder, slurm)
     run = SlurmRun(work, runs)
     try:
         while True:
@@ -81,7 +88,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
             f"eval-factory suite status {folder.named}\n"
             f"  to end it: eval-factory suite cancel {folder.named}"
         ) from None
-    for planned in work.left:  # it goes on when this command has returned
+    for planned in work.left:  # the jobs of these cells continue after this command
         work.reports[planned.number] = CellReport.of(
             planned.cell, RunStatus.WAITING, QUEUED, exit_code=0
         )
@@ -89,14 +96,22 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
 
 @dataclass
 class SlurmRun:
+    """One invocation of a suite on Slurm."""
+
     work: Work
     runs: SlurmRuns
     submitted: Counter[str] = field(default_factory=Counter)
-    """How often this invocation has submitted a run, by its name."""
+    """The number of times that this invocation has submitted a run, by the name of the run."""
+    # since when Slurm has reported no queue, in seconds of time.monotonic; None: it reports one
     silent_since: float | None = None
 
     def states(self) -> Mapping[str, RunState] | None:
-        """Return the state of each run; None if Slurm does not say and is asked again."""
+        """Return the state of each run; None if Slurm did not answer and will be asked again.
+
+        Raises:
+            QueueUnknownError: Slurm has not answered for `max_outage_s` seconds, or the command
+                does not wait.
+        """
         try:
             states = self.runs.look()
         except QueueUnknownError as error:
@@ -111,7 +126,10 @@ class SlurmRun:
         return states
 
     def step(self, states: Mapping[str, RunState]) -> None:
-        """Take what has ended, end what waits for ever, submit what is missing."""
+        """Report cells that have ended, cancel jobs that can never start, and submit other cells.
+
+        `states`: the state of each run, by the name of the run.
+        """
         names = {run_name(planned): planned for planned in self.work.left}
         queued = {name for name, state in states.items() if isinstance(state, (Waiting, Started))}
         for name in queued - names.keys():
@@ -137,16 +155,18 @@ class SlurmRun:
             specs = specs_of(missing, self.work.suite, self.runs.store, self.work.options)
             groups = [SlurmAsks.of(array[0]).group for array in arrays(specs, len(specs))]
             for planned, spec in zip(missing, specs, strict=True):
-                share = SlurmAsks.of(spec).at_once * groups.count(planned.group)
+                sharing_tasks = SlurmAsks.of(spec).at_once * groups.count(planned.group)
                 file = Path(spec.run_config)
                 file.parent.mkdir(parents=True, exist_ok=True)
-                write_atomic(file, to_yaml(document_of(planned, share)), mode=PRIVATE)
+                write_atomic(file, to_yaml(document_of(planned, sharing_tasks)), mode=PRIVATE)
             self.runs.begin(specs)
             self.submitted.update(spec.name for spec in specs)
 
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
-        """Return True if nothing more is done for a cell that is not queued: it is complete, or was
-        submitted often enough.
+        """Return True if a cell that is not queued has ended, and report its end.
+
+        A cell has ended if its run is complete, if its run ended after this invocation submitted
+        it, or if its run was lost after `max_attempts` submissions.
         """
         name = run_name(planned)
         end = self.runs.end_of(name) if isinstance(state, Ended) else None
@@ -154,7 +174,7 @@ class SlurmRun:
             if is_complete_run(planned.plan):
                 self.work.end(planned, RunStatus.COMPLETE, end.exit_code, end.reason, end.attempts)
                 return True
-            end = None  # its folder is gone
+            end = None  # somebody has deleted the folder of the run: the cell is submitted again
         if not self.submitted[name]:
             return False
         if end is not None:
@@ -174,8 +194,9 @@ class SlurmRun:
 
 
 def run_name(planned: PlannedCell) -> str:
-    """Return the name of a cell's run, by all that its result depends on: another configuration is
-    another run.
+    """Return the name of a cell's run: `target/evaluation/digest`.
+
+    The digest depends on all settings that affect the result: a changed configuration is a new run.
     """
     settings = [planned.plan.identity, settings_of_result(planned.plan.evaluation.as_dict())]
     settings_text = json.dumps(settings, sort_keys=True, default=str)
@@ -184,8 +205,11 @@ def run_name(planned: PlannedCell) -> str:
 
 
 def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
-    """Check that tasks of Slurm can do all that the suite says. Raises ConfigError: it says
-    something that tasks on several machines cannot keep together, or a secret for a batch script.
+    """Check that Slurm jobs can follow all settings of the suite.
+
+    Raises:
+        ConfigError: the suite has a limit that jobs on several machines cannot share, several
+            servers in a container, or a secret in `suite.slurm`.
     """
     limits = []
     for name, value in vars(suite.budget).items():
@@ -217,7 +241,11 @@ def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
 def script_lines(
     suite: Suite, cells: Sequence[PlannedCell], env: Mapping[str, str]
 ) -> Iterator[str]:
-    """Show the batch scripts. Raises ConfigError: the suite says what jobs cannot keep."""
+    """Yield the lines of the batch scripts.
+
+    Raises:
+        ConfigError: the suite has a setting that Slurm jobs cannot follow.
+    """
     refuse_what_slurm_cannot(suite, env)
     store = SlurmStore(suite.folder)
     specs = specs_of(cells, suite, store, SuiteOptions())
@@ -225,7 +253,7 @@ def script_lines(
         "\n# batch scripts, of a suite that begins from nothing; "
         "run_suite writes them and gives each to sbatch"
     )
-    # Slurm's own default; the command asks scontrol
+    # 1000 is Slurm's default for the size of an array; run_suite asks scontrol for the real limit.
     for number, array in enumerate(arrays(specs, 1000), 1):
         names = ", ".join(cell_of(run.name) for run in array)
         yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {names}"
@@ -235,16 +263,16 @@ def script_lines(
 def specs_of(
     cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, options: SuiteOptions
 ) -> list[RunSpec]:
+    """Return the specification of each cell's run."""
+    # The number of cells that run at once, by endpoint. A limit of the endpoint is divided by this
+    # number, so the number must not exceed the limit: each cell needs at least one request.
     at_once: dict[str, int] = {}
-    """Endpoint -> how many of its cells run at once: what is asked for, but no more than each
-    can have a request of.
-    """
     for planned in cells:
         if planned.cell.target in suite.serve:
-            asked_for = 1
+            wanted = 1
         else:
-            asked_for = suite.slurm[planned.cell.target]["tasks_at_once"]
-        allowed = min(asked_for, *_limits(planned).values())
+            wanted = suite.slurm[planned.cell.target]["tasks_at_once"]
+        allowed = min(wanted, *_limits(planned).values())
         at_once[planned.group] = min(allowed, at_once.get(planned.group, allowed))
     specs = []
     for planned in cells:
@@ -277,12 +305,14 @@ def specs_of(
     return specs
 
 
-def document_of(planned: PlannedCell, share: int) -> dict[str, Any]:
-    """Return the run config of a cell, with an absolute folder. `share`: how many tasks have the
-    endpoint's limits together.
+def document_of(planned: PlannedCell, sharing_tasks: int) -> dict[str, Any]:
+    """Return the run config of a cell, with an absolute output folder.
+
+    `sharing_tasks`: the number of tasks that share the limits of the endpoint. The run config has
+    the cell's part of each limit.
     """
     document = copy.deepcopy(dict(planned.cell.document))
-    limits = {name: max(1, limit // share) for name, limit in _limits(planned).items()}
+    limits = {name: max(1, limit // sharing_tasks) for name, limit in _limits(planned).items()}
     document["config"]["output_dir"] = str(planned.plan.rundir.root.absolute())
     document["config"]["params"]["parallelism"] = limits.pop("parallelism")
     document["target"]["api_endpoint"] |= limits
@@ -290,14 +320,16 @@ def document_of(planned: PlannedCell, share: int) -> dict[str, Any]:
 
 
 def _limits(planned: PlannedCell) -> dict[str, int]:
+    """Return the limits of the cell's model that are stated, by name."""
     names = ("parallelism", "requests_per_minute", "tokens_per_minute")
     stated = {name: getattr(planned.plan.model, name) for name in names}
     return {name: value for name, value in stated.items() if value is not None}
 
 
 def secrets_of(cells: Iterable[PlannedCell], suite: Suite) -> set[str]:
-    """Names of the variables that the tasks get beside their settings: those of the cells and of
-    the servers.
+    """Return the names of the environment variables that the tasks get.
+
+    These are the variables of keys and settings of the cells and of the model servers.
     """
     names = {HUB_TOKEN, CREDENTIALS_VARIABLE}.union(*map(variables_of, suite.serve.values()))
     for planned in cells:
@@ -308,9 +340,13 @@ def secrets_of(cells: Iterable[PlannedCell], suite: Suite) -> set[str]:
     return names
 
 
-def begin_anew(cells: Sequence[PlannedCell], folder: SuiteDir, slurm: Slurm) -> None:
-    """Delete the answers and results of these cells (`--fresh`); of none if one of them is in
-    Slurm. Raises as `refuse_cells_in_slurm`; BusyError: somebody works in the folder of one.
+def delete_results(cells: Sequence[PlannedCell], folder: SuiteDir, slurm: Slurm) -> None:
+    """Delete the answers and results of these cells (option `--fresh`).
+
+    Raises:
+        BusyError: another process works in the folder of a cell.
+        EvalFactoryError: a cell is still queued in Slurm (see `refuse_cells_in_slurm`); nothing was
+            deleted.
     """
     refuse_cells_in_slurm(folder, [planned.cell.name for planned in cells], slurm)
     for planned in cells:

@@ -1,12 +1,14 @@
-"""A task of Slurm: one run, or all runs of a model whose server it starts, done as a suite on the
-task's machine.
+"""Runs a task of a Slurm job array as a suite on the task's machine.
 
     python -m eval_factory.workflows.suite.slurm_worker WAVE
 
-Slurm starts a task again when its node does not reply, whose processes may well go on (a frozen
-slurmd, a broken network). So each start leaves a mark: an older start that finds the mark of a
-newer one ends, and the newer one gives it time to, before it takes the folder's lock and goes on
-with the answers that are there.
+A task has one run, or all runs of a model whose server the task starts. WAVE is the file that
+describes the job array (`Wave`).
+
+Slurm starts a task again if its node does not reply. The processes of the first start may still
+run there, for example after a frozen slurmd or a broken network. Each start therefore creates a
+file, its mark. A start that finds the mark of a newer start ends. The newer start waits a few
+seconds for this end, and then locks the folder and reuses the answers that are stored there.
 """
 
 from __future__ import annotations
@@ -54,13 +56,14 @@ from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SuiteObserver, append_line
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-_LOOK_S = 1.0
-# seconds in which an older start sees the newer one and ends its helm-run: at most two graces of
-# SIGTERM
-_PATIENCE_S = 8.0
+_LOOK_INTERVAL_S = 1.0
+# An older start needs up to this time to find the newer mark and to end its helm-run, which gets
+# SIGTERM and a grace period up to two times.
+_MAX_END_OF_OLDER_S = 8.0
 MAX_STARTS = 6
-"""The starts of one run in one wave, with those after lost nodes: a run that takes its node down is
-not started for ever.
+"""The maximum number of starts of a run in a wave, including restarts after lost nodes.
+
+The limit stops the restarts of a run that makes its nodes fail.
 """
 KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
 TAKEN_OVER = (
@@ -69,8 +72,9 @@ TAKEN_OVER = (
 
 
 class Start:
-    """One start of some runs. While it is entered, a newer start of one of them interrupts this
-    one.
+    """One start of the runs of a task.
+
+    Inside the `with` block of a start, a newer start of any of its runs interrupts this process.
     """
 
     def __init__(
@@ -79,10 +83,20 @@ class Start:
         wave: Wave,
         runs: Sequence[RunSpec],
         interrupt: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM),
-        every_s: float = _LOOK_S,
+        every_s: float = _LOOK_INTERVAL_S,
     ) -> None:
-        """Record this start. `interrupt`: ends these runs as Slurm does: what was answered is on
-        disk, and no end is recorded. Raises OSError.
+        """Create the mark of this start.
+
+        Args:
+            store: the Slurm files of the suite.
+            wave: the job array of the task.
+            runs: the runs that are started.
+            interrupt: ends these runs, as Slurm would with SIGTERM. The answers stay on disk, and
+                no end is recorded.
+            every_s: the interval between two looks for newer marks, in seconds.
+
+        Raises:
+            OSError: the mark cannot be written.
         """
         self._store = store
         self._interrupt = interrupt
@@ -96,15 +110,17 @@ class Start:
         self._known = self._starts()
         self._left = threading.Event()
         self._watch = threading.Thread(target=self._look, daemon=True)
-        self.happened = False
-        """A newer start has taken over."""
+        self.was_replaced = False
+        """True if a newer start has interrupted this start."""
 
     def wait_for_older(self) -> None:
-        """Wait for older runs whose wave has recorded no end: nobody knows whether they have ended,
-        their nodes may be gone.
+        """Wait a few seconds if an older start has recorded no end.
+
+        The processes of the older start may still run, or their node may be lost.
         """
-        if not all(map(self._store.has_ended, self._starts().difference(self.marks))):
-            time.sleep(_PATIENCE_S)
+        older = self._starts().difference(self.marks)
+        if not all(map(self._store.has_ended, older)):
+            time.sleep(_MAX_END_OF_OLDER_S)
 
     def __enter__(self) -> Self:
         self._watch.start()
@@ -115,26 +131,27 @@ class Start:
         self._watch.join()
 
     def look(self) -> None:
-        """Look once for newer starts; a file system without an answer says nothing about them."""
+        """Look once for newer starts; if there is one, interrupt this start."""
+        # If the file system does not answer, the next look may succeed.
         with suppress(OSError):
-            if not self.happened and not self._known.issuperset(self._starts()):
-                self.happened = True
+            if not self.was_replaced and not self._known.issuperset(self._starts()):
+                self.was_replaced = True
                 self._interrupt()
 
     def _starts(self) -> set[Path]:
         return set(chain.from_iterable(map(starts_below, self._folders)))
 
     def _look(self) -> None:
-        while not self.happened and not self._left.wait(self._every_s):
+        while not self.was_replaced and not self._left.wait(self._every_s):
             self.look()
 
 
 def work(wave_file: Path, index: int) -> int:
-    """Do the task: a suite of its runs, on this machine. Returns the exit code, which Slurm has and
-    nobody needs.
+    """Run the unfinished runs of a task as a suite on this machine.
 
-    Of runs that were interrupted (the job's time, `scancel`, a node that is needed for others) no
-    end is recorded: Slurm may start the task again.
+    Returns the exit code for Slurm; eval-factory itself does not read this code. If a run was
+    interrupted (by the job's time limit, `scancel` or preemption), no end of the run is recorded,
+    for Slurm may start the task again.
     """
     # the wave's file is .suite/slurm/waves/w1.json in the suite's folder
     wave = read_wave(wave_file)
@@ -162,11 +179,11 @@ def work(wave_file: Path, index: int) -> int:
                     _suite_of(store, wave, left), options, env=os.environ, screen=recorder
                 ).exit_code
             finally:
-                if start.happened:
+                if start.was_replaced:
                     recorder.say(TAKEN_OVER)
     except InterruptedRunError as error:
         return error.exit_code
-    except EvalFactoryError as error:  # it stops them all: each says so in its log
+    except EvalFactoryError as error:  # the error ends all runs: write the message to each log
         code = error.exit_code
         message = failure_record(error, code)["error"]["message"]
         for run in left:
@@ -177,7 +194,8 @@ def work(wave_file: Path, index: int) -> int:
             raise
         code = PrerequisiteError.exit_code
         place = error.filename or store.suite.root
-        # nor can this be written, then; the same command submits the run again
+        # The record cannot be written to a full disk either. A repeated `run_suite` then submits
+        # the run again.
         with suppress(OSError):
             _record(
                 store,
@@ -192,6 +210,10 @@ def work(wave_file: Path, index: int) -> int:
 
 
 def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
+    """Return True if this task has to do the run.
+
+    A run that was started `MAX_STARTS` times is recorded as failed.
+    """
     if store.ended(wave, run) is not None or store.was_submitted_again(wave, run):
         return False
     if len(store.starts_in(wave, run)) >= MAX_STARTS:
@@ -204,20 +226,22 @@ def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
 
 
 def _record(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec], end: RunEnd) -> None:
+    """Record this end for each of the runs that has no recorded end yet."""
     for run in runs:
-        if store.ended(wave, run) is None:  # some of a task's runs may have come to their end
+        if store.ended(wave, run) is None:
             store.record_end(wave, run, end)
 
 
 @dataclass
 class Recorder(SuiteObserver):
-    """Looks on while runs are done, and records the end of each."""
+    """Observes the suite of a task, and records the end of each run for the submitting suite."""
 
     store: SlurmStore
     wave: Wave
     runs: Mapping[str, RunSpec]  # each run by its `target/evaluation`
 
     def on_event(self, event: Mapping[str, Any]) -> None:
+        """Record the end of a run, unless it was interrupted or waits for another attempt."""
         interrupted = InterruptedRunError.exit_code
         if (
             event["event"] == CELL_ENDED
@@ -233,8 +257,9 @@ class Recorder(SuiteObserver):
 
 
 def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
-    """Return a suite for this start of the task: each run in its own folder, its log where the
-    suite's own is.
+    """Return a suite for this start of the task.
+
+    Each run has its own output folder. Its log is a link to the log in the submitting suite.
     """
     asks = SlurmAsks.of(runs[0])
     target = cell_of(runs[0].name).split("/")[0]
@@ -264,6 +289,7 @@ def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
 
 
 def main(arguments: list[str]) -> int:
+    """Do the task that SLURM_ARRAY_TASK_ID names; return the exit code."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_on_signals()
     try:
@@ -273,7 +299,7 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         if error.errno not in DISK_FULL_ERRORS:
             raise
-        # nor could its log be written: the same command submits the run again
+        # A full disk takes no log message either. A repeated `run_suite` submits the run again.
         return PrerequisiteError.exit_code
 
 

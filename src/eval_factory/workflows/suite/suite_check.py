@@ -112,7 +112,7 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
         folder,
         cells,
         command=suite_status.same_command(status),
-        running=status.state == suite_status.GOES,
+        running=status.state == suite_status.RUNNING,
         in_table=0.0 < last <= table,
         altered=tuple(altered_table(folder).findings) if is_due else (),
     )

@@ -62,11 +62,11 @@ def find_suite(path: Path) -> SuiteDir:
     )
 
 
-LOOKED_AT_S = 1.0  # somebody who only looks whether it is held holds it for an instant
+MAX_LOOK_S = 1.0  # somebody who only looks whether it is held holds it for an instant
 
 
 @contextmanager
-def held(folder: SuiteDir) -> Iterator[None]:
+def locked(folder: SuiteDir) -> Iterator[None]:
     """Make the folder, and hold it. Who holds it stands in the lock's file; the lock ends with this
     process. Raises ConfigError: it is a run's output folder; BusyError: another process works on
     it; PrerequisiteError: no folder, no lock can be made.
@@ -89,7 +89,7 @@ def held(folder: SuiteDir) -> Iterator[None]:
     started = time.monotonic()
     try:
         while not _taken(descriptor, folder):
-            if time.monotonic() - started > LOOKED_AT_S:
+            if time.monotonic() - started > MAX_LOOK_S:
                 holder = Holder.written_in(folder.lock) or "an unknown process"
                 raise BusyError(
                     f"{folder.root} is in use by another run_suite: {holder}\n"

@@ -66,7 +66,7 @@ class SuiteJournal:
             if not whole:
                 append_line(self._path, "")
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def record(self, event: str, **fields: Any) -> None:
         """Redacted; written before anybody learns of it."""
         reported: Any = self._redactor.tree(fields)
         record = {"time": time.time(), "event": event, "invocation": self._invocation, **reported}

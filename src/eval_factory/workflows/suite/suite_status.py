@@ -43,7 +43,7 @@ from eval_factory.workflows.suite.suite_journal import (
     SuiteState,
 )
 
-GOES = "running"
+RUNNING = "running"
 STOPPED = "stopped"
 ENDED = "ended"
 """States of a suite: a process works on it; its last one was killed; its last one came to its end.
@@ -220,7 +220,7 @@ class SuiteReader:
         is_running = holder is not None
         state_of_suite = ENDED if ended else STOPPED
         if is_running:
-            state_of_suite = GOES
+            state_of_suite = RUNNING
         status = SuiteStatus(
             folder=self.folder,
             state=state_of_suite,
@@ -233,7 +233,7 @@ class SuiteReader:
             pauses=tuple(state.pauses.values()) if is_running else (),
             limits=_read_once(stated_limits, self.folder.config, modified_at(self.folder.config)),
         )
-        return self.over(status)
+        return self.with_jobs(status)
 
     def _cell(self, state: CellState) -> CellStatus:
         folder = self.folder.cell(state.target, state.evaluation)
@@ -285,16 +285,16 @@ class SuiteReader:
         spent: Spending = _read_once(_spent_in, folder, stamp)
         return spent
 
-    def over(self, status: SuiteStatus) -> SuiteStatus:
+    def with_jobs(self, status: SuiteStatus) -> SuiteStatus:
         """Return the status that the suite's own files give, with what its jobs do."""
         store = self._runs.store
         if not store.is_there():
             return status
         states = self._jobs() if store.open_waves() else {}
-        if states and status.state != GOES:
+        if states and status.state != RUNNING:
             self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
             if any(isinstance(state, (Waiting, Started)) for state in states.values()):
-                status = replace(status, state=GOES, pid=None, host=None)
+                status = replace(status, state=RUNNING, pid=None, host=None)
         latest = {}
         for wave in store.waves():
             for run in wave.runs:

@@ -108,7 +108,7 @@ class Pauses:
     script: list[News]
     pauses: dict[str, str] = field(default_factory=dict)
 
-    def look_after(self, planned: PlannedCell, reason: str) -> None:
+    def pause(self, planned: PlannedCell, reason: str) -> None:
         self.pauses[planned.group] = reason
 
     def news(self) -> list[tuple[str, News, str]]:
@@ -221,7 +221,7 @@ def test_every_cell_is_begun_once_and_endpoints_take_turns(tmp_path: Path) -> No
 
 def test_gaps_are_asked_for_again_where_the_endpoint_answers(tmp_path: Path) -> None:
     loop, host = loop_of(
-        tmp_path, ["a/1"], {"a/1": [PARTIAL, PARTIAL]}, news=[News.THERE] * 2, fresh=True
+        tmp_path, ["a/1"], {"a/1": [PARTIAL, PARTIAL]}, news=[News.NEVER_GONE] * 2, fresh=True
     )
     loop.run()
     assert came_to(loop) == {"a/1": ("complete", 0, 3)}
@@ -269,7 +269,7 @@ def test_an_endpoint_that_stays_away_fails_its_cells(tmp_path: Path) -> None:
 
 
 def test_one_that_answers_the_probe_and_nothing_else_is_not_tried_for_ever(tmp_path: Path) -> None:
-    loop, host = loop_of(tmp_path, ["a/1"], {"a/1": [GONE] * 9}, news=[News.THERE] * 9)
+    loop, host = loop_of(tmp_path, ["a/1"], {"a/1": [GONE] * 9}, news=[News.NEVER_GONE] * 9)
     loop.run()
     assert came_to(loop) == {"a/1": ("failed", 3, 3)}
     assert len(host.begun) == 3
@@ -407,7 +407,7 @@ def test_a_suite_whose_table_cannot_be_written_has_its_report(
 def test_whatever_a_cell_died_of_it_was_interrupted(
     before: list[End], end: End, status: Any, tmp_path: Path
 ) -> None:
-    loop, host = loop_of(tmp_path, ["a/1"], {"a/1": list(before)}, news=[News.THERE])
+    loop, host = loop_of(tmp_path, ["a/1"], {"a/1": list(before)}, news=[News.NEVER_GONE])
     host.at_interrupt = end
 
     def interrupt() -> None:
@@ -490,9 +490,9 @@ def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -
 
 def test_a_complete_result_is_the_end_whether_it_is_reportable_or_not() -> None:
     fine = after((0, {"status": "complete", "exit_code": 0}))
-    assert fine == Outcome(NextAction.REST, RunStatus.COMPLETE)
+    assert fine == Outcome(NextAction.NOTHING, RunStatus.COMPLETE)
     chance = after((1, {"status": "complete", "exit_code": 1, "not_reportable": CHANCE}))
-    assert chance == Outcome(NextAction.REST, RunStatus.COMPLETE, chance.reason, 1)
+    assert chance == Outcome(NextAction.NOTHING, RunStatus.COMPLETE, chance.reason, 1)
     says(str(chance.reason), "NOT REPORTABLE: ", "better than chance")
 
 
@@ -504,18 +504,18 @@ def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(
     end = code, {"status": "partial", "not_reportable": why}
     gaps = "some requests failed; the same command asks for them again"
     reason = "NOT REPORTABLE: no better than chance" if why else gaps
-    again = Outcome(NextAction.ASK_AND_AGAIN, RunStatus.PARTIAL, reason, 1)
+    again = Outcome(NextAction.RESTART_AFTER_PROBE, RunStatus.PARTIAL, reason, 1)
     assert after(end) == again
-    assert after(end, may_try=False) == replace(again, then=NextAction.REST)
+    assert after(end, may_try=False) == replace(again, next_action=NextAction.NOTHING)
 
 
 @pytest.mark.parametrize(
     ("end", "then", "status", "counts"),
     [
-        (failed(2), NextAction.REST, RunStatus.FAILED, True),
-        (failed(130), NextAction.REST, RunStatus.MISSING, True),
-        (failed(1, "NotReportableError"), NextAction.REST, RunStatus.MISSING, True),
-        (failed(3, "PrerequisiteError"), NextAction.REST, RunStatus.FAILED, True),
+        (failed(2), NextAction.NOTHING, RunStatus.FAILED, True),
+        (failed(130), NextAction.NOTHING, RunStatus.MISSING, True),
+        (failed(1, "NotReportableError"), NextAction.NOTHING, RunStatus.MISSING, True),
+        (failed(3, "PrerequisiteError"), NextAction.NOTHING, RunStatus.FAILED, True),
         (failed(3, "EndpointRefusedError"), NextAction.STOP_TARGET, RunStatus.FAILED, True),
         (failed(3, "EndpointUnreachableError"), NextAction.PAUSE_ENDPOINT, RunStatus.FAILED, False),
         (failed(5, "BusyError"), NextAction.WAIT_FOR_FOLDER, RunStatus.FAILED, False),
@@ -548,8 +548,8 @@ def test_a_reason_is_one_line_that_says_something() -> None:
 )
 def test_bad_luck_is_forgiven(end: CodeAndRecord, reason: str, code: int) -> None:
     once = after(end)
-    assert once == Outcome(NextAction.AGAIN, RunStatus.FAILED, reason, code)
-    assert after(end, may_try=False) == replace(once, then=NextAction.REST)
+    assert once == Outcome(NextAction.RESTART, RunStatus.FAILED, reason, code)
+    assert after(end, may_try=False) == replace(once, next_action=NextAction.NOTHING)
     assert after(end, has_result=True).status == "partial"
 
 

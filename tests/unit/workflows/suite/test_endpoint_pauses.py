@@ -67,9 +67,9 @@ class Looked:
 @pytest.mark.parametrize("answer", [THERE, REFUSED], ids=["there", "refuses"])
 def test_one_that_answers_at_once_was_not_gone(answer: ProbeAnswer) -> None:
     looked = Looked(iter([answer]))
-    looked.pauses.look_after(planned("g"), "it failed")
+    looked.pauses.pause(planned("g"), "it failed")
     assert looked.pauses.pauses.keys() == {"g"}
-    assert looked.news_at(0.0) == [("g", News.THERE, "it failed")]
+    assert looked.news_at(0.0) == [("g", News.NEVER_GONE, "it failed")]
     assert not looked.pauses.pauses
     assert looked.news_at(9.0) == []
 
@@ -77,7 +77,7 @@ def test_one_that_answers_at_once_was_not_gone(answer: ProbeAnswer) -> None:
 @pytest.mark.parametrize("answer", [GONE, SILENT], ids=["unreachable", "silent"])
 def test_one_that_does_not_is_asked_more_and_more_seldom(answer: ProbeAnswer) -> None:
     looked = Looked(iter([answer] * 9 + [THERE]), max_outage_s=10_000.0)
-    looked.pauses.look_after(planned("g"), "it failed")
+    looked.pauses.pause(planned("g"), "it failed")
     for count, time in enumerate([0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 61.0, 91.0, 121.0]):
         assert looked.news_at(time - 0.01) == []
         assert looked.asked == count
@@ -89,7 +89,7 @@ def test_one_that_does_not_is_asked_more_and_more_seldom(answer: ProbeAnswer) ->
 
 def test_it_is_given_up_after_so_long() -> None:
     looked = Looked(iter([GONE] * 20), max_outage_s=5.0)
-    looked.pauses.look_after(planned("g"), "x")
+    looked.pauses.pause(planned("g"), "x")
     assert looked.news_at(0.0) == [("g", News.GONE, "x")]
     assert looked.news_at(4.9) == []
     assert looked.news_at(5.0) == [("g", News.GIVEN_UP, "x")]

@@ -45,7 +45,7 @@ class Jobs:
         self.dir.state.joinpath("slurm").rename(self.dir.state / "hidden")
         plain = status_of(self.dir)
         self.dir.state.joinpath("hidden").rename(self.dir.state / "slurm")
-        return self.reader.over(plain)
+        return self.reader.with_jobs(plain)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_complete_cell_stays_complete_and_a_suite_without_slurm_as_it_is(tmp_p
     tell(jobs.dir.events, cell_ended(CELLS[0]))
     assert told(jobs.look())[0][0] == "complete"
     plain = suite_folder(tmp_path / "b", started())
-    assert SuiteReader(plain, jobs.slurm).over(status_of(plain)) == status_of(plain)  # type: ignore[arg-type]
+    assert SuiteReader(plain, jobs.slurm).with_jobs(status_of(plain)) == status_of(plain)  # type: ignore[arg-type]
 
 
 def test_cancelling_ends_every_job_and_takes_the_keys(jobs: Jobs) -> None:
@@ -182,7 +182,7 @@ def test_a_cell_that_waits_for_its_submission_is_not_gone(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
     status = jobs.look()
     waiting = replace(status.cells[0], status=RunStatus.WAITING, reason=None, job=None)
-    found = jobs.reader.over(replace(status, cells=(waiting,)))
+    found = jobs.reader.with_jobs(replace(status, cells=(waiting,)))
     assert told(found) == [("waiting", None)]
 
 
@@ -192,7 +192,7 @@ def test_who_looks_deletes_keys_that_nobody_needs_any_more(jobs: Jobs) -> None:
     assert jobs.store.open_waves(), "somebody may be about to submit"
     before = time.time() - 301
     os.utime(jobs.store.environment(1), (before, before))
-    jobs.reader.over(replace(status, state="running"))
+    jobs.reader.with_jobs(replace(status, state="running"))
     assert jobs.store.open_waves(), "somebody works on the suite"
     jobs.look()
     assert not jobs.store.open_waves()

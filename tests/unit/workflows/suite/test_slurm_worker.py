@@ -105,7 +105,7 @@ class Task:
         write_environment(self.store.environment(1), {"OPENAI_API_KEY": "k"}, ["OPENAI_API_KEY"])
         monkeypatch.setenv("OPENAI_API_KEY", "not this")
         monkeypatch.setattr(slurm_worker, "interrupt_on_signals", lambda: None)
-        monkeypatch.setattr(slurm_worker, "_PATIENCE_S", 0.01)
+        monkeypatch.setattr(slurm_worker, "_MAX_END_OF_OLDER_S", 0.01)
         monkeypatch.setattr(slurm_worker, "run_suite", self._run)
 
     def _run(
@@ -188,7 +188,7 @@ def test_a_newer_start_of_the_same_run_ends_this_one(
 
     def taken_over(*_: object) -> None:
         looking[0].look()
-        assert not looking[0].happened
+        assert not looking[0].was_replaced
         task.start()
         looking[0].look()
         raise InterruptedRunError("stopped")
@@ -329,7 +329,7 @@ def test_an_older_start_is_given_time_to_end(task: Task, clock: Clock) -> None:
     """Of whichever wave: a submitter may have taken its task for lost."""
     task.start()
     task.start().wait_for_older()
-    assert clock.slept == [slurm_worker._PATIENCE_S]
+    assert clock.slept == [slurm_worker._MAX_END_OF_OLDER_S]
     clock.slept.clear()
     task.start(1).wait_for_older()
     assert clock.slept == [], "there is nobody else"
@@ -341,7 +341,7 @@ def test_a_start_of_an_earlier_wave_that_ended_is_not_waited_for(task: Task, clo
     run = task.wave.runs[0]
     task.wave = task.store.new_wave("s", [replace(run, name="t/e/another")])
     task.start().wait_for_older()
-    assert clock.slept == [slurm_worker._PATIENCE_S], "it may go on where Slurm does not reach it"
+    assert clock.slept == [slurm_worker._MAX_END_OF_OLDER_S], "it may go on where Slurm does not reach it"
     task.starts()[0].unlink()
     task.store.record_end(first, run, RunEnd(0, RunStatus.COMPLETE, None))
     task.start().wait_for_older()
@@ -351,17 +351,17 @@ def test_a_start_of_an_earlier_wave_that_ended_is_not_waited_for(task: Task, clo
 def test_it_looks_while_it_is_entered(task: Task) -> None:
     told = threading.Event()
     with Start(task.store, task.wave, task.wave.runs, told.set, every_s=0.01) as start:
-        assert not start.happened
+        assert not start.was_replaced
         task.start()
         assert told.wait(LONG_S)
-    assert start.happened
+    assert start.was_replaced
     assert len(starts_below(start.marks[0].parent)) == 2
     with Start(
         task.store, task.wave, task.wave.runs, lambda: pytest.fail("interrupted"), every_s=LONG_S
     ) as left:
         pass
     task.start()
-    assert not left.happened
+    assert not left.was_replaced
 
 
 def test_only_a_newer_start_takes_over_of_whichever_run(
@@ -376,7 +376,7 @@ def test_only_a_newer_start_takes_over_of_whichever_run(
     with monkeypatch.context() as stale:
         stale.setattr(slurm_worker, "starts_below", raising(OSError("stale file handle")))
         start.look()
-    assert (told, start.happened) == ([], False)
+    assert (told, start.was_replaced) == ([], False)
     start.look()
     start.look()
-    assert (told, start.happened) == ([None], True)
+    assert (told, start.was_replaced) == ([None], True)

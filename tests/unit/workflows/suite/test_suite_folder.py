@@ -61,14 +61,14 @@ def test_what_is_a_suite_and_what_stands_for_one(tmp_path: Path) -> None:
 
 
 def test_the_second_is_told_who_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOKED_AT_S", 0.1)
+    monkeypatch.setattr(module, "MAX_LOOK_S", 0.1)
     folder = SuiteDir(tmp_path / "suite")
-    with module.held(folder):
+    with module.locked(folder):
         assert json.loads(folder.lock.read_text())["pid"] == os.getpid()
         said = rf"in use by another run_suite: process {os.getpid()} on"
-        with pytest.raises(BusyError, match=said), module.held(folder):
+        with pytest.raises(BusyError, match=said), module.locked(folder):
             pass
-    with module.held(folder):
+    with module.locked(folder):
         pass
 
 
@@ -87,7 +87,7 @@ def test_who_only_looks_for_an_instant_is_waited_for(
         fcntl.flock(looking, fcntl.LOCK_UN)
 
     monkeypatch.setattr("time.sleep", sleep)
-    with module.held(folder):
+    with module.locked(folder):
         assert len(slept) == 1
     os.close(looking)
 
@@ -96,12 +96,12 @@ def test_the_folder_of_one_run_is_no_suites_and_a_file_is_none(tmp_path: Path) -
     (tmp_path / ".eval-factory").touch()
     with (
         pytest.raises(ConfigError, match=naming("of one run")),
-        module.held(SuiteDir(tmp_path)),
+        module.locked(SuiteDir(tmp_path)),
     ):
         pass
     assert not SuiteDir(tmp_path).state.exists()
     file = SuiteDir(tmp_path / ".eval-factory")
-    with pytest.raises(PrerequisiteError, match="choose another with"), module.held(file):
+    with pytest.raises(PrerequisiteError, match="choose another with"), module.locked(file):
         pass
 
 
@@ -122,7 +122,7 @@ def test_who_looks_keeps_nobody_out_who_looks(
 def test_the_number_of_a_process_that_ended_may_be_anothers(tmp_path: Path) -> None:
     """Whom nobody may stop."""
     folder = suite_folder(tmp_path)
-    with module.held(folder):
+    with module.locked(folder):
         assert holder_now(folder) == Holder.written_in(folder.lock), "it is this process"
         folder.lock.write_text(replace(Holder.this_process(), pid=os.getppid()).as_json())
         assert holder_now(folder) is None

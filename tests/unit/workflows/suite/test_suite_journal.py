@@ -181,8 +181,8 @@ def test_an_event_is_written_and_then_told_without_keys_and_so_is_what_is_said(
     tmp_path: Path,
 ) -> None:
     looker = Looker(tmp_path)
-    looker.journal.tell(suite_journal.CELL_ENDED, target="a", reason=f"no: {KEY}\nx")
-    looker.journal.tell("suite_ended", exit_code=0)
+    looker.journal.record(suite_journal.CELL_ENDED, target="a", reason=f"no: {KEY}\nx")
+    looker.journal.record("suite_ended", exit_code=0)
     lines = looker.written()
     assert lines == looker.events
     told = [("cell_ended", "no: [API_KEY_REDACTED]\nx"), ("suite_ended", None)]
@@ -199,7 +199,7 @@ def test_an_event_is_written_and_then_told_without_keys_and_so_is_what_is_said(
 def test_half_a_line_of_a_power_cut_swallows_no_event(tmp_path: Path) -> None:
     looker = Looker(tmp_path)
     looker.folder.events.write_text('{"event": "x"}\n{"event": "cell')
-    SuiteJournal(looker.folder, Redactor(), suite_journal.SuiteObserver()).tell("suite_ended")
+    SuiteJournal(looker.folder, Redactor(), suite_journal.SuiteObserver()).record("suite_ended")
     lines = looker.folder.events.read_text().splitlines()
     assert lines[:2] == ['{"event": "x"}', '{"event": "cell']
     assert json.loads(lines[2])["event"] == "suite_ended"
@@ -208,7 +208,7 @@ def test_half_a_line_of_a_power_cut_swallows_no_event(tmp_path: Path) -> None:
 def test_a_disk_that_takes_nothing_ends_no_suite(tmp_path: Path) -> None:
     looker = Looker(tmp_path)
     looker.folder.state.rmdir()
-    looker.journal.tell("suite_ended")
+    looker.journal.record("suite_ended")
     assert [event["event"] for event in looker.events] == ["suite_ended"]
 
 
