@@ -1,8 +1,8 @@
-"""The check of what a suite's table lacks, by its configuration and its cells' folders, and whether
-the runs' results make it.
+"""Checks a suite: which cells have no complete result, and whether the table matches the results.
 
-A cell that `run_eval` has finished since counts; a result of another configuration, or of another
-version, does not.
+The check reads the suite's configuration and the folders of the cells. A cell that `run_eval` has
+finished counts as complete. A result of another configuration or of another version of eval-factory
+does not count.
 """
 
 from __future__ import annotations
@@ -44,27 +44,35 @@ from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
 @dataclass(frozen=True)
 class CellCheck(OfCell):
+    """The result of checking one cell."""
+
     status: RunStatus
-    reason: str | None  # its fault; of a complete one, the notes for a reader
-    to_do: tuple[str, ...]  # the missing needs of the same command; empty if it is complete
+    # why the cell is not complete; for a complete cell, notes about its result
+    reason: str | None
+    # what the user has to do before the same command can run the cell; empty if it is complete
+    to_do: tuple[str, ...]
     folder: Path
 
     @property
     def is_complete(self) -> bool:
+        """True if the cell has a complete result of its configuration."""
         return self.status == RunStatus.COMPLETE
 
 
 @dataclass(frozen=True)
 class SuiteCheck:
+    """The result of checking a suite."""
+
     folder: SuiteDir
     cells: tuple[CellCheck, ...]
-    command: str
-    running: bool
-    in_table: bool  # True if suite_results.yaml was written after the last of the results
-    altered: tuple[Finding, ...] = ()  # the places where the table differs from the results
+    command: str  # the command that continues the suite
+    running: bool  # True if a process or a job works on the suite
+    in_table: bool  # True if suite_results.yaml is newer than the newest result
+    altered: tuple[Finding, ...] = ()  # the places at which the table differs from the results
 
     @property
     def missing(self) -> list[CellCheck]:
+        """The cells that are not complete."""
         incomplete: list[CellCheck] = []
         for cell in self.cells:
             if not cell.is_complete:
@@ -72,6 +80,7 @@ class SuiteCheck:
         return incomplete
 
     def document(self) -> dict[str, Any]:
+        """Return the check as a document for JSON output."""
         return {
             "suite": str(self.folder.root),
             "complete": not self.missing,
@@ -89,9 +98,12 @@ class SuiteCheck:
 
 
 def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
-    """Look at every cell; nothing is started, asked or written.
-    Raises ConfigError, PrerequisiteError: suite_config.yml is wrong; there is none, for no cell was
-    ever started.
+    """Check every cell of a suite. The check starts no run, sends no request and writes no file.
+
+    Raises:
+        ConfigError: suite_config.yml is wrong.
+        PrerequisiteError: there is no suite_config.yml, for the suite was stopped before its first
+            cell.
     """
     if not folder.config.is_file():
         raise PrerequisiteError(
@@ -105,7 +117,8 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     cells = (*checked, *map(_checked_reused, suite.reused))
     table = modified_at(folder.results_yaml)
     last = max((modified_at(RunDir(cell.folder).evaluation_config) for cell in cells), default=0.0)
-    is_due = folder.results_yaml.exists() and (
+    # The table of a suite that runs or was stopped may be older than the results.
+    table_is_final = folder.results_yaml.exists() and (
         status.started is None or status.state == suite_status.ENDED
     )
     return SuiteCheck(
@@ -114,7 +127,7 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
         command=suite_status.same_command(status),
         running=status.state == suite_status.RUNNING,
         in_table=0.0 < last <= table,
-        altered=tuple(altered_table(folder).findings) if is_due else (),
+        altered=tuple(altered_table(folder).findings) if table_is_final else (),
     )
 
 
@@ -125,6 +138,8 @@ def _suite_of(folder: SuiteDir, env: Mapping[str, str]) -> Suite:
 
 
 def _checked(checked_cell: CheckedCell, reported: CellState | None) -> CellCheck:
+    """Return the check of a cell. `reported`: the cell's state by the suite's events, if known."""
+
     def check(status: RunStatus, reason: str | None) -> CellCheck:
         to_do = () if status == RunStatus.COMPLETE else checked_cell.problems + checked_cell.missing
         return CellCheck(
@@ -138,7 +153,7 @@ def _checked(checked_cell: CheckedCell, reported: CellState | None) -> CellCheck
 
     if checked_cell.plan is None:
         return check(RunStatus.FAILED, "its configuration is wrong")
-    status, reason = _found(checked_cell.plan)
+    status, reason = _status_in_folder(checked_cell.plan)
     if (
         status != RunStatus.COMPLETE
         and reported is not None
@@ -149,6 +164,7 @@ def _checked(checked_cell: CheckedCell, reported: CellState | None) -> CellCheck
 
 
 def _checked_reused(cell: ReusedCell) -> CellCheck:
+    """Return the check of a cell whose result the suite reuses."""
     try:
         result = load_result(cell.folder).result
     except PrerequisiteError:
@@ -160,8 +176,8 @@ def _checked_reused(cell: ReusedCell) -> CellCheck:
     return CellCheck(cell.target, cell.evaluation, status, reason, (), cell.folder)
 
 
-def _found(plan: Plan) -> tuple[RunStatus, str | None]:
-    """Return the status of what stands in the cell's folder, and what is wrong with it."""
+def _status_in_folder(plan: Plan) -> tuple[RunStatus, str | None]:
+    """Return the status of the result in the cell's folder, and the problem with the result."""
     if (why := finished(plan)) is not None:
         if not why:
             return RunStatus.COMPLETE, None
@@ -186,8 +202,10 @@ def _found(plan: Plan) -> tuple[RunStatus, str | None]:
 
 
 def verify_suite(folder: SuiteDir) -> Verified:
-    """Verify every run of the suite, compare its configuration with theirs, and make its table
-    again of them.
+    """Verify a suite: its runs, its configuration and its table.
+
+    Each run is verified. The suite's configuration is compared with the configurations of the runs,
+    and the suite's table with a table that is made again from the results of the runs.
     """
     state = suite_state_of(EventTail(folder.events, None).new())
     if state.started is not None and state.ended is None:
@@ -218,12 +236,13 @@ def verify_suite(folder: SuiteDir) -> Verified:
 
 
 def _runs_of_the_configuration(folder: SuiteDir, cells: Sequence[FinishedCell]) -> Verified:
-    """Find cells whose run is another than the one that suite_config.yml says."""
+    """Find the cells whose run does not match suite_config.yml."""
     config = folder.config.name
     findings: list[Finding] = []
     notes: list[str] = []
     try:
         text = folder.config.read_text(encoding="utf-8")
+        # Each variable gets a placeholder value: a variable without value would be an error.
         env = dict.fromkeys(variables_in(parse_own(text)), "unknown")
         suite = _suite_of(folder, env)
     except (ConfigError, *WRONG_FILES) as error:
@@ -260,16 +279,18 @@ def _runs_of_the_configuration(folder: SuiteDir, cells: Sequence[FinishedCell]) 
 
 @dataclass
 class _Table:
+    """The cells of a suite's table, with the result of comparing the table with their results."""
+
     cells: list[FinishedCell] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def altered_table(folder: SuiteDir) -> _Table:
-    """Return the places where the table is not what the runs' results make.
+    """Make the table again from the results of the runs, and find the differences.
 
-    Which cells there are, and how they ended, the suite's events tell; why one has no result, the
-    table alone.
+    The cells and their statuses come from the suite's events. The reason why a cell has no result
+    is only in the table.
     """
     table = _Table()
     try:
@@ -282,23 +303,24 @@ def altered_table(folder: SuiteDir) -> _Table:
         )
         return table
     results = suite_results(table.cells)
-    if versions_of_others := {cell.collected_by for cell in results.cells} - {None, __version__}:
-        versions = ", ".join(map(str, versions_of_others))
+    other_versions = {cell.collected_by for cell in results.cells} - {None, __version__}
+    if other_versions:
+        versions = ", ".join(map(str, other_versions))
         table.notes.append(
             f"eval-factory {versions} made some results: only the cells of the table were compared"
         )
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
-        made = SuiteDir(Path(name))
-        write_suite_results(results, folder, into=made)
-        for stored, made_again in zip(folder.table, made.table, strict=True):
+        remade_suite = SuiteDir(Path(name))
+        write_suite_results(results, folder, into=remade_suite)
+        for stored, made_again in zip(folder.table, remade_suite.table, strict=True):
             if not stored.is_file():
                 table.findings.append(Finding(stored.name, "", "is missing"))
                 continue
             for difference in differences_of_files(stored, made_again):
-                is_compared = not versions_of_others or (
+                is_compared = not other_versions or (
                     stored == folder.results_yaml and difference.field.startswith("cells")
                 )
-                # attempts are from suite_usage.yaml: no result knows them
+                # The numbers of attempts come from suite_usage.yaml; no result contains them.
                 if is_compared and "attempts" not in difference.field:
                     altered = (
                         f"is {difference.stored}; "
@@ -309,19 +331,25 @@ def altered_table(folder: SuiteDir) -> _Table:
 
 
 def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
+    """Return the cells by the suite's events, or by the table if there are no events.
+
+    Raises:
+        ValueError: the folder of a cell is outside of the suite, or a cell has an unknown status.
+    """
     document = parse_own(folder.results_yaml.read_text(encoding="utf-8"))
     table = {(str(cell["target"]), str(cell["evaluation"])): cell for cell in document["cells"]}
     reported = suite_state_of(EventTail(folder.events, None).new()).cells
     finished = []
     for key in reported or table:
         cell_folder = folder.cell(*key)
-        stored = table.get(key, {})
+        row = table.get(key, {})
         cell = reported.get(key)
         if not is_within(cell_folder, folder.named):
             raise ValueError(LEADS_OUT.format(folder=folder.named))
-        in_table = stored.get("status", RunStatus.MISSING)
-        reason = stored.get("reason")
-        status: Any = in_table if cell is None or cell.status in GOING_ON else cell.status
+        status: Any = row.get("status", RunStatus.MISSING)
+        reason = row.get("reason")
+        if cell is not None and cell.status not in GOING_ON:
+            status = cell.status
         if status not in ENDED:
             raise ValueError(f"{'/'.join(key)}: no cell ends as {status}")
         finished.append(

@@ -1,5 +1,6 @@
-"""An estimate of what a suite would ask and cost, cell by cell. It is a module of its own: a dry
-run of a suite need not load what estimates.
+"""Estimates the requests, tokens, cost and time of a suite, cell by cell.
+
+This is a separate module, so that a dry run of a suite does not have to import the estimation code.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from eval_factory.workflows.suite.planned_cells import (
 
 
 class SharedSizes:
-    """Looks once for each configuration beside target and folder: HELM's requests depend on
-    nothing else.
+    """Caches the sizes of prompts by the configuration of the evaluation.
+
+    HELM's requests depend neither on the target nor on the output folder. Cells of one evaluation
+    therefore share the sizes.
     """
 
     def __init__(
@@ -42,38 +45,45 @@ class SharedSizes:
         self._known: dict[str, PromptSizes] = {}
 
     def __call__(self, plan: Plan, env: Mapping[str, str]) -> PromptSizes:
-        """Return the sizes of a run's prompts, as `prompt_sizes` does. If data were not found, a
-        cell whose own folder has some is looked at itself.
+        """Return the sizes of a run's prompts, as `prompt_sizes` does.
+
+        If no data were found for the configuration so far, the data in the cell's own output folder
+        are tried.
         """
-        about = plan.evaluation.run.config.model_dump_json(exclude={"output_dir"})
-        sizes = self._known.get(about)
+        configuration = plan.evaluation.run.config.model_dump_json(exclude={"output_dir"})
+        sizes = self._known.get(configuration)
         if sizes is None or (sizes.requests is None and own_scenarios(plan).is_dir()):
-            sizes = self._known[about] = self._look(plan, env)
+            sizes = self._known[configuration] = self._look(plan, env)
         return sizes
 
 
 @dataclass(frozen=True)
 class CellEstimate:
+    """The estimate of one cell."""
+
     name: str
-    group: str
+    group: str  # the name of the limits that apply to the endpoint of the cell's model
     estimate: Estimate
 
 
 @dataclass(frozen=True)
 class SuiteEstimate(Total):
-    """The estimate of all cells, as if nothing of them was finished."""
+    """The estimate of all cells of a suite that starts without any results or cached answers."""
 
     cells: tuple[CellEstimate, ...]
     budget: Budget
 
     @property
     def parts(self) -> Sequence[Estimate]:
+        """The estimates of the cells."""
         return [cell.estimate for cell in self.cells]
 
     @property
     def hours(self) -> float | None:
-        """Cells that share an endpoint's limits wait for each other; those of several endpoints
-        do not.
+        """The estimated duration in hours; None if the duration of a cell is unknown.
+
+        Cells that share the limits of an endpoint add up. Groups of cells with different endpoints
+        run at the same time.
         """
         by_group: dict[str, list[float | None]] = defaultdict(list)
         for cell in self.cells:
@@ -88,6 +98,7 @@ class SuiteEstimate(Total):
         return max(known_hours, default=0.0)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the estimate as a document for JSON output."""
         return {
             **self.figures(),
             "beyond": self.beyond,
@@ -98,8 +109,10 @@ class SuiteEstimate(Total):
         }
 
     def to_text(self) -> str:
+        """Return the estimate as text: a line for each cell, unknown figures, and the total."""
         lines = [f"{cell.name}: {figures_in_words(cell.estimate)}" for cell in self.cells]
-        # figure of a role -> why, once for all cells that say the same
+        # the reason of each unknown figure, by the figure and its model; equal reasons of several
+        # cells appear once
         unknown: dict[str, str] = {}
         for cell in self.cells:
             for role in cell.estimate.roles:
@@ -114,8 +127,8 @@ class SuiteEstimate(Total):
             [
                 *lines,
                 (
-                    "  of a suite that begins from nothing: "
-                    "what is finished or kept is not asked again"
+                    "  of a suite without earlier results: "
+                    "finished and cached requests are not sent again"
                 ),
                 (
                     "  loading data and scoring take time too; "
@@ -128,9 +141,13 @@ class SuiteEstimate(Total):
 def estimate_suite(
     suite: Suite, env: Mapping[str, str], say: Callable[[str], object]
 ) -> SuiteEstimate:
-    """Estimate the suite cell by cell, with typical sizes if they are known; `say` learns which
-    cell is looked at, and what a run would miss. No endpoint is asked, nothing is downloaded, and
-    no key is needed. Raises ConfigError: a cell is wrong.
+    """Estimate the suite cell by cell, with typical sizes of prompts if these are known.
+
+    No request is sent, no data is downloaded, and no key is needed. `say` gets progress messages
+    and warnings about missing prerequisites.
+
+    Raises:
+        ConfigError: the configuration of a cell is wrong.
     """
     cells = checked_cells(suite, env)
     refuse_wrong(cells)

@@ -1,5 +1,5 @@
-"""The folder of a suite: found, held by one process, seen and stopped by others, its configs
-written.
+"""Finds and locks the folder of a suite, cancels the suite that runs there, and writes its
+configuration files.
 """
 
 from __future__ import annotations
@@ -34,9 +34,14 @@ from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, active
 
 
 def find_suite(path: Path) -> SuiteDir:
-    """Return the suite in the folder `path`; for a run that Slurm does, the suite that it is.
-    Raises PrerequisiteError: it is not a suite's folder (the message says what it is, and which may
-    be meant), or a file of it lies elsewhere.
+    """Return the suite in the folder `path`.
+
+    `path` may also be the output folder of one run that Slurm runs, for such a run is a suite with
+    one cell.
+
+    Raises:
+        PrerequisiteError: `path` is not the folder of a suite; the message says what `path` is, and
+            suggests a suite above it. Also raised if a file of the suite links to another place.
     """
     for folder in (suite_dir(path), suite_dir(path / OF_ONE_RUN)):
         if folder.was_started:
@@ -62,14 +67,22 @@ def find_suite(path: Path) -> SuiteDir:
     )
 
 
-MAX_LOOK_S = 1.0  # somebody who only looks whether it is held holds it for an instant
+# A process that only checks whether the suite runs locks the file for an instant. `locked` waits
+# for this time, in seconds, before it reports that the suite is in use.
+MAX_LOOK_S = 1.0
 
 
 @contextmanager
 def locked(folder: SuiteDir) -> Iterator[None]:
-    """Make the folder, and hold it. Who holds it stands in the lock's file; the lock ends with this
-    process. Raises ConfigError: it is a run's output folder; BusyError: another process works on
-    it; PrerequisiteError: no folder, no lock can be made.
+    """Create the suite's folder, and lock it during the `with` block.
+
+    The lock file names the process that has the lock. The operating system releases the lock if
+    this process ends.
+
+    Raises:
+        ConfigError: the folder is the output folder of one run.
+        BusyError: another process works on the suite.
+        PrerequisiteError: the folder or the lock cannot be created.
     """
     if RunDir(folder.root).marker.is_file():
         raise ConfigError(
@@ -88,7 +101,7 @@ def locked(folder: SuiteDir) -> Iterator[None]:
         ) from error
     started = time.monotonic()
     try:
-        while not _taken(descriptor, folder):
+        while not _is_lock_acquired(descriptor, folder):
             if time.monotonic() - started > MAX_LOOK_S:
                 holder = Holder.written_in(folder.lock) or "an unknown process"
                 raise BusyError(
@@ -104,7 +117,12 @@ def locked(folder: SuiteDir) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _taken(descriptor: int, folder: SuiteDir) -> bool:
+def _is_lock_acquired(descriptor: int, folder: SuiteDir) -> bool:
+    """Try to lock the file; return True if this process now has the lock.
+
+    Raises:
+        PrerequisiteError: the file system supports no locks.
+    """
     from filelock import lock_descriptor
 
     try:
@@ -117,27 +135,27 @@ def _taken(descriptor: int, folder: SuiteDir) -> bool:
         ) from error
 
 
-# somebody who holds the lock and has not said who he is yet
+# the holder of a lock whose process has not written its id into the lock file yet
 UNKNOWN = Holder(pid=0, host="", since="")
 
 
 def holder_now(folder: SuiteDir) -> Holder | None:
-    """Return the process that works on the suite; None if none does. Who only looks keeps out
-    nobody who only looks.
+    """Return the process that works on the suite; None if no process does.
 
-    A lock that is held, but not by the process that took it, is what that process left when it was
-    killed.
+    Also returns None if the process that acquired the lock was killed, but one of its child
+    processes still has the lock.
     """
     try:
         descriptor = os.open(folder.lock, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return None
     try:
+        # A shared lock: several processes may check at the same time.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     except BlockingIOError:
         holder = Holder.written_in(folder.lock) or UNKNOWN
-    except OSError:  # a file system that has no locks: nobody can hold one
+    except OSError:  # the file system supports no locks: no process can have locked the file
         return None
     finally:
         os.close(descriptor)
@@ -148,10 +166,10 @@ def holder_now(folder: SuiteDir) -> Holder | None:
 
 
 def _may_hold(pid: int, lock: Path) -> bool:
-    """Return True if the process has the file open, as who holds its lock does; True if nobody
-    can tell.
+    """Return True if the process may have the lock: the process has opened the lock file.
 
-    The number of a process that ended may be another's by now, which nobody may stop.
+    Also returns True if the open files of the process cannot be read. The check prevents that
+    `cancel` stops a new process that has got the id of an ended process.
     """
     try:
         return any(
@@ -163,15 +181,23 @@ def _may_hold(pid: int, lock: Path) -> bool:
 
 
 MAX_END_S = 120.0
-"""A suite that is asked to stop ends its cells' processes, a few seconds each at most, and
+"""The maximum time that `cancel` waits for the end of the suite, in seconds.
+
+The suite first ends the processes of its cells, which takes at most a few seconds each, and then
 writes the table.
 """
 
 
 def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None = None) -> bool:
-    """End the suite's jobs in Slurm, interrupt the process that works on it, and wait for its end.
-    Returns whether anything ran. Raises PrerequisiteError: it runs on another machine, is another
-    user's, or does not end; or Slurm does not say what is queued, or the jobs do not end.
+    """Cancel the suite's Slurm jobs, interrupt the process that works on the suite, and wait until
+    the process has ended.
+
+    Returns:
+        True if a job or a process was running.
+
+    Raises:
+        PrerequisiteError: the process runs on another machine, belongs to another user, or does not
+            end. Also raised if Slurm does not report its queue, or if the jobs do not end.
     """
     slurm = slurm or Slurm(os.environ)
     store = SlurmStore(folder)
@@ -187,7 +213,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
             f"{folder.root}: somebody has just started to work on the suite: try again in a moment"
         )
     if holder.host != socket.gethostname():
-        if had_jobs:  # it only waits for them, and sees that they were ended
+        if had_jobs:  # the other process only waits for the jobs, and ends with them
             return True
         raise PrerequisiteError(
             f"{folder.root}: the suite runs on {holder.host} (process {pid}), not on this machine:"
@@ -195,7 +221,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
         )
     try:
         os.kill(pid, signal.SIGTERM if ignores_interrupts(pid) else signal.SIGINT)
-    except ProcessLookupError:  # it has just ended
+    except ProcessLookupError:  # the process has just ended
         pass
     except PermissionError:
         raise PrerequisiteError(
@@ -216,12 +242,12 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
 
 
 def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
-    """Return True if SIGINT does nothing, as in what a script's shell starts with `&`; False if
-    nobody can tell.
+    """Return True if the process ignores SIGINT, as a process does that a script starts with `&`.
 
-    SigIgn in /proc/PID/status is a mask in hexadecimal digits, a bit for each signal from 1 on
-    (proc_pid_status(5)).
+    Returns False if the status of the process cannot be read.
     """
+    # SigIgn in /proc/PID/status is a mask in hexadecimal digits, with a bit for each signal from 1
+    # on (proc_pid_status(5)).
     try:
         lines = (proc / str(pid) / "status").read_text(encoding="utf-8").splitlines()
         (ignored,) = (line.split()[1] for line in lines if line.startswith("SigIgn:"))
@@ -231,20 +257,22 @@ def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
 
 
 def write_configs(suite: Suite) -> None:
-    """Write them again. They name the variables of keys; a configuration that holds a key itself
-    is refused before.
+    """Write the configuration of the suite, and the run config of each cell.
+
+    The files contain the names of environment variables with keys, but no key: `plan_cells` has
+    refused configurations that contain a key.
     """
-    of_a_cell = (
+    cell_comment = (
         "# One cell of a suite. Run it by itself: eval-factory run_eval --run_config THIS_FILE\n"
     )
     for cell in suite.cells:
         file = suite.folder.cell_config(cell.target, cell.evaluation)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, of_a_cell + to_yaml(cell.document))
-    of_the_suite = (
-        "# The suite as it was run, presets and extended files put in. Run it again: "
+        write_atomic(file, cell_comment + to_yaml(cell.document))
+    suite_comment = (
+        "# The suite as it was run, with presets and extended files included. Run it again: "
         "eval-factory run_suite"
         " --run_config THIS_FILE\n"
-        "# Where the folder was moved to another place, add --output_dir and that place.\n"
+        "# If the folder was moved, add --output_dir with its new path.\n"
     )
-    write_atomic(suite.folder.config, of_the_suite + to_yaml(suite.document))
+    write_atomic(suite.folder.config, suite_comment + to_yaml(suite.document))

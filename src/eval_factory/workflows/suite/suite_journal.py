@@ -1,5 +1,7 @@
-"""A suite's events: written, reported to who looks on, what they come to, and the lines that a
-log shows of them.
+"""Writes the events of a suite, passes them to an observer, and derives the suite's state from
+them.
+
+Also formats an event as a line for the log or the screen.
 """
 
 from __future__ import annotations
@@ -23,20 +25,20 @@ from eval_factory.core.secrets import Redactor
 
 
 class SuiteObserver:
-    """Learns what happens, by the runner's own thread, and shows nothing. Nothing that it does
-    may end the suite.
+    """An observer of a suite that ignores all events. Subclasses show or record the events.
+
+    The thread that runs the suite calls the methods. An error in an observer must not end the
+    suite.
     """
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Take an event of the suite, as it stands in SuiteDir.events, once it is written there."""
+        """Process an event that was just written to SuiteDir.events."""
 
     def tick(self) -> None:
-        """Take a turn without an event, a few times a second: what the cells do can be looked up
-        and shown.
-        """
+        """Update the display. The suite calls this method a few times a second."""
 
     def say(self, text: str) -> None:
-        """Take a line about the suite that is no event: a warning, what is waited for."""
+        """Show a line that is not an event, such as a warning or the reason of a wait."""
 
 
 SUITE_STARTED = "suite_started"
@@ -48,9 +50,7 @@ ENDPOINT_BACK = "endpoint_back"
 
 
 class SuiteJournal:
-    """Writes events, each with one `write` so that a reader sees whole lines, and tells them to
-    whoever looks on.
-    """
+    """Writes the events of a suite to a file, and passes them to an observer."""
 
     def __init__(self, folder: SuiteDir, redactor: Redactor, observer: SuiteObserver) -> None:
         self._path = folder.events
@@ -61,31 +61,37 @@ class SuiteJournal:
         with contextlib.suppress(OSError):
             with self._path.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
-                whole = file.read(1) == b"\n"
-            # the rest of a last line after a full disk or a power cut is not to swallow the next
-            if not whole:
+                ends_with_newline = file.read(1) == b"\n"
+            # After a full disk or a power cut, the last line may be incomplete. The next event must
+            # not continue this line.
+            if not ends_with_newline:
                 append_line(self._path, "")
 
     def record(self, event: str, **fields: Any) -> None:
-        """Redacted; written before anybody learns of it."""
-        reported: Any = self._redactor.tree(fields)
-        record = {"time": time.time(), "event": event, "invocation": self._invocation, **reported}
+        """Write an event without secrets to the file, then pass the event to the observer."""
+        redacted: Any = self._redactor.tree(fields)
+        record = {"time": time.time(), "event": event, "invocation": self._invocation, **redacted}
         append_line(self._path, json_line(record))
         self._observer.on_event(record)
 
     def say(self, text: str) -> None:
-        """Write a line that is no event to the observer and to the suite's log."""
+        """Pass a line that is not an event to the observer, and append the line to the log."""
         shown = self._redactor.text(text)
         self._observer.say(shown)
         append_line(self._log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shown}")
 
     def tick(self) -> None:
+        """Let the observer update its display."""
         self._observer.tick()
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append the line with one `write`, so that a reader sees whole lines."""
-    with contextlib.suppress(OSError):  # a full disk: the cells' own folders say what is finished
+    """Append the line with a single `write`, so that readers see only complete lines.
+
+    Errors are ignored. If the disk is full, the folders of the cells still show which cells are
+    finished.
+    """
+    with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
         try:
             os.write(descriptor, f"{line}\n".encode())
@@ -94,11 +100,12 @@ def append_line(path: Path, line: str) -> None:
 
 
 def cell_fields(cell: Any) -> Mapping[str, str]:
+    """Return the fields of an event that identify its cell."""
     return {"target": cell.target, "evaluation": cell.evaluation}
 
 
 STATUSES = (*GOING_ON, *(status for status in RunStatus if status not in GOING_ON))
-"""The statuses, in the order in which they are counted."""
+"""All statuses of a cell, in the order in which counts of cells are shown."""
 
 WAS_STOPPED = "its suite was stopped while it ran"
 WAS_NOT_STARTED = "not started yet"
@@ -106,24 +113,29 @@ WAS_NOT_STARTED = "not started yet"
 
 @dataclass(frozen=True)
 class CellState(OfCell):
-    """The state of a cell, as its last event says."""
+    """The state of a cell by its last event."""
 
     status: RunStatus = RunStatus.WAITING
-    attempt: int = 0  # the number of the last one in this invocation; 0: not started in it
+    attempt: int = 0  # the number of the last attempt in this invocation; 0: not started yet
     reason: str | None = None
-    since: float | None = None  # Epoch seconds of the last event of the cell in this invocation
-    collected: bool = False  # finished before: nothing was asked in this invocation
+    # the time of the cell's last event in this invocation, in epoch seconds
+    since: float | None = None
+    # True if the run was finished before this invocation, which then sent no request for the cell
+    collected: bool = False
     reused_from: str | None = None
     identity: str | None = None
-    """The identity of the last run that was started or has ended, if that is known: its folder
-    may hold another since.
+    """The identity of the cell's last run that was started or has ended; None if it is unknown.
+
+    The cell's folder may contain a later run with another identity.
     """
-    # the state in which an earlier invocation left the cell; None once this one has come to it
+    # the cell's state at the end of the previous invocation; None after the cell's first event in
+    # this invocation
     before: CellState | None = None
 
     def left(self) -> CellState:
-        """Return the state of a cell after the suite's process is gone, as far as events say; its
-        folder may hold a result.
+        """Return the state of the cell after the process of the suite has gone.
+
+        The state follows from events alone; the cell's folder may contain a result nevertheless.
         """
         if self.status not in GOING_ON:
             return self
@@ -138,26 +150,27 @@ class CellState(OfCell):
 
 @dataclass(frozen=True)
 class Pause:
-    """An endpoint that is gone, and whose cells are kept waiting."""
+    """An endpoint that does not answer, with the cells that wait for it."""
 
-    group: str  # the name of the endpoint's limits
+    group: str  # the name of the limits that apply to the endpoint
     reason: str
-    cells: frozenset[str]
-    since: float | None
+    cells: frozenset[str]  # the names of the waiting cells
+    since: float | None  # in epoch seconds
 
 
 @dataclass
 class SuiteState:
-    """All cells, in the order in which they are run."""
+    """The state of a suite by its events; the cells are in the order in which they run."""
 
     cells: dict[tuple[str, str], CellState] = field(default_factory=dict)
     pauses: dict[str, Pause] = field(default_factory=dict)
-    # the last `suite_started`: of the invocation that all this is of
+    # the `suite_started` event of the last invocation
     started: Mapping[str, Any] | None = None
+    # the `suite_ended` event of the last invocation; None if that invocation has not ended
     ended: Mapping[str, Any] | None = None
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take one more event; one that is not known, or of a cell that is not, changes nothing."""
+        """Update the state by one more event. Unknown events and unknown cells are ignored."""
         kind = event.get("event")
         group = str(event.get("group"))
         now = event.get("time")
@@ -184,14 +197,16 @@ class SuiteState:
             self.pauses.pop(group, None)
 
     def all_cells(self, *, is_running: bool) -> list[CellState]:
-        """Return the states of all cells. `is_running`: whether the suite's process lives; if it
-        does not, no cell runs or waits.
+        """Return the states of all cells.
+
+        `is_running`: True if the process of the suite lives. If False, no cell is reported as
+        running or waiting.
         """
         return [cell if is_running else cell.left() for cell in self.cells.values()]
 
 
 def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
-    """Return the state of a cell after its event: it is started, or has ended."""
+    """Return the state of a cell after a `cell_started` or `cell_ended` event."""
     cell = replace(cell, reason=event.get("reason"), identity=event.get("identity"), before=None)
     if event["event"] == CELL_STARTED:
         return replace(cell, status=RunStatus.RUNNING)
@@ -206,9 +221,7 @@ def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
 
 
 def suite_state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
-    """Return the state of a suite after its events from the first on, of several invocations one
-    after another.
-    """
+    """Return the state of a suite after all its events, which may come from several invocations."""
     state = SuiteState()
     for event in events:
         state.take(event)
@@ -216,13 +229,14 @@ def suite_state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
 
 
 def cell_key(event: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the key of a cell's event."""
+    """Return the target and the evaluation of the cell of an event."""
     return str(event.get("target")), str(event.get("evaluation"))
 
 
 def event_line(event: Mapping[str, Any], result: str = "") -> str | None:
-    """Return the line that a log, and a screen without a table, shows of an event; None: it is not
-    of interest. `result`: the score of a cell that has ended.
+    """Return the line that a log, or a screen without a table, shows for an event.
+
+    Returns None if the event is not shown. `result`: the score of a cell that has ended, as text.
     """
     kind = event["event"]
     name = "/".join(cell_key(event))
@@ -251,7 +265,7 @@ def event_line(event: Mapping[str, Any], result: str = "") -> str | None:
 def outcome_parts(
     result: str, reason: str | None, reused_from: str | None, *, collected: bool
 ) -> list[str]:
-    """Return what there is to say of a cell's end."""
+    """Return the texts that describe the end of a cell: score, reason and source of the result."""
     source = ""
     if reused_from:
         source = f"from {one_line(reused_from)}"
@@ -261,21 +275,24 @@ def outcome_parts(
 
 
 class ScreenLines(SuiteObserver):
-    """Looks on and writes to `screen`; one that takes no more is written to no more, and ends no
-    suite.
+    """An observer that writes a line for each event to `screen`.
+
+    After the first error of `screen`, nothing more is written, and the suite continues.
     """
 
     def __init__(self, screen: TextIO) -> None:
         self._screen: TextIO | None = screen
 
     def on_event(self, event: Mapping[str, Any]) -> None:
+        """Write the event's line, if the event has one."""
         if (line := event_line(event)) is not None:
             self.say(line)
 
     def say(self, text: str) -> None:
+        """Write the text as one line."""
         if self._screen is None:
             return
         try:
             self._screen.write(one_line(text) + "\n")
-        except (OSError, ValueError):  # nobody reads it, or it is closed
+        except (OSError, ValueError):  # the reader has gone, or the screen is closed
             self._screen = None

@@ -1,4 +1,6 @@
-"""The preview of what a suite would ask: its cells with their requests, batch scripts."""
+"""Previews a suite for a dry run: its cells with their numbers of requests, limits and batch
+scripts.
+"""
 
 from __future__ import annotations
 
@@ -33,35 +35,37 @@ from eval_factory.workflows.suite.suite_executors import EXECUTORS
 
 @dataclass(frozen=True)
 class RequestCount:
-    """At most so many requests of a cell that begins from nothing, each answered at the first
-    attempt.
-    """
+    """The maximum number of requests of a cell without cached answers and without retries."""
 
-    to_model: int | None  # None: nobody knows how many instances there are, and no limit is set
+    # None if the number of instances is unknown and no limit of samples is set
+    to_model: int | None
     to_judges: int
-    # judges are asked about each criterion of an answer: more than the one counted here
+    # True if judges get a request for each criterion of an answer. `to_judges` counts only one
+    # request for each answer, so that the real number may be larger.
     by_criterion: bool = False
 
 
 def count_of(plan: Plan) -> RequestCount:
-    """Count the requests: one an instance, trial and order of the choices to the model, and one to
-    each judge.
+    """Return the maximum number of requests of a run.
+
+    The model gets one request for each instance, trial and order of the choices. Each judge gets
+    one request for each answer of the model.
     """
     evaluation = plan.evaluation
-    bounds = (evaluation.params.limit_samples, evaluation.task.about.instances)
-    stated_bounds = []
-    for bound in bounds:
-        if bound is not None:
-            stated_bounds.append(bound)
-    if not stated_bounds:
+    known_instance_limits = []
+    for limit in (evaluation.params.limit_samples, evaluation.task.about.instances):
+        if limit is not None:
+            known_instance_limits.append(limit)
+    if not known_instance_limits:
         return RequestCount(None, 0)
-    to_model = min(stated_bounds) * plan.trials * plan.askings
+    to_model = min(known_instance_limits) * plan.trials * plan.askings
     return RequestCount(
         to_model, to_model * (len(plan.judges) + len(plan.prescribed)), evaluation.task.helm.rubric
     )
 
 
 def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
+    """Return the sum of the counts; unknown counts are left out."""
     known_counts = []
     for count in counts:
         if count.to_model is not None:
@@ -87,8 +91,12 @@ def counts_in_words(count: RequestCount) -> str:
 
 
 def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) -> DryRun:
-    """Check every cell and show it.
-    Raises ConfigError: the configuration of a cell is wrong; with all that is wrong with any."""
+    """Check every cell, and return a preview of the suite as text.
+
+    Raises:
+        ConfigError: the configuration of a cell is wrong; the error lists the problems of all
+            cells.
+    """
     cells = checked_cells(suite, env)
     refuse_wrong(cells)
     refuse_unknown_prices(suite, cells)
@@ -106,6 +114,7 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
 def _lines(
     suite: Suite, cells: Sequence[CheckedCell], planned: Sequence[PlannedCell], *, debug: bool
 ) -> Iterator[str]:
+    """Yield the lines about the suite and its cells."""
     evaluations = len({planned_cell.cell.evaluation for planned_cell in cells})
     targets = len({planned_cell.cell.target for planned_cell in cells})
     yield "# suite"
@@ -114,8 +123,8 @@ def _lines(
         f"#   {counted(len(cells), 'cell')}: "
         f"{counted(evaluations, 'evaluation')}, {counted(targets, 'target')}"
     )
-    place = EXECUTORS[suite.executor].place(suite)
-    yield f"#   {place}, {counted(suite.max_attempts, 'attempt')} of each"
+    location = EXECUTORS[suite.executor].location(suite)
+    yield f"#   {location}, {counted(suite.max_attempts, 'attempt')} of each"
     budget = [f"{name} {value:,}" for name, value in suite.budget.stated.items()]
     yield f"#   budget of all cells: {', '.join(budget) or 'no limit'}"
     yield from served_lines(suite.serve)
@@ -161,9 +170,10 @@ def _cell_lines(
     *,
     debug: bool,
 ) -> Iterator[str]:
+    """Yield the lines about each cell: its requests, its settings and its commands."""
     yield (
         "\n# cells; run_suite writes their run configs, "
-        "and each of the commands then does one of them"
+        "and each of the commands then runs one of them"
     )
     section = suite.document[TOP]
     origins = {}
@@ -173,8 +183,8 @@ def _cell_lines(
         )
     for planned_cell in planned:
         yield f"\n{planned_cell.cell.name}: {counts_in_words(counts[planned_cell.cell.name])}"
-        for path, (who, value) in origins.get(planned_cell.cell.name, {}).items():
-            yield f"  {path}: {value}  ({who})"
+        for path, (origin, value) in origins.get(planned_cell.cell.name, {}).items():
+            yield f"  {path}: {value}  ({origin})"
         file = suite.folder.cell_config(planned_cell.cell.target, planned_cell.cell.evaluation)
         yield f"  {shlex.join(['eval-factory', 'run_eval', '--run_config', str(file)])}"
         yield f"  {shlex.join(command_line(planned_cell.plan, debug=debug))}"
@@ -183,12 +193,13 @@ def _cell_lines(
 
 
 def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
-    """Yield each limit once, with who shares it: as the suite itself would share them."""
-    limits, of_cells = limits_of((cell.plan.endpoints, cell.group) for cell in cells)
-    who: dict[str, dict[str, None]] = {name: {} for name in limits}
-    for cell, of_roles in zip(cells, of_cells, strict=True):
-        for role, name in of_roles.items():
-            who[name][cell.cell.target if role == MODEL_ROLE else role] = None
+    """Yield a line for each limit, with the targets and judges that share the limit."""
+    limits, limit_names_of_cells = limits_of((cell.plan.endpoints, cell.group) for cell in cells)
+    # a dict per limit, used as an ordered set
+    sharers: dict[str, dict[str, None]] = {name: {} for name in limits}
+    for cell, names_by_role in zip(cells, limit_names_of_cells, strict=True):
+        for role, name in names_by_role.items():
+            sharers[name][cell.cell.target if role == MODEL_ROLE else role] = None
     for name, limit in limits.items():
         numbers = {
             "requests at once": limit.parallelism,
@@ -198,4 +209,4 @@ def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
         stated = ", ".join(
             f"{number:,} {unit}" for unit, number in numbers.items() if number is not None
         )
-        yield f"#   {name}: {stated} ({', '.join(who[name])})"
+        yield f"#   {name}: {stated} ({', '.join(sharers[name])})"

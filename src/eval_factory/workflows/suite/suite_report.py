@@ -1,4 +1,4 @@
-"""The input and the outcome of a suite's run: options, report, table, summary, data frames."""
+"""Defines the options and the report of a suite's run, and writes the suite's table and summary."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SuiteOptions:
-    fresh: bool = False  # forget the answers that the cells' folders keep
+    """The options of one invocation of a suite."""
+
+    fresh: bool = False  # delete the answers and results in the cells' folders
     debug: bool = False
-    no_preflight: bool = False
+    no_preflight: bool = False  # do not probe the endpoints before the first cell
     reuse: tuple[Path, ...] = ()
-    """Folders, of suites or of runs, whose finished runs are taken over if they are the same."""
+    """Folders of suites or runs. Their complete runs of the same configuration are copied."""
     overrides: tuple[str, ...] = ()
-    """Values that go over everything else, `path.to.key=value,...`, as `--overrides`;
-    `eval_factory.run_suite` alone sets them.
+    """Values that override all other settings, as `path.to.key=value,...`, like `--overrides`.
+
+    Only `eval_factory.run_suite` sets this option.
     """
     # True: with executor slurm, return when all jobs have ended, not when they are submitted
     wait: bool = False
@@ -51,39 +54,52 @@ class SuiteOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CellReport(FinishedCell):
-    """Its reason, on one line, says why it is not complete, or not reportable."""
+    """The report of one cell.
 
-    exit_code: int  # as `run_eval` would have ended; 1 if the cell was not started
-    collected: bool = False  # it was finished before
+    `reason` says in one line why the cell is not complete, or why its result is not reportable.
+    """
+
+    exit_code: int  # the exit code that `run_eval` would have had; 1 if the cell was not started
+    collected: bool = False  # True if the run was finished before this invocation
     reused_from: Path | None = None
 
     @classmethod
     def of(
         cls, cell: Cell, status: RunStatus, reason: str | None, attempts: int = 0, **fields: Any
     ) -> CellReport:
+        """Return a report of this cell. `fields`: further fields of the report."""
         return cls(cell.target, cell.evaluation, status, cell.folder, reason, attempts, **fields)
 
 
 @dataclass(frozen=True, repr=False)
 class SuiteReport:
+    """The report of one invocation of a suite."""
+
     folder: SuiteDir
     cells: tuple[CellReport, ...]
     exit_code: int
-    status: str  # complete: every cell is, else partial
-    summary: str  # for the screen: counts, what is missing, the next step
+    status: str  # `complete` if every cell is complete, else `partial`
+    summary: str  # text for the screen: the counts of cells, missing results and the next step
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:
-        """Return a row a cell, with its main score; with `instances`, as `instances_frame`. Raises
-        PrerequisiteError: pandas is not installed, or a result cannot be read.
+        """Return a data frame with a row for each cell, which contains the cell's main score.
+
+        With `instances`, return the frame of `instances_frame`.
+
+        Raises:
+            PrerequisiteError: pandas is not installed, or a result cannot be read.
         """
         if instances:
             return self.instances_frame()
         return frame(CELL_COLUMNS, list(map(_cell_row, self.cells)))
 
     def instances_frame(self) -> DataFrame:
-        """Return the instances of all cells with a result: target and evaluation, then what the
-        cells' own frames hold. Raises PrerequisiteError: pandas is not installed, or a result
-        cannot be read.
+        """Return a data frame with a row for each instance of all cells that have a result.
+
+        The columns are target and evaluation, followed by the columns of the cells' own frames.
+
+        Raises:
+            PrerequisiteError: pandas is not installed, or a result cannot be read.
         """
         columns: dict[str, str] = {"target": TEXT, "evaluation": TEXT, **INSTANCE_COLUMNS}
         rows: list[dict[str, Any]] = []
@@ -96,8 +112,8 @@ class SuiteReport:
         return frame(columns, rows)
 
     def __repr__(self) -> str:
-        done = sum(cell.status == RunStatus.COMPLETE for cell in self.cells)
-        counts = f"{done} of {len(self.cells)} cells complete"
+        complete = sum(cell.status == RunStatus.COMPLETE for cell in self.cells)
+        counts = f"{complete} of {len(self.cells)} cells complete"
         return (
             f"<SuiteReport {one_line(f'{counts}; exit code {self.exit_code}; {self.folder.root}')}>"
         )
@@ -117,6 +133,7 @@ CELL_COLUMNS: Mapping[str, str] = {
 
 
 def _cell_row(cell: CellReport) -> dict[str, Any]:
+    """Return the row of a cell in the data frame; a cell without result has no figures."""
     row: dict[str, Any] = {**vars(cell), "folder": str(cell.folder)}
     if cell.status in WITH_RESULT:
         result = load_result(cell.folder).result
@@ -134,26 +151,32 @@ def summary_of(
     stopped: str | None = None,
     no_table: str | None = None,
 ) -> str:
-    """Return what is shown below the cells. `stopped`: why cells were left; `no_table`: why it
-    could not be written.
+    """Return the text that is shown below the list of cells.
+
+    Args:
+        cells: the reports of all cells.
+        folder: the folder of the suite.
+        stopped: why cells were not started; None if all cells could be started.
+        no_table: why the table could not be written; None if it was written.
     """
     counts = Counter(cell.status for cell in cells)
     collected = sum(cell.collected for cell in cells)
-    refused = []
+    not_reportable = []
     for cell in cells:
         if cell.status == RunStatus.COMPLETE and cell.reason:
-            refused.append(cell)
+            not_reportable.append(cell)
     parts = []
     for status in RunStatus:
         if counts[status]:
             parts.append(f"{counts[status]} {status}")
-    if refused:
-        parts[0] += f", of which {len(refused)} not reportable"
-    before = ""
+    if not_reportable:
+        parts[0] += f", of which {len(not_reportable)} not reportable"
+    finished_before = ""
     if collected:
-        before = f" ({collected} finished before)"
-    lines = [f"{formats.counted(len(cells), 'cell')}: {', '.join(parts)}{before}"]
-    # if all are complete, the last request that a limit allows was the last of all
+        finished_before = f" ({collected} finished before)"
+    lines = [f"{formats.counted(len(cells), 'cell')}: {', '.join(parts)}{finished_before}"]
+    # If all cells are complete, a limit may have been reached by the last request of the suite:
+    # `stopped` is then of no interest.
     if counts[RunStatus.COMPLETE] < len(cells):
         lines += [] if stopped is None else [stopped]
         lines += _next_steps(cells, counts, folder, stopped or "")
@@ -163,6 +186,10 @@ def summary_of(
 def _next_steps(
     cells: Sequence[CellReport], counts: Mapping[RunStatus, int], folder: SuiteDir, stopped: str
 ) -> list[str]:
+    """Return the lines that tell the user how to get the missing results.
+
+    `stopped`: why cells were not started; empty if all cells could be started.
+    """
     limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
     first = ""
     if limit is not None:
@@ -184,22 +211,26 @@ def _next_steps(
 def write_table(
     cells: Sequence[CellReport], folder: SuiteDir
 ) -> tuple[tuple[CellReport, ...], str | None]:
-    """Write the table of what is there. Returns the cells as the table has them, and why it
-    could not be written.
+    """Write the table with the results of the cells.
+
+    Returns:
+        The reports of the cells, corrected for results that cannot be read; and the reason why the
+        table could not be written, or None.
     """
     results = suite_results(cells)
-    collected = []
+    final_reports = []
     for cell, result in zip(cells, results.cells, strict=True):
-        if result.status != cell.status:  # one that cannot be read is none, whatever its run said
+        # The status differs if the result of a complete cell cannot be read.
+        if result.status != cell.status:
             code = PrerequisiteError.exit_code
             cell = replace(cell, status=RunStatus.FAILED, exit_code=code, reason=result.reason)
-        collected.append(cell)
+        final_reports.append(cell)
     try:
         write_suite_results(results, folder)
     except OSError as error:
-        return tuple(collected), (
+        return tuple(final_reports), (
             f"the table cannot be written to {folder.root}: {error.strerror or error}; "
             "the results of the cells are"
             " kept: make room or give the right to write there, and run the same command again"
         )
-    return tuple(collected), None
+    return tuple(final_reports), None

@@ -1,8 +1,8 @@
-"""The state of a suite, for who looks at it from any machine: its events, its cells' folders, and
-what Slurm says.
+"""Reads the status of a suite from its events, the folders of its cells, and Slurm's queue.
 
-Of a cell that runs its events are read, of one that has ended the result; and the logs of both, for
-who asks.
+The progress of a running cell comes from the events of its run, the figures of an ended cell from
+its result. The status can be read on any machine that has access to the suite's folder. This module
+also shows the logs of a cell.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from eval_factory.workflows.suite.suite_journal import (
 RUNNING = "running"
 STOPPED = "stopped"
 ENDED = "ended"
-"""States of a suite: a process works on it; its last one was killed; its last one came to its end.
+"""The states of a suite. Running: a process works on the suite. Stopped: the last process was
+killed. Ended: the last process has ended the suite.
 """
 NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
 RESULT_PUBLISHED = "its job has ended: the same command takes the result over"
@@ -55,37 +56,38 @@ TASK_GONE = (
     "its logs say why, the same command submits it again"
 )
 _INTERVAL_S = 5.0
-"""Seconds for which what was read is good enough: squeue asks one program for a whole cluster, and
-a journal of many answers takes its time, and is written all the while.
+"""The time in seconds for which Slurm's queue and the spending of running cells are cached.
+
+squeue puts load on the controller of the cluster, and a journal with many answers takes long to
+read.
 """
 _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True)
 class CellJob:
-    # Slurm's words for the task, with what it waits for; None if it is not queued any more
+    """The last Slurm task of a cell."""
+
+    # the description of the task by Slurm, with the reason for waiting; None if the task has left
+    # the queue
     task: str | None
-    attempts: int  # how often the cell was started in that wave
-    log: Path  # the log of Slurm and the task
+    attempts: int  # the number of times that Slurm has started the cell in its last wave
+    log: Path  # the log file of the task, with messages of Slurm
 
 
 @dataclass(frozen=True)
 class CellProgress:
-    """The last phase that was reported, and what is done in it."""
+    """The progress of a running cell: its current phase, and the counts of requests in it."""
 
-    # before helm-run tells anything: it is imported, the endpoint is asked one question
+    # `starting` until helm-run reports its first phase
     phase: str = "starting"
-    phase_since: float | None = None  # Epoch seconds
+    phase_since: float | None = None  # in epoch seconds
     counts: Mapping[str, Any] | None = None  # the last `progress` event of the phase
-    run: tuple[int, int] = (
-        1,
-        1,
-    )  # the number of the run, and of how many, if a cell is several of HELM's runs
+    # the number of the current HELM run from 1, and the number of HELM runs of the cell
+    run: tuple[int, int] = (1, 1)
 
     def after(self, event: Mapping[str, Any]) -> CellProgress:
-        """Return the progress after one more event; those that say nothing of the progress change
-        nothing.
-        """
+        """Return the progress after one more event; events about other things are ignored."""
         number = event.get("number")
         of = event.get("of")
         if event.get("event") == PHASE:
@@ -96,8 +98,9 @@ class CellProgress:
         return self
 
     def figures(self, room: int = 1000) -> str:
-        """Return the figures in words: `120/1000, 2 failed, 37 s left, 24.0/s`: as many of these as
-        there are columns for.
+        """Return the counts as text, such as `120/1000, 2 failed, 37 s left, 24.0/s`.
+
+        `room`: the maximum length of the text. Figures that do not fit are left out.
         """
         if self.counts is None:
             return ""
@@ -105,6 +108,7 @@ class CellProgress:
         return figures_text(dict(self.counts), max(0.0, self.counts["time"] - since), room)
 
     def document(self) -> dict[str, Any]:
+        """Return the progress as a document for JSON output."""
         if self.counts is None:
             reported = None
         else:
@@ -121,21 +125,23 @@ class CellProgress:
 
 @dataclass(frozen=True)
 class CellFigures:
+    """The main score of a cell's result."""
+
     task: str
     main_metric: str
-    value: float | None  # None if it could not be computed
+    value: float | None  # None if the score could not be computed
     ci_low: float | None
     ci_high: float | None
     n: int | None
     reportable: bool
     identity: str | None = None  # the identity of the run that made the result
-    doubt: str | None = None  # what speaks against a score that may be reported, in a few words
+    doubt: str | None = None  # a short reason to doubt the score; None if there is no reason
 
     @classmethod
     def of(cls, result: TaskResult) -> CellFigures:
-        from eval_factory.report.verdicts import (
-            verdict_of,
-        )  # imported here: most that look do so while nothing has ended
+        """Return the figures of a result."""
+        # imported here, for the status is mostly read while no cell has ended
+        from eval_factory.report.verdicts import verdict_of
 
         verdict = verdict_of(result)
         doubt = None
@@ -153,27 +159,31 @@ class CellFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class CellStatus(CellState):
-    """The status of a cell: what its last event says, or what its folder and its job say since."""
+    """The status of a cell by its last event, and by later changes of its folder and its job."""
 
     folder: Path
-    progress: CellProgress | None = None
-    figures: CellFigures | None = None
-    spent: Spending  # what all runs of the cell's folder have spent
-    job: CellJob | None = None  # set if Slurm has, or had, the cell and it is not complete
+    progress: CellProgress | None = None  # None if the cell does not run
+    figures: CellFigures | None = None  # None if the folder contains no result of the cell
+    spent: Spending  # the total spending of all runs in the cell's folder
+    # the last Slurm task of the cell; None if the cell is complete or was never submitted
+    job: CellJob | None = None
 
 
 @dataclass(frozen=True)
 class SuiteStatus:
+    """The status of a suite and of all its cells."""
+
     folder: SuiteDir
-    state: str
-    pid: int | None  # the process that works on the suite, or was the last to
-    host: str | None
-    started: float | None  # Epoch seconds, of the last invocation
-    ended: float | None
-    exit_code: int | None  # the exit code of the last invocation; None if it did not end
+    state: str  # RUNNING, STOPPED or ENDED
+    # the process that works on the suite, or the last process that did; None if only jobs run
+    pid: int | None
+    host: str | None  # the machine of that process
+    started: float | None  # when the last invocation started, in epoch seconds
+    ended: float | None  # when the last invocation ended, in epoch seconds
+    exit_code: int | None  # the exit code of the last invocation; None if it has not ended
     cells: tuple[CellStatus, ...]
     pauses: tuple[Pause, ...]
-    limits: Mapping[str, float]  # the budget of all cells together: number of each limit, by name
+    limits: Mapping[str, float]  # the limits of the suite's budget, by name
 
     @property
     def counts(self) -> dict[str, int]:
@@ -183,16 +193,19 @@ class SuiteStatus:
 
     @property
     def spent(self) -> Spending:
+        """The total spending of all cells."""
         return total(cell.spent for cell in self.cells)
 
     @property
     def is_complete(self) -> bool:
+        """True if there are cells and all of them are complete."""
         return bool(self.cells) and all(cell.status == RunStatus.COMPLETE for cell in self.cells)
 
 
 class SuiteReader:
-    """Looks at a suite's folder again and again, and reads only what is new; Slurm is asked now
-    and then.
+    """Reads the status of a suite repeatedly.
+
+    Each look reads only new events. Slurm is asked at most once every `_INTERVAL_S` seconds.
     """
 
     def __init__(
@@ -207,10 +220,13 @@ class SuiteReader:
         self._state = SuiteState()
         self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
         self._queue: tuple[float, Mapping[str, RunState] | None] | None = None
+        # for each running cell: its start in epoch seconds, its events and its progress so far
         self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
 
     def look(self) -> SuiteStatus:
-        # before the events: who has let go of the lock has written all of his
+        """Read what is new, and return the current status."""
+        # Look for the lock before the events are read: a process that has released the lock has
+        # written all its events.
         holder = holder_now(self.folder)
         for event in self._tail.new():
             self._state.take(event)
@@ -236,17 +252,17 @@ class SuiteReader:
         return self.with_jobs(status)
 
     def _cell(self, state: CellState) -> CellStatus:
+        """Return the status of a cell by its state and its folder."""
         folder = self.folder.cell(state.target, state.evaluation)
         cell = CellStatus(**vars(state), folder=folder, spent=self.spent(folder, state.status))
         if cell.status == RunStatus.RUNNING:
             return replace(cell, progress=self._progress(cell, cell.since or 0.0))
         if cell.status == RunStatus.MISSING and cell.identity is not None:
-            from eval_factory.workflows.resume import (
-                read_state,
-            )  # imported here: most that look find nothing missing
+            # imported here, for cells are rarely missing
+            from eval_factory.workflows.resume import read_state
 
             last = read_state(RunDir(folder))
-            # its suite was killed before it could say so
+            # The run has ended, but the suite was killed before it could record the end.
             if last is not None and last.identity == cell.identity:
                 status = RunStatus.COMPLETE if last.complete else RunStatus.PARTIAL
                 cell = replace(cell, status=status, reason=None if last.complete else cell.reason)
@@ -257,13 +273,14 @@ class SuiteReader:
         if cell.identity is None or (figures is not None and figures.identity == cell.identity):
             return replace(cell, figures=figures)
         lost = "the result in its folder is of another configuration"
-        if figures is None:  # somebody deleted its folder
+        if figures is None:  # the folder was deleted after the end of the cell
             lost = "its folder holds no result any more"
         return replace(cell, status=RunStatus.MISSING, reason=f"{lost}; the same command runs it")
 
     def _progress(self, cell: CellStatus, since: float) -> CellProgress:
-        """Return the progress of a cell by its events since it was started (`since`, in epoch
-        seconds); those of earlier attempts are left out.
+        """Return the progress of a cell by the events of its current attempt.
+
+        `since`: the start of the attempt, in epoch seconds. Earlier events are ignored.
         """
         followed = self._followed.get(cell.name)
         if followed is None or followed[0] != since:
@@ -276,9 +293,12 @@ class SuiteReader:
         return progress
 
     def spent(self, folder: Path, status: str) -> Spending:
-        """Return what all runs of this output folder have spent; as money, only what has a known
-        price.
+        """Return the total spending of all runs in this output folder.
+
+        The cost includes only models whose price is known. `status`: the status of the cell.
         """
+        # The cached spending is read again when the stamp changes: for an unfinished cell after
+        # `_INTERVAL_S` seconds, else when a file with answers was modified.
         stamp: object = (status, self._clock() // _INTERVAL_S)
         if status not in GOING_ON:
             stamp = tuple(map(modified_at, RunDir(folder).answers))
@@ -286,7 +306,7 @@ class SuiteReader:
         return spent
 
     def with_jobs(self, status: SuiteStatus) -> SuiteStatus:
-        """Return the status that the suite's own files give, with what its jobs do."""
+        """Return the status of the suite's own files, updated by the states of its Slurm jobs."""
         store = self._runs.store
         if not store.is_there():
             return status
@@ -308,7 +328,10 @@ class SuiteReader:
         return replace(status, cells=cells)
 
     def _jobs(self) -> Mapping[str, RunState] | None:
-        """Return what Slurm said a few seconds ago at most; None if it does not say."""
+        """Return the state of each run in Slurm, at most `_INTERVAL_S` seconds old.
+
+        Returns None if Slurm does not answer.
+        """
         now = self._clock()
         if self._queue is None or now - self._queue[0] >= _INTERVAL_S:
             self._queue = (now, None)
@@ -319,8 +342,9 @@ class SuiteReader:
     def _in_slurm(
         self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None
     ) -> CellStatus:
-        """Return the status of a cell with what Slurm says of its run. `states`: None: Slurm does
-        not say.
+        """Return the status of a cell, updated by the state of its run in Slurm.
+
+        `states`: the state of each run in Slurm; None if Slurm does not answer.
         """
         store = self._runs.store
         state = (states or {}).get(run.name)
@@ -336,7 +360,7 @@ class SuiteReader:
             reason = task = state.where
             status = RunStatus.RUNNING
             progress = self._progress(cell, starts[-1].stat().st_mtime) if starts else None
-        else:  # not in the queue: what it comes to before the command has taken it over
+        else:  # The run is not queued, and no command has collected its result yet.
             ended = store.ended(wave, run)
             has_ended = status in (RunStatus.FAILED, RunStatus.PARTIAL)
             if ended is not None and ended.status == RunStatus.COMPLETE:
@@ -360,19 +384,19 @@ class SuiteReader:
 
 @lru_cache(maxsize=10_000)
 def _read_once(read: Callable[[Path], Any], path: Path, _stamp: object) -> Any:
-    """Return what `read` makes of `path`; it is read again if the stamp is another one."""
+    """Return `read(path)`. The value is cached until the stamp changes."""
     return read(path)
 
 
 def status_of(folder: SuiteDir) -> SuiteStatus:
+    """Return the current status of the suite in this folder."""
     return SuiteReader(folder).look()
 
 
 def figures_of(folder: Path) -> CellFigures | None:
-    """Return the figures of the folder's result; None if there is no result that can be read."""
-    from eval_factory.report.reader import (
-        load_result,
-    )  # imported here: most that look do so while nothing has ended
+    """Return the figures of the result in the folder; None if there is no readable result."""
+    # imported here, for the status is mostly read while no cell has ended
+    from eval_factory.report.reader import load_result
 
     with suppress(PrerequisiteError):
         return CellFigures.of(load_result(folder).result)
@@ -380,7 +404,8 @@ def figures_of(folder: Path) -> CellFigures | None:
 
 
 def _spent_in(folder: Path) -> Spending:
-    with suppress(sqlite3.Error):  # damaged, or another's: the run itself says so
+    """Return the spending of all runs in the folder; zero if the file of answers is damaged."""
+    with suppress(sqlite3.Error):  # the run itself reports a damaged file
         return spent_so_far(RunDir(folder).cache_db, {})
     return Spending()
 
@@ -400,6 +425,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def modified_at(path: Path) -> float:
+    """Return when the file was modified, in epoch seconds; 0 if the file cannot be found."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -407,7 +433,7 @@ def modified_at(path: Path) -> float:
 
 
 def same_command(status: SuiteStatus) -> str:
-    """Return the command that goes on with the suite, wherever its folder was moved to."""
+    """Return the command that continues the suite, with the current path of the suite's folder."""
     folder = status.folder
     command = "run_suite"
     config = status.folder.config
@@ -420,8 +446,9 @@ def same_command(status: SuiteStatus) -> str:
 
 
 def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
-    """Return the limit that is used up, with its number; None if there is something left.
-    `seconds_left`: what is left of max_wall_s; None if there is no such limit.
+    """Return a text that names the limit of the budget that is reached; None if none is reached.
+
+    `seconds_left`: the seconds that are left of `max_wall_s`; None if this limit is not set.
     """
     elapsed = 0.0
     if seconds_left is not None and budget.max_wall_s is not None:
@@ -433,6 +460,7 @@ def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -
 
 
 def status_document(status: SuiteStatus) -> dict[str, Any]:
+    """Return the status of a suite as a document for JSON output."""
     names = ("state", "pid", "host", "started", "ended", "exit_code")
     return {
         "suite": str(status.folder.root),
@@ -480,17 +508,25 @@ def _cell_document(cell: CellStatus) -> dict[str, Any]:
 def show_logs(
     reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool
 ) -> None:
-    """Show every line of the logs of the cell that `find_cell` finds; with `follow` until it has
-    ended, or the suite. Raises ConfigError, PrerequisiteError: there is no such cell; it has no
-    logs.
+    """Write every line of the logs of one cell.
+
+    Args:
+        reader: the reader of the suite's status.
+        wanted: the name of the cell, or a part of the name; None if the suite has only one cell.
+        write: gets each line.
+        follow: True to wait for further lines until the cell, or the suite, has ended.
+
+    Raises:
+        ConfigError: `wanted` does not name exactly one cell.
+        PrerequisiteError: the cell has no logs, and `follow` is False.
     """
     tails: dict[Path, LineTail] = {}
     last: LineTail | None = None
     while True:
         status = reader.look()
         cell = find_cell(status, wanted)
-        # Slurm's words on its task, what a run by itself would show, the program's own log, and
-        # HELM's
+        # the log of the Slurm task, the screen output of the cell, the log of eval-factory, and the
+        # log of HELM
         job = cell.job
         wanted = cell.name
         rundir = RunDir(cell.folder)
@@ -500,7 +536,7 @@ def show_logs(
             rundir.helm_log,
         ]
         if job is not None:
-            # else the logs in its folder are of an earlier run
+            # If the task has not started yet, the logs in the cell's folder are of an earlier run.
             has_started = job.task is None or job.attempts
             paths = [job.log, *(paths if has_started else paths[:1])]
         tails |= {path: LineTail(path) for path in paths if path not in tails}
@@ -521,8 +557,12 @@ def show_logs(
 
 
 def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
-    """Return the cell of that name, or the only one whose name has this in it; `wanted`: None if
-    there is one alone. Raises ConfigError: there is none, or more than one.
+    """Return the cell with the name `wanted`, or else the only cell whose name contains `wanted`.
+
+    `wanted` may be None if the suite has only one cell.
+
+    Raises:
+        ConfigError: no cell, or more than one cell, matches.
     """
     cells = []
     for cell in status.cells:

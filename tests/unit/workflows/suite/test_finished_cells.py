@@ -58,7 +58,9 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
         for name in ("api_key", "oauth", "requests_per_minute", "tokens_per_minute", "batch")
     }
     params = {f"config.params.{name}" for name in ("parallelism", "max_retries", "request_timeout")}
-    assert {"config.output_dir"} | params | extra | endpoint == finished_cells.SETTINGS_WITHOUT_EFFECT
+    assert {
+        "config.output_dir"
+    } | params | extra | endpoint == finished_cells.SETTINGS_WITHOUT_EFFECT
 
 
 @pytest.mark.parametrize(

@@ -341,7 +341,9 @@ def test_a_start_of_an_earlier_wave_that_ended_is_not_waited_for(task: Task, clo
     run = task.wave.runs[0]
     task.wave = task.store.new_wave("s", [replace(run, name="t/e/another")])
     task.start().wait_for_older()
-    assert clock.slept == [slurm_worker._MAX_END_OF_OLDER_S], "it may go on where Slurm does not reach it"
+    assert clock.slept == [slurm_worker._MAX_END_OF_OLDER_S], (
+        "it may go on where Slurm does not reach it"
+    )
     task.starts()[0].unlink()
     task.store.record_end(first, run, RunEnd(0, RunStatus.COMPLETE, None))
     task.start().wait_for_older()
