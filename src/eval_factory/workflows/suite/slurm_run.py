@@ -100,19 +100,24 @@ def run_as_job(
             f"  to end it: eval-factory suite cancel {root}"
         )
         return Submitted(plan.rundir.root, steps)
-    # Show the result as its job wrote it. Collecting the result on this machine would send the
-    # missing requests.
     if cell.status == RunStatus.PARTIAL:
-        result = load_result(plan.rundir.root).result
-        text = own_lines(
-            redactor_of(plan.evaluation, env).text(result_summary(result, plan.rundir))
-        )
-        minimum = plan.evaluation.extra.min_coverage
-        return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))
+        return _partial_result(plan, env)
     raise _ERROR_OF_EXIT_CODE.get(cell.exit_code, HelmError)(
         f"{cell.reason or cell.status}\n  its logs: eval-factory suite logs {root}\n"
         "  the same command submits it again; what was answered is kept"
     )
+
+
+def _partial_result(plan: Plan, env: Mapping[str, str]) -> Evaluated:
+    """Return the partial result as the job wrote it.
+
+    Collecting the result on this machine would send the missing requests.
+    """
+    result = load_result(plan.rundir.root).result
+    redactor = redactor_of(plan.evaluation, env)
+    text = own_lines(redactor.text(result_summary(result, plan.rundir)))
+    minimum = plan.evaluation.extra.min_coverage
+    return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))
 
 
 def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suite:

@@ -194,8 +194,7 @@ def work(wave_file: Path, index: int) -> int:
             raise
         code = PrerequisiteError.exit_code
         place = error.filename or store.suite.root
-        # The record cannot be written to a full disk either. A repeated `run_suite` then submits
-        # the run again.
+        # A full disk takes no record either: a repeated `run_suite` then submits the run again.
         with suppress(OSError):
             _record(
                 store,
