@@ -1,3 +1,4 @@
-"""The client of an OpenAI-compatible endpoint; knows nothing of HELM: messages, retries,
-sign-in, limits, the cache.
+"""The client of an OpenAI-compatible endpoint: requests, retries, sign-in, limits and the cache.
+
+No module of this package imports HELM.
 """

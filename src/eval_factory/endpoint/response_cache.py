@@ -1,8 +1,9 @@
-"""cache.db: every answered request, and the journal of attempts. SQLite in WAL mode, JSON only,
-nothing unpickled.
+"""Reads and writes cache.db: the answer to every request, and the journal of attempts.
 
-Whoever saves waits for the commit, and whoever commits takes along all that is waiting: an answer
-that a caller has seen is on disk, and a hundred callers share one transaction.
+The file is an SQLite database in WAL mode. It stores JSON, and nothing that is unpickled.
+
+A caller that saves an answer waits until the answer is committed: every answer that a caller has
+seen is on disk. One commit writes everything that waits, so a hundred callers share a transaction.
 """
 
 from __future__ import annotations
@@ -22,22 +23,24 @@ from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.endpoint import bridge, in_flight, openai_api
 from eval_factory.endpoint.in_flight import RequestsInFlight
 
-Statement = tuple[str, tuple[Any, ...]]  # SQL, and what its placeholders stand for
+Statement = tuple[str, tuple[Any, ...]]  # an SQL statement, and the values of its placeholders
 Changed = tuple[str, Mapping[str, openai_api.Change]]
-"""URL of an endpoint, and how a request to it was changed before it was answered."""
+"""The URL of an endpoint, and the changes to a request without which the endpoint refuses it."""
 
 
 class _Job:
+    """The statements of one caller, and the outcome of writing them."""
+
     def __init__(self, statements: Sequence[Statement]) -> None:
         self.statements = statements
         self.is_done = False
         self.error: Exception | None = sqlite3.OperationalError(
-            "whoever was to write it was interrupted"
+            "the thread that was to write this answer was interrupted"
         )
 
 
 class GroupCommit:
-    """Writes over one connection; safe among threads."""
+    """Writes the statements of many threads over one connection, many in one transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -45,43 +48,49 @@ class GroupCommit:
         self._writing = threading.Lock()
 
     def commit(self, statements: Sequence[Statement]) -> None:
-        """Returns when they are committed, together with others'.
+        """Write statements, and return when they are committed.
 
-        Those whose statements are written meanwhile are woken one after the other: woken together
-        they would all wait for their turn to run. Raises Exception: what SQLite says of these
-        statements, where they cannot be written.
+        The thread that holds the lock also writes the statements of the threads that wait for the
+        lock. These threads then get the lock one after another.
+
+        Raises:
+            Exception: SQLite's error if these statements cannot be written.
         """
         job = _Job(statements)
         self._waiting.append(job)
         bridge.give_way()
         with self._writing:
             if not job.is_done:
-                self._write_all_that_waits()
+                self._write_waiting_jobs()
         if job.error is not None:
             raise job.error
 
     def close(self) -> None:
+        """Close the connection, after the current transaction."""
         with self._writing:
             self._connection.close()
 
-    def _write_all_that_waits(self) -> None:
-        """Write all jobs in one transaction; if that fails, each job in its own, so that one costs
-        no other its answer.
+    def _write_waiting_jobs(self) -> None:
+        """Write all waiting jobs in one transaction.
+
+        If the transaction fails, write each job in its own transaction: a job that cannot be
+        written must not prevent the others.
         """
         jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             self._write(jobs)
-        except Exception as together:
-            # If another program locks the file, each try waits for long.
-            is_locked = isinstance(together, sqlite3.OperationalError) and "locked" in str(together)
+        except Exception as error:
+            # Do not try each job if another program has locked the file: each try would wait for
+            # the timeout of 30 seconds.
+            is_locked = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
             for job in jobs:
                 job.is_done = True
-                job.error = together
+                job.error = error
                 if not is_locked:
                     try:
                         self._write([job])
-                    except Exception as alone:
-                        job.error = alone
+                    except Exception as job_error:
+                        job.error = job_error
 
     def _write(self, jobs: list[_Job]) -> None:
         try:
@@ -89,7 +98,7 @@ class GroupCommit:
                 for statement, values in chain.from_iterable(job.statements for job in jobs):
                     self._connection.execute(statement, values)
         except BaseException:
-            # if the commit failed, Python 3.10 leaves the transaction open
+            # Python 3.10 leaves the transaction open if the commit fails.
             self._connection.rollback()
             raise
         for job in jobs:
@@ -97,7 +106,7 @@ class GroupCommit:
             job.error = None
 
 
-APPLICATION_ID = 0x45464143  # marks the file as ours ('EFAC')
+APPLICATION_ID = 0x45464143  # 'EFAC' in ASCII: marks the database as one of eval-factory
 _SCHEMA_VERSION = 1
 
 _SCHEMA = f"""
@@ -139,7 +148,7 @@ CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused w
 _SERVERS = (
     "CREATE TABLE IF NOT EXISTS answered_at (key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL)"
 )
-"""The table of servers, only in the file of a run that asked several servers of one model."""
+"""The table of the server that gave each answer. Only runs that ask several servers have it."""
 
 _ORIGIN = """
 CREATE TABLE IF NOT EXISTS answers_of (
@@ -148,9 +157,7 @@ CREATE TABLE IF NOT EXISTS answers_of (
     attempts INTEGER NOT NULL
 )
 """
-"""The table of the answers' origin, only in the file of a run whose model was not asked: the
-answers are a copy of another run's.
-"""
+"""The table that names the run whose answers were copied. Only a run with copied answers has it."""
 _TAKEN = """
 SELECT * FROM answers_of
 WHERE NOT EXISTS (
@@ -165,7 +172,7 @@ _TABLES = frozenset({"responses", "attempts", "request_changes"})
 
 @dataclass(frozen=True)
 class Attempt:
-    """One line of the journal; the fields are the columns, in their order."""
+    """A row of the journal; the fields are the columns of `attempts`, in their order."""
 
     key: str
     role: str
@@ -181,42 +188,46 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answered request; the fields are the columns, in their order."""
+    """A request and its answer; the fields are the columns of `responses`, in their order."""
 
     key: str
     role: str
     model_id: str
     request: Any
-    response: Any
-    """JSON bodies; as text where Python cannot take them apart: they are too deep, or hold
-    numbers too long.
+    """The parsed JSON body, or its text if Python cannot parse the body: a body may be nested too
+    deeply, or hold numbers that are too long.
     """
+    response: Any
+    """The parsed JSON body, or its text, as for `request`."""
     created: float
     latency_s: float
 
     @property
     def tokens(self) -> tuple[int | None, int | None]:
-        """The tokens of prompt and completion as the endpoint counted them."""
+        """The tokens of prompt and completion as the endpoint counted them; None if it did not."""
         return openai_api.tokens_of(self.response)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The run whose answers of the model were copied; the fields are the columns, in their
+    """The run whose answers were copied; the fields are the columns of `answers_of`, in their
     order.
     """
 
     run_identity: str
     started_at: str
-    attempts: int  # the last line of the journal that was copied
+    attempts: int  # the id of the last journal row that was copied
 
 
 class DamagedCacheError(Exception):
-    """The file is no cache of ours, or cannot be read as one."""
+    """The file was not written by this version of eval-factory, or is damaged."""
 
 
 class ResponseCache:
-    """Any thread may read and write; the folder's lock keeps other processes out."""
+    """The cache of a run: answers by the keys of their requests, and the journal of attempts.
+
+    Any thread may read and write. The lock of the run's folder keeps other processes out.
+    """
 
     def __init__(self, path: Path, run_id: str) -> None:
         self.path = path
@@ -230,11 +241,16 @@ class ResponseCache:
         self._writer = GroupCommit(writer)
 
     def holds(self, key: str) -> bool:
+        """Return True if the answer to the request with this key is stored."""
         return key in self._keys
 
     def get(self, key: str) -> tuple[dict[str, Any], float, float] | None:
-        """Return a stored response, its latency in seconds and its time of creation; None: there is
-        none. Raises UnusableAnswer: an older version stored no JSON.
+        """Return a stored response, its latency in seconds and its time of creation.
+
+        Return None if no response is stored under this key.
+
+        Raises:
+            UnusableAnswer: the stored response is not JSON; older versions stored such responses.
         """
         if key not in self._keys:
             return None
@@ -245,7 +261,7 @@ class ResponseCache:
         return (openai_api.parse_cached(row[0]), row[1], row[2])
 
     def failures(self) -> dict[str, str]:
-        """Return why each request that failed did so the last time, by the request's key."""
+        """Return the last error of each failed request, by the request's key."""
         return dict(
             self._reader().execute(
                 "SELECT key, error FROM attempts WHERE outcome = 'failed' ORDER BY id"
@@ -253,14 +269,14 @@ class ResponseCache:
         )
 
     def has_answers(self, role: str, model_id: str) -> bool:
-        """Return True if this model answered in this role before."""
+        """Return True if an answer of this model in this role is stored."""
         row = self._reader().execute(
             "SELECT 1 FROM responses WHERE role = ? AND model_id = ?", (role, model_id)
         )
         return row.fetchone() is not None
 
     def answered_in_this_run(self, role: str) -> set[str]:
-        """Keys of what was answered in earlier passes of this run."""
+        """Return the keys of the requests that were answered in earlier passes of this run."""
         rows = self._reader().execute(
             "SELECT key FROM attempts WHERE run_id = ? AND role = ? AND outcome = 'answered'",
             (self._run_id, role),
@@ -274,9 +290,13 @@ class ResponseCache:
         changed: Changed | None = None,
         server: str | None = None,
     ) -> None:
-        """Store an answer, and how its request was changed; returns when it is committed.
+        """Store an answer, and return when it is committed.
 
-        `server`: the URL of the one that answered, where there are several.
+        Args:
+            answer: the answer, with its request.
+            attempt: the journal row of the attempt that brought the answer.
+            changed: how the request was changed before it was answered; None if it was not.
+            server: the URL of the server that answered; None if the endpoint has a single server.
         """
         request = _as_json(answer.request, openai_api.json_text)
         columns = {
@@ -298,26 +318,29 @@ class ResponseCache:
         self._keys.add(answer.key)
 
     def journal(self, attempt: Attempt) -> None:
-        """Note an attempt that brought no new answer."""
+        """Write the journal row of an attempt that brought no new answer."""
         self._writer.commit([self._attempt(attempt)])
 
     def archive_answer(self, key: str, attempt: Attempt) -> None:
-        """Move an answer to a key that no request has, so that it is asked for again; `attempt`
-        says why.
+        """Move an answer to a key that no request has, so that the request is sent again.
+
+        `attempt` is the journal row with the reason.
         """
         rename = ("UPDATE responses SET key = key || '#' || created WHERE key = ?", (key,))
         self._writer.commit([rename, self._attempt(attempt)])
         self._keys.discard(key)
 
     def close(self) -> None:
+        """Close the connection that writes."""
         self._writer.close()
 
     def _attempt(self, attempt: Attempt) -> Statement:
+        """Return the statement that writes a journal row."""
         values = (self._run_id, *vars(attempt).values())
         return "INSERT INTO attempts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
 
     def _reader(self) -> sqlite3.Connection:
-        """One for each thread."""
+        """Return this thread's own connection for reading."""
         if not hasattr(self._readers, "connection"):
             self._readers.connection = _connect(self.path)
         connection: sqlite3.Connection = self._readers.connection
@@ -325,8 +348,10 @@ class ResponseCache:
 
 
 def _changes_as_json(changes: Mapping[str, openai_api.Change]) -> str:
-    """Return the changes as JSON, by field: its new name, an object with its new `value`, or null
-    if it was left out.
+    """Return the changes as a JSON object with an entry for each changed field.
+
+    The entry is the field's new name, or an object with its new `value`, or null if the field was
+    left out.
     """
     plain: dict[str, Any] = {}
     for name, change in changes.items():
@@ -337,6 +362,7 @@ def _changes_as_json(changes: Mapping[str, openai_api.Change]) -> str:
 
 
 def _changes_of(text: str) -> dict[str, openai_api.Change]:
+    """Return the changes that `_changes_as_json` wrote."""
     changes: dict[str, openai_api.Change] = {}
     for name, plain in json.loads(text).items():
         changes[name] = plain
@@ -345,19 +371,22 @@ def _changes_of(text: str) -> dict[str, openai_api.Change]:
     return changes
 
 
-_spaced_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: it takes time
+_spaced_json = json.JSONEncoder(ensure_ascii=False).encode  # made once, because making it is slow
 
 
 def _as_json(value: Any, encode: Callable[[Any], str]) -> str:
+    """Return the JSON of a value, which `encode` writes if UTF-8 can hold the text."""
     text = encode(value)
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair in a prompt: only its escape can be kept
+    except UnicodeEncodeError:
+        # The prompt holds half a surrogate pair, which a file can only hold as an escape.
         return json.dumps(value)
     return text
 
 
 def _connect(path: Path, *, check_same_thread: bool = True) -> sqlite3.Connection:
+    """Open a connection in WAL mode; `check_same_thread` as in `sqlite3.connect`."""
     connection = sqlite3.connect(path, timeout=30, check_same_thread=check_same_thread)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -365,8 +394,11 @@ def _connect(path: Path, *, check_same_thread: bool = True) -> sqlite3.Connectio
 
 
 def create_or_check(path: Path) -> None:
-    """Create the database, or check the one that is there. Raises DamagedCacheError: it is another
-    program's database, another version's, or no database.
+    """Create the database, or check the existing database.
+
+    Raises:
+        DamagedCacheError: the file is damaged, is not a database, or was written by another
+            program or another version.
     """
     try:
         with closing(sqlite3.connect(path, timeout=30)) as connection:
@@ -378,7 +410,7 @@ def create_or_check(path: Path) -> None:
                 raise DamagedCacheError("the file was not written by this version of eval-factory")
             if tables and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise DamagedCacheError("the file is damaged")
-            # a file that is whole keeps every byte: its checksum is part of a result
+            # A complete database must not change by a byte: its checksum is part of a result.
             if not tables >= _TABLES:
                 connection.executescript(_SCHEMA)
             connection.execute("PRAGMA journal_mode = WAL")
@@ -397,7 +429,10 @@ WHERE NOT EXISTS (SELECT 1 FROM attempts WHERE role = :role AND started = :start
 
 
 def note_interrupted(path: Path) -> None:
-    """Note in the journal what an ended process had on its way; no other asks from there now."""
+    """Note in the journal the requests that an ended process had in flight.
+
+    The caller holds the lock of the folder, so no other process sends requests from there.
+    """
     left = in_flight.left_behind(path)
     if left and path.is_file():
         with closing(_connect(path)) as connection, connection:
@@ -406,7 +441,7 @@ def note_interrupted(path: Path) -> None:
 
 
 def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, openai_api.Change]]:
-    """Each way in which requests to this endpoint and model were changed."""
+    """Return each set of changes with which this endpoint and model answered a request."""
     query = (
         "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY "
         "rowid"
@@ -418,15 +453,16 @@ def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, openai_a
 
 
 def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[str, Any]]:
-    """Read further attempts of a run that another process is at
-    work on, each with its new answer's body; not those from the cache. None if nothing can be
-    read now.
+    """Return further attempts of a run that may still be running in another process.
+
+    Each row holds the columns of `attempts` and the `response` of a new answer. Answers from the
+    cache are left out. The list is empty if the database cannot be read now.
 
     Args:
         path: the run's cache.db.
-        last: the id of the attempt before the first; 0 at the begin.
-        run_id: of the helm-run.
-        most: at most so many are read.
+        last: the id of the last attempt that was read before; 0: read from the first attempt.
+        run_id: the id of the helm-run.
+        most: the maximum number of attempts to return.
     """
     query = """
         SELECT attempts.*, response FROM attempts LEFT JOIN responses
@@ -434,7 +470,8 @@ def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[s
         AND responses.key IN (attempts.key, attempts.key || '#' || started)
         WHERE id > ? AND run_id = ? AND attempt > 0 ORDER BY id LIMIT ?
     """
-    # who can write would get in the way while the file is made
+    # Open the file for reading only: a connection that can write would disturb the process that
+    # creates the file.
     address = f"{path.absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True, timeout=0.1)) as connection:
@@ -447,14 +484,14 @@ def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[s
 def read_rows(
     path: Path, query: str, then: str | None = None, **values: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a query; none if there is no file.
+    """Yield the rows of a query; yield nothing if the file does not exist.
 
     Args:
         path: the run's cache.db.
-        query: in SQL, with `:name` for each of the values.
-        then: a query for the row that is meant by a row of the first; while that is gone through,
-            nothing changes.
-        **values: name in the query -> its value.
+        query: the SQL, with a placeholder `:name` for each of the values.
+        then: a second query, which is run with the columns of each row of the first query. Its
+            first row is yielded instead. Both queries see the same state of the database.
+        **values: the value of each placeholder.
     """
     if not path.is_file():
         return
@@ -465,8 +502,9 @@ def read_rows(
 
 
 def read_origin(path: Path) -> Origin | None:
-    """Return the origin of copied answers; None if this folder asked the model itself, or asked it
-    more.
+    """Return the origin of copied answers.
+
+    Return None if the answers were not copied, or if the model has answered more requests since.
     """
     if next(read_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answers_of'"), None) is None:
         return None
@@ -474,12 +512,12 @@ def read_origin(path: Path) -> Origin | None:
 
 
 def write_origin(path: Path, run_identity: str, started_at: str) -> None:
-    """Write down whose file this is a copy of.
+    """Write into a copied cache.db which run its answers are from.
 
     Args:
         path: the copied cache.db.
-        run_identity: of the run whose answers it holds.
-        started_at: when that run was started, in ISO 8601, UTC.
+        run_identity: the identity of the run whose answers were copied.
+        started_at: the time at which that run was started, in ISO 8601, UTC.
     """
     with closing(_connect(path)) as connection, connection:
         connection.execute(_ORIGIN)

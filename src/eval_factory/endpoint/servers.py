@@ -1,8 +1,8 @@
-"""The servers that serve one model: which of them is asked next, and what is known of each.
+"""Distributes the requests to one model among its servers, and keeps the state of each server.
 
-Limits, pauses and failures are a server's own. One that fails is left out for a while, and then
-asked by one request; its answer brings it back. The rest go on meanwhile. Where none is left, all
-are asked as one alone would be.
+Each server has its own limits, pauses and failures. After a failure, a server gets no request for
+a while; then it gets a single request, and an answer makes it available again. Meanwhile the other
+servers get the requests. If no server is available, requests go to all of them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,24 @@ from eval_factory.endpoint.limits import Admission, LocalAdmission, Ticket
 from eval_factory.endpoint.replies import StopMessages
 from eval_factory.endpoint.sign_in import SignIn, sign_in
 
-# for so long a server that failed is asked nothing, if none of its other requests is answered
 ABSENCE_S = 5.0
+"""The seconds for which a failed server gets no request, unless it answers an earlier one."""
 WINDOW_S = 120.0
-"""A limit a minute has passed by then; if nobody was answered for so long, waiting costs
-retries again.
+"""If a server gave no answer for so many seconds, waiting for its limit costs retries again.
+
+A limit per minute has been reset by then.
 """
 LONG_PAUSE_S = 600.0
-"""A server that asks to wait for longer than this speaks of a limit a day: nobody waits for it."""
-# for one request, however many others are answered: a prompt may be larger than the limit
+"""A longer pause, in seconds, means that the server has a daily limit: no request waits for it."""
 _PATIENCE_S = 900.0
+"""The seconds for which one request waits for a limit without using up retries.
+
+This holds even if the server answers other requests: a prompt may be larger than the limit.
+"""
 
 
 class Server:
-    """One of them; `Servers` changes it."""
+    """The state of one server. Only `Servers` and the client that uses it change the state."""
 
     def __init__(
         self,
@@ -50,9 +54,17 @@ class Server:
         *,
         has_answered: bool = False,
     ) -> None:
-        """Make a server that was asked nothing yet. `url`: where requests are sent; `name`: as the
-        configuration has it; `admission`: None: within the settings' limits; `has_answered`: it is
-        known to be there, and to take the key and the model.
+        """Make the state of a server that has not received a request yet.
+
+        Args:
+            settings: the settings of the endpoint.
+            url: the URL to which requests are sent.
+            transport: the connections to the server.
+            messages: the messages that stop a run.
+            name: the server's URL as the configuration has it.
+            admission: grants the slots; None: makes an admission from the settings' limits.
+            has_answered: whether the server answered in an earlier run, so that it is known to
+                accept the key and the model.
         """
         self.url = url
         self.transport = transport
@@ -61,37 +73,45 @@ class Server:
         self.admission = admission or LocalAdmission(settings.limit)
         self.has_answered = has_answered
         self.is_patient = True
-        """Patient: a 429 costs no retry for a while."""
-        self.in_flight = self.refusals = 0  # `refusals`: those without an answer between them
+        """True if, for a while, a 429 of this server costs no retry."""
+        self.in_flight = 0
+        """The number of requests that this server has to answer now."""
+        self.refusals = 0
+        """The number of refusals since the last answer."""
         self.is_failing = False
         self.absent_until = 0.0
         self.paused_until = 0.0
-        """The end, by the monotonic clock, of a pause that the server asked for: an answer does not
-        end it.
+        """The end (monotonic clock) of a pause that the server asked for; no answer ends the pause
+        early.
         """
         self._limited_since: float | None = None
-        """The time since which it says nothing but that there are too many requests."""
+        """The time (monotonic clock) of the first 429 since the last answer; None: there was none.
+        """
 
     def is_well(self, now: float) -> bool:
+        """Return True if the server's last attempt did not fail, and no pause is running."""
         return not self.is_failing and self.paused_until <= now
 
     def may_be_asked(self, now: float) -> bool:
-        """Return True if the server may be asked, if only by the one request that finds out whether
-        it is back.
+        """Return True if the server may get a request now.
+
+        A failed server may get a single request, which finds out whether the server is back.
         """
         return self.is_well(now) or (
             not self.in_flight and max(self.absent_until, self.paused_until) <= now
         )
 
     def tolerates_limit(self, first: float) -> bool:
-        """Return True if one more 429 costs no retry. `first`: when this request met its first one
-        (monotonic).
+        """Return True if one more 429 costs no retry.
+
+        `first` is the time (monotonic clock) at which the request met its first 429.
         """
         now = time.monotonic()
         since = self._limited_since = now if self._limited_since is None else self._limited_since
         return self.is_patient and now - since < WINDOW_S and now - first < _PATIENCE_S
 
     def answered(self) -> None:
+        """Note that the server answered a request."""
         self.has_answered = True
         self.refusals = 0
         self.is_failing = False
@@ -100,14 +120,14 @@ class Server:
 
 @dataclass(frozen=True)
 class Turn:
-    """The slot of one attempt at one server."""
+    """The server that one attempt may ask, and the attempt's slot there."""
 
     server: Server
     slot: Ticket
 
 
 class Servers:
-    """All of them, with one sign-in; safe among threads."""
+    """All servers of an endpoint, with one sign-in; thread-safe."""
 
     def __init__(
         self,
@@ -117,9 +137,15 @@ class Servers:
         together: Admission | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Join the servers of an endpoint. `together`: admits the requests at once at all of them;
-        None: there is one server, whose own limit that is. `headers`: the user's own, with their
-        secrets.
+        """Join the servers of an endpoint.
+
+        Args:
+            servers: the servers.
+            sign_in: signs the requests.
+            redactor: removes secrets from texts.
+            together: limits the requests to all servers together; None: there is a single server,
+                and its own limit is enough.
+            headers: the user's own headers, with their secrets filled in.
         """
         self.all = tuple(servers)
         self.sign_in = sign_in
@@ -131,13 +157,15 @@ class Servers:
 
     @property
     def has_answered(self) -> bool:
+        """True if any of the servers has answered."""
         return any(server.has_answered for server in self.all)
 
     @contextmanager
     def turn(self, body: Mapping[str, Any], avoid: Collection[Server] = ()) -> Iterator[Turn]:
-        """A slot for a request at one of them; at none of `avoid` where another may be asked.
+        """Wait for a slot at one of the servers, and yield it.
 
-        To leave it without an exception says that the server answered.
+        A server in `avoid` is chosen only if no other server may be asked. If the block ends
+        without an exception, the server counts as having answered.
         """
         with nullcontext() if self._together is None else self._together.slot():
             server = self._next(avoid)
@@ -149,7 +177,10 @@ class Servers:
                     server.in_flight -= 1
 
     def _next(self, avoid: Collection[Server]) -> Server:
-        """The server with the fewest requests under way; in turn if several have as few."""
+        """Return the server with the fewest requests in flight.
+
+        Servers with equally few requests are chosen in turn.
+        """
         with self._lock:
             now = time.monotonic()
             turn = next(self._turns)
@@ -162,12 +193,14 @@ class Servers:
             return chosen
 
     def answered(self, server: Server) -> None:
+        """Note that a server answered."""
         with self._lock:
             server.answered()
 
     def failed(self, server: Server, pause: float | None) -> bool:
-        """An attempt failed. Whether another server is well. `pause`: seconds that the server
-        asks to wait.
+        """Note that an attempt failed, and return whether another server is well.
+
+        `pause` is the number of seconds that the server asks to wait; None if it asks for none.
         """
         with self._lock:
             now = time.monotonic()
@@ -178,27 +211,30 @@ class Servers:
             return any(other.is_well(now) for other in self.all if other is not server)
 
     def has_another_well(self, servers: Collection[Server]) -> bool:
-        """Return True if a server beside these is well."""
+        """Return True if a server that is not one of these is well."""
         with self._lock:
             now = time.monotonic()
             return any(server.is_well(now) for server in self.all if server not in servers)
 
     def close(self, server: Server, pause: float) -> bool:
-        """The server takes no request for so many seconds. Whether none of the servers does for
-        long.
+        """Send no request to a server for `pause` seconds.
+
+        Return True if all servers now have a pause longer than `LONG_PAUSE_S`.
         """
         with self._lock:
             now = time.monotonic()
             server.paused_until = max(server.paused_until, now + pause)
-            return all(known.paused_until > now + LONG_PAUSE_S for known in self.all)
+            return all(candidate.paused_until > now + LONG_PAUSE_S for candidate in self.all)
 
     def stop(self) -> None:
-        """No request will be sent any more."""
-        for one in filter(None, (self._together, *(server.admission for server in self.all))):
-            one.stop()
+        """Wake all requests that wait for a slot: no request will be sent any more."""
+        if self._together is not None:
+            self._together.stop()
+        for server in self.all:
+            server.admission.stop()
 
 
-def servers_of(  # noqa: PLR0913 - of an endpoint, and of what it shares with others
+def servers_of(  # noqa: PLR0913 - an endpoint has many properties
     settings: EndpointSettings,
     *,
     env: Mapping[str, str],
@@ -209,21 +245,21 @@ def servers_of(  # noqa: PLR0913 - of an endpoint, and of what it shares with ot
     has_answered: bool = False,
     services: Sequence[OAuthSettings] = (),
 ) -> Servers:
-    """The servers that the settings name, each with limits of its own.
+    """Make the servers that the settings name, each with its own limits.
 
     Args:
-        settings: of the endpoint, with the URL of each server.
-        env: where the variables with credentials are looked for.
-        redactor: learns the key and the tokens; what is shown of errors goes through it.
-        say: gets messages of how a sign-in goes, and of what is odd about answers.
-        served_url: the base URL where it is another one than the settings'.
-        shared: the name of limits (`limit_names`) -> these limits, as several runs have them
-            together.
-        has_answered: whether an earlier run had an answer of this model (`Server.has_answered`).
-        services: those whose client credentials the environment has.
+        settings: the endpoint's settings, with the URL of each server.
+        env: the environment, with the variables that hold credentials.
+        redactor: learns the key and the tokens, and removes them from error texts.
+        say: gets the messages about the sign-in and about unusual answers.
+        served_url: the base URL to use instead of the settings' URL; None: use the settings'.
+        shared: returns the limits that several runs share, by the name of the limits
+            (`limit_names`); None if no runs share them.
+        has_answered: whether this model answered in an earlier run (`Server.has_answered`).
+        services: the OAuth services for which the environment has client credentials.
 
     Raises:
-        PrerequisiteError: a variable that the settings name is not there, or holds what cannot be
+        PrerequisiteError: a variable that the settings name is not set, or its value cannot be
             sent.
     """
     signed = sign_in(settings, env=env, redactor=redactor, say=say, services=services)
@@ -231,9 +267,9 @@ def servers_of(  # noqa: PLR0913 - of an endpoint, and of what it shares with ot
     for configured in settings.urls:
         reached_at = reached(filled(configured, env), env) if served_url is None else (served_url,)
         bases += [(base, configured if len(reached_at) == 1 else base) for base in reached_at]
-    together, *names = limit_names(settings.role, len(bases))
+    together, *server_limits = limit_names(settings.role, len(bases))
     made = []
-    for (base, name), limit in zip(bases, names or [together], strict=True):
+    for (base, name), limit in zip(bases, server_limits or [together], strict=True):
         url = request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
         transport = Transport(base, timeout_s=settings.request_timeout, say=say)
         messages = StopMessages.of(settings, redactor.text(url), env)
@@ -246,6 +282,6 @@ def servers_of(  # noqa: PLR0913 - of an endpoint, and of what it shares with ot
         made,
         signed,
         redactor,
-        shared(together) or LocalAdmission(settings.limit) if names else None,
+        shared(together) or LocalAdmission(settings.limit) if server_limits else None,
         filled(settings.headers, env),
     )
