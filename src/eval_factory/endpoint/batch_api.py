@@ -1,6 +1,6 @@
-"""OpenAI's batch API: files, batches and what came of them, at any endpoint that has it.
+"""A client of OpenAI's batch API: uploads files, makes batches, and reads their status and results.
 
-https://platform.openai.com/docs/api-reference/batch
+The API: https://platform.openai.com/docs/api-reference/batch
 """
 
 from __future__ import annotations
@@ -22,20 +22,24 @@ from eval_factory.endpoint.sign_in import SignInError
 TIMEOUT_S = 60.0
 UPLOAD_TIMEOUT_S = 600.0
 COMPLETION_WINDOW = "24h"
-PAGE = 100
-MAX_PAGES = 50
+PAGE = 100  # batches in one page of the list of batches
+MAX_PAGES = 50  # pages of that list which are read at most
 INTENT = "eval_factory_intent"
-"""The metadata by which a batch is known again."""
+"""The metadata field by which a batch of eval-factory is recognized."""
 ENDS = frozenset({"completed", "failed", "expired", "cancelled"})
-"""States in which nothing more comes."""
+"""The states after which a batch brings no more results."""
 NO_SUCH_ADDRESS = frozenset({404, 405, 501})
+"""The HTTP statuses of an endpoint without a batch API.
+
+They mean "not found", "method not allowed" and "not implemented".
+"""
 
 
 class BatchApiError(Exception):
-    """The endpoint refused, or nobody answered."""
+    """The endpoint refused a request of the batch API, or did not answer."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
-        """Make the error. `status`: that of the refusal; None: no answer came."""
+        """Make the error. `status` is the HTTP status of the refusal; None if no answer came."""
         super().__init__(message)
         self.status = status
 
@@ -57,19 +61,25 @@ class BatchStatus:
     output_file: str | None
     error_file: str | None
     expires_at: float | None
-    """Seconds since the epoch."""
+    """The end of the completion window, in seconds since the epoch."""
     intent: str | None
+    """The value of the metadata field `INTENT`; None if the batch has no such field."""
     has_metadata: bool
     errors: tuple[tuple[str, str], ...]
-    """The reasons why it failed as a whole, each a code and a message."""
+    """The reasons why the batch as a whole failed, each with a code and a message."""
 
     @property
     def is_over(self) -> bool:
+        """True if the batch brings no more results."""
         return self.status in ENDS
 
     @classmethod
     def read(cls, document: Any) -> BatchStatus:
-        """Read a batch's status from an answer. Raises BatchApiError: it is no batch."""
+        """Read a batch's status from an answer.
+
+        Raises:
+            BatchApiError: the answer does not describe a batch.
+        """
         if not isinstance(document, Mapping) or not isinstance(document.get("id"), str):
             raise BatchApiError("the answer does not describe a batch")
         counts = _mapping(document.get("request_counts"))
@@ -94,18 +104,19 @@ class BatchApi:
     """The batches of one endpoint."""
 
     def __init__(self, servers: Servers, base: str, redactor: Redactor) -> None:
-        """
+        """Make the client.
+
         Args:
-            servers: the endpoint's one server, with how it is signed in to and its headers.
-            base: the URL below which its API lies.
-            redactor: knows the keys.
+            servers: the endpoint's only server, with its sign-in and headers.
+            base: the base URL of the endpoint's API.
+            redactor: removes the keys from texts.
         """
         self._servers = servers
         self._base = base
         self._redactor = redactor
 
     def upload(self, name: str, data: bytes) -> str:
-        """Send a batch's file. Returns its id."""
+        """Upload the file of a batch, and return the file's id."""
         document = self._json(
             "POST",
             "files",
@@ -119,12 +130,13 @@ class BatchApi:
         return file_id
 
     def create(self, file_id: str, address: str, metadata: Mapping[str, str]) -> BatchStatus:
-        """Make a batch of a file.
+        """Make a batch from an uploaded file, and return its status.
 
         Args:
-            file_id: of the uploaded file.
-            address: the path of its requests' endpoint.
-            metadata: by which it is known again; `INTENT` is one of them.
+            file_id: the id of the uploaded file.
+            address: the path to which the provider sends the requests, such as
+                `/v1/chat/completions`.
+            metadata: the metadata by which the batch is recognized, with the field `INTENT`.
         """
         wanted = {
             "input_file_id": file_id,
@@ -135,13 +147,15 @@ class BatchApi:
         return BatchStatus.read(self._json("POST", "batches", json=wanted))
 
     def status(self, batch_id: str) -> BatchStatus:
+        """Return the status of a batch."""
         return BatchStatus.read(self._json("GET", f"batches/{batch_id}"))
 
     def cancel(self, batch_id: str) -> BatchStatus:
+        """Cancel a batch, and return its status."""
         return BatchStatus.read(self._json("POST", f"batches/{batch_id}/cancel"))
 
     def listed(self) -> Iterator[BatchStatus]:
-        """The endpoint's batches, the latest first."""
+        """Yield the endpoint's batches, the newest first, up to `MAX_PAGES` pages."""
         after = None
         for _ in range(MAX_PAGES):
             parameters: dict[str, Any] = {"limit": PAGE}
@@ -152,18 +166,22 @@ class BatchApi:
             if not isinstance(page, list) or not page:
                 return
             for entry in page:
-                known = BatchStatus.read(entry)
-                after = known.id
-                yield known
+                status = BatchStatus.read(entry)
+                after = status.id
+                yield status
             if not document.get("has_more"):
                 return
 
     def check(self) -> None:
-        """Check that the endpoint has batches. Raises BatchApiError: it lists none."""
+        """Check that the endpoint has a batch API.
+
+        Raises:
+            BatchApiError: the endpoint does not list batches.
+        """
         self._json("GET", "batches", params={"limit": 1})
 
     def lines(self, file_id: str) -> Iterator[Mapping[str, Any]]:
-        """The lines of a result file; what is no JSON object is left out."""
+        """Yield the lines of a result file; lines that are not JSON objects are skipped."""
         with self._answer("GET", f"files/{file_id}/content", stream=True) as answer:
             try:
                 for line in answer.iter_lines():
@@ -177,6 +195,7 @@ class BatchApi:
                 raise BatchApiError(self._plain(str(error))) from None
 
     def _json(self, method: str, path: str, **more: Any) -> Any:
+        """Send a request, and return the JSON document of its answer."""
         with self._answer(method, path, **more) as answer:
             try:
                 return answer.json()
@@ -186,8 +205,10 @@ class BatchApi:
     def _answer(
         self, method: str, path: str, *, timeout: float = TIMEOUT_S, **more: Any
     ) -> requests.Response:
-        """Send a request, and return its answer. Raises BatchApiError: no answer came, or a
-        refusal.
+        """Send a request, and return its answer; `more` are further arguments of `requests`.
+
+        Raises:
+            BatchApiError: no answer came, or the endpoint refused the request.
         """
         url = self._url(path)
         headers = {**self._servers.headers, "Accept-Encoding": "identity"}
@@ -218,34 +239,40 @@ class BatchApi:
         return answer
 
     def _error_text(self, answer: requests.Response) -> str:
+        """Return the message of a refusal on one line, without secrets."""
         try:
-            words = said_in(answer.json())
+            message = said_in(answer.json())
         except (ValueError, RecursionError):
-            words = None
-        return self._plain(words or answer.text[:MAX_FOREIGN_TEXT])
+            message = None
+        return self._plain(message or answer.text[:MAX_FOREIGN_TEXT])
 
     def _plain(self, text: str) -> str:
+        """Return a foreign text on one line, without secrets."""
         return one_line(plain(self._redactor.text(text)), MAX_FOREIGN_TEXT)
 
     def _url(self, path: str) -> str:
-        """The address below the base, whose query stays."""
+        """Return the URL of a path below the base URL, with the query of the base URL."""
         parts = urlsplit(self._base)
         return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
 
     def _shown(self, path: str) -> str:
+        """Return the URL of a path as messages may show it, without secrets."""
         return self._redactor.text(self._url(path))
 
 
 def _keep_headers(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Return a request as it is. It is requests' `auth` in place of a password of ~/.netrc, which
-    would replace the key.
+    """Return a request unchanged.
+
+    Passed to requests as `auth`: without an `auth`, requests would replace the key by a password
+    from ~/.netrc.
     """
     return request
 
 
 def reply_in(line: Mapping[str, Any]) -> tuple[str, int, str] | None:
-    """Return the reply in a line of a result file: the key of the request, the HTTP status and the
-    body; None: it holds none.
+    """Return (key of the request, HTTP status, body of the reply) of a line of a result file.
+
+    Return None if the line holds no reply.
     """
     key = line.get("custom_id")
     if not isinstance(key, str):
@@ -261,7 +288,10 @@ def reply_in(line: Mapping[str, Any]) -> tuple[str, int, str] | None:
 
 
 def _status_of(error: Any) -> int:
-    """The status of an error that has none: one that another try may not meet again."""
+    """Return the HTTP status of an error in a line without an answer.
+
+    If the error's code is not an HTTP status, return 500, so that the request is tried again.
+    """
     code = _mapping(error).get("code")
     if isinstance(code, int) and 400 <= code < 600:
         return code
@@ -269,24 +299,28 @@ def _status_of(error: Any) -> int:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, else an empty mapping."""
     if not isinstance(value, Mapping):
         return {}
     return value
 
 
 def _text(value: Any) -> str | None:
+    """Return the value if it is a text that is not empty, else None."""
     if not (isinstance(value, str) and value):
         return None
     return value
 
 
 def _count(value: Any) -> int:
+    """Return the value if it is a whole number of 0 or more, else 0."""
     if not (type(value) is int and value >= 0):
         return 0
     return value
 
 
 def _time(value: Any) -> float | None:
+    """Return the value if it can be seconds since the epoch, else None."""
     is_time = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (is_time and 0 < value < 2**40):
         return None
@@ -294,6 +328,7 @@ def _time(value: Any) -> float | None:
 
 
 def _errors(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the code and message of each error in a batch's `errors`."""
     entries = _mapping(value).get("data")
     for entry in entries if isinstance(entries, list) else []:
         error = _mapping(entry)

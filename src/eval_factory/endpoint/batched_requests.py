@@ -1,9 +1,9 @@
-"""Requests of a run that go by batch: their replies are looked up in the ledger, not asked for.
+"""Answers the requests of a run that go by batch, with the replies that the ledger holds.
 
-A request without a reply waits, and the run stops after the step that made it. When a batch brought
-replies, helm-run does the step again. Then each request goes through the replies to it in their
-order, as a client that tries again would have met them: so retries, refused parameters and
-unreadable answers are what they are without batches.
+A request without a reply waits for a batch, and the run stops after the step that made the
+request. When a batch has brought replies, helm-run repeats the step. Each request then gets its
+replies in their order, as a client that tries again would have got them. Therefore retries, refused
+parameters and unreadable answers are handled as they are without batches.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _JSON = {"content-type": "application/json"}
 
 
 class WaitsForBatch(Exception):
-    """No batch brought a reply yet."""
+    """No batch has brought a reply to the request yet."""
 
 
 class BatchedRole:
-    """All requests of one role that go by batch."""
+    """A role (the model, or a judge) whose requests go by batch."""
 
     def __init__(
         self,
@@ -38,11 +38,12 @@ class BatchedRole:
         *,
         asks_rest: bool,
     ) -> None:
-        """
+        """Make the role.
+
         Args:
-            settings: how the role's endpoint is asked.
-            ledger: has the replies.
-            wait: gets the key and the line of each request that waits.
+            settings: the settings of the role's endpoint.
+            ledger: holds the replies.
+            wait: is called with the key and the line of each request that has to wait.
             asks_rest: whether requests whose batch brought no answer are sent one by one.
         """
         self.settings = settings
@@ -51,12 +52,15 @@ class BatchedRole:
         self.asks_rest = asks_rest
 
     def request(self, draw: str | None) -> BatchedRequest:
-        """One request of HELM's. `draw` tells equal requests apart that are asked on purpose."""
+        """Return the batched form of one HELM request.
+
+        `draw` distinguishes equal requests that HELM sends repeatedly on purpose.
+        """
         return BatchedRequest(self, draw)
 
 
 class BatchedRequest:
-    """One request, in all the forms in which it is tried."""
+    """One HELM request, with the reply to each attempt."""
 
     def __init__(self, role: BatchedRole, draw: str | None) -> None:
         self._role = role
@@ -66,22 +70,22 @@ class BatchedRequest:
 
     @property
     def is_replayed(self) -> bool:
-        """True if the last reply was the ledger's: no pause is needed after it."""
+        """True if the last reply came from the ledger, so that no pause is needed after it."""
         return self._reply is not None
 
     @property
     def waited_s(self) -> float | None:
-        """Seconds that its batch took; None: it was not answered by one."""
+        """The seconds that the batch of the last reply took; None if no batch brought the reply."""
         if self._reply is None:
             return None
         return self._reply.waited_s
 
     def reply(self, body: Mapping[str, Any]) -> Reply | None:
-        """The next reply to a body; None: it is to be sent by itself.
+        """Return the next reply to a body; None if the request has to be sent on its own.
 
         Raises:
-            WaitsForBatch: nothing came yet.
-            TransportError: its batch ended without an answer to it.
+            WaitsForBatch: no batch has brought the next reply yet.
+            TransportError: the batch ended without an answer to the request.
         """
         role = self._role
         stored = self._without_secrets(body)
@@ -101,7 +105,10 @@ class BatchedRequest:
         return Reply(self._reply.status, _JSON, self._reply.data.encode("utf-8", "surrogatepass"))
 
     def consume(self) -> bool:
-        """The last reply is in the journal. Whether it was not there before."""
+        """Note that the journal now has the last reply.
+
+        Return True if the journal did not have the reply before.
+        """
         if self._reply is None:
             return True
         if self._reply.is_consumed:
@@ -110,12 +117,13 @@ class BatchedRequest:
         return True
 
     def _without_secrets(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The body as it is stored: the names of secret variables in place of their values."""
+        """Return the body as files store it: with names of secret variables, not their values."""
         adapter = self._role.settings.adapter
         names = self._role.settings.secret_field_names
         return {**body, **{name: adapter.params_to_add[name] for name in names if name in body}}
 
     def _line(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the ledger's line of a body: the JSON with its media, and estimates of tokens."""
         sent = body
         if media.has_media(body):
             sent = bridge.run_in_thread(media.filled, body)

@@ -1,8 +1,8 @@
-"""An answer that came as an event stream, though nobody asked for one: some gateways always stream.
+"""Reads answers that a server streams without being asked to: some gateways always stream.
 
-Events are those of the HTML standard, section 9.2, as OpenAI's API sends them: a JSON chunk each,
-`[DONE]` last. Or each line is a chunk (JSON lines, as Ollama's own API streams). Chunks are put
-together to the one answer that was asked for.
+The events have the form of the HTML standard, section 9.2, as OpenAI's API sends them: each event
+is a JSON chunk, and the last event is `[DONE]`. In another form (JSON lines, as Ollama's own API
+streams) each line is a chunk. This module joins the chunks to a complete answer.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ CONTENT_TYPE = "text/event-stream"
 LINES_TYPES = frozenset({"application/x-ndjson", "application/jsonl", "application/json-lines"})
 DONE = "[DONE]"
 LOOKED_AT = 1_024
-"""Bytes of a body that tell whether it is a stream."""
+"""The number of bytes, at the beginning of a body, that show whether the body is a stream."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _NEXT_LINE = re.compile(rb"\}\r?\n\{")
-"""The end of one document and the beginning of another: in one document a comma is between."""
-_BEGINS = (b"data:", b"event:", b"id:", b"retry:", b": ")
-_TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
-_ONCE = (
+"""Finds the place where a JSON document ends and another begins.
+
+Within a single document, a comma separates `}` and `{`.
+"""
+_EVENT_BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b": ")
+_JOINED_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
+"""Fields of a message whose texts are joined, chunk by chunk."""
+_COPIED_FIELDS = (
     "id",
     "created",
     "model",
@@ -31,24 +35,26 @@ _ONCE = (
     "system_fingerprint",
     native_answers.CONVERTED_FROM,
 )
+"""Fields of an answer whose last value in the stream counts."""
 
 
 class StreamCutError(ValueError):
-    """The stream ends before its answer does."""
+    """The stream ends before the answer is complete."""
 
 
 def is_stream(content_type: str, data: bytes) -> bool:
+    """Return True if a body with this Content-Type is a stream."""
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type == CONTENT_TYPE or media_type in LINES_TYPES:
         return True
     beginning = data[:LOOKED_AT].lstrip()
-    return beginning.startswith(_BEGINS) or _NEXT_LINE.search(beginning) is not None
+    return beginning.startswith(_EVENT_BEGINNINGS) or _NEXT_LINE.search(beginning) is not None
 
 
 def _events(text: str) -> Iterator[str]:
-    """The data of each event, in their order."""
+    """Yield the data of each event, in the order of the stream."""
     lines: list[str] = []
-    # not `splitlines`: a text may hold other signs that Python takes for ends of lines
+    # Do not use `splitlines`, which also splits at other characters; an answer may hold these.
     for line in _LINE_END.split(text):
         if not line:
             if lines:
@@ -63,8 +69,10 @@ def _events(text: str) -> Iterator[str]:
 
 
 def _are_chunks(lines: Sequence[str]) -> bool:
-    """Return True if each line is an object, as far as its ends tell; a document may have line
-    breaks.
+    """Return True if there are several lines, and each of them is a chunk of its own.
+
+    A single document may have line breaks too, but then not every line begins with `{` and ends
+    with `}`.
     """
     objects = []
     for line in lines:
@@ -76,7 +84,10 @@ def _are_chunks(lines: Sequence[str]) -> bool:
 
 
 def _without_comments(text: str) -> str:
-    """The text after the comments before it, by which a gateway keeps a connection alive."""
+    """Return the text without the comments at its beginning.
+
+    Gateways send comments to keep a connection alive.
+    """
     rest = text.lstrip()
     while rest.startswith(":"):
         rest = rest.partition("\n")[2].lstrip()
@@ -84,24 +95,26 @@ def _without_comments(text: str) -> str:
 
 
 def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
-    """The answer that the chunks of a stream make together.
+    """Join the chunks of a stream, and return the answer.
+
+    A text that is a single JSON object is parsed and returned.
 
     Args:
-        text: all that came.
-        parse: reads the JSON of one chunk.
+        text: the complete body.
+        parse: reads the JSON of one chunk. Its errors are passed on.
 
     Raises:
-        StreamCutError: the stream has no end; or what `parse` raises.
+        StreamCutError: the stream ends before the answer is complete.
     """
     answer: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     is_over = False
-    whole = _without_comments(text).strip()
+    documents = _without_comments(text).strip()
     events = _events(text)
-    if whole.startswith("{"):
-        lines = [line for line in _LINE_END.split(whole) if line.strip()]
+    if documents.startswith("{"):
+        lines = [line for line in _LINE_END.split(documents) if line.strip()]
         if not _are_chunks(lines):
-            return dict(parse(whole))
+            return dict(parse(documents))
         events = iter(lines)
     for event in events:
         if event.strip() == DONE:
@@ -115,7 +128,7 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
             return dict(chunk)
         if "choices" not in chunk and chunk.get("message"):
             return {"error": dict(chunk)}
-        for name in _ONCE:
+        for name in _COPIED_FIELDS:
             if chunk.get(name) is not None:
                 answer[name] = chunk[name]
         parts = chunk.get("choices")
@@ -130,7 +143,10 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def _add(choices: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
-    """One part of a choice: what it says comes after what was said before."""
+    """Append the text of a chunk's choice (`part`) to the choice of the same index.
+
+    `choices` are the choices so far, by index.
+    """
     index = part.get("index")
     if type(index) is not int:
         index = 0
@@ -146,7 +162,7 @@ def _add(choices: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
             choice.setdefault("message", {"role": "assistant", "content": ""})
         return
     message = choice.setdefault("message", {"role": "assistant", "content": ""})
-    for name in _TEXTS:
+    for name in _JOINED_FIELDS:
         if isinstance(delta.get(name), str):
             before = message.get(name) or ""
             message[name] = before + delta[name]

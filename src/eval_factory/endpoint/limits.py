@@ -1,12 +1,12 @@
-"""The limits of an endpoint: so many requests at once, so many requests and tokens a minute, none
-during a pause.
+"""Enforces an endpoint's limits: requests at once, and requests and tokens per minute.
 
-`Limit` knows whose turn it is; `LiveLimit` tells them as time goes on. A client asks through an
-`Admission`: of limits of its own (`LocalAdmission`), or of those that several processes share
-(`eval_factory.endpoint.shared_limits`).
+`Limit` decides which request may be sent next; `LiveLimit` tells the waiting requests. A client
+waits for its slot through an `Admission`. The limits may be the client's own (`LocalAdmission`), or
+several processes may share them (`eval_factory.endpoint.shared_limits`).
 
-Headers: RFC 9110 `Retry-After`; OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`;
-Anthropic's `anthropic-ratelimit-*`; LiteLLM repeats a provider's own under `llm_provider-`.
+`asked_pause` reads the pause that an endpoint asks for from these headers: RFC 9110 `Retry-After`;
+OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`; Anthropic's `anthropic-ratelimit-*`.
+LiteLLM repeats a provider's headers with the prefix `llm_provider-`.
 """
 
 from __future__ import annotations
@@ -30,24 +30,28 @@ from eval_factory.endpoint import bridge, media
 from eval_factory.endpoint.endpoint_settings import LimitOf
 
 MINUTE_S = 60.5
-"""A little more than one: the first request of a minute may take longer to arrive (its connection
-is made, its process is busy) than the first of the next, and the endpoint counts arrivals.
+"""The length of the minute in which requests are counted, in seconds.
+
+It is a little longer than 60 s, because the endpoint counts arrivals. The first request of a minute
+may take longer to arrive than the first request of the next minute.
 """
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?\Z")
-"""OpenAI's: 1s, 6m0s, 1h2m3.5s, 120ms."""
+"""Matches durations as OpenAI writes them: 1s, 6m0s, 1h2m3.5s, 120ms."""
 _EPOCH_S = 1e9
-_EPOCH_MS = 1e12
-"""The numbers from which on a number is a point in time (seconds, milliseconds since 1970); below,
-it is seconds from now.
+"""A number of at least this value is a time in seconds since 1970; a smaller number is a pause in
+seconds.
 """
+_EPOCH_MS = 1e12
+"""A number of at least this value is a time in milliseconds since 1970."""
 
 
 def asked_pause(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the headers of an error ask to wait; None if they say nothing that can be
-    read.
+    """Return the seconds that the headers of an error ask to wait.
+
+    Return None if the headers ask for no pause, or cannot be read.
     """
     values = {}
     for name, value in headers.items():
@@ -65,15 +69,24 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
     for name, value in values.items():
         if "ratelimit" in name and "reset" in name:
             resets[name] = _until(value)
-    left = {name: _number(values.get(name.replace("reset", "remaining"))) for name in resets}
-    used_up = [pause for name, pause in resets.items() if pause is not None and left[name] == 0]
-    unknown = [pause for name, pause in resets.items() if pause is not None and left[name] is None]
-    # a limit with something left asks for nothing, however long its day
+    used_up = []
+    unknown = []
+    for name, pause in resets.items():
+        if pause is not None:
+            remaining = _number(values.get(name.replace("reset", "remaining")))
+            # A limit that is not used up asks for no pause, even if it is reset in many hours.
+            if remaining == 0:
+                used_up.append(pause)
+            elif remaining is None:
+                unknown.append(pause)
     return max(used_up or unknown, default=None)
 
 
 def _until(value: str | None) -> float | None:
-    """Seconds until a point in time: a number, a duration, or a date (RFC 3339, RFC 9110)."""
+    """Return the seconds from now to the end of a pause; None if the value cannot be read.
+
+    The value is a number, a duration, or a date (RFC 3339, RFC 9110).
+    """
     if not value:
         return None
     number = _number(value)
@@ -88,14 +101,14 @@ def _until(value: str | None) -> float | None:
     for dated in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError, TypeError, OverflowError):
             end = dated(re.sub("[zZ]$", "+00:00", value))
-            return max(
-                0.0,
-                (end if end.tzinfo else end.replace(tzinfo=timezone.utc)).timestamp() - time.time(),
-            )
+            if not end.tzinfo:
+                end = end.replace(tzinfo=timezone.utc)
+            return max(0.0, end.timestamp() - time.time())
     return None
 
 
 def _number(value: str | None) -> float | None:
+    """Return the number in a header's value; None if it is not a finite number of 0 or more."""
     try:
         number = float(value or "")
     except ValueError:
@@ -106,8 +119,9 @@ def _number(value: str | None) -> float | None:
 
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:
-    """Tokens that a request may use, as endpoints count them before they answer: text, media,
-    and all it is granted.
+    """Return the tokens that a request may use, as endpoints estimate them before they answer.
+
+    The estimate is the sum of the prompt's text, the media and all granted output tokens.
     """
     return (
         prompt_size(body) // BYTES_PER_TOKEN
@@ -117,7 +131,7 @@ def estimated_tokens(body: Mapping[str, Any]) -> int:
 
 
 def prompt_size(body: Mapping[str, Any]) -> int:
-    """Bytes of text of a request."""
+    """Return the number of bytes of a request's text."""
     texts = [body.get("prompt") or ""]
     for message in body.get("messages") or []:
         if isinstance(message, Mapping):
@@ -126,7 +140,7 @@ def prompt_size(body: Mapping[str, Any]) -> int:
 
 
 def granted_tokens(body: Mapping[str, Any]) -> int:
-    """The most tokens that an answer to this body may have; 0 if it does not say."""
+    """Return the maximum number of tokens of an answer to this body; 0 if the body states none."""
     granted = [body.get(name) for name in ("max_tokens", "max_completion_tokens")]
     copies = body.get("n")
     per_answer = max(
@@ -135,20 +149,23 @@ def granted_tokens(body: Mapping[str, Any]) -> int:
     return per_answer * (copies if type(copies) is int and copies > 0 else 1)
 
 
-DECREASE = 0.7
+DECREASE = 0.7  # the factor by which a refusal for too many requests reduces the slots
 
 
 class _Window:
-    """So much in any interval of a minute."""
+    """The amount that was used within the last minute, and its limit."""
 
     def __init__(self, most: int | None) -> None:
+        """Begin with nothing used. `most` is the limit per minute; None: there is no limit."""
         self._most = most
         self._used = 0
         self._taken: deque[tuple[float, int]] = deque()
+        """The (time, amount) of each use within the last minute, the oldest first."""
 
     def seconds_until(self, amount: int, now: float) -> float:
-        """Return the seconds until an amount fits; 0: it does. What is larger than the limit takes
-        all of it.
+        """Return the seconds until an amount is within the limit; 0 if it is now.
+
+        An amount that is larger than the limit counts as the complete limit.
         """
         while self._taken and self._taken[0][0] + MINUTE_S <= now:
             self._used -= self._taken.popleft()[1]
@@ -162,18 +179,18 @@ class _Window:
         return 0.0
 
     def take(self, amount: int, now: float) -> None:
+        """Count an amount that is used now."""
         if self._most is not None:
             self._taken.append((now, min(amount, self._most)))
             self._used += self._taken[-1][1]
 
 
 class Limit(Generic[_Key]):
-    """The limit of one endpoint: who has a slot, who waits for one or for a minute, until when
-    nobody gets one.
+    """The limit of one endpoint: the requests that have a slot, and the queue of waiting requests.
 
-    How many have a slot follows the answers by additive increase and multiplicative decrease: D.-M.
-    Chiu and R. Jain, Computer Networks and ISDN Systems 17, 1989. No thread, no socket and no timer
-    is in here: whoever uses it keeps threads apart, and asks again in time.
+    The number of slots follows the answers by additive increase and multiplicative decrease: D.-M.
+    Chiu and R. Jain, Computer Networks and ISDN Systems 17, 1989. The class uses no thread, socket
+    or timer: its caller needs a lock, and has to call `granted` again after `seconds_to_next`.
     """
 
     def __init__(self, most: LimitOf, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -185,49 +202,60 @@ class Limit(Generic[_Key]):
         self._tokens = _Window(most.tokens_per_minute)
         self._coming = itertools.count()
         self._waiting: dict[_Key, int | None] = {}
-        """Key that waits -> its tokens; None: the limits a minute do not hold for it."""
+        """The tokens of each waiting request, by its key; None: the limits per minute do not apply
+        to the request.
+        """
         self._queue: list[tuple[int, int, _Key]] = []
-        """A heap of priority, number of its coming, key; those that wait no more may still be in
-        it.
+        """A heap of (priority, number of arrival, key); requests that no longer wait may still be
+        in the heap.
         """
         self._since: dict[_Key, float] = {}
-        """Key with a slot -> since when."""
+        """The time since which each request has its slot, by the request's key."""
         self._closed_until = -math.inf
+        """The end of the pause in which no request gets a slot."""
 
     def acquire(self, key: _Key, tokens: int | None = None, priority: int = 0) -> None:
-        """Wait for a slot: a lower priority goes first; within one, who came first. Nobody passes
-        who is first.
+        """Put a request into the queue; `granted` yields its key when the request has a slot.
+
+        The request with the lowest priority number is first, and among equals the one that came
+        first. No request overtakes the first one, even if its own tokens were within the limit.
 
         Args:
             key: names the request until it is released.
-            tokens: of the request: wait until these are within what is allowed a minute, too; None:
-                wait for a slot alone.
-            priority: the lower one goes first.
+            tokens: the tokens of the request, which also waits for the limits per minute; None: the
+                request waits for a slot only.
+            priority: a request with a lower number goes first.
         """
         self._waiting[key] = tokens
         heapq.heappush(self._queue, (priority, next(self._coming), key))
 
     def release(self, key: _Key, *, answered: bool = False) -> None:
-        """Give back the slot, or wait no more. `answered`: the endpoint did."""
+        """Give back the slot of a request, or take the request out of the queue.
+
+        `answered` says whether the endpoint answered the request.
+        """
         self._waiting.pop(key, None)
         if self._since.pop(key, None) is not None and answered:
-            # one more for each round of answers
+            # Add a whole slot when as many answers have come as there are slots.
             self._allowed = min(self._most, self._allowed + 1.0 / self._allowed)
 
     def too_many(self, key: _Key, pause: float | None) -> None:
-        """The endpoint refused a request; if it asks to wait for so many seconds, nobody gets
-        a slot meanwhile.
+        """Note that the endpoint refused a request because there were too many.
+
+        `pause` is the number of seconds that the endpoint asks to wait, in which no request gets a
+        slot; None if the endpoint asks for no pause.
         """
         if key in self._since:
             now = self._clock()
-            if self._since[key] >= self._last_decrease:  # once for all that were under way together
+            # Decrease only once for all requests that were in flight at the same time.
+            if self._since[key] >= self._last_decrease:
                 self._allowed = max(1.0, self._allowed * DECREASE)
                 self._last_decrease = now
             until = now if pause is None else now + pause
             self._closed_until = max(self._closed_until, until)
 
     def granted(self) -> Iterator[_Key]:
-        """Yield the keys whose turn it is now."""
+        """Yield the keys of the requests that get a slot now."""
         while self.seconds_to_next() == 0.0:
             *_, key = heapq.heappop(self._queue)
             now = self._clock()
@@ -239,8 +267,9 @@ class Limit(Generic[_Key]):
             yield key
 
     def seconds_to_next(self) -> float | None:
-        """Return the seconds until the next turn, 0 if it is now; None: there is none unless
-        something happens meanwhile.
+        """Return the seconds until the next request gets a slot; 0 if it gets the slot now.
+
+        Return None if no request waits, or if no slot is free.
         """
         while self._queue and self._queue[0][2] not in self._waiting:
             heapq.heappop(self._queue)
@@ -255,42 +284,52 @@ class Limit(Generic[_Key]):
 
 
 class Ticket(Future[Any]):
-    """The turn of one request that waits: done once it is its turn, or nobody gives turns any more.
-    The first answer counts.
+    """A future on which a request waits for its slot; done when the request may go on.
+
+    The first call of `give` or `fail` counts; later calls do nothing.
     """
 
     def give(self, value: Any = None) -> None:
+        """Let the request go on, with this value as the future's result."""
         with suppress(InvalidStateError):
             self.set_result(value)
 
     def fail(self, error: Exception) -> None:
+        """Raise this error in the request that waits."""
         with suppress(InvalidStateError):
             self.set_exception(error)
 
 
 class LiveLimit:
-    """A limit that gives turns as it becomes possible; safe among threads."""
+    """A limit that grants slots by itself as soon as they are free; thread-safe."""
 
     def __init__(self, most: LimitOf) -> None:
         self._limit = Limit[Ticket](most)
         self._lock = threading.Lock()
         self._due = math.inf
+        """The time (monotonic clock) of the next planned look at the queue."""
 
     def acquire(self, ticket: Ticket, tokens: int | None, priority: int = 0) -> None:
+        """Put a request into the queue, as `Limit.acquire` does; its ticket is done later."""
         with self._changed() as limit:
             limit.acquire(ticket, tokens, priority)
 
     def too_many(self, ticket: Ticket, pause: float | None) -> None:
+        """Note that the endpoint refused a request, as `Limit.too_many` does."""
         with self._changed() as limit:
             limit.too_many(ticket, pause)
 
     def release(self, ticket: Ticket, *, answered: bool = False) -> None:
+        """Give back the slot of a request, as `Limit.release` does."""
         with self._changed() as limit:
             limit.release(ticket, answered=answered)
 
     @contextmanager
     def _changed(self) -> Iterator[Limit[Ticket]]:
-        """Whoever has a turn then gets it; whoever gets one by time alone, later."""
+        """Yield the limit, which the block changes, and then grant the slots that are free.
+
+        A slot that becomes free only by time is granted later, by a timer of the loop.
+        """
         with self._lock:
             yield self._limit
             for ticket in self._limit.granted():
@@ -302,12 +341,13 @@ class LiveLimit:
                 loop.call_soon_threadsafe(loop.call_later, seconds, self._look)
 
     def _look(self) -> None:
+        """Grant the slots that have become free by time."""
         with self._changed():
             self._due = math.inf
 
 
 class AnyLimit(Protocol):
-    """The limit that an admission asks: a `LiveLimit`, here or in another process."""
+    """The limit that an admission uses: a `LiveLimit` of this process or of another process."""
 
     def acquire(self, ticket: Ticket, tokens: int | None) -> None: ...
     def too_many(self, ticket: Ticket, pause: float | None) -> None: ...
@@ -315,7 +355,7 @@ class AnyLimit(Protocol):
 
 
 class Admission:
-    """Lets the requests to one endpoint through; safe among threads."""
+    """Lets requests to an endpoint wait for their slots; thread-safe."""
 
     def __init__(self, limit: AnyLimit, most: LimitOf) -> None:
         self._limit = limit
@@ -325,23 +365,24 @@ class Admission:
         self._waiting = set[Ticket]()
 
     def too_many(self, ticket: Ticket, pause: float | None) -> None:
-        """The endpoint refused the request of this slot, and asks to wait for so many seconds,
-        or does not say.
+        """Note that the endpoint refused the request with this slot as one too many.
+
+        `pause` is the number of seconds that the endpoint asks to wait; None if it asks for none.
         """
         self._limit.too_many(ticket, pause)
 
     def stop(self) -> None:
-        """No request will be sent any more: whoever waits is let go on, and finds out."""
+        """End all waiting; each request that waited then finds out that the run has stopped."""
         self._is_stopped = True
         for ticket in list(self._waiting):
             ticket.give()
 
     @contextmanager
     def slot(self, body: Mapping[str, Any] | None = None) -> Iterator[Ticket]:
-        """Waits for a slot; with the body of a request, until that is within the limits a minute,
-        too.
+        """Wait for a slot, and yield its ticket.
 
-        To leave it without an exception says that the endpoint answered.
+        With the body of a request, also wait for the limits per minute. If the block ends without
+        an exception, the endpoint counts as having answered.
         """
         tokens = None
         if body is not None and self._has_rate:
@@ -361,10 +402,11 @@ class Admission:
 
 
 class LocalAdmission(Admission):
-    """Within limits of one client alone."""
+    """An admission with limits that only one client uses."""
 
     def __init__(self, most: LimitOf) -> None:
         super().__init__(LiveLimit(most), most)
 
-    def too_many(self, ticket: Ticket, pause: float | None) -> None:  # noqa: ARG002 - each request waits its own
+    def too_many(self, ticket: Ticket, pause: float | None) -> None:  # noqa: ARG002 - see below
+        """Reduce the slots. The pause is ignored: the client itself pauses each refused request."""
         super().too_many(ticket, None)

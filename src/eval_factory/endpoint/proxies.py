@@ -1,5 +1,6 @@
-"""Proxies and certificates from the environment, by requests' rules: of everything that this
-program asks.
+"""Finds the proxy and the trusted certificates for a URL, as the environment names them.
+
+The rules are those of the library requests. They apply to all connections of this program.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from eval_factory.core.urls import is_at_a_server
 
 _KINDS = ("http", "https")
 _BY_SCHEME = ("http_proxy", "https_proxy")
-_FOR_ALL = "all_proxy"  # the proxy of a scheme that has none of its own
+_FOR_ALL = "all_proxy"  # names the proxy of each scheme that has no variable of its own
 _HOST = re.compile(r"\w([\w.-]*\w)?\.?")
 _EXCEPTION = re.compile(r"\*|(\*?\.)?\w([\w.-]*\w)?\.?(:\d{1,5})?|\[[\da-fA-F:.]+\](:\d{1,5})?")
 
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
-"""The first that is set counts, for everything that this program asks."""
+"""Variables that name a file or folder of trusted certificates. The first that is set counts."""
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that leads to an endpoint. Where helm-run is given proxies, the usual variables
-    are not looked at.
+    """Return the URL of the proxy for an endpoint; None if the endpoint is reached directly.
+
+    A helm-run whose settings hold proxies ignores the usual variables.
     """
     configured = HelmRunSettings.from_environment(os.environ).proxies
     if configured is None:
@@ -41,18 +43,21 @@ def proxy_for(url: str) -> str | None:
 
 
 def proxy_variable(url: str) -> str:
-    """The variable that names the proxy, by requests' rules; the usual one if none is set."""
+    """Return the variable that names the proxy for a URL.
+
+    If no variable is set, return the variable of the URL's scheme in capitals.
+    """
     scheme = urlsplit(url).scheme
     names = (f"{scheme}_proxy", f"{scheme}_proxy".upper(), "all_proxy", "ALL_PROXY")
     return next((name for name in names if os.environ.get(name)), names[1])
 
 
 def proxy_from_environment(url: str) -> str | None:
-    """Return the proxy for a URL by requests' rules, or None; one without a scheme is an HTTP
-    proxy.
+    """Return the proxy that the environment names for a URL; None if it names no proxy.
 
-    Raises PrerequisiteError: it is another kind of proxy, or its address or NO_PROXY cannot be
-    parsed.
+    Raises:
+        PrerequisiteError: the proxy is not an HTTP proxy, or its address or NO_PROXY cannot be
+            parsed.
     """
     if is_at_a_server(url, os.environ):
         return None
@@ -68,15 +73,15 @@ def proxy_from_environment(url: str) -> str | None:
 
 
 def parsed_proxy(named: str, variable: str) -> str:
-    """The address of a proxy; what has no scheme is an HTTP proxy.
+    """Return the URL of a proxy; an address without a scheme becomes one with http://.
 
     Args:
         named: the value of the variable.
         variable: the variable's name, for the message.
 
     Raises:
-        PrerequisiteError: it is no address, or of a kind that is not known. The value is not shown:
-            it may hold a password.
+        PrerequisiteError: the value is not an address, or its scheme is not http or https. The
+            message does not show the value, which may hold a password.
     """
     scheme, separator, _ = named.partition("://")
     if not separator:
@@ -103,7 +108,8 @@ def parsed_proxy(named: str, variable: str) -> str:
 def _is_address(url: str) -> bool:
     """Return True if a URL names a host, maybe a user and a port, and nothing else.
 
-    Raises ValueError: its port or its host cannot be one.
+    Raises:
+        ValueError: the port or the host is not valid.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -118,8 +124,13 @@ def _is_address(url: str) -> bool:
 
 
 def refuse_garbled_exceptions(env: Mapping[str, str]) -> None:
-    """Refuse exceptions that cannot be read. Raises PrerequisiteError: NO_PROXY holds what is not a
-    host, so that a host which is meant to be asked directly would be asked through the proxy.
+    """Check that every entry of NO_PROXY can be parsed.
+
+    An entry that cannot be parsed has no effect: the host that it means would be asked through the
+    proxy.
+
+    Raises:
+        PrerequisiteError: an entry is not a host, an address or a range of addresses.
     """
     for name in ("no_proxy", "NO_PROXY"):
         for entry in env.get(name, "").split(","):
@@ -131,6 +142,7 @@ def refuse_garbled_exceptions(env: Mapping[str, str]) -> None:
 
 
 def _is_exception(entry: str) -> bool:
+    """Return True if an entry of NO_PROXY is a host, an address or a range of addresses."""
     if _EXCEPTION.fullmatch(entry):
         return True
     try:
@@ -141,7 +153,7 @@ def _is_exception(entry: str) -> bool:
 
 
 def shown(env: Mapping[str, str]) -> list[str]:
-    """The variables about proxies, each with its value, without users and passwords."""
+    """Return a line NAME=value for each variable about proxies, without users and passwords."""
     lines = []
     for name in sorted(env):
         if name.lower().endswith("_proxy") and env[name]:
@@ -150,7 +162,7 @@ def shown(env: Mapping[str, str]) -> list[str]:
 
 
 def proxy_problems(env: Mapping[str, str]) -> list[str]:
-    """Return the problems of variables that name proxies, or hosts that are asked without one."""
+    """Return a message for each variable about proxies whose value cannot be used."""
     problems = []
     by_name = {}
     for name in sorted(env):
@@ -175,15 +187,18 @@ def proxy_problems(env: Mapping[str, str]) -> list[str]:
 
 
 def certificates() -> tuple[str, str]:
-    """The file or folder of the certificates that are trusted, and who named it.
+    """Return (file or folder of the trusted certificates, the variable that names it).
 
-    Raises PrerequisiteError: it is not there.
+    If no variable is set, return the file of the package certifi, and "certifi".
+
+    Raises:
+        PrerequisiteError: the file or folder does not exist.
     """
     name = next((name for name in CERTIFICATE_VARIABLES if os.environ.get(name)), None)
     if name is None:
         return where(), "certifi"
     bundle = os.environ[name]
-    if not os.path.exists(bundle):  # noqa: PTH110 - a variable's text
+    if not os.path.exists(bundle):  # noqa: PTH110 - the text of a variable
         raise PrerequisiteError(
             f"{name}: there is no file {bundle}; it has to hold the certificates to trust (PEM)"
         )
@@ -191,7 +206,7 @@ def certificates() -> tuple[str, str]:
 
 
 def certificates_hint() -> str:
-    """Return what to do if TLS fails, as a line of an error."""
+    """Return a line with advice for the message of a TLS error."""
     bundle, origin = certificates()
     *first, last = CERTIFICATE_VARIABLES
     return (
@@ -202,9 +217,13 @@ def certificates_hint() -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Trusts those certificates. Raises OSError: they cannot be read, or are none."""
+    """Return the TLS context that trusts the certificates of `certificates`.
+
+    Raises:
+        OSError: the certificates cannot be read, or the file holds none.
+    """
     bundle, _ = certificates()
-    is_folder = os.path.isdir(bundle)  # noqa: PTH112 - a variable's text
+    is_folder = os.path.isdir(bundle)  # noqa: PTH112 - the text of a variable
     context = ssl.create_default_context(
         capath=bundle if is_folder else None, cafile=None if is_folder else bundle
     )

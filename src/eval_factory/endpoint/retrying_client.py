@@ -1,7 +1,7 @@
-"""A client that tries a request until it is answered or fails for good. It decides what is tried
-again, when, and how often.
+"""A client that sends a request again until it is answered or fails for good.
 
-Backoff and jitter are computed by urllib3's `Retry`.
+The client decides which failures lead to another attempt, after which pause, and how often.
+urllib3's `Retry` computes backoff and jitter.
 """
 
 from __future__ import annotations
@@ -50,13 +50,16 @@ from eval_factory.endpoint.sign_in import SignInError
 
 
 class FirstRequests:
-    """Counts the first requests to one endpoint until one of them is answered.
+    """Counts failures among the first requests to an endpoint until one of them is answered.
 
-    If all of them fail for good, the next ones would fail too.
+    If all first requests fail for good, later requests would most likely fail too.
     """
 
     def __init__(self, most: int) -> None:
-        """Begin to count. `most` requests are the first ones; 0 means that any number may fail."""
+        """Begin to count.
+
+        `most` is the number of first requests that are counted; 0 means that any number may fail.
+        """
         self.most = most
         self._is_over = most == 0
         self._started = itertools.count()
@@ -66,25 +69,27 @@ class FirstRequests:
     def start(self) -> int:
         """Return the number of a request that begins now.
 
-        Only the requests begun first are counted: among many at once, those that fail end sooner.
+        Requests are numbered by their begin, not by their end: among many requests at once, those
+        that fail end sooner.
         """
         if self._is_over:
             return self.most
         return next(self._started)
 
     def answered(self) -> None:
+        """Stop counting: a request was answered."""
         self._is_over = True
 
     def failed(self, number: int, cause: str) -> tuple[str, ...] | None:
         """Count a request that failed for good.
 
         Args:
-            number: of the request, in the order in which requests were begun.
-            cause: why it failed.
+            number: the number of the request, as `start` returned it.
+            cause: the reason of the failure.
 
         Returns:
-            The causes of all first requests if this was the last of them and none was
-            answered, else None.
+            The causes of all first requests if all of them have failed now and none was answered,
+            else None.
         """
         if number >= self.most:
             return None
@@ -96,32 +101,37 @@ class FirstRequests:
 
 
 OUTAGE_S = 120.0
-"""A server that restarts is back within this time; one that sends nothing for longer is gone."""
+"""The seconds within which a restarting server is back; after more silence the server is gone."""
 _MIN_EVIDENCE = 3
-"""Fewer requests, or fewer tries of one, show nothing about the endpoint."""
+"""The minimum number of requests, and of attempts of a request, that show an outage."""
 
 
 class OutageDetector:
-    """Counts attempts in a row, of all threads together, in which no byte arrived."""
+    """Counts the attempts in a row, of all threads together, in which no byte arrived."""
 
     def __init__(self, *, max_retries: int, parallelism: int) -> None:
         threads = max(parallelism, _MIN_EVIDENCE)
         self._max_unreachable = _MIN_EVIDENCE * threads
         self._max_without_answer = max(max_retries + 1, _MIN_EVIDENCE) * threads
-        """More than the attempts that slow prompts use up if all threads ask one at once."""
+        """The limit for attempts without an answer.
+
+        It is higher than the number of failed attempts that come from slow prompts alone, if every
+        thread asks a slow prompt at the same time.
+        """
         self._in_a_row = 0
         self._since = 0.0
         self._lock = threading.Lock()
 
     def received(self) -> None:
-        """Start to count again: the endpoint sent something, be it an error."""
-        # without the lock, so that the usual case costs nothing
+        """Reset the count: the endpoint sent an answer or an error."""
+        # Work without the lock, because this is the usual case and should cost nothing.
         self._in_a_row = 0
 
     def nothing_received(self, *, unreachable: bool) -> bool:
         """Count an attempt in which no byte arrived, and return whether the endpoint is gone.
 
-        It is gone after enough such attempts in a row, and enough time since the first of them.
+        The endpoint is gone if there were enough such attempts in a row, and the first of them was
+        at least `OUTAGE_S` ago. `unreachable` says whether there was not even a connection.
         """
         with self._lock:
             now = time.monotonic()
@@ -135,42 +145,64 @@ class OutageDetector:
 
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
-"""It has all 5xx, for gateways have their own (520 to 527, 529), except "not implemented" and "HTTP
-version not supported".
-"""
-MAX_STRAYS = 1
-"""A question whose answer is doubted is asked once more, on a new connection.
+"""The HTTP statuses after which a request is sent again.
 
-The first answer on a connection belongs to its question, so the second answer is not doubted.
+- 408 Request Timeout, 409 Conflict, 425 Too Early: the server was not ready for the request.
+- 429 Too Many Requests: a limit was reached.
+- 5xx: the server or a gateway failed. Gateways have statuses of their own (520 to 527, 529).
+- Not 501 Not Implemented and 505 HTTP Version Not Supported, which last.
 """
 STOPPING_STATUSES = frozenset({401, 403, 404})
-OF_A_PROMPT = frozenset({403, 404})
-"""Moderation and gateways refuse single prompts with these; before the first answer, they are about
-the key or the model.
+"""The HTTP statuses after which the run stops, unless the refusal is about a single prompt.
+
+- 401 Unauthorized, 403 Forbidden: the key is wrong, or may not use the model.
+- 404 Not Found: the URL or the model is wrong.
+"""
+PROMPT_STATUSES = frozenset({403, 404})
+"""The HTTP statuses with which moderation and gateways also refuse single prompts.
+
+Before the first answer, these statuses are about the key or the model.
+"""
+TOO_MANY = frozenset({429, 503, 529})
+"""The HTTP statuses after which fewer requests are sent at once.
+
+- 429 Too Many Requests: a limit was reached.
+- 503 Service Unavailable, 529 (a gateway's own): the server is overloaded.
+"""
+MAX_STRAYS = 1
+"""The number of times that a question is asked again because its answer is doubted.
+
+The question is then asked on a new connection. The first answer on a connection belongs to its
+question, so that answer is not doubted.
 """
 REFUSALS_IN_A_ROW = 20
 """The number of refusals in a row after which a refusal is about the key or the model again. By
-chance, that many single prompts are refused once in a million.
+chance, 20 single prompts in a row are refused once in a million.
 """
-TOO_MANY = frozenset({429, 503, 529})
 BACKOFF_FACTOR_S = 0.5
 BACKOFF_MAX_S = 60.0
 SILENCE_FACTOR = 4
-"""It multiplies the pause after an attempt in which no byte arrived. With five retries, the pauses
-are a minute together, in which a server may restart.
+"""The factor for the pause after an attempt in which no byte arrived. With five retries, the pauses
+add up to a minute, in which a server may restart.
 """
 RETRY_AFTER_MAX_S = 120.0
+"""The maximum pause, in seconds, that is observed if an endpoint asks for a pause."""
 TRIES_TO_REACH = 3
-"""Tries to reach an endpoint that never answered; more would only keep the user waiting."""
+"""The number of attempts to reach an endpoint that never answered; more would only keep the user
+waiting.
+"""
 NVCF_MAX_HOLD_S = 300
+"""The maximum seconds for which a cloud function (NVCF) is asked to hold a request open."""
 NVCF_FIRST_PAUSE_S = 0.25
 NVCF_MAX_PAUSE_S = 5.0
+"""The first and the longest pause between two polls of a cloud function, in seconds."""
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
 DOUBTED = "its connection brought more answers than were asked for"
 IN_A_200 = " (in an answer with status 200)"
 HELD_BACK = (
-    "HTTP 202: the answer is to come later; only that of a cloud function is fetched (use_nvcf)"
+    "HTTP 202: the answer is to come later; a later answer is only fetched from a cloud function "
+    "(use_nvcf)"
 )
 
 
@@ -181,11 +213,11 @@ class Answered:
     Attributes:
         completion: the answer.
         attempt: the number of the attempt.
-        started: the time at which it began, in seconds since the epoch.
-        latency_s: seconds until the answer had arrived.
+        started: the time at which the attempt began, in seconds since the epoch.
+        latency_s: the seconds until the answer had arrived.
         changes: the changes of the request's parameters that the endpoint asked for.
         server: the URL of the server that answered, as the configuration has it.
-        doubt: whether it is the answer to another question.
+        doubt: reports later if the answer may belong to another question.
     """
 
     completion: openai_api.Completion
@@ -198,9 +230,9 @@ class Answered:
 
 
 class _Tries:
-    """The tries that one request has left.
+    """The attempts that one request has left.
 
-    It keeps no error, for an error keeps the answer in memory that it was raised for.
+    The class stores no error: an error would keep the refused answer in memory.
     """
 
     def __init__(self, retries: Retry) -> None:
@@ -218,13 +250,13 @@ class _Tries:
         """Return the seconds to the next try; None if no try is left.
 
         Three kinds of failures cost no retry:
-        - The answer to another question (`error.stray`), `MAX_STRAYS` times.
-        - A limit a minute, as long as the server tolerates it.
-        - A connection that cannot be made, as long as the endpoint may be restarting. Nothing was
-          sent, so nothing can be paid twice.
+        - The answer belongs to another question (`error.stray`). This is free `MAX_STRAYS` times.
+        - A limit per minute is reached. This is free as long as `Server.tolerates_limit` says so.
+        - No connection can be made. This is free as long as the endpoint may be restarting: nothing
+          was sent, so nothing can be paid twice.
 
         Args:
-            error: why the last try failed.
+            error: the failure of the last attempt.
             server: the server that was asked.
             was_there: whether the endpoint answered before.
         """
@@ -257,7 +289,7 @@ class _Tries:
         return pause
 
     def _note_times(self, error: TransportError, now: float) -> None:
-        """Note since when the server limits, and since when it is silent."""
+        """Note the first of the last 429s in a row, and the first of the last silent attempts."""
         if error.status != 429:
             self._limited_since = None
         elif self._limited_since is None:
@@ -275,8 +307,8 @@ class _AttemptOptions:
     Attributes:
         about_to_send: is called just before the attempt is sent.
         may_renew: whether a refused token may be renewed.
-        is_alone: whether the attempt has a connection of its own.
-        batched: has the replies of a request that goes by batch.
+        is_alone: whether the attempt uses a new connection.
+        batched: holds the replies to a request that goes by batch; None: the request is sent.
     """
 
     about_to_send: Callable[[], None]
@@ -286,10 +318,10 @@ class _AttemptOptions:
 
 
 _Note = Callable[[int, str, RequestFailed, float, float], None]
-"""Notes an attempt without an answer: (attempt, outcome, error, started, latency)."""
+"""Notes an attempt without an answer: (attempt, outcome, error, started, latency in seconds)."""
 
 Sending = Callable[[int, float], None]
-"""Is called just before an attempt is sent: (attempt, started)."""
+"""A function that is called just before an attempt is sent: (attempt, started)."""
 
 
 def _ignore_sending(_attempt: int, _started: float) -> None:
@@ -297,9 +329,9 @@ def _ignore_sending(_attempt: int, _started: float) -> None:
 
 
 class _RetryWithChanges(Exception):
-    """The endpoint refused the request, but may accept it at once if something is changed.
+    """The endpoint refused the request, but may accept a changed request at once.
 
-    Either its parameters are changed as `changes` has them, or another token is sent.
+    With `changes`, the next attempt has other parameters; without, it has another token.
     """
 
     def __init__(self, status: int, changes: Changes = MappingProxyType({})) -> None:
@@ -309,7 +341,7 @@ class _RetryWithChanges(Exception):
 
 
 class RetryingClient:
-    """Asks one endpoint, which has one server or several; threads may share the client."""
+    """Asks an endpoint, which has one or several servers; threads may share the client."""
 
     def __init__(
         self,
@@ -323,9 +355,9 @@ class RetryingClient:
 
         Args:
             settings: the endpoint's settings.
-            servers: its servers.
-            first: if so many first requests all fail, the run stops; 0 means never.
-            budget: has to allow each request before it is sent.
+            servers: the endpoint's servers.
+            first: the run stops if this number of first requests all fail; 0: it never stops.
+            budget: has to allow each request before the request is sent; None: there is no budget.
         """
         self._servers = servers
         self._messages = servers.all[0].messages.of_all(
@@ -356,7 +388,7 @@ class RetryingClient:
         self._stop = threading.Event()
         self._unusable: EndpointUnusable | None = None
         self._changes: dict[str, openai_api.Change] = {}
-        """Parameter -> the change without which the endpoint refuses a body that has it."""
+        """The changes by parameter: without its change, the endpoint refuses the parameter."""
 
     def ask(
         self,
@@ -365,17 +397,17 @@ class RetryingClient:
         sending: Sending = _ignore_sending,
         batched: BatchedRequest | None = None,
     ) -> Answered:
-        """Ask until there is an answer.
+        """Send a request until it is answered, and return the answer.
 
         Args:
             body: the body of the request.
             note: is called with each attempt without an answer.
-            sending: is called with the number and time of each attempt before it is sent.
-            batched: has the replies of a request that goes by batch.
+            sending: is called with the number and time of each attempt before the attempt is sent.
+            batched: holds the replies to a request that goes by batch; None: the request is sent.
 
         Raises:
-            RequestFailed: this request has no answer.
-            EndpointUnusable: no request will have an answer.
+            RequestFailed: this request failed for good.
+            EndpointUnusable: no request can succeed.
             WaitsForBatch: no batch has brought the answer yet.
         """
         number = self._first.start()
@@ -397,11 +429,11 @@ class RetryingClient:
 
     @property
     def settling_s(self) -> float:
-        """The seconds after the last answer for which an answer may still become doubted."""
+        """The seconds after the last answer within which an answer may still become doubtful."""
         return max(server.transport.settling_s for server in self._servers.all)
 
     def stop(self, unusable: EndpointUnusable) -> None:
-        """Send nothing more and end all pauses; the answers of sent requests are awaited."""
+        """Send no further request, and end all pauses; answers to sent requests are awaited."""
         with self._lock:
             self._unusable = self._unusable or unusable
         self._stop.set()
@@ -410,6 +442,7 @@ class RetryingClient:
     def _ask(
         self, body: Mapping[str, Any], note: _Note, sending: Sending, batched: BatchedRequest | None
     ) -> Answered:
+        """Do the attempts of one request, as `ask` describes."""
         tries: _Tries | None = None
         own_changes: dict[str, openai_api.Change] = {}
         avoid = set[Server]()
@@ -460,7 +493,7 @@ class RetryingClient:
                 latency = time.perf_counter() - clock
                 self._count_answer(own_changes, turn.server)
                 return Answered(answer, attempt, started, latency, changes, turn.server.name, doubt)
-            # after `except`: an error keeps its answer in memory while it is handled
+            # Do this after the `except` blocks: an error keeps its answer in memory in them.
             if outage:
                 raise self._gone(failed)
             if pause is None:
@@ -469,22 +502,23 @@ class RetryingClient:
             self._wait(pause, batched)
 
     def _wait(self, pause: float, batched: BatchedRequest | None) -> None:
-        """Pause before the next try, unless a batch has its reply already."""
+        """Pause before the next attempt, unless the last reply came from a batch."""
         if batched is None or not batched.is_replayed:
             bridge.pause(self._stop, pause)
 
     def _count_answer(self, changes: Mapping[str, openai_api.Change], server: Server) -> None:
+        """Note an answer, and remember the changes with which the request was answered."""
         self._changes.update(changes)
         self._servers.answered(server)
         self._first.answered()
 
     def _may_another_answer(self, status: int | None, turn: Turn, refusing: set[Server]) -> bool:
-        """Return whether another server may answer the request that this one refuses.
+        """Return True if another server may answer the request that this server refuses.
 
-        A server may have lost the model, and nothing was paid. Its refusals in a row are counted
-        all the same.
+        The server may have lost the model, and a refusal costs nothing. The refusals in a row of
+        the server are counted in any case.
         """
-        if status not in OF_A_PROMPT:
+        if status not in PROMPT_STATUSES:
             return False
         refusing.add(turn.server)
         return self._servers.has_another_well(refusing)
@@ -492,8 +526,8 @@ class RetryingClient:
     def _known_changes(self, body: Mapping[str, Any]) -> dict[str, openai_api.Change]:
         """Return the changes of the body's parameters with which a request was answered.
 
-        A change that has not led to an answer is used for its own request alone: an error may name
-        a parameter because its prompt does.
+        A change that has not led to an answer is only used for its own request: an error may name
+        a parameter only because the prompt names it.
         """
         known: dict[str, openai_api.Change] = {}
         for name, new in list(self._changes.items()):
@@ -510,9 +544,9 @@ class RetryingClient:
     def _pause_after(
         self, error: TransportError, tries: _Tries, turn: Turn, latency: float
     ) -> float | None:
-        """Return the seconds to the next try; None if no try is left.
+        """Return the seconds to the next attempt; None if no attempt is left.
 
-        The next try is at once if another server is well.
+        The pause is 0 if another server is well.
         """
         has_other_server = not error.stray and self._servers.failed(
             turn.server, _asked(error.headers)
@@ -520,7 +554,7 @@ class RetryingClient:
         was_lost = error.silent and latency < self._timeout_s
         if has_other_server and was_lost:
             tries.moves += 1
-            # one move to each other server costs no retry
+            # One move to each of the other servers costs no retry.
             if tries.moves < len(self._servers.all):
                 return 0.0
         pause = tries.pause_after(error, turn.server, was_there=self._servers.has_answered)
@@ -529,23 +563,24 @@ class RetryingClient:
         return pause
 
     def _raise_if_stopped(self) -> None:
+        """Raise the error that stopped the client, if it was stopped."""
         if self._unusable is not None:
             raise type(self._unusable)(str(self._unusable))
 
     def _is_outage(self, error: TransportError, *, last: bool) -> bool:
-        """Return whether the endpoint is gone, so that no request makes sense.
+        """Return True if the endpoint is gone, so that no further request makes sense.
 
-        `last` says that this was the last try to reach an endpoint that never answered.
+        `last` says whether this was the last attempt to reach an endpoint that never answered.
         """
         if error.unreachable and not self._servers.has_answered:
             return last
         return error.silent and self._outage.nothing_received(unreachable=error.unreachable)
 
     def _send(self, body: Mapping[str, Any], server: Server, options: _AttemptOptions) -> Reply:
-        """Return the reply of a batch, or send the request.
+        """Return the reply of a batch, or else send the request and return its reply.
 
         Raises:
-            _RetryWithChanges: the token was refused, and there is another one.
+            _RetryWithChanges: the token was refused, and another token is available.
         """
         if options.batched is not None:
             batch_reply = options.batched.reply(body)
@@ -579,7 +614,7 @@ class RetryingClient:
         if authorization:
             headers["Authorization"] = authorization
         if self._nvcf is not None:
-            # half of the timeout, so that it answers 202 before we hang up
+            # Ask for half of the timeout, so that the function answers 202 before the timeout.
             hold_s = int(min(NVCF_MAX_HOLD_S, self._timeout_s / 2))
             headers["NVCF-POLL-SECONDS"] = str(max(1, hold_s))
         self._raise_if_stopped()
@@ -598,11 +633,11 @@ class RetryingClient:
         return self._polled(reply, headers, self._nvcf)
 
     def _polled(self, reply: Reply, headers: Mapping[str, str], transport: Transport) -> Reply:
-        """Return the answer of a cloud function, which is polled while the function works.
+        """Return the answer of a cloud function; poll the function while it is working.
 
-        A function that works answers 202, and has the answer at its status URL later. POST and
-        polls together are one attempt, and have its time. A poll that fails is no new attempt: the
-        function works on, and a new one would be paid for again.
+        A working function answers 202, and gives its answer at the status URL later. The POST and
+        the polls together are one attempt, with the timeout of one attempt. A failed poll is not a
+        failed attempt: the function goes on working, and another POST would be paid for again.
         """
         if reply.status != 202:
             return reply
@@ -624,7 +659,7 @@ class RetryingClient:
         return reply
 
     def _usable(self, reply: Reply, sent: Mapping[str, Any], turn: Turn) -> openai_api.Completion:
-        """Return the answer in a reply that is not doubted."""
+        """Return the answer in a reply; raise an error if the reply is doubted or unusable."""
         try:
             if reply.doubt.is_raised:
                 raise TransportError(DOUBTED, stray=True)
@@ -635,6 +670,7 @@ class RetryingClient:
     def _completion(
         self, reply: Reply, sent: Mapping[str, Any], turn: Turn
     ) -> openai_api.Completion:
+        """Return the answer in a reply; raise the error that the reply means if it holds none."""
         if not 200 <= reply.status < 300:
             text = self._reader.error_text(reply, sent)
             self._raise_refusal(reply.status, text, "", reply, sent, turn)
@@ -654,14 +690,14 @@ class RetryingClient:
         sent: Mapping[str, Any],
         turn: Turn,
     ) -> NoReturn:
-        """Raise the error of a 2xx that holds no answer.
+        """Raise the error for a reply with a status of 2xx that holds no usable answer.
 
-        SECURITY.md has the rule by which such a request is asked, and paid, again.
+        SECURITY.md states when such a request is sent, and paid, again.
         """
         if isinstance(error, openai_api.StatedError):
             self._raise_refusal(error.status, message, IN_A_200, reply, sent, turn)
         if reply.status == 202:
-            # if it were asked again, it would do the work again
+            # Do not ask again: the server would do the work twice.
             raise RequestFailed(HELD_BACK, 202) from error
         if isinstance(error, openai_api.FinalAnswer):
             raise RequestFailed(message, reply.status) from error
@@ -672,9 +708,11 @@ class RetryingClient:
     def _raise_refusal(
         self, status: int, text: str, where: str, reply: Reply, sent: Mapping[str, Any], turn: Turn
     ) -> NoReturn:
-        """Raise what a refusal with this status means for the request, or for all requests.
+        """Raise the error that a refusal with this status means.
 
-        `where` is `IN_A_200` if an answer with status 200 holds the error, else an empty text.
+        The error is about this attempt (`TransportError`, `_RetryWithChanges`), this request
+        (`RequestFailed`) or all requests (`EndpointUnusable`). `where` is `IN_A_200` if an answer
+        with status 200 holds the error, else an empty text.
         """
         if status in refused_parameters.STATUSES:
             error_text = reply.data[: refused_parameters.LOOKED_AT].decode("utf-8", "replace")
@@ -683,7 +721,7 @@ class RetryingClient:
                 raise _RetryWithChanges(status, wanted)
         messages = turn.server.messages
         headers = replies.headers_of(reply)
-        self._raise_if_waiting_is_in_vain(status, text, headers, reply, turn.server)
+        self._raise_if_waiting_cannot_help(status, text, headers, reply, turn.server)
         if status in RETRIED_STATUSES:
             if status in TOO_MANY:
                 turn.server.admission.too_many(turn.slot, _asked(headers))
@@ -695,20 +733,20 @@ class RetryingClient:
             )
         if status == PROXY_LOGIN:
             raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url), PROXY_LOGIN)
-        if status in STOPPING_STATUSES and not self._is_of_a_prompt(status, turn.server):
+        if status in STOPPING_STATUSES and not self._is_about_a_prompt(status, turn.server):
             raise EndpointUnusable(messages.refused(status, text), status)
         if 300 <= status < 400:
             raise EndpointUnusable(messages.moved(status), status)
         raise RequestFailed(f"HTTP {status}{where}: {text}", status, text)
 
-    def _raise_if_waiting_is_in_vain(
+    def _raise_if_waiting_cannot_help(
         self, status: int, text: str, headers: Mapping[str, str], reply: Reply, server: Server
     ) -> None:
-        """Close a server without credit, or with a limit for hours, and raise if all are closed.
+        """Close a server without credit, or with a limit of hours, and raise if all are closed.
 
         Raises:
-            EndpointUnusable: no server has credit left, or all have a limit for hours.
-            TransportError: the server has no credit left, but another may have.
+            EndpointUnusable: no server has credit left, or all have a limit of hours.
+            TransportError: this server has no credit left, but another server may have credit.
         """
         pause = asked_pause(headers)
         if pause is None and status in TOO_MANY:
@@ -727,12 +765,12 @@ class RetryingClient:
         if is_long and self._servers.close(server, closed_for):
             raise EndpointUnusable(server.messages.long_limit(status, text, pause), status)
 
-    def _is_of_a_prompt(self, status: int, server: Server) -> bool:
-        """Return whether a refusal is about one prompt, so that only its instance is lost."""
+    def _is_about_a_prompt(self, status: int, server: Server) -> bool:
+        """Return True if a refusal is about a single prompt, so that only its instance is lost."""
         with self._lock:
             server.refusals += 1
             return (
-                status in OF_A_PROMPT
+                status in PROMPT_STATUSES
                 and server.has_answered
                 and server.refusals < self._max_refusals
             )
@@ -741,14 +779,16 @@ class RetryingClient:
 def _note_refusal(
     note: _Note, attempt: int, status: int | None, started: float, latency: float
 ) -> None:
-    """Note a refused attempt; one without a status was not sent, and is not noted."""
+    """Note a refused attempt; an attempt without a status was not sent, and is not noted."""
     if status is not None:
         refusal = RequestFailed(f"HTTP {status}", status)
         note(attempt, AttemptState.REFUSED, refusal, started, latency)
 
 
 def _with_media(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the body with its files, which are read only now, after all waiting.
+    """Return the body with the content of its files.
+
+    The files are read only now, after all waiting, so that few of them are in memory at once.
 
     Raises:
         RequestFailed: a file cannot be used.
@@ -763,12 +803,15 @@ def _with_media(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:
-    """Return the seconds that the endpoint asks for, up to a limit; else those of the backoff."""
+    """Return the pause that the endpoint asks for, or else the pause of the backoff, in seconds."""
     return _asked(headers) or retries.get_backoff_time()
 
 
 def _asked(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the endpoint asks to wait, up to a limit; None if it does not."""
+    """Return the seconds that the endpoint asks to wait, at most `RETRY_AFTER_MAX_S`.
+
+    Return None if the endpoint asks for no pause.
+    """
     pause = asked_pause(headers)
     if not pause:
         return None
