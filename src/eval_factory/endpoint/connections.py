@@ -177,7 +177,7 @@ class Transport:
 
     async def _attempt(self, request: bytes, question: bytes, *, is_alone: bool) -> Reply:
         wire: Wire | None = None
-        hold = LargeBodySlot()
+        body_slot = LargeBodySlot()
         began = asyncio.get_running_loop().time()
 
         def late() -> TransportError:
@@ -188,8 +188,8 @@ class Transport:
             with _Deadline(self.timeout_s, late):
                 wire = None if is_alone else await self._usable()
                 wire = wire or await self._connected()
-                await wire.exchange(request, hold)
-                body = await wire.body(hold)
+                await wire.exchange(request, body_slot)
+                body = await wire.body(body_slot)
                 if question and wire.status < 300 and self._is_stray(wire, question, body):
                     wire.close()
                     raise TransportError(
@@ -198,11 +198,11 @@ class Transport:
                 self._has_answered = True
                 took_s = asyncio.get_running_loop().time() - began
                 self._slowest_s = max(self._slowest_s, took_s)
-                return Reply(wire.status, wire.headers(), body, hold, wire.doubt)
+                return Reply(wire.status, wire.headers(), body, body_slot, wire.doubt)
         except _LoginWantedError:
             return Reply(PROXY_LOGIN, {}, b"")
         except BaseException as error:
-            hold.end()
+            body_slot.release()
             is_cut = isinstance(error, TransportError) and error.silent and str(error) == CUT
             if is_cut and self._scheme == "http" and self._proxy is None and not self._has_answered:
                 raise TransportError(f"{CUT}; {PERHAPS_TLS}", silent=True) from None

@@ -1,8 +1,7 @@
-"""One connection over asyncio, and whole HTTP answers, which llhttp (`httptools`) finds in what
-comes.
+"""Sends requests over an asyncio connection, and reads complete HTTP answers with llhttp.
 
-An answer belongs to its request whatever comes: a connection that brings more than its answer, or
-brings something while nothing is asked, is not used again.
+llhttp (the package `httptools`) parses the received bytes. An answer must belong to its request:
+a connection is not used again if it brings more than its answer, or brings bytes without a request.
 """
 
 from __future__ import annotations
@@ -28,16 +27,20 @@ from eval_factory.endpoint import bridge
 from eval_factory.endpoint.odd_headers import MAX_HEAD, end_of_head, readable_head
 from eval_factory.endpoint.proxies import certificates_hint
 
-READ_SIZE = 1 << 16
-MAX_BODY = 64 << 20  # no answer of a language model is that large; what is would fill the disk
-FREE_BODY = 1 << 20
-LARGE_AT_ONCE = 2
-"""Bodies larger than the first are read, and handled, so many at a time in this process: 128 MiB
-together.
+READ_SIZE = 1 << 16  # bytes that are read at once
+MAX_BODY = 64 << 20
+"""The maximum size of an answer's body, in bytes.
+
+No answer of a language model is that large. A larger body would fill memory and disk.
 """
+FREE_BODY = 1 << 20
+"""The size, in bytes, from which a body counts as large."""
+LARGE_AT_ONCE = 2
+"""The number of large bodies that this process has in memory at once: 128 MiB at most."""
 MAX_MALFORMED = 2
-"""So often a request is sent whose answers are malformed: the server of a gateway that answers
-next may do better.
+"""The maximum number of attempts for a request whose answers are malformed.
+
+A second attempt makes sense because another server of the same gateway may answer it.
 """
 
 CUT = "the connection was closed before the whole answer came"
@@ -49,29 +52,28 @@ PAID_AGAIN = (
 WANTS_TLS = "the server there speaks TLS: the address has to begin with https://"
 
 _LENIENT = {
-    # Both Content-Length and Transfer-Encoding: chunked. The chunks count, as the standard says,
-    # and the connection is not used again: whoever forwarded the answer may have thought that it
-    # ends elsewhere.
+    # Accept Content-Length together with "Transfer-Encoding: chunked". The chunks count, as the
+    # standard says. The connection is not used again, because a proxy may have taken another place
+    # for the end of the answer.
     "lenient_chunked_length": True,
-    "lenient_optional_cr_before_lf": True,  # lines of a header that end in a bare LF
+    "lenient_optional_cr_before_lf": True,  # accept header lines that end in a bare LF
     "lenient_spaces_after_chunk_size": True,  # RFC 9112, 7.1.1
-    "lenient_version": True,  # HTTP/1.2 is read as 1.1 is (RFC 9110, 2.5)
+    "lenient_version": True,  # read HTTP/1.2 as HTTP/1.1 (RFC 9110, 2.5)
 }
-_ANSWER = b"HTTP/1."
-_NO_ANSWERS = (b"0 408", b"1 408")
+_ANSWER = b"HTTP/1."  # the beginning of every answer
+_TIMEOUT_STATUSES = (b"0 408", b"1 408")  # the beginning continues so in a 408 Request Timeout
 _STATUS_LINE = re.compile(rb"HTTP/1\.\d[ \t]+\d{3}\b")
 _LENGTHS = {b"content-length", b"transfer-encoding"}
 _GZIP = b"\x1f\x8b"
-"""The beginning of what is packed by gzip, and of no JSON."""
+"""The beginning of gzip data; no JSON begins so."""
 _NO_CODINGS = frozenset({b"", b"chunked", b"identity"})
-_TLS_RECORDS = (
-    b"\x15\x03",
-    b"\x16\x03",
-)  # an alert, a handshake: how a server speaks that expects TLS
+"""Values of the coding fields that leave the body as it is."""
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+"""The beginnings of a TLS alert and a TLS handshake, which only a server that expects TLS sends."""
 
 
 class TransportError(Exception):
-    """No complete answer came, or one that cannot be used; another attempt may bring one."""
+    """No complete answer came, or the answer cannot be used; another attempt may succeed."""
 
     def __init__(
         self,
@@ -84,9 +86,16 @@ class TransportError(Exception):
         headers: Mapping[str, str] = MappingProxyType({}),
         said: str = "",
     ) -> None:
-        """Make the error. `unreachable`: there was not even a connection. `silent`: not a byte of
-        an answer came. `stray`: the answer was another question's. `status`, `headers`, `said`:
-        those of an answer that cannot be used.
+        """Make the error.
+
+        Args:
+            message: the failure in words.
+            unreachable: whether there was not even a connection.
+            silent: whether no byte of an answer came.
+            stray: whether the answer may belong to another question.
+            status: the HTTP status of an answer that cannot be used; None if no answer came.
+            headers: the headers of that answer.
+            said: the error text of that answer.
         """
         super().__init__(message)
         self.unreachable = unreachable
@@ -98,14 +107,14 @@ class TransportError(Exception):
 
 
 class MalformedAnswerError(TransportError):
-    """The answer arrived and cannot be read: the next would most likely be the same."""
+    """The answer arrived, but cannot be read; the next answer would most likely be the same."""
 
     def __init__(self, message: str, *, silent: bool = False, status: int | None = None) -> None:
         super().__init__(f"{message}; {PAID_AGAIN}", silent=silent, status=status)
 
 
 class LargeBodySlot:
-    """The slot of a large answer among those that are in memory at once."""
+    """The permission to have a large body in memory; a process has `LARGE_AT_ONCE` of them."""
 
     _slots: ClassVar[asyncio.Semaphore] = asyncio.Semaphore(LARGE_AT_ONCE)
 
@@ -113,25 +122,26 @@ class LargeBodySlot:
         self._has_slot = False
 
     async def take(self) -> None:
+        """Wait for a slot; return at once if this object has a slot already."""
         if not self._has_slot:
             await LargeBodySlot._slots.acquire()
             self._has_slot = True
 
-    def end(self) -> None:
-        """Whoever asked has read it, or it is given up."""
+    def release(self) -> None:
+        """Give the slot back: the body was read, or is no longer needed."""
         if self._has_slot:
             self._has_slot = False
             bridge.the_loop().call_soon_threadsafe(LargeBodySlot._slots.release)
 
-    __del__ = end
+    __del__ = release
 
 
 class Doubt:
-    """The doubt whether an answer is another question's, which may arise after it was read.
+    """The doubt whether an answer belongs to another question.
 
-    A second answer to one question shifts all that follow on its connection. So the first answer
-    of a connection is verified, and the later ones are doubted once the connection brings more
-    than was asked.
+    A second answer to one question shifts all later answers on its connection by one. The first
+    answer of a connection certainly belongs to its question. The later answers become doubtful when
+    the connection brings more answers than requests were sent; they may have been read by then.
     """
 
     def __init__(self) -> None:
@@ -141,10 +151,11 @@ class Doubt:
 
     @property
     def is_raised(self) -> bool:
+        """True if the answer is doubted."""
         return self._is_raised
 
     def then(self, callback: Callable[[], None]) -> None:
-        """Call it, once, as soon as the answer is doubted."""
+        """Call the callback once, as soon as the answer is doubted."""
         with self._lock:
             if not self._is_raised:
                 self._callbacks.append(callback)
@@ -152,6 +163,7 @@ class Doubt:
         callback()
 
     def raise_it(self) -> None:
+        """Mark the answer as doubted, and call the callbacks."""
         with self._lock:
             self._is_raised = True
             callbacks = self._callbacks
@@ -162,40 +174,51 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Reply:
-    """A whole HTTP answer."""
+    """A complete HTTP answer."""
 
     status: int
-    headers: Mapping[str, str]  # names in small letters; of lines with the same name the last
+    headers: Mapping[str, str]  # by the name in lower case; the last of several equal names counts
     data: bytes
-    hold: LargeBodySlot = field(default_factory=LargeBodySlot, compare=False)
+    body_slot: LargeBodySlot = field(default_factory=LargeBodySlot, compare=False)
     doubt: Doubt = field(default_factory=Doubt, compare=False)
 
 
 class Wire(asyncio.Protocol):
-    """One connection: one request at a time, and its answer as llhttp finds it in what comes."""
+    """A connection, which sends one request at a time and reads the answer to it."""
 
     def __init__(self) -> None:
         self.is_open = True
         self.answers = 0
+        """The number of answers that this connection has brought."""
         self.questions: dict[int, int] = {}
-        """The hash of each answer's question, by the hash of the answer's id."""
+        """The hash of each question, by the hash of the id in the answer to it."""
         self.doubt = Doubt()
         """The doubt about the last answer."""
         self.on_surplus: Callable[[], None] = lambda: None
-        """Is called when more came than was asked for."""
+        """A function that is called when an answer came without a request."""
         self._doubts = list[Doubt]()
+        """The doubts about all answers but the first."""
         self.has_begun = False
-        """True if the status of an answer came."""
+        """True if the status line of the current answer has come."""
         self._transport: Any = None
-        self._came: asyncio.Future[None] | None = None
-        """The future of the request that is asked: done when its answer is complete, or none, or is
-        large.
+        self._waiter: asyncio.Future[None] | None = None
+        """The future on which the current request waits.
+
+        It is done when the answer is complete, has failed, or turns out to be large.
         """
 
-    async def exchange(self, request: bytes, hold: LargeBodySlot, *, tunnel: bool = False) -> None:
-        """Send a request, and read its answer. `tunnel`: the answer has no body if it is good.
+    async def exchange(
+        self, request: bytes, body_slot: LargeBodySlot, *, tunnel: bool = False
+    ) -> None:
+        """Send a request, and read the answer to it.
 
-        Raises TransportError: no whole one came.
+        Args:
+            request: the bytes of the request.
+            body_slot: is taken if the answer turns out to be large.
+            tunnel: whether the request opens a tunnel: a good answer then has no body.
+
+        Raises:
+            TransportError: no complete answer came.
         """
         loop = asyncio.get_running_loop()
         self.status = 0
@@ -211,40 +234,48 @@ class Wire(asyncio.Protocol):
         self._head = b""
         self._head_is_odd = False
         self._parser = self._new_parser()
-        self._came = loop.create_future()
+        self._waiter = loop.create_future()
         try:
             self._transport.write(request)
-            await self._came
-            if not self._is_over:  # it is large
-                await hold.take()
+            await self._waiter
+            if not self._is_over:  # the answer is large, and reading was paused
+                await body_slot.take()
                 self._may_be_large = True
-                self._came = loop.create_future()
+                self._waiter = loop.create_future()
                 self._transport.resume_reading()
                 if not self._is_over:
-                    await self._came
+                    await self._waiter
             if self._error is not None:
                 raise self._error
             self.answers += 1
             if self.answers > 1:
                 self._doubts.append(self.doubt)
             if self._ends_in_surplus:
-                self._has_surplus(_ANSWER)
+                self._note_surplus(_ANSWER)
         finally:
             self.has_begun = bool(self._parser.get_status_code())
-            self._came = self._error = None
-            del (
-                self._parser
-            )  # it refers to this, as the error does: nothing has to wait for the garbage collector
+            self._waiter = self._error = None
+            # The parser refers to this object. Without the cycle, memory is freed at once, not only
+            # by the garbage collector.
+            del self._parser
             if not self._is_whole or self._transport.get_write_buffer_size():
                 self.is_open = False
 
-    async def body(self, hold: LargeBodySlot) -> bytes:
-        """The body without its content coding, in which far more bytes may be hidden than came."""
+    async def body(self, body_slot: LargeBodySlot) -> bytes:
+        """Return the body without its content coding.
+
+        The unpacked body may be far larger than the received bytes; `body_slot` is taken if it is
+        large.
+
+        Raises:
+            MalformedAnswerError: the body is too large, or does not have the coding that its
+                headers name.
+        """
         parts = self._parts
         self._parts = []
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         codings = self._codings()
-        if not codings and body.startswith(_GZIP):  # a gateway took the field away
+        if not codings and body.startswith(_GZIP):  # a gateway removed the header field
             codings = [b"gzip"]
         if not codings:
             return body
@@ -259,9 +290,9 @@ class Wire(asyncio.Protocol):
                 if size > MAX_BODY:
                     raise MalformedAnswerError(_TOO_LARGE)
                 if self.size + size > FREE_BODY:
-                    await hold.take()
+                    await body_slot.take()
         except urllib3.exceptions.HTTPError as error:
-            if body.lstrip().startswith(b"{"):  # a gateway unpacked it, and left the field
+            if body.lstrip().startswith(b"{"):  # a gateway unpacked the body, but left the field
                 return body
             raise MalformedAnswerError(
                 "the answer is not in the Content-Encoding that it names"
@@ -269,8 +300,9 @@ class Wire(asyncio.Protocol):
         return b"".join(parts)
 
     def _codings(self) -> list[bytes]:
-        """Return the codings of the body, in the order in which they were applied (RFC 9112, 7:
-        also on the way).
+        """Return the codings of the body, in the order in which they were applied.
+
+        Proxies may add transfer codings on the way (RFC 9112, 7).
         """
         codings = []
         for wanted in (b"content-encoding", b"transfer-encoding"):
@@ -284,40 +316,44 @@ class Wire(asyncio.Protocol):
         return applied
 
     def headers(self) -> dict[str, str]:
+        """Return the headers of the answer, by their names in lower case."""
         headers: dict[str, str] = {}
         for name, value in self.lines:
             headers[name.decode("latin-1")] = value.decode("latin-1").strip(" \t")
         return headers
 
     async def speak_tls(self, context: ssl.SSLContext, host: str) -> None:
-        """Begin TLS on the connection. Raises OSError: the other end does not speak it, or cannot
-        be trusted.
+        """Begin TLS on the connection.
+
+        Raises:
+            OSError: the other end does not speak TLS, or its certificate is not trusted.
         """
         if isinstance(self._transport.get_extra_info("ssl_object"), ssl.SSLObject):
-            # Python 3.10 is, and does not say so
+            # In Python 3.10, a TLS transport can begin TLS again, but lacks this mark.
             vars(self._transport)["_start_tls_compatible"] = True
         loop = asyncio.get_running_loop()
         self._transport = await loop.start_tls(self._transport, self, context, server_hostname=host)
 
     def is_usable(self) -> bool:
-        """Return True if the other end neither closed the connection nor sent anything unasked."""
+        """Return True if the other end has not closed the connection or sent unrequested bytes."""
         return self.is_open and not wait_for_read(
             self._transport.get_extra_info("socket"), timeout=0.0
         )
 
     def close(self) -> None:
+        """Close the connection at once."""
         self.is_open = False
         if self._transport is not None:
             self._transport.abort()
 
-    # asyncio calls these.
+    # asyncio calls the following methods.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if self._came is None or self._is_over:  # nothing was asked that this would answer
-            self._has_surplus(data)
+        if self._waiter is None or self._is_over:  # no request waits for these bytes
+            self._note_surplus(data)
             self.close()
             return
         self.size += len(data)
@@ -329,12 +365,13 @@ class Wire(asyncio.Protocol):
         if self.size > MAX_BODY:
             self._fail(MalformedAnswerError(_TOO_LARGE))
         if self._is_over:
-            self._tell()
+            self._wake()
         elif self.size > FREE_BODY and not self._may_be_large:
             self._transport.pause_reading()
-            self._tell()
+            self._wake()
 
     def _feed(self, data: bytes) -> None:
+        """Parse received bytes; correct the head of the answer if the parser refuses it."""
         if not data:
             return
         try:
@@ -348,11 +385,12 @@ class Wire(asyncio.Protocol):
                 self._head_is_odd = True
                 self._feed(self._corrected())
             else:
-                self._refuse(data, error)
+                self._refuse_bytes(data, error)
 
     def _corrected(self) -> bytes:
-        """Return the received bytes, with a head that the parser reads; nothing until the head is
-        complete.
+        """Return all received bytes, with a head that the parser accepts.
+
+        Return no bytes as long as the head is not complete.
         """
         end = end_of_head(self._head)
         if end is None:
@@ -368,38 +406,40 @@ class Wire(asyncio.Protocol):
         parser.set_dangerous_leniencies(**_LENIENT)
         return parser
 
-    def _refuse(self, data: bytes, error: Exception) -> None:
-        """Refuse bytes that are not part of the answer that was asked for."""
+    def _refuse_bytes(self, data: bytes, error: Exception) -> None:
+        """Handle bytes that the parser refuses: extra bytes after the answer, or no valid HTTP."""
         if self._is_whole:
             self.is_open = False
             parts = data.count(_ANSWER)
             self._ends_in_surplus = parts > (1 if data.startswith(_ANSWER) else 0)
         elif self._parser.get_status_code():
-            said = one_line(f"the answer is not valid HTTP: {error.__context__ or error}")
-            self._fail(MalformedAnswerError(said))
+            message = one_line(f"the answer is not valid HTTP: {error.__context__ or error}")
+            self._fail(MalformedAnswerError(message))
         elif data.startswith(_TLS_RECORDS):
             self._fail(TransportError(WANTS_TLS, unreachable=True))
         else:
             self._fail(MalformedAnswerError("what came is not HTTP", silent=True))
 
     def eof_received(self) -> None:
-        """An answer that says nowhere how long it is ends with its connection; llhttp does not
-        learn of that end.
+        """End an answer that does not state its length: it ends with the connection.
+
+        llhttp is not told about the end of the connection, so this method ends the answer.
         """
         self.is_open = False
-        if self._came is not None and not self._is_over:
+        if self._waiter is not None and not self._is_over:
             self._is_whole = self._has_head and self._ends_with_connection()
             if not self._is_whole:
                 self._fail(TransportError(CUT, silent=not self._parser.get_status_code()))
-            self._tell()
+            self._wake()
 
     def _ends_with_connection(self) -> bool:
-        """Return True if nothing else says where the body ends (RFC 9112, 6.3)."""
+        """Return True if only the end of the connection ends the body (RFC 9112, 6.3)."""
         if b"content-length" in self._names:
             return False
         return b"chunked" not in self._transfer_codings()
 
     def _transfer_codings(self) -> bytes:
+        """Return the values of all Transfer-Encoding fields, in lower case."""
         values = []
         for name, value in self.lines:
             if name == b"transfer-encoding":
@@ -409,22 +449,25 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
         if isinstance(error, ConnectionError):
-            self._read_the_rest()
-        if self._came is not None and not self._is_over:
+            self._read_rest()
+        if self._waiter is not None and not self._is_over:
             silent = not self._parser.get_status_code()
-            of_tls = isinstance(error, ssl.SSLError)
-            said = tls_failed(error) if of_tls else CUT
-            self._fail(TransportError(said, unreachable=silent and of_tls, silent=silent))
-            self._tell()
+            message = CUT
+            is_tls_error = isinstance(error, ssl.SSLError)
+            if is_tls_error:
+                message = tls_failed(error)
+            unreachable = silent and is_tls_error
+            self._fail(TransportError(message, unreachable=unreachable, silent=silent))
+            self._wake()
 
-    # llhttp calls these.
+    # llhttp calls the following methods.
 
     def on_message_begin(self) -> None:
         if self._is_whole:
-            raise ValueError("nothing was asked for that this would answer")
+            raise ValueError("an answer came without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._has_head:  # or it is a trailer
+        if not self._has_head:  # after the head, the field is a trailer, which is ignored
             self.lines.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -440,9 +483,7 @@ class Wire(asyncio.Protocol):
                 if name == b"transfer-encoding":
                     codings.append(value)
             if not codings[-1].strip().lower().endswith(b"chunked"):
-                raise ValueError(
-                    "Content-Length stands beside a Transfer-Encoding that is not chunked"
-                )
+                raise ValueError("Content-Length and a Transfer-Encoding that is not chunked")
         self._is_whole = self._is_tunnel
 
     def on_body(self, piece: bytes) -> None:
@@ -453,13 +494,13 @@ class Wire(asyncio.Protocol):
         if not self._parser.should_keep_alive() or self._names >= _LENGTHS:
             self.is_open = False
 
-    def _has_surplus(self, data: bytes) -> None:
-        """More came than was asked for: each answer since the first may be another question's.
+    def _note_surplus(self, data: bytes) -> None:
+        """Doubt all answers but the first if `data` is an answer without a request.
 
-        What is no answer says nothing of the others: a proxy sends 408 when nothing is asked for
-        long.
+        Other bytes raise no doubt, and neither does a 408: a proxy sends 408 after a long time
+        without a request.
         """
-        if not data.startswith(_ANSWER) or data[len(_ANSWER) :].startswith(_NO_ANSWERS):
+        if not data.startswith(_ANSWER) or data[len(_ANSWER) :].startswith(_TIMEOUT_STATUSES):
             return
         doubts = self._doubts
         self._doubts = []
@@ -469,22 +510,29 @@ class Wire(asyncio.Protocol):
 
     @property
     def _is_over(self) -> bool:
+        """True if the answer is complete or has failed."""
         return self._is_whole or self._error is not None
 
     def _fail(self, error: TransportError) -> None:
+        """End the current answer with an error; the first error counts."""
         self.is_open = False
         self._error = self._error or error
 
-    def _tell(self) -> None:
-        if self._came is not None and not self._came.done():
-            self._came.set_result(None)
+    def _wake(self) -> None:
+        """Wake the request that waits for the answer."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
-    def _read_the_rest(self) -> None:
-        """Whoever hangs up while we send may have answered; asyncio does not look then."""
+    def _read_rest(self) -> None:
+        """Read the bytes that came before the connection was lost.
+
+        A server may answer and hang up while the request is still being sent. asyncio does not read
+        such an answer.
+        """
         with contextlib.suppress(OSError):
             descriptor = self._transport.get_extra_info("socket").fileno()
             while (
-                self._came is not None
+                self._waiter is not None
                 and not self._is_over
                 and (piece := os.read(descriptor, READ_SIZE))
             ):
@@ -492,4 +540,5 @@ class Wire(asyncio.Protocol):
 
 
 def tls_failed(error: Exception | None) -> str:
+    """Return the message for a TLS error, with advice about certificates."""
     return f"TLS failed: {one_line(str(error))}\n{certificates_hint()}"

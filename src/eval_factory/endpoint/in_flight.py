@@ -1,7 +1,8 @@
-"""Requests on their way: a small file beside cache.db, from which a killed process's are noted.
+"""Records the requests in flight in a small file next to cache.db.
 
-A request has a slot of the file from the moment before it is sent until its attempt is in the
-journal. To write a slot is one call of the system, and survives the process as a commit would.
+After a process was killed, the next run reads the file and notes the interrupted requests in the
+journal. A request has a slot of the file from the moment before it is sent until its attempt is in
+the journal. Writing a slot takes one system call, and the slot survives the end of the process.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from typing import Any
 from eval_factory.core.rundir import PRIVATE
 
 SUFFIX = "-sent"
-_SLOT = 512  # bytes
+_SLOT_SIZE = 512  # in bytes
 
 
 @dataclass(frozen=True)
 class SentRequest:
-    """The facts about a request on its way; the names are those of the journal's columns."""
+    """A request in flight; the names of the fields are those of the journal's columns."""
 
     run_id: str
     key: str
@@ -35,7 +36,7 @@ class SentRequest:
 
 
 class Flight:
-    """The slot of one request, which may be sent several times, one after the other."""
+    """The slot of a request, which may be sent several times, one after another."""
 
     def __init__(self, requests: RequestsInFlight, key: str, role: str) -> None:
         self._requests = requests
@@ -47,25 +48,25 @@ class Flight:
         """Note that the request is sent now.
 
         Args:
-            attempt: its number, from 1 on.
-            started: when it was sent, in seconds since 1970.
+            attempt: the number of the attempt, from 1.
+            started: the time at which the attempt began, in seconds since 1970.
         """
         if self._slot is None:
             self._slot = self._requests.take_slot()
         self._requests.write(self._slot, self._key, self._role, attempt, started)
 
     def landed(self) -> None:
-        """The attempt is in the journal."""
+        """Free the slot: the attempt is in the journal."""
         if self._slot is not None:
             self._requests.free_slot(self._slot)
             self._slot = None
 
 
 class RequestsInFlight:
-    """The requests in flight of this process; safe among threads."""
+    """The file with this process's requests in flight; thread-safe."""
 
     def __init__(self, cache_db: Path, run_id: str) -> None:
-        """The file is made with the first request."""
+        """Name the file, which the first request creates."""
         self._path = file_of(cache_db)
         self._run_id = run_id
         self._free = deque[int]()
@@ -75,7 +76,10 @@ class RequestsInFlight:
 
     @contextmanager
     def flight(self, key: str, role: str) -> Iterator[Flight]:
-        """Enter the flight of one request. Whoever is interrupted leaves its slot as it is."""
+        """Yield the flight of a request, and free its slot at the end of the block.
+
+        If an interruption (`BaseException`) ends the block, the slot stays as it is.
+        """
         flight = Flight(self, key, role)
         try:
             yield flight
@@ -85,42 +89,47 @@ class RequestsInFlight:
         flight.landed()
 
     def take_slot(self) -> int:
+        """Return the number of a slot that no request uses."""
         try:
             return self._free.pop()
         except IndexError:
             return next(self._slots)
 
     def free_slot(self, slot: int) -> None:
+        """Empty a slot, so that another request can use it."""
         self._put(slot, b"")
         self._free.append(slot)
 
     def write(self, slot: int, *fields: str | float) -> None:
+        """Write a request into a slot; `fields` are those of `SentRequest` after the run's id."""
         self._put(slot, json.dumps([self._run_id, *fields]).encode())
 
     def _put(self, slot: int, record: bytes) -> None:
+        """Write the bytes of a slot as one line, filled up with spaces."""
         if self._descriptor is None:
             with self._lock:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
                 self._descriptor = os.open(self._path, flags, PRIVATE)
-        line = record[: _SLOT - 1].ljust(_SLOT - 1) + b"\n"
-        os.pwrite(self._descriptor, line, slot * _SLOT)
+        line = record[: _SLOT_SIZE - 1].ljust(_SLOT_SIZE - 1) + b"\n"
+        os.pwrite(self._descriptor, line, slot * _SLOT_SIZE)
 
 
 def file_of(cache_db: Path) -> Path:
+    """Return the file with the requests in flight that belongs to a cache.db."""
     return cache_db.with_name(cache_db.name + SUFFIX)
 
 
-def left_behind(cache_db: Path) -> list[SentRequest]:
-    """The requests whose process ended before it knew what became of them."""
+def interrupted_requests(cache_db: Path) -> list[SentRequest]:
+    """Return the requests that an ended process had in flight."""
     try:
         lines = file_of(cache_db).read_bytes().splitlines()
     except FileNotFoundError:
         return []
-    left = []
+    interrupted = []
     for line in lines:
         try:
             fields: list[Any] = json.loads(line)
-            left.append(SentRequest(*fields))
-        except (ValueError, TypeError):  # a free slot, or one that was being written
+            interrupted.append(SentRequest(*fields))
+        except (ValueError, TypeError):  # the slot is free, or was being written
             continue
-    return left
+    return interrupted

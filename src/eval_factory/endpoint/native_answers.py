@@ -1,8 +1,9 @@
-"""Answers in a server's own form (Ollama's, Anthropic's, Gemini's and others), as OpenAI's.
+"""Converts answers of native APIs (Ollama's, Anthropic's, Gemini's and others) to OpenAI's form.
 
-A gateway may answer so, or a URL may be that of a native API. The text is read where there is only
-one; `CONVERTED_FROM` in the answer names the server, for its API may not heed the parameters that
-were sent. The table is native_answers.yml, with the source of each row.
+Such answers come from gateways, or from a configured URL that is not the OpenAI-compatible one.
+An answer is converted if it holds a single text. `CONVERTED_FROM` in the answer names the server,
+because a native API may ignore parameters that were sent. The table of the forms is
+native_answers.yml, with the source of each row.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from eval_factory.core.plain_yaml import packaged
 from eval_factory.endpoint import finish_reasons
 
 CONVERTED_FROM = "converted_from"
-"""A field of a converted answer: the server whose form it had."""
+"""The field of a converted answer that names the server whose form the answer had."""
 _MISSING = object()
-_COPIED = ("id", "model")
+_COPIED = ("id", "model")  # the fields of an answer that stay as they are
 
 
 @dataclass(frozen=True)
 class _Form:
-    """One row of the table."""
+    """The form of one server's answers: a row of the table; paths are tuples of field names."""
 
     server: str
     has: tuple[str, ...]
@@ -42,6 +43,7 @@ class _Form:
 
 @cache
 def _forms() -> tuple[_Form, ...]:
+    """Read the table, and return its rows."""
     forms = []
     for row in packaged("endpoint/native_answers.yml"):
         fields: dict[str, Any] = {"server": row["server"], "openai": row.get("openai", "")}
@@ -57,7 +59,11 @@ def _forms() -> tuple[_Form, ...]:
 
 
 def as_openais(answer: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return an answer in OpenAI's form; None if it has no form of the table, or no one text."""
+    """Return an answer in OpenAI's form.
+
+    Return None if the answer has OpenAI's form already, holds an error, has no form of the table,
+    or does not hold a single text.
+    """
     if "choices" in answer or answer.get("error"):
         return None
     for form in _forms():
@@ -69,6 +75,7 @@ def as_openais(answer: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _converted(answer: Mapping[str, Any], form: _Form) -> dict[str, Any] | None:
+    """Return an answer of this form in OpenAI's form; None if it has no text and no filter."""
     reason = _value_at(answer, form.reason)
     if not isinstance(reason, str):
         reason = None
@@ -97,7 +104,7 @@ def _converted(answer: Mapping[str, Any], form: _Form) -> dict[str, Any] | None:
 
 
 def _is_withheld(answer: Mapping[str, Any], reason: str | None) -> bool:
-    """Return True if a filter took the text of the answer, or all of it with the prompt."""
+    """Return True if a filter withheld the answer's text, or refused the prompt."""
     if reason is None:
         return False
     is_of_prompt = "promptFeedback" in answer and not answer.get("candidates")
@@ -105,6 +112,7 @@ def _is_withheld(answer: Mapping[str, Any], reason: str | None) -> bool:
 
 
 def _value_at(value: Any, path: tuple[str, ...]) -> Any:
+    """Return the value at a path; `_MISSING` if there is none."""
     if not path:
         return _MISSING
     for name in path:
@@ -118,7 +126,7 @@ def _value_at(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _text_at(answer: Any, path: tuple[str, ...]) -> str | None:
-    """The texts at a path, one after the other; None: there is none."""
+    """Return the texts at a path, joined; None if there is no text, or not only texts."""
     texts = list(_texts_at(answer, path))
     if not texts or not all(isinstance(text, str) for text in texts):
         return None
@@ -126,6 +134,7 @@ def _text_at(answer: Any, path: tuple[str, ...]) -> str | None:
 
 
 def _texts_at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the values at a path, which may lead through lists of parts; skip thoughts."""
     if not path:
         yield value
         return
@@ -143,8 +152,9 @@ def _texts_at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
 
 
 def openai_address(url: str) -> tuple[str, str] | None:
-    """Return the kind of server and the URL of its OpenAI-compatible API, if a URL is that of a
-    native API; else None.
+    """Return (server, URL of the server's OpenAI-compatible API) for the URL of a native API.
+
+    Return None if the URL is not one of a native API.
     """
     parts = urlsplit(url)
     for form in _forms():

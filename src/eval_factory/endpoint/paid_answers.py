@@ -1,8 +1,7 @@
-"""The cost of the answers in cache.db: as the endpoint says, by a price, or not known; and the
-prices that held when they came.
+"""Computes the cost of the answers in cache.db, and stores the prices at the time of the run.
 
-A price is stored with the run that paid it: a later version of the price library changes nothing
-that was paid.
+The cost is stated by the endpoint, computed from a price, or unknown. A price is stored with the
+run that paid it, so that a later version of the price library does not change the cost.
 """
 
 from __future__ import annotations
@@ -27,65 +26,73 @@ CREATE TABLE IF NOT EXISTS prices (
 )
 """
 
-_OF_OBJECT = (
+_USAGE_OBJECT = (
     "CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_extract(r.response, "
     "'$.usage') END"
 )
-USAGE = f"CASE WHEN json_valid(r.response) THEN {_OF_OBJECT} END"
+USAGE = f"CASE WHEN json_valid(r.response) THEN {_USAGE_OBJECT} END"
 """The SQL for `usage` in the body of a row `r` of responses, as JSON; null if it has none."""
 
-# US dollars: an answer that says more is not believed, so that sums stay numbers
 MAX_COST_OF_ANSWER = 1_000_000
+"""The maximum cost of an answer, in US dollars. A higher stated cost is ignored."""
 
 LEAST_OF_ESTIMATE = 0.25
-"""A limit does not believe a lower count: no tokenizer makes one token of 16 bytes throughout a
-prompt.
+"""The minimum share of the estimated tokens that a limit accepts as an endpoint's count.
+
+No tokenizer makes, on average, one token of 16 bytes of a prompt.
 """
 
 
 def _size(*texts: str) -> str:
+    """Return the SQL for the number of bytes of the first of these texts that is not null."""
     return f"length(CAST(coalesce({', '.join(texts)}, '') AS BLOB))"
 
 
-_ASKED = _size("json_extract(r.request, '$.messages')", "json_extract(r.request, '$.prompt')")
-_SAID = _size("json_extract(c.value, '$.message.content')", "json_extract(c.value, '$.text')")
-_THOUGHT = _size(
+_PROMPT_SIZE = _size("json_extract(r.request, '$.messages')", "json_extract(r.request, '$.prompt')")
+_TEXT_SIZE = _size("json_extract(c.value, '$.message.content')", "json_extract(c.value, '$.text')")
+_REASONING_SIZE = _size(
     *(f"json_extract(c.value, '$.message.{name}')" for name in ("reasoning_content", "reasoning"))
 )
 _CHOICES = (
     "CASE WHEN json_type(r.response, '$.choices') = 'array' THEN json_extract(r.response, "
     "'$.choices') END"
 )
-_ANSWERED = f"SELECT sum({_SAID} + {_THOUGHT}) FROM json_each({_CHOICES}) c WHERE c.type = 'object'"  # noqa: S608
+_ANSWER_SIZE = (
+    f"SELECT sum({_TEXT_SIZE} + {_REASONING_SIZE}) FROM json_each({_CHOICES}) c "  # noqa: S608
+    "WHERE c.type = 'object'"
+)
 
-# An answer that turned out to be unusable was paid for too: it lies under another key
-# (`ResponseCache.archive_answer`).
-_OF_ATTEMPTS = f"a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE}"
+# An answer that turned out to be unusable was paid for too. It is stored under another key
+# (`ResponseCache.archive_answer`), which the join below includes.
+_COLUMNS = f"a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE}"
 _SIZES = f"""
-    CASE WHEN json_valid(r.request) THEN {_ASKED} END,
-    CASE WHEN json_valid(r.response) THEN ({_ANSWERED}) END
+    CASE WHEN json_valid(r.request) THEN {_PROMPT_SIZE} END,
+    CASE WHEN json_valid(r.response) THEN ({_ANSWER_SIZE}) END
 """
-_PAID = """
+_PAID_ATTEMPTS = """
 FROM attempts a
 LEFT JOIN responses r ON r.key IN (a.key, a.key || '#' || a.started) AND r.created = a.started
 WHERE a.outcome = 'answered' AND a.id > ? ORDER BY a.id
 """
-_WITH_SIZES = f"SELECT {_OF_ATTEMPTS}, {_SIZES} {_PAID}"
-_WITHOUT_SIZES = f"SELECT {_OF_ATTEMPTS}, 0, 0 {_PAID}"
+_WITH_SIZES = f"SELECT {_COLUMNS}, {_SIZES} {_PAID_ATTEMPTS}"
+_WITHOUT_SIZES = f"SELECT {_COLUMNS}, 0, 0 {_PAID_ATTEMPTS}"
 
 
 @dataclass(frozen=True)
 class Paid:
+    """An answer that was paid for."""
+
     run_id: str
     role: str
-    tokens: tuple[int | None, int | None]  # those of prompt and answer, as counted
-    usage: Any  # the usage as the answer states it
-    sizes: tuple[int, int]  # bytes of text of prompt and answer, if they were asked for
+    tokens: tuple[int | None, int | None]  # of prompt and answer, as the endpoint counted them
+    usage: Any  # the `usage` of the answer
+    sizes: tuple[int, int]  # bytes of text of prompt and answer; (0, 0) if they were not read
 
 
 def stated_cost(usage: Any) -> float | None:
-    """Return US dollars, if an answer's `usage` says what it cost (`usage.cost`, as OpenRouter has
-    it), and it can be.
+    """Return the cost in US dollars that an answer's `usage` states (`usage.cost`, of OpenRouter).
+
+    Return None if no cost is stated, or a cost that cannot be true.
     """
     stated: Any = usage.get("cost") if isinstance(usage, Mapping) else None
     is_number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
@@ -95,7 +102,7 @@ def stated_cost(usage: Any) -> float | None:
 
 
 def tokens_from_cache(usage: Any) -> int:
-    """Prompt tokens that the endpoint took from its own cache, and may ask less for."""
+    """Return the prompt tokens that the endpoint read from its own cache, for a lower price."""
     details = usage.get("prompt_tokens_details") if isinstance(usage, Mapping) else None
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
     if not (type(cached) is int and cached > 0):
@@ -106,15 +113,15 @@ def tokens_from_cache(usage: Any) -> int:
 def cost_of(
     usage: Any, tokens: tuple[int | None, int | None], price: Price | None
 ) -> tuple[float, str] | None:
-    """The cost of an answer: what the endpoint states, else what its tokens cost.
+    """Return the cost of an answer that the endpoint states, or else the cost of its tokens.
 
     Args:
         usage: the answer's `usage`, as the endpoint sent it.
-        tokens: of prompt and answer, as counted; None: not counted.
-        price: of the model; None: not known.
+        tokens: the tokens of prompt and answer; None if the endpoint did not count them.
+        price: the price of the model; None if it is unknown.
 
     Returns:
-        (US dollars, who says so); None if nobody knows.
+        (cost in US dollars, source of the cost); None if the cost is unknown.
     """
     stated = stated_cost(usage)
     if stated is not None:
@@ -128,6 +135,7 @@ def cost_of(
 def _by_price(
     usage: Any, tokens: tuple[int | None, int | None], price: Price | None
 ) -> float | None:
+    """Return the cost of an answer's tokens in US dollars; None if tokens or price are unknown."""
     prompt, completion = tokens
     if price is None or prompt is None or completion is None:
         return None
@@ -135,18 +143,19 @@ def _by_price(
 
 
 def limit_tokens(counted: tuple[int | None, int | None], sizes: tuple[int, int]) -> tuple[int, int]:
-    """Tokens of prompt and answer as a limit counts them: estimated if the endpoint counted
-    nothing, or too little.
+    """Return the tokens of prompt and answer as a limit counts them.
+
+    The tokens are estimated if the endpoint counted none, or too few to be true.
 
     Args:
-        counted: tokens of prompt and answer, by the endpoint; None: it counted none.
-        sizes: bytes of text of prompt and answer.
+        counted: the tokens of prompt and answer by the endpoint; None if it did not count them.
+        sizes: the bytes of text of prompt and answer.
     """
     return _limit_tokens(counted[0], sizes[0]), _limit_tokens(counted[1], sizes[1])
 
 
 def _limit_tokens(counted: int | None, size: int) -> int:
-    """The tokens of one text of `size` bytes."""
+    """Return the tokens of a text with `size` bytes, as a limit counts them."""
     estimated = -(-size // BYTES_PER_TOKEN)
     if counted and counted >= LEAST_OF_ESTIMATE * estimated:
         return counted
@@ -154,22 +163,22 @@ def _limit_tokens(counted: int | None, size: int) -> int:
 
 
 def limit_cost(usage: Any, tokens: tuple[int, int], price: Price | None) -> float | None:
-    """US dollars of an answer as a limit counts them; None if nobody knows.
+    """Return the cost of an answer in US dollars as a limit counts it; None if it is unknown.
 
-    The larger of what the answer says and of its tokens' price: an endpoint that says 0 must not
-    turn a limit off.
+    The result is the stated cost or the cost of the tokens, whichever is larger: an endpoint that
+    states a cost of 0 must not turn a limit off.
 
     Args:
         usage: the answer's `usage`, as the endpoint sent it.
-        tokens: of prompt and answer, as `limit_tokens` counts them.
-        price: of the model; None: not known.
+        tokens: the tokens of prompt and answer, as `limit_tokens` counts them.
+        price: the price of the model; None if it is unknown.
     """
     known = (stated_cost(usage), _by_price(usage, tokens, price))
     return max((cost for cost in known if cost is not None), default=None)
 
 
 def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> None:
-    """Store what the tokens of each role cost in a run."""
+    """Store the price of each role's tokens in a run."""
     if not prices:
         return
     rows = []
@@ -181,7 +190,7 @@ def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> No
 
 
 def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
-    """Return what tokens cost in each run, by run id and role."""
+    """Return the stored prices by (run id, role)."""
     if not list(
         _rows(cache_db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'prices'")
     ):
@@ -191,22 +200,29 @@ def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
 
 
 def read_paid(cache_db: Path, after: int = 0, *, with_sizes: bool = False) -> Iterator[Paid]:
-    """Every answer that was paid for, in the order of the journal.
+    """Yield every answer that was paid for, in the order of the journal.
 
-    `after`: a line of it. `with_sizes`: takes each answer apart, which long ones are slow for.
+    Args:
+        cache_db: the run's cache.db.
+        after: the id of a journal row; only later rows are read.
+        with_sizes: whether to read the sizes of the texts too, which is slow for long answers.
     """
     query = _WITH_SIZES if with_sizes else _WITHOUT_SIZES
-    for run_id, role, prompt, completion, usage, asked, said in _rows(cache_db, query, after):
+    for run_id, role, prompt, completion, usage, *sizes in _rows(cache_db, query, after):
         stated = None if usage is None else json.loads(usage)
-        yield Paid(run_id, role, (prompt, completion), stated, (asked or 0, said or 0))
+        prompt_size, answer_size = (size or 0 for size in sizes)
+        yield Paid(run_id, role, (prompt, completion), stated, (prompt_size, answer_size))
 
 
 def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
-    """Return what was spent from this folder so far, as limits count it; an unknown cost adds
-    nothing to `cost`.
+    """Return the spending of a folder's runs so far, as limits count it.
 
-    `prices`: role -> its price now: the user's table holds for all answers, another for those of
-    runs that stored none.
+    An answer with an unknown cost adds nothing to `cost`.
+
+    Args:
+        cache_db: the folder's cache.db.
+        prices: the current price of each role. A price from the user's table applies to all
+            answers; a price from another source applies to the runs that stored no price.
     """
     origin = read_origin(cache_db)
     copied = 0 if origin is None else origin.attempts  # attempts of another folder's journal
@@ -215,7 +231,7 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
         "'refused', 'interrupted') AND id > ?"
     )
     (requests,) = next(_rows(cache_db, sent, copied), (0,))
-    then = read_prices(cache_db)
+    stored_prices = read_prices(cache_db)
     tokens = 0
     cost = 0.0
     for paid in read_paid(cache_db, copied, with_sizes=True):
@@ -223,7 +239,7 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
         tokens += sum(counted)
         price = prices.get(paid.role)
         if price is None or price.source != BY_TABLE:
-            price = then.get((paid.run_id, paid.role)) or price
+            price = stored_prices.get((paid.run_id, paid.role)) or price
         cost_of_answer = limit_cost(paid.usage, counted, price)
         if cost_of_answer is not None:
             cost += cost_of_answer
@@ -231,6 +247,7 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
 
 
 def _rows(cache_db: Path, query: str, *values: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query; yield nothing if the file does not exist."""
     if not cache_db.is_file():
         return
     with closing(sqlite3.connect(cache_db, timeout=30)) as connection:

@@ -665,7 +665,7 @@ class RetryingClient:
                 raise TransportError(DOUBTED, stray=True)
             return self._completion(reply, sent, turn)
         finally:
-            reply.hold.end()
+            reply.body_slot.release()
 
     def _completion(
         self, reply: Reply, sent: Mapping[str, Any], turn: Turn

@@ -9,7 +9,7 @@ import pytest
 
 from eval_factory.core.enums import AttemptState
 from eval_factory.endpoint import in_flight
-from eval_factory.endpoint.in_flight import RequestsInFlight, SentRequest, left_behind
+from eval_factory.endpoint.in_flight import RequestsInFlight, SentRequest, interrupted_requests
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.endpoint.response_cache import Attempt, ResponseCache
 from eval_factory.scoring import journal
@@ -23,13 +23,13 @@ def cache_db(tmp_path: Path) -> Path:
 def test_a_request_stands_there_from_its_sending_to_its_journal(cache_db: Path) -> None:
     requests = RequestsInFlight(cache_db, "run")
     with requests.flight("a" * 64, "model") as flight:
-        assert left_behind(cache_db) == []
+        assert interrupted_requests(cache_db) == []
         flight.sent(1, 0.1)
-        assert left_behind(cache_db) == [SentRequest("run", "a" * 64, "model", 1, 0.1)]
+        assert interrupted_requests(cache_db) == [SentRequest("run", "a" * 64, "model", 1, 0.1)]
         flight.landed()
-        assert left_behind(cache_db) == []
+        assert interrupted_requests(cache_db) == []
         flight.sent(2, 0.30000000000000004)
-    assert left_behind(cache_db) == []
+    assert interrupted_requests(cache_db) == []
     assert in_flight.file_of(cache_db).stat().st_mode & 0o777 == 0o600
 
 
@@ -42,7 +42,7 @@ def test_as_many_slots_as_requests_at_once(cache_db: Path) -> None:
         ):
             first.sent(1, float(number))
             second.sent(1, float(number))
-            assert {sent.role for sent in left_behind(cache_db)} == {"model", "gpt"}
+            assert {sent.role for sent in interrupted_requests(cache_db)} == {"model", "gpt"}
     assert len(in_flight.file_of(cache_db).read_bytes().splitlines()) == 2
 
 
@@ -57,7 +57,7 @@ def test_who_is_interrupted_leaves_the_note(
 
     with pytest.raises(error):
         ask()
-    assert len(left_behind(cache_db)) == left
+    assert len(interrupted_requests(cache_db)) == left
 
 
 def test_what_was_on_its_way_is_counted_by_whoever_opens_the_file_next(cache_db: Path) -> None:
@@ -68,7 +68,7 @@ def test_what_was_on_its_way_is_counted_by_whoever_opens_the_file_next(cache_db:
         # the last one's answer was committed, and then the process was killed
         cache.journal(Attempt("changed", "model", 1, "answered", 200, None, 2.0, 0.5))
     with closing(ResponseCache(cache_db, "second")):
-        assert left_behind(cache_db) == []
+        assert interrupted_requests(cache_db) == []
     attempts = list(journal.read_attempts(cache_db))
     interrupted = [row for row in attempts if row["outcome"] == AttemptState.INTERRUPTED]
     assert [(row["run_id"], row["key"]) for row in interrupted] == [("first", "0"), ("first", "1")]
@@ -77,4 +77,4 @@ def test_what_was_on_its_way_is_counted_by_whoever_opens_the_file_next(cache_db:
 
 def test_a_slot_that_was_being_written_is_none(cache_db: Path) -> None:
     in_flight.file_of(cache_db).write_bytes(b'["run", "a"\n' + b" " * 20 + b"\n[1]\n\xff\n")
-    assert left_behind(cache_db) == []
+    assert interrupted_requests(cache_db) == []
