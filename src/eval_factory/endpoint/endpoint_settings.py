@@ -1,7 +1,7 @@
-"""Everything that says how one endpoint is asked in one role: one record, from the plan to the
-client.
+"""The settings of one endpoint in one role, as the plan makes them and the client uses them.
 
-In model_deployments.yaml it stands as the client's arguments (`to_args`, `from_args`).
+HELM's file model_deployments.yaml holds the settings as arguments of the client (`to_args`,
+`from_args`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 from eval_factory.core.secrets import filled, variables_in
 from eval_factory.endpoint import media, openai_api
 
-BATCH_OR_SINGLE = "fallback"
-# fields that most endpoints leave empty: the deployment then does not name them
-_RARE = (
+BATCH_OR_SINGLE = "fallback"  # the value of `batch` that sends a batch's leftovers one by one
+_RARE = (  # fields that model_deployments.yaml leaves out if they are empty
     "servers",
     "headers",
     "max_image_side",
@@ -28,90 +27,100 @@ _RARE = (
 
 @dataclass(frozen=True)
 class OAuthSettings:
-    """The service that the endpoint's tokens are fetched from."""
+    """The service that issues the endpoint's tokens."""
 
     service: str
-    token_url: str | None  # used if the environment names no other
+    token_url: str | None  # used if the environment names no other URL
     scope: str | None
 
 
 @dataclass(frozen=True)
 class LimitOf:
-    """The limits of an endpoint; all that ask it together keep them."""
+    """The limits of an endpoint, for all its clients together."""
 
-    parallelism: int  # so many requests at once
+    parallelism: int  # the maximum number of requests at once
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
 
 
 @dataclass(frozen=True)
 class EndpointSettings:
-    """One endpoint as one role (the model, or a judge) uses it."""
+    """The settings of an endpoint for one role (the model, or a judge)."""
 
     _: KW_ONLY
     role: str
     url: str
-    """The URL as the user wrote it: `${NAME}` is a variable whose value no file may hold. The
-    cache's keys are made with it.
+    """The URL as the user wrote it; the cache's keys contain it.
+
+    `${NAME}` is a variable whose value no file may hold.
     """
     model_id: str
     endpoint_type: str
     # environment variables to read the API key from; the first that is set counts
     key_names: tuple[str, ...]
-    request_timeout: float  # the seconds of one attempt
+    request_timeout: float  # the timeout of one attempt, in seconds
     max_retries: int
     parallelism: int
     top_p: float | None = None
     use_nvcf: bool = False
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-    # if the first requests, so many, all fail, the run or the judge is stopped; 0: it never is
+    # the run or the judge stops if this number of first requests all fail; 0: it never stops
     stop_after_failures: int = 0
     oauth: OAuthSettings | None = None
     servers: tuple[str, ...] = ()
-    """The URLs of all servers, if several serve this model; `url` is the name that they have
-    together.
+    """The URLs of the servers, if several servers serve this model; `url` then is only a common
+    name.
     """
     adapter: openai_api.Adapter
     headers: Mapping[str, str] = field(default_factory=dict)
-    """The headers of every request, as the user wrote them: `${NAME}` is a variable whose value no
-    file may hold.
+    """The headers of every request, as the user wrote them.
+
+    `${NAME}` is a variable whose value no file may hold.
     """
-    max_image_side: int | None = None  # pixels: a larger picture is made smaller before it is sent
+    # the maximum side of a picture, in pixels; a larger picture is scaled down before it is sent
+    max_image_side: int | None = None
     keeps_metadata: bool = False  # True if EXIF, comments and tags of files are sent too
-    # True for a judge that is shown the pictures of the question whose answer it judges
+    # True for a judge that sees the pictures of the question whose answer it judges
     sees_images: bool = False
     batch: bool | str = False
-    """True if requests go by batch; `BATCH_OR_SINGLE`: what a batch left is asked one by one."""
-    structured: bool = False  # True for a judge whose verdicts are asked for by JSON schema
+    """True if requests go by batch.
+
+    `BATCH_OR_SINGLE` if the requests that a batch did not answer are then sent one by one.
+    """
+    structured: bool = False  # True for a judge whose verdicts have to follow a JSON schema
 
     @property
     def is_demo(self) -> bool:
-        """True if it is the embedded endpoint, which is no model."""
+        """True if this is the built-in demo endpoint, which is not a model."""
         return self.url.startswith("demo:")
 
     @property
     def sending_rule(self) -> media.SendingRule:
+        """The rule by which pictures and sounds are changed before they are sent."""
         return media.SendingRule(self.max_image_side, self.keeps_metadata)
 
     @property
     def urls(self) -> tuple[str, ...]:
+        """The URLs of all servers."""
         return self.servers or (self.url,)
 
     @property
     def limit(self) -> LimitOf:
+        """The limits of the endpoint."""
         return LimitOf(self.parallelism, self.requests_per_minute, self.tokens_per_minute)
 
     @property
     def secret_variables(self) -> list[str]:
-        """Names of the variables whose values are put into URLs and requests when these are sent.
-        No file may hold the values.
+        """The variables whose values are filled in when a request is sent; no file may hold them.
+
+        The variables may be in URLs, added parameters and headers.
         """
         return variables_in([self.urls, self.adapter.params_to_add, self.headers])
 
     @property
     def secret_field_names(self) -> list[str]:
-        """Fields of each request whose values no file may hold."""
+        """The fields of each request whose values no file may hold."""
         names: list[str] = []
         for name, value in self.adapter.params_to_add.items():
             if variables_in(value):
@@ -119,19 +128,23 @@ class EndpointSettings:
         return names
 
     def secret_fields(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """Return the secret fields of every request: they are sent, and stored nowhere. Raises
-        PrerequisiteError: one is not set.
+        """Return the secret fields with their values, which are sent but never stored.
+
+        Raises:
+            PrerequisiteError: a variable is not set.
         """
         added = self.adapter.params_to_add
         return {name: filled(added[name], env) for name in self.secret_field_names}
 
     def body_of(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON body for a request, as it is stored: names of `secret_variables` stand
-        for their values, and the hash of each picture or sound for its content.
+        """Return the JSON body for a request, in the form in which it is stored.
+
+        The body holds the names of `secret_variables` instead of their values, and the hash of each
+        picture or sound instead of its content.
 
         Args:
-            request: of HELM's. Its `multimodal_prompt`, if it has one, holds `media_objects`, each
-                with a text or with the location of a file.
+            request: HELM's request. Its `multimodal_prompt`, if present, holds `media_objects`:
+                each has a text, or the location of a file.
 
         Raises:
             UnusableMedium: a picture or sound cannot be sent.
@@ -157,8 +170,8 @@ class EndpointSettings:
         """Return the key under which the answer to a body is stored.
 
         Args:
-            body: as `body_of` returns it, without secrets.
-            random: marks a request that is asked again on purpose.
+            body: the body, as `body_of` returns it, without secrets.
+            random: distinguishes equal requests that are sent repeatedly on purpose.
         """
         return openai_api.request_key(self.url, body, random)
 
@@ -181,8 +194,9 @@ class EndpointSettings:
 
     @classmethod
     def from_args(cls, args: Mapping[str, Any]) -> EndpointSettings:
-        """Return the record of which `to_args` made these arguments. An earlier version may have
-        made them; fields that it did not know get their defaults.
+        """Return the settings from which `to_args` made these arguments.
+
+        Fields that an earlier version of eval-factory did not write get their defaults.
         """
         oauth = args.get("oauth")
         parts = {
@@ -195,8 +209,10 @@ class EndpointSettings:
 
 
 def limit_names(role: str, servers: int) -> list[str]:
-    """Return the names of an endpoint's limits: of all its servers together, then of each if there
-    are several.
+    """Return the names of an endpoint's limits.
+
+    The first name is for all servers together. If there are several servers (`servers` is their
+    number), a name for each server follows.
     """
     names = [role]
     if servers > 1:

@@ -1,9 +1,8 @@
-"""Pictures and sounds: how a file is changed before it is sent, what stands for it in a stored
-request and in a report, and how pictures that a model made are stored.
+"""Handles the pictures and sounds of requests, and the pictures that a model made.
 
-In a request's body stands a `Medium`: a text with the SHA-256, type and size of what is sent. Keys,
-cache.db and responses/ get that text. The file is read once more when the request goes out, so that
-memory holds the pictures of those requests alone that are on their way.
+In a request's body, a `Medium` represents a file: a text with the SHA-256, type and size of the
+content that is sent. Cache keys, cache.db and responses/ hold this text. The file is read again
+when the request is sent, so that memory holds only the files of requests in flight.
 """
 
 from __future__ import annotations
@@ -29,12 +28,13 @@ from eval_factory.endpoint.media_metadata import (
 )
 from eval_factory.endpoint.openai_api import BASE64, PICTURES, FinalAnswer, UnusableAnswer
 
-MAX_FILE = 64 << 20  # bytes. No endpoint takes as much in one request
+MAX_FILE = 64 << 20  # the maximum size of a file, in bytes; no endpoint accepts a larger request
 PLACE = "\N{OBJECT REPLACEMENT CHARACTER}"
-"""Stands in a request's text for the next of the files beside it: what changes words leaves
-pictures alone.
+"""Marks the place of the next file in a request's text.
+
+Code that changes the words of a text leaves this character, and so the pictures, where they are.
 """
-RESAMPLING = "LANCZOS"  # of Pillow: how a picture is made smaller
+RESAMPLING = "LANCZOS"  # Pillow's filter for scaling a picture down
 SOUND_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/flac": "flac"}
 _BEGINNINGS = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -47,14 +47,14 @@ _IN_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 class UnusableMedium(Exception):
-    """A file that cannot be sent. Its text names no folder."""
+    """A file cannot be sent. The message does not name the file's folder."""
 
 
 def type_of(data: bytes) -> str | None:
-    """Return the media type of a file's content, such as `image/png`; None if no file of this type
-    can be sent.
+    """Return the media type of a file's content, such as `image/png`.
 
-    The first bytes tell it, because names lie (HELM's vqa_rad calls every picture .jpg).
+    Return None if files of this type cannot be sent. The first bytes decide, not the file's name,
+    which may be wrong (HELM's vqa_rad calls every picture .jpg).
     """
     if data[:4] == b"RIFF":
         return _IN_RIFF.get(data[8:12])
@@ -70,10 +70,10 @@ def type_of(data: bytes) -> str | None:
 
 @dataclass(frozen=True)
 class _Facts:
-    """The facts of a file as it is, or of what is sent of it."""
+    """The facts about a file, or about the content that is sent of the file."""
 
     content_type: str | None
-    size: int
+    size: int  # in bytes
     sha256: str
 
 
@@ -81,14 +81,12 @@ class _Facts:
 class SendingRule:
     """The rule by which files are changed before they are sent."""
 
-    max_image_side: int | None = None  # pixels: a larger picture is made smaller
+    max_image_side: int | None = None  # in pixels; a larger picture is scaled down
     keeps_metadata: bool = False  # True if EXIF, comments and tags are sent too
 
 
 class Medium(str):
-    """The text that stands in a body in place of a picture's or sound's content, and knows its
-    file.
-    """
+    """The text that represents a picture or sound in a request's body; it also knows the file."""
 
     file: Path
     facts: _Facts
@@ -97,9 +95,10 @@ class Medium(str):
 
     @classmethod
     def of(cls, file: Path, rule: SendingRule) -> Medium:
-        """Return the text for a file, which it reads to know what will be sent of it.
+        """Read a file, and return the text that represents it.
 
-        Raises UnusableMedium: the file cannot be sent.
+        Raises:
+            UnusableMedium: the file cannot be sent.
         """
         facts = _sent_facts(*_version_of(file), rule)
         medium = cls(f"sha256:{facts.sha256} {facts.content_type} {facts.size} bytes")
@@ -110,9 +109,10 @@ class Medium(str):
         return medium
 
     def content(self) -> str:
-        """Return what is sent of the file: base64 of a sound, a data URL of a picture.
+        """Return the content that is sent: the base64 of a sound, or the data URL of a picture.
 
-        Raises UnusableMedium: the file is not what it was.
+        Raises:
+            UnusableMedium: the file was changed or removed.
         """
         data, kind = _sent(_read(self.file), self.file.name, self.rule)
         if hashlib.sha256(data).hexdigest() != self.facts.sha256:
@@ -130,13 +130,14 @@ def messages_of(
 ) -> list[dict[str, Any]]:
     """Return the messages of a request with its files in them.
 
-    If the turns mark places for files, these are the turns with each file at its place. Else it is
-    one message of a user, with a part for each media object in their order; the turns are not used.
+    If the turns mark places for files, return the turns with each file at its place. Else return a
+    single message of the user, with a part for each media object; the turns are not used.
 
     Args:
-        media_objects: HELM's: each has `text`, or the `location` of a file.
-        rule: how files are sent.
-        turns: of the prompt, each with `role` and `content`; `PLACE` marks the place of a file.
+        media_objects: HELM's media objects: each has a `text`, or the `location` of a file.
+        rule: the rule by which files are changed before they are sent.
+        turns: the messages of the prompt, each with `role` and `content`; `PLACE` marks the place
+            of a file.
 
     Raises:
         UnusableMedium: a file cannot be sent, or has no place.
@@ -156,11 +157,12 @@ def messages_of(
 
 
 def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the parts of a text in their order, with a file at each place that it marks. An empty
-    text has no parts: then these are the media objects as they are.
+    """Return the parts of a text in their order, with a file at each marked place.
+
+    For an empty text, return the media objects as they are.
 
     Args:
-        text: `PLACE` marks the place of a file; it may be empty.
+        text: the text, in which `PLACE` marks the place of a file.
         media_objects: the files, in the order of their places.
     """
     if not text:
@@ -168,10 +170,10 @@ def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mappin
     files = iter(media_objects)
     first, *rest = text.split(PLACE)
     parts: list[Mapping[str, Any]] = [{"text": first}]
-    for words in rest:
+    for text_after_file in rest:
         parts.append(next(files, {"text": PLACE}))
-        parts.append({"text": words})
-    # some endpoints take no blank text
+        parts.append({"text": text_after_file})
+    # Drop blank texts, which some endpoints refuse.
     kept: list[Mapping[str, Any]] = []
     for part in parts:
         if part.get("text") is None or part["text"].strip():
@@ -180,11 +182,12 @@ def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mappin
 
 
 def _part(media_object: Mapping[str, Any], rule: SendingRule) -> dict[str, Any]:
+    """Return the part of a message's content for a media object."""
     if media_object.get("text") is not None:
         return {"type": "text", "text": media_object["text"]}
     location = str(media_object.get("location"))
     if location.startswith(("http://", "https://")):
-        raise UnusableMedium("a picture or sound of the web is not fetched")
+        raise UnusableMedium("a picture or sound on the web is not fetched")
     medium = Medium.of(Path(location), rule)
     kind = str(medium.facts.content_type)
     if kind in SOUND_FORMATS:
@@ -196,9 +199,10 @@ def _part(media_object: Mapping[str, Any], rule: SendingRule) -> dict[str, Any]:
 
 
 def filled(tree: Any) -> Any:
-    """Return a body as it goes out: with the content that each `Medium` in it stands for.
+    """Return a body with the content of each file in place of its `Medium`, as it is sent.
 
-    Raises UnusableMedium: a file is not what it was.
+    Raises:
+        UnusableMedium: a file was changed or removed.
     """
     if isinstance(tree, Medium):
         return tree.content()
@@ -210,7 +214,7 @@ def filled(tree: Any) -> Any:
 
 
 def tokens_in(tree: Any) -> int:
-    """Return the tokens of the pictures and sounds of a body, as `tokens_of` has it."""
+    """Return the tokens of all pictures and sounds in a body, as `tokens_of` estimates them."""
     if isinstance(tree, Medium):
         return tree.tokens
     if isinstance(tree, Mapping):
@@ -221,6 +225,7 @@ def tokens_in(tree: Any) -> int:
 
 
 def has_media(body: Mapping[str, Any]) -> bool:
+    """Return True if a message of a body has parts, as messages with files have."""
     for message in body.get("messages") or ():
         if isinstance(message, Mapping) and isinstance(message.get("content"), list):
             return True
@@ -228,12 +233,16 @@ def has_media(body: Mapping[str, Any]) -> bool:
 
 
 def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """Return each file's type, SHA-256, bytes, and path in the folder (None if it is not there)."""
+    """Return a record of each file: its `type`, `sha256`, size in `bytes`, and path (`file`).
+
+    The path is relative to the folder; None if the file is not in the folder. If the file cannot be
+    read, the record holds only the type that HELM states.
+    """
     root = folder.resolve()
-    found = []
-    for one in media_objects:
-        if one.get("text") is None:
-            stated_type = str(one.get("content_type"))
+    records = []
+    for media_object in media_objects:
+        if media_object.get("text") is None:
+            stated_type = str(media_object.get("content_type"))
             record: dict[str, Any] = {
                 "type": stated_type,
                 "sha256": None,
@@ -241,7 +250,7 @@ def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list
                 "file": None,
             }
             try:
-                file = Path(str(one.get("location")))
+                file = Path(str(media_object.get("location")))
                 facts = _own_facts(*_version_of(file))
                 path = file.resolve()
                 inside = path.relative_to(root).as_posix() if path.is_relative_to(root) else None
@@ -250,25 +259,26 @@ def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list
                 record["bytes"] = facts.size
                 record["file"] = inside
             except UnusableMedium:
-                pass  # the record then says what HELM says of its type, and no more
-            found.append(record)
-    return found
+                pass  # the record keeps the type that HELM states
+            records.append(record)
+    return records
 
 
 def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
-    """Return the texts of the media objects in their order, with a line for each file such as
-    `[image 1: image/png, 12 kB, sha256 0123456789abcdef]`.
+    """Return the media objects as one text: the texts in their order, with a line for each file.
+
+    The line of a file is such as `[image 1: image/png, 12 kB, sha256 0123456789abcdef]`.
     """
     text = ""
     counts = dict[str, int]()
-    for one in media_objects:
-        if one.get("text") is not None:
-            text += str(one["text"])
+    for media_object in media_objects:
+        if media_object.get("text") is not None:
+            text += str(media_object["text"])
             continue
-        kind = str(one.get("content_type")).partition("/")[0]
+        kind = str(media_object.get("content_type")).partition("/")[0]
         counts[kind] = counts.get(kind, 0) + 1
         try:
-            facts = facts_of(Path(str(one.get("location"))))
+            facts = facts_of(Path(str(media_object.get("location"))))
             size = f"{facts.size} bytes" if facts.size < 1000 else f"{facts.size / 1000:.0f} kB"
             description = (
                 f"{facts.content_type or 'of an unknown type'}, {size}, sha256 {facts.sha256[:16]}"
@@ -283,18 +293,20 @@ def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
 
 
 def facts_of(file: Path, max_size: int = MAX_FILE) -> _Facts:
-    """Return the type, size in bytes and SHA-256 of a file as it is, before anything is changed.
+    """Return the type, size in bytes and SHA-256 of a file itself, before it is changed to be sent.
 
-    Raises UnusableMedium, whose message begins with the file's name: it is not there, is more than
-    `max_size` bytes, or cannot be read.
+    Raises:
+        UnusableMedium: the file does not exist, has more than `max_size` bytes, or cannot be read.
+            The message begins with the file's name.
     """
     return _own_facts(*_version_of(file, max_size))
 
 
 def _version_of(file: Path, max_size: int = MAX_FILE) -> tuple[Path, int, int]:
-    """Return (file, bytes, time of its last change in nanoseconds).
+    """Return (file, size in bytes, time of the last change in nanoseconds).
 
-    `_own_facts` and `_sent_facts` are cached by all three: a file that was changed is read again.
+    All three are part of the keys under which `_own_facts` and `_sent_facts` are cached, so that a
+    changed file is read again.
     """
     try:
         state = file.stat()
@@ -306,6 +318,7 @@ def _version_of(file: Path, max_size: int = MAX_FILE) -> tuple[Path, int, int]:
 
 
 def _read(file: Path) -> bytes:
+    """Return the bytes of a file; raise `UnusableMedium` if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -314,51 +327,62 @@ def _read(file: Path) -> bytes:
 
 @lru_cache(1 << 16)
 def tokens_of(file: Path, max_image_side: int | None) -> int:
-    """Return roughly how many tokens a picture or sound takes, by the header of its file; 0 if the
-    header does not tell. Models differ by several times.
+    """Return a rough estimate of the tokens of a picture or sound, from the header of its file.
 
-    A picture takes what OpenAI's "Images and vision" says for GPT-4o in high detail: it is made
-    smaller, to 2,048 pixels and its shorter side to 768; it then takes 85 tokens, and 170 for each
-    tile of 512 x 512. A WAV takes a token for 100 ms, as OpenAI's "Managing costs" says.
+    Return 0 if the header does not state the size or duration. Models differ by a factor of
+    several.
+
+    The estimate for a picture follows OpenAI's "Images and vision" for GPT-4o in high detail: the
+    picture is scaled down so that its longer side has at most 2,048 pixels and its shorter side at
+    most 768; it then takes 85 tokens, and 170 for each tile of 512 x 512. A WAV takes a token for
+    each 100 ms, as OpenAI's "Managing costs" says.
     """
     try:
         with file.open("rb") as opened:
             head = opened.read(32)
         if not (type_of(head) or "").startswith("image/"):
-            bytes_a_second = math.inf
+            bytes_per_second = math.inf
             if head[12:16] == b"fmt ":
-                bytes_a_second = struct.unpack_from("<I", head, 28)[0]
-            return math.ceil(10 * file.stat().st_size / bytes_a_second)
-        from PIL import Image  # text needs none
+                bytes_per_second = struct.unpack_from("<I", head, 28)[0]
+            return math.ceil(10 * file.stat().st_size / bytes_per_second)
+        from PIL import Image  # imported here: requests with text alone do not need Pillow
 
         with Image.open(file) as picture:
             sides = picture.size
         scale = min(1.0, 768 / min(sides), min(2048, max_image_side or 2048) / max(sides))
         return 85 + 170 * math.prod(math.ceil(round(side * scale) / 512) for side in sides)
-    except Exception:  # Pillow raises what it likes at a broken file, which costs its instance
+    except Exception:  # Pillow raises errors of many kinds for a broken file
         return 0
 
 
 @lru_cache(1 << 16)
 def _own_facts(file: Path, _size: int, _changed: int) -> _Facts:
+    """Return the facts about the file itself."""
     data = _read(file)
     return _Facts(type_of(data), len(data), hashlib.sha256(data).hexdigest())
 
 
 @lru_cache(1 << 16)
 def _sent_facts(file: Path, _size: int, _changed: int, rule: SendingRule) -> _Facts:
+    """Return the facts about the content that is sent of the file."""
     data, kind = _sent(_read(file), file.name, rule)
     return _Facts(kind, len(data), hashlib.sha256(data).hexdigest())
 
 
 def _sent(data: bytes, name: str, rule: SendingRule) -> tuple[bytes, str]:
-    """Return (what is sent of a file, its type).
+    """Return (the content that is sent of a file, the media type of the content).
 
-    What is sent are the file's own bytes without its metadata. The pixels are changed only of three
-    kinds of pictures: with 16 bits a sample, larger than the rule allows, or to be turned as their
-    metadata say.
+    The content is the file without its metadata. The pixels are only changed if a picture has 16
+    bits per sample, is larger than the rule allows, or has to be turned because its metadata say
+    so.
 
-    Raises UnusableMedium: the file cannot be sent.
+    Args:
+        data: the bytes of the file.
+        name: the file's name, for messages.
+        rule: the rule by which files are changed.
+
+    Raises:
+        UnusableMedium: the file cannot be sent.
     """
     kind = type_of(data)
     if kind is None:
@@ -367,7 +391,7 @@ def _sent(data: bytes, name: str, rule: SendingRule) -> tuple[bytes, str]:
         )
     if kind in SOUND_FORMATS:
         return _sent_sound(data, name, kind, rule), kind
-    from PIL import Image  # text needs none
+    from PIL import Image  # imported here: requests with text alone do not need Pillow
 
     try:
         with Image.open(io.BytesIO(data)) as picture:
@@ -379,24 +403,25 @@ def _sent(data: bytes, name: str, rule: SendingRule) -> tuple[bytes, str]:
             is_turned = not rule.keeps_metadata and _is_turned(picture)
             if is_too_large or has_16_bits or is_turned:
                 max_side = rule.max_image_side if is_too_large else None
-                data, kind = _saved_anew(picture, max_side, turn=is_turned)
+                data, kind = _saved_again(picture, max_side, turn=is_turned)
             if rule.keeps_metadata:
                 return data, kind
             try:
                 return without_metadata(data, kind), kind
-            except BrokenFile:  # Pillow has read the picture all the same
-                data, kind = _saved_anew(picture, None, turn=False)
+            except BrokenFile:  # Pillow could read the picture nevertheless
+                data, kind = _saved_again(picture, None, turn=False)
                 return without_metadata(data, kind), kind
-    except Exception as error:  # Pillow raises what it likes at a broken file
+    except Exception as error:  # Pillow raises errors of many kinds for a broken file
         raise UnusableMedium(
             f"{name} is a broken picture ({kind}): {type(error).__name__}"
         ) from None
 
 
 def _sent_sound(data: bytes, name: str, kind: str, rule: SendingRule) -> bytes:
-    """Return what is sent of a sound: the file's bytes without its tags.
+    """Return the content that is sent of a sound: the file without its tags.
 
-    Raises UnusableMedium: the file does not show where its tags are.
+    Raises:
+        UnusableMedium: the tags cannot be separated from the sound.
     """
     if rule.keeps_metadata:
         return data
@@ -409,21 +434,23 @@ def _sent_sound(data: bytes, name: str, kind: str, rule: SendingRule) -> bytes:
         ) from None
 
 
-_ORIENTATION = 0x0112  # EXIF's
+_ORIENTATION = 0x0112  # the EXIF tag
 
 
 def _is_turned(picture: Any) -> bool:
-    """Return True if EXIF says that the pixels are to be turned or mirrored; a moving picture's are
-    not.
+    """Return True if EXIF says that the pixels have to be turned or mirrored.
+
+    Return False for an animated picture, which is never turned.
     """
-    is_moving = getattr(picture, "n_frames", 1) > 1
-    return not is_moving and picture.getexif().get(_ORIENTATION, 1) in range(2, 9)
+    is_animated = getattr(picture, "n_frames", 1) > 1
+    return not is_animated and picture.getexif().get(_ORIENTATION, 1) in range(2, 9)
 
 
 def picture_type(data: bytes, name: str) -> str:
-    """Return the media type of a picture, after checking that it can be sent.
+    """Check that a picture can be sent, and return its media type.
 
-    Raises UnusableMedium: it is broken, or no picture.
+    Raises:
+        UnusableMedium: the data are broken, or are not a picture. The message begins with `name`.
     """
     kind = _sent(data, name, SendingRule(keeps_metadata=True))[1]
     if not kind.startswith("image/"):
@@ -431,24 +458,25 @@ def picture_type(data: bytes, name: str) -> str:
     return kind
 
 
-def _saved_anew(picture: Any, max_side: int | None, *, turn: bool) -> tuple[bytes, str]:
-    """Return (the bytes of a picture saved anew with 8 bits a sample, their type). A JPEG stays
-    one, all others become PNGs.
+def _saved_again(picture: Any, max_side: int | None, *, turn: bool) -> tuple[bytes, str]:
+    """Save a picture again with 8 bits per sample, and return (its bytes, its media type).
+
+    A JPEG stays a JPEG; all other pictures become PNGs.
 
     Args:
-        picture: as Pillow opened it.
-        max_side: the pixels that its longer side will have; None: its size stays.
-        turn: whether to turn it as its EXIF says; one that gets another size is always turned.
+        picture: the picture, as Pillow opened it.
+        max_side: the new length of the longer side, in pixels; None: the size stays.
+        turn: whether to turn the picture as its EXIF data say; a scaled picture is always turned.
     """
     from PIL import Image, ImageOps
 
     is_jpeg = picture.format == "JPEG"
-    if picture.mode.startswith("I"):  # 16 bits: `convert` would cut off what is brighter than 255
+    if picture.mode.startswith("I"):  # 16 bits: `convert` alone would cut off values above 255
         picture = picture.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
     elif picture.mode in ("P", "1"):  # a palette cannot be resampled
         picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
     if max_side is not None or turn:
-        # the saved picture has lost the mark that turns it
+        # Turn the pixels now: the saved picture has no EXIF mark that would turn it.
         picture = ImageOps.exif_transpose(picture)
     if max_side is not None:
         scale = max_side / max(picture.size)
@@ -459,13 +487,13 @@ def _saved_anew(picture: Any, max_side: int | None, *, turn: bool) -> tuple[byte
     if is_jpeg:
         options["quality"] = 95
         if turn:
-            options["subsampling"] = 0  # the colours of a pixel were mixed once already
+            options["subsampling"] = 0  # the first saving has averaged the colours already
     picture.save(out, "JPEG" if is_jpeg else "PNG", **options)
     return out.getvalue(), "image/jpeg" if is_jpeg else "image/png"
 
 
-# Pictures that a model made: each a file named by its SHA-256, which a stored answer names in place
-# of the content.
+# Pictures that a model made: each is a file whose name is its SHA-256. A stored answer holds this
+# name instead of the content.
 
 _MADE_PICTURE = re.compile(r"sha256:([0-9a-f]{64}) image/([a-z]+) [0-9]+ bytes")
 
@@ -473,19 +501,20 @@ _MADE_PICTURE = re.compile(r"sha256:([0-9a-f]{64}) image/([a-z]+) [0-9]+ bytes")
 def pictures_taken_out(answer: Any) -> tuple[Any, dict[str, bytes]]:
     """Return (the answer with a name in place of each picture, the pictures by these names).
 
-    An answer that holds no list of pictures is returned as it is, with no pictures.
+    An answer without a list of pictures is returned unchanged, with an empty mapping.
 
-    Raises FinalAnswer: what the answer holds is no picture.
+    Raises:
+        FinalAnswer: an entry of the list is not a picture.
     """
     parts = answer.get(PICTURES) if isinstance(answer, Mapping) else None
     if not isinstance(parts, list) or answer.get("error"):
-        return answer, {}  # whoever reads it says what is wrong
+        return answer, {}  # `read_answer` later reports what is wrong
     named = []
     pictures = {}
     for part in parts:
         if not isinstance(part, Mapping) or not isinstance(part.get(BASE64), str):
             raise FinalAnswer(
-                f"the answer holds a picture without {BASE64}; what a URL leads to is not fetched"
+                f"the answer holds a picture without {BASE64}; a picture at a URL is not fetched"
             )
         try:
             data = base64.b64decode(part[BASE64], validate=True)
@@ -501,9 +530,10 @@ def pictures_taken_out(answer: Any) -> tuple[Any, dict[str, bytes]]:
 
 
 def made_picture(folder: Path, name: str) -> tuple[Path, str]:
-    """Return (the file of a picture with this name, its type). The file need not be there.
+    """Return (the file of a picture with this name, its media type); the file need not exist.
 
-    Raises UnusableAnswer: the name is not a picture's.
+    Raises:
+        UnusableAnswer: the name is not the name of a picture.
     """
     match = _MADE_PICTURE.fullmatch(name)
     if match is None:
@@ -512,9 +542,12 @@ def made_picture(folder: Path, name: str) -> tuple[Path, str]:
 
 
 def store_pictures(folder: Path, pictures: Mapping[str, bytes]) -> None:
-    """Write pictures into a folder, each in one step; `pictures` has their content by their names.
+    """Write pictures into a folder, each in one step.
 
-    Raises OSError: one cannot be written.
+    `pictures` holds the content of each picture by its name.
+
+    Raises:
+        OSError: a picture cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in pictures.items():
@@ -525,9 +558,10 @@ def store_pictures(folder: Path, pictures: Mapping[str, bytes]) -> None:
 
 
 def check_picture(folder: Path, name: str) -> None:
-    """Check that the file of a picture is as it was stored.
+    """Check that the file of a picture is unchanged.
 
-    Raises UnusableAnswer: it is not there, or was changed.
+    Raises:
+        UnusableAnswer: the file does not exist, or was changed.
     """
     file, _ = made_picture(folder, name)
     try:

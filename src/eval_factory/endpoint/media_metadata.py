@@ -1,8 +1,10 @@
-"""Metadata of pictures and sounds: names, places, comments and tags, cut out of a file.
+"""Removes the metadata of picture and sound files: names, places, comments and tags.
 
-The segments and chunks that hold them are left out; samples and pixels stay, byte for byte. A
-colour profile goes too: its description is free text. So does a chunk of another size than its
-kind has, and what follows the end of a file, or stands between two parts of it.
+The segments and chunks that hold metadata are left out; samples and pixels stay, byte for byte.
+These parts are left out too:
+- colour profiles, because their description is free text,
+- chunks whose size is not one that the format's standard allows,
+- bytes after the end of the picture or sound, and bytes between two parts of it.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
-REMOVED = "EXIF, XMP, IPTC, colour profiles, comments and tags"
+REMOVED = "EXIF, XMP, IPTC, colour profiles, comments and tags"  # as messages name the metadata
 
-_PNG_HEAD = 8
+_PNG_HEAD = 8  # bytes of the signature
 _PNG_SIZES: Mapping[bytes, range] = {
     b"IHDR": range(13, 14),
     b"PLTE": range(3, 769, 3),
@@ -33,39 +35,42 @@ _PNG_SIZES: Mapping[bytes, range] = {
     b"mDCV": range(24, 25),
     b"cLLI": range(8, 9),
 }
-"""Name of a chunk that stays -> the sizes that it may have. PNG, third edition, 11."""
+"""The allowed sizes, in bytes, of each kind of chunk that stays (PNG, third edition, 11)."""
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
-_PNG_COLOUR_TYPE_AT = 25
-_PNG_PALETTE = 3
-_PNG_MOST_TRANSPARENCY = 6  # bytes, without a palette
+_PNG_COLOUR_TYPE_POSITION = 25
+_PNG_PALETTE = 3  # the colour type of a picture with a palette
+_PNG_MAX_TRANSPARENCY_SIZE = 6  # bytes of the chunk tRNS in a picture without a palette
 
-_WEBP_SIZES: Mapping[bytes, int] = {b"VP8X": 10, b"ANIM": 6}
+_WEBP_SIZES: Mapping[bytes, int] = {b"VP8X": 10, b"ANIM": 6}  # bytes of a chunk that are kept
 _WEBP_KEPT = frozenset((b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ANMF"))
 _WEBP_PIXELS = frozenset((b"VP8 ", b"VP8L"))
-_WEBP_FLAGS_OF_METADATA = 0x20 | 0x08 | 0x04  # a colour profile, EXIF, XMP
-_WEBP_FRAME_HEAD = 16
+_WEBP_FLAGS_OF_METADATA = 0x20 | 0x08 | 0x04  # flags for a colour profile, EXIF and XMP
+_WEBP_FRAME_HEAD = 16  # bytes before the chunks of a frame
 _WAV_KEPT = frozenset((b"fmt ", b"fact", b"data"))
-_WAV_FORMAT = 16
-_WAV_MAX_MORE = 32  # bytes of a format after its own size, of MS ADPCM
-_WAV_PLAIN = (1, 3)  # whole numbers, and numbers with a point: nothing more is said of them
-_WAV_FACT = 4
-_FLAC_INFO = 34
-_FLAC_SEEK_POINT = 18
-_FLAC_LAST = 0x80
+_WAV_FORMAT_SIZE = 16  # bytes of the format that all kinds of samples have
+_WAV_MAX_EXTENSION_SIZE = 32  # bytes of the format's extension; MS ADPCM has the longest
+_WAV_PLAIN_KINDS = (1, 3)  # integer and floating-point samples, whose format has no extension
+_WAV_FACT_SIZE = 4
+_FLAC_INFO_SIZE = 34
+_FLAC_SEEK_POINT_SIZE = 18
+_FLAC_LAST = 0x80  # the flag of the last block
 
 _JPEG_MARKER = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])", re.DOTALL)
-"""A marker in what is compressed, where 0xFF is followed by 0 or by a restart's number."""
+"""Finds the next marker, also after compressed pixels.
+
+In compressed pixels, 0xFF is only followed by 0 or by the number of a restart marker.
+"""
 _JPEG_END = 0xD9
 _JPEG_SCAN = 0xDA
 _JPEG_ALONE = frozenset((0x01, 0xD8, *range(0xD0, 0xD8)))  # markers without a length
-_JPEG_PIXELS = frozenset((*range(0xC0, 0xD0), 0xDB, 0xDC, 0xDD))  # how they are compressed
+_JPEG_PIXELS = frozenset((*range(0xC0, 0xD0), 0xDB, 0xDC, 0xDD))  # describe compressed pixels
 _JPEG_LINES = 0xDC
 _JPEG_LINES_SIZE = 2
 _JPEG_APPLICATIONS = range(0xE0, 0xF0)
-_JFIF_SIZE = 14  # the size without its small picture
-_ADOBE_SIZE = 12  # how the colours are stored
+_JFIF_SIZE = 14  # bytes of a JFIF segment without its thumbnail
+_ADOBE_SIZE = 12  # bytes of an Adobe segment, which states how the colours are stored
 
-_GIF_KEPT_APPLICATIONS = (b"NETSCAPE2.0", b"ANIMEXTS1.0")  # how often an animation is repeated
+_GIF_KEPT_APPLICATIONS = (b"NETSCAPE2.0", b"ANIMEXTS1.0")  # state how often an animation repeats
 _GIF_EXTENSION = 0x21
 _GIF_PICTURE = 0x2C
 _GIF_END = 0x3B
@@ -79,8 +84,10 @@ _ID3V1_SIZE = 128
 _APE_SIZE = 32
 
 _MPEG_HEAD = re.compile(rb"\xff[\xe2-\xe7\xf2-\xff][\x10-\xef]")
-# the bits that all frames of a sound have in common: version, layer, sampling rate
-_MPEG_SAME = 0xFFFE0C00
+"""Finds a header of an MPEG audio frame."""
+_MPEG_COMMON_BITS = 0xFFFE0C00
+"""The bits of the header that all frames of a sound have in common: version, layer, sampling rate.
+"""
 _MPEG_KBIT: Mapping[tuple[bool, int], Sequence[int]] = {
     (True, 1): (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448),
     (True, 2): (32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
@@ -89,15 +96,15 @@ _MPEG_KBIT: Mapping[tuple[bool, int], Sequence[int]] = {
     (False, 2): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
     (False, 3): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
-"""The rates in kbit/s by the frame's number, for each (True for MPEG 1, layer). ISO 11172-3 and
-13818-3.
+"""The bit rates in kbit/s for each (True if MPEG 1, layer); a frame's header holds the index, from
+1. Source: ISO 11172-3 and 13818-3.
 """
-_MPEG_RATES = (44_100, 48_000, 32_000)
-_MPEG_RATE_DIVISORS = {3: 1, 2: 2, 0: 4}  # MPEG 1, 2, 2.5
+_MPEG_RATES = (44_100, 48_000, 32_000)  # sampling rates of MPEG 1, in Hz
+_MPEG_RATE_DIVISORS = {3: 1, 2: 2, 0: 4}  # by the version's number: MPEG 1, 2, 2.5
 
 
 class BrokenFile(ValueError):
-    """A file whose parts cannot be separated."""
+    """The parts of a file cannot be separated."""
 
 
 def without_metadata(data: bytes, kind: str) -> bytes:
@@ -105,10 +112,10 @@ def without_metadata(data: bytes, kind: str) -> bytes:
 
     Args:
         data: the complete file.
-        kind: its type: `image/jpeg`, `audio/wav`.
+        kind: the media type of the file, such as `image/jpeg` or `audio/wav`.
 
     Raises:
-        BrokenFile: its parts cannot be separated.
+        BrokenFile: the parts of the file cannot be separated.
     """
     try:
         return _STRIPPERS[kind](data)
@@ -117,50 +124,53 @@ def without_metadata(data: bytes, kind: str) -> bytes:
 
 
 def _png(data: bytes) -> bytes:
+    """Return a PNG picture without its metadata."""
     parts = [data[:_PNG_HEAD]]
-    at = _PNG_HEAD
-    while at < len(data):
-        (length,) = struct.unpack_from(">I", data, at)
-        name = data[at + 4 : at + 8]
-        end = at + 12 + length
+    position = _PNG_HEAD
+    while position < len(data):
+        (length,) = struct.unpack_from(">I", data, position)
+        name = data[position + 4 : position + 8]
+        end = position + 12 + length
         if end > len(data):
             raise BrokenFile("a chunk is cut off")
         if name == b"IEND":
             parts.append(_PNG_END)
             break
-        if _png_stays(name, length, data[_PNG_COLOUR_TYPE_AT]):
-            parts.append(data[at:end])
+        if _stays_in_png(name, length, data[_PNG_COLOUR_TYPE_POSITION]):
+            parts.append(data[position:end])
         elif name == b"IHDR":
             raise BrokenFile("its first chunk has another size")
-        at = end
+        position = end
     return b"".join(parts)
 
 
-def _png_stays(name: bytes, size: int, colour_type: int) -> bool:
+def _stays_in_png(name: bytes, size: int, colour_type: int) -> bool:
+    """Return True if a chunk of this name and size stays in the picture."""
     if size not in _PNG_SIZES.get(name, ()):
         return False
     if name == b"PLTE":
         return colour_type == _PNG_PALETTE
     if name == b"tRNS" and colour_type != _PNG_PALETTE:
-        return size <= _PNG_MOST_TRANSPARENCY
+        return size <= _PNG_MAX_TRANSPARENCY_SIZE
     return True
 
 
 def _jpeg(data: bytes) -> bytes:
+    """Return a JPEG picture without its metadata."""
     parts = []
-    at = 0
-    while at < len(data):
-        match = _JPEG_MARKER.search(data, at)
+    position = 0
+    while position < len(data):
+        match = _JPEG_MARKER.search(data, position)
         if match is None:
             break
         marker = match[1][0]
-        at = match.start()  # no reader looks at the bytes before it
+        position = match.start()  # drop the bytes before the marker, which no program reads
         if marker == _JPEG_END:
-            parts.append(data[at : match.end()])
+            parts.append(data[position : match.end()])
             break
         if marker in _JPEG_ALONE:
-            parts.append(data[at : match.end()])
-            at = match.end()
+            parts.append(data[position : match.end()])
+            position = match.end()
             continue
         (length,) = struct.unpack_from(">H", data, match.end())
         end = match.end() + length
@@ -169,15 +179,18 @@ def _jpeg(data: bytes) -> bytes:
         if marker == _JPEG_SCAN:
             following = _JPEG_MARKER.search(data, end)
             end = len(data) if following is None else following.start()
-            parts.append(data[at:end])
+            parts.append(data[position:end])
         else:
-            parts.append(_jpeg_segment(marker, data[match.end() + 2 : end], data[at:end]))
-        at = end
+            parts.append(_kept_segment(marker, data[match.end() + 2 : end], data[position:end]))
+        position = end
     return b"".join(parts)
 
 
-def _jpeg_segment(marker: int, content: bytes, segment: bytes) -> bytes:
-    """Return what stays of a segment: of an application's, how colours and pixels are meant."""
+def _kept_segment(marker: int, content: bytes, segment: bytes) -> bytes:
+    """Return the part of a segment that stays; empty if nothing stays.
+
+    Application segments only stay if they state how colours (Adobe) or pixels (JFIF) are meant.
+    """
     if marker == _JPEG_LINES and len(content) != _JPEG_LINES_SIZE:
         return b""
     if marker in _JPEG_PIXELS:
@@ -198,24 +211,25 @@ def _jpeg_segment(marker: int, content: bytes, segment: bytes) -> bytes:
 
 
 def _gif(data: bytes) -> bytes:
-    at = 13 + _gif_palette(data[10])
-    parts = [data[:at]]
-    while at < len(data) and data[at] != _GIF_END:
-        if data[at] == _GIF_PICTURE:
-            begins = at + 10 + _gif_palette(data[at + 9]) + 1
-        elif data[at] == _GIF_EXTENSION:
-            begins = at + 2
+    """Return a GIF picture without its metadata."""
+    position = 13 + _gif_palette(data[10])
+    parts = [data[:position]]
+    while position < len(data) and data[position] != _GIF_END:
+        if data[position] == _GIF_PICTURE:
+            begins = position + 10 + _gif_palette(data[position + 9]) + 1
+        elif data[position] == _GIF_EXTENSION:
+            begins = position + 2
         else:
-            raise BrokenFile("a block is of no kind")
+            raise BrokenFile("a block is of an unknown kind")
         end = _end_of_blocks(data, begins)
-        if data[at] == _GIF_PICTURE or _gif_stays(data[at:end]):
-            parts.append(data[at:end])
-        at = end
+        if data[position] == _GIF_PICTURE or _stays_in_gif(data[position:end]):
+            parts.append(data[position:end])
+        position = end
     return b"".join([*parts, bytes((_GIF_END,))])
 
 
-def _gif_stays(extension: bytes) -> bool:
-    """Return True if an extension only says how long a picture is shown, or how often."""
+def _stays_in_gif(extension: bytes) -> bool:
+    """Return True if an extension only states how long, or how often, a picture is shown."""
     if extension[1] == _GIF_CONTROL:
         return len(extension) == _GIF_CONTROL_SIZE
     is_application = extension[1] == _GIF_APPLICATION and len(extension) == _GIF_REPEATS_SIZE
@@ -223,32 +237,36 @@ def _gif_stays(extension: bytes) -> bool:
 
 
 def _gif_palette(flags: int) -> int:
-    """Bytes of the palette that these flags announce."""
+    """Return the size in bytes of the palette that these flags announce."""
     if not flags & 0x80:
         return 0
     return 3 << (flags & 0x07) + 1
 
 
-def _end_of_blocks(data: bytes, at: int) -> int:
-    while data[at]:
-        at += data[at] + 1
-    return at + 1
+def _end_of_blocks(data: bytes, position: int) -> int:
+    """Return the position after a series of data blocks, each of which begins with its length."""
+    while data[position]:
+        position += data[position] + 1
+    return position + 1
 
 
-def _riff_chunks(data: bytes, at: int = 12) -> list[tuple[bytes, bytes]]:
-    """Return the name and content of each chunk; a length that is too large ends with the file, as
-    a recorder that was stopped leaves it.
+def _riff_chunks(data: bytes, position: int = 12) -> list[tuple[bytes, bytes]]:
+    """Return the (name, content) of each chunk, from `position` on.
+
+    If a chunk's length is too large, its content ends with the file: a recorder that was stopped
+    leaves such files.
     """
     chunks = []
-    while at + 8 <= len(data):
-        name = data[at : at + 4]
-        (length,) = struct.unpack_from("<I", data, at + 4)
-        chunks.append((name, data[at + 8 : at + 8 + length]))
-        at += 8 + length + length % 2
+    while position + 8 <= len(data):
+        name = data[position : position + 4]
+        (length,) = struct.unpack_from("<I", data, position + 4)
+        chunks.append((name, data[position + 8 : position + 8 + length]))
+        position += 8 + length + length % 2
     return chunks
 
 
-def _written(chunks: Sequence[tuple[bytes, bytes]]) -> bytes:
+def _riff_bytes(chunks: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Return the bytes of chunks, each a (name, content)."""
     parts = []
     for name, content in chunks:
         parts.append(name + struct.pack("<I", len(content)) + content)
@@ -257,11 +275,12 @@ def _written(chunks: Sequence[tuple[bytes, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-def _riff(data: bytes, kept: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Return the file with these chunks; its own bytes, up to the last chunk's end, if all are
-    kept.
+def _riff_file(data: bytes, kept: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Return a RIFF file that has only these chunks.
+
+    If all chunks are kept, the head of the file stays too, byte for byte.
     """
-    chunks = _written(kept)
+    chunks = _riff_bytes(kept)
     if kept == _riff_chunks(data):
         return data[: 12 + len(chunks)]
     body = data[8:12] + chunks
@@ -269,11 +288,12 @@ def _riff(data: bytes, kept: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def _webp(data: bytes) -> bytes:
+    """Return a WebP picture without its metadata."""
     kept: list[tuple[bytes, bytes]] = []
     names: set[bytes] = set()
     for name, content in _riff_chunks(data):
-        is_again = name in names or (name == b"ALPH" and names & _WEBP_PIXELS)
-        if name not in _WEBP_KEPT or is_again:
+        is_surplus = name in names or (name == b"ALPH" and names & _WEBP_PIXELS)
+        if name not in _WEBP_KEPT or is_surplus:
             continue
         content = content[: _WEBP_SIZES.get(name)]
         if name == b"VP8X":
@@ -283,121 +303,128 @@ def _webp(data: bytes) -> bytes:
         else:
             names.add(name)
         kept.append((name, content))
-    return _riff(data, kept)
+    return _riff_file(data, kept)
 
 
 def _webp_frame(content: bytes) -> bytes:
-    """A frame of a moving picture, with its pixels alone."""
+    """Return a frame of an animated picture with only its head and pixels."""
     kept = []
     for name, pixels in _riff_chunks(content, _WEBP_FRAME_HEAD):
         if name in _WEBP_PIXELS or name == b"ALPH":
             kept.append((name, pixels))
-    return content[:_WEBP_FRAME_HEAD] + _written(kept)
+    return content[:_WEBP_FRAME_HEAD] + _riff_bytes(kept)
 
 
 def _wav(data: bytes) -> bytes:
+    """Return a WAV sound without its metadata."""
     kept: dict[bytes, bytes] = {}
     for name, content in _riff_chunks(data):
         if name not in _WAV_KEPT or name in kept:
             continue
         if name == b"fmt ":
             content = _wav_format(content)
-        if name != b"fact" or len(content) == _WAV_FACT:
+        if name != b"fact" or len(content) == _WAV_FACT_SIZE:
             kept[name] = content
     if not kept.get(b"data"):
         raise BrokenFile("it holds no samples")
-    return _riff(data, list(kept.items()))
+    return _riff_file(data, list(kept.items()))
 
 
 def _wav_format(content: bytes) -> bytes:
-    """Return the part of a format that says how samples are stored, without what follows that."""
-    if len(content) <= _WAV_FORMAT + 2:
+    """Return the part of a format chunk that states how samples are stored."""
+    if len(content) <= _WAV_FORMAT_SIZE + 2:
         return content
     (kind,) = struct.unpack_from("<H", content)
-    (more,) = struct.unpack_from("<H", content, _WAV_FORMAT)
-    if kind in _WAV_PLAIN or more > _WAV_MAX_MORE:
-        return content[:_WAV_FORMAT]
-    return content[: _WAV_FORMAT + 2 + more]
+    (extension_size,) = struct.unpack_from("<H", content, _WAV_FORMAT_SIZE)
+    if kind in _WAV_PLAIN_KINDS or extension_size > _WAV_MAX_EXTENSION_SIZE:
+        return content[:_WAV_FORMAT_SIZE]
+    return content[: _WAV_FORMAT_SIZE + 2 + extension_size]
 
 
 def _flac(data: bytes) -> bytes:
+    """Return a FLAC sound without its metadata."""
     data = data[end_of_first_tags(data) :]
     if not data.startswith(b"fLaC"):
         raise BrokenFile("it does not begin as FLAC")
     blocks: dict[int, bytes] = {}
-    at = 4
+    position = 4
     is_last = False
     while not is_last:
-        is_last = bool(data[at] & _FLAC_LAST)
-        kind = data[at] & ~_FLAC_LAST
-        end = at + 4 + int.from_bytes(data[at + 1 : at + 4], "big")
-        size = end - at - 4
-        is_info = kind == 0 and size == _FLAC_INFO
-        is_seek_table = kind == 3 and size % _FLAC_SEEK_POINT == 0
+        is_last = bool(data[position] & _FLAC_LAST)
+        kind = data[position] & ~_FLAC_LAST
+        end = position + 4 + int.from_bytes(data[position + 1 : position + 4], "big")
+        size = end - position - 4
+        is_info = kind == 0 and size == _FLAC_INFO_SIZE
+        is_seek_table = kind == 3 and size % _FLAC_SEEK_POINT_SIZE == 0
         if (is_info or is_seek_table) and kind not in blocks:
-            blocks[kind] = data[at + 1 : end]
-        at = end
-    if 0 not in blocks or at > len(data):
+            blocks[kind] = data[position + 1 : end]
+        position = end
+    if 0 not in blocks or position > len(data):
         raise BrokenFile("its first block is cut off")
     parts = [b"fLaC"]
     for kind, block in blocks.items():
         if kind == list(blocks)[-1]:
             kind |= _FLAC_LAST
         parts.append(bytes([kind]) + block)
-    return b"".join([*parts, data[at : _end_before_tags(data)]])
+    return b"".join([*parts, data[position : _end_before_tags(data)]])
 
 
 def _mp3(data: bytes) -> bytes:
-    """Return the frames of a sound alone: tags are put before them, after them, and where files
-    were joined.
+    """Return only the frames of an MP3 sound.
+
+    Tags may be before the frames, after them, and at places where files were joined.
     """
     data = data[end_of_first_tags(data) : _end_before_tags(data)]
     frames = []
-    same = None
-    at = 0
-    follows = False  # the end of a frame
-    while match := _MPEG_HEAD.search(data, at):
-        follows = follows and match.start() == at
-        at = match.start()
-        size = _mpeg_frame_size(data, at)
-        common = int.from_bytes(data[at : at + 4], "big") & _MPEG_SAME
-        is_frame = size and same in (None, common)
-        if is_frame and (follows or _is_frame_or_end(data, at + size, common)):
-            frames.append(data[at : at + size])
-            same = common
-            follows = True
-            at += size
+    common_of_frames = None  # the common bits of the frames so far
+    position = 0
+    follows_a_frame = False
+    while match := _MPEG_HEAD.search(data, position):
+        follows_a_frame = follows_a_frame and match.start() == position
+        position = match.start()
+        size = _mpeg_frame_size(data, position)
+        common = int.from_bytes(data[position : position + 4], "big") & _MPEG_COMMON_BITS
+        is_frame = size and common_of_frames in (None, common)
+        if is_frame and (follows_a_frame or _is_frame_or_end(data, position + size, common)):
+            frames.append(data[position : position + size])
+            common_of_frames = common
+            follows_a_frame = True
+            position += size
         else:
-            follows = False
-            at += 1
+            follows_a_frame = False
+            position += 1
     if not frames:
-        raise BrokenFile("it holds no sound beside its tags")
+        raise BrokenFile("it holds only tags and no sound")
     return b"".join(frames)
 
 
-def _is_frame_or_end(data: bytes, at: int, common: int) -> bool:
-    """Return True if another frame of the same sound begins there, or the data end."""
-    if at == len(data):
-        return True
-    head = int.from_bytes(data[at : at + 4], "big")
-    return head & _MPEG_SAME == common and _mpeg_frame_size(data, at) > 0
+def _is_frame_or_end(data: bytes, position: int, common: int) -> bool:
+    """Return True if another frame of the same sound begins at this position, or the data end.
 
-
-def _mpeg_frame_size(data: bytes, at: int) -> int:
-    """Bytes of the frame of MPEG audio whose header begins there; 0: there is none, or it does not
-    say how long it is.
+    `common` are the bits that all frames of the sound have in common.
     """
-    if len(data) < at + 4 or not _MPEG_HEAD.match(data, at):
+    if position == len(data):
+        return True
+    head = int.from_bytes(data[position : position + 4], "big")
+    return head & _MPEG_COMMON_BITS == common and _mpeg_frame_size(data, position) > 0
+
+
+def _mpeg_frame_size(data: bytes, position: int) -> int:
+    """Return the size in bytes of the MPEG audio frame that begins at this position.
+
+    Return 0 if no frame begins there, or if its header does not state its size.
+    """
+    if len(data) < position + 4 or not _MPEG_HEAD.match(data, position):
         return 0
-    version = data[at + 1] >> 3 & 3
-    layer = 4 - (data[at + 1] >> 1 & 3)
-    rate_number = data[at + 2] >> 2 & 3
+    version = data[position + 1] >> 3 & 3
+    layer = 4 - (data[position + 1] >> 1 & 3)
+    rate_number = data[position + 2] >> 2 & 3
     divisor = _MPEG_RATE_DIVISORS.get(version)
     if divisor is None or layer > 3 or rate_number >= len(_MPEG_RATES):
         return 0
     rate = _MPEG_RATES[rate_number] // divisor
-    bit_rate = 1000 * _MPEG_KBIT[(divisor == 1, layer)][(data[at + 2] >> 4) - 1]
-    padding = data[at + 2] >> 1 & 1
+    bit_rate = 1000 * _MPEG_KBIT[(divisor == 1, layer)][(data[position + 2] >> 4) - 1]
+    padding = data[position + 2] >> 1 & 1
     if layer == 1:
         return (12 * bit_rate // rate + padding) * 4
     if layer == 3 and divisor > 1:
@@ -406,15 +433,15 @@ def _mpeg_frame_size(data: bytes, at: int) -> int:
 
 
 def _end_before_tags(data: bytes) -> int:
-    """Return the place where a sound's closing tags begin."""
+    """Return the position at which the tags at the end of a sound begin."""
     end = len(data)
-    while size := _tag_before(data, end):
+    while size := _size_of_tag_before(data, end):
         end -= size
     return end
 
 
 def end_of_first_tags(data: bytes) -> int:
-    """Return the place where a sound's opening ID3v2 tags end."""
+    """Return the position at which the ID3v2 tags at the beginning of a sound end."""
     end = 0
     while size := _id3_size(data[end : end + _ID3_HEAD]):
         end += size
@@ -422,7 +449,7 @@ def end_of_first_tags(data: bytes) -> int:
 
 
 def _id3_size(data: bytes) -> int:
-    """Bytes of the ID3v2 tag that the data begin with; 0 without one."""
+    """Return the size in bytes of the ID3v2 tag at the beginning of the data; 0 without a tag."""
     if not data.startswith(b"ID3") or len(data) < _ID3_HEAD:
         return 0
     size = 0
@@ -432,8 +459,8 @@ def _id3_size(data: bytes) -> int:
     return _ID3_HEAD + size + (_ID3_HEAD if has_footer else 0)
 
 
-def _tag_before(data: bytes, end: int) -> int:
-    """Bytes of the tag (ID3v1, APE) that ends there; 0 without one."""
+def _size_of_tag_before(data: bytes, end: int) -> int:
+    """Return the size in bytes of the tag (ID3v1, APE) that ends at `end`; 0 if there is none."""
     if data[end - _ID3V1_SIZE : end - _ID3V1_SIZE + 3] == b"TAG":
         return _ID3V1_SIZE
     footer = data[end - _APE_SIZE : end]
@@ -453,4 +480,4 @@ _STRIPPERS: Mapping[str, Callable[[bytes], bytes]] = {
     "audio/flac": _flac,
     "audio/mpeg": _mp3,
 }
-"""Type of a file -> what takes its metadata out."""
+"""The function that removes the metadata, for each media type."""

@@ -442,7 +442,6 @@ class RetryingClient:
     def _ask(
         self, body: Mapping[str, Any], note: _Note, sending: Sending, batched: BatchedRequest | None
     ) -> Answered:
-        """Do the attempts of one request, as `ask` describes."""
         tries: _Tries | None = None
         own_changes: dict[str, openai_api.Change] = {}
         avoid = set[Server]()

@@ -1,19 +1,25 @@
-"""Limits that the runs of a suite share: their server, in the suite's process, and how a helm-run
-asks it.
+"""Shares the limits of endpoints among the runs of a suite, by a server in the suite's process.
 
-The server listens at a Unix socket in a folder that only this user can enter. A process has one
-connection for all its threads; when it closes, whatever the reason, its slots are free again. Where
-the server is gone nothing is sent any more: to go on without limits would break them. Messages are
-JSON, one a line:
+The server listens at a Unix socket in a folder that only this user can enter. Each helm-run
+process has one connection for all its threads. When the connection closes for any reason, the
+slots of the process are free again. If the server is gone, no process sends requests any more:
+requests without limits could exceed the limits.
 
-    {"do": "slot", "id": 1, "group": G, "tokens": 300}    answered {"id": 1} when it is this
-    request's turn {"do": "too_many", "id": 1, "pause": seconds or null}
-    {"do": "leave", "id": 1, "answered": true}            gives a slot back, or waits no more for
-    one {"do": "begin", "id": 3}                              answered {"id": 3, "reached": a
-    limit's name or null} {"do": "spend", "tokens": 20, "cost": 0.01}
+Messages are JSON, one on each line:
 
-The first message to a process lists the limits, and says whether there is a budget, and for how
-many seconds yet.
+    {"do": "slot", "id": 1, "group": G, "tokens": 300}
+        Wait for a slot. The answer {"id": 1} comes when the request has its slot.
+    {"do": "too_many", "id": 1, "pause": seconds or null}
+        The endpoint refused the request with this slot as one too many.
+    {"do": "leave", "id": 1, "answered": true}
+        Give the slot back, or stop waiting for a slot.
+    {"do": "begin", "id": 3}
+        Count a request. The answer is {"id": 3, "reached": name of a limit or null}.
+    {"do": "spend", "tokens": 20, "cost": 0.01}
+        Count the tokens and the cost (US dollars) of an answer.
+
+The server's first message to a process lists the limits, states whether there is a budget, and how
+many seconds of the budget are left.
 """
 
 from __future__ import annotations
@@ -41,12 +47,12 @@ from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import Admission, LiveLimit, Ticket
 from eval_factory.endpoint.replies import EndpointUnusable
 
-MAX_PATH = 100  # bytes of a socket's path: Linux takes 107, macOS 103 (`sun_path`)
-MAX_LINE = 65536
+MAX_PATH = 100  # bytes of a socket's path: Linux accepts 107, macOS 103 (`sun_path`)
+MAX_LINE = 65536  # bytes of a message
 PREFIX = "eval-factory-"
-SOCKET = "s"
-SHORT_FOLDER = "/tmp"  # noqa: S108 - a folder of a name that nobody can know is made in it, for this user alone
-GREETING_WITHIN_S = 60.0  # the server may be a busy process; that there is none shows at once
+SOCKET = "s"  # the name of the socket in its folder
+SHORT_FOLDER = "/tmp"  # noqa: S108 - `mkdtemp` makes a private folder with a random name in it
+GREETING_WITHIN_S = 60.0  # seconds; the server may be busy, but a missing server shows at once
 _LOST = (
     "the process that shares the limits among several runs is gone\n"
     "  run its command again: what was answered is kept"
@@ -54,23 +60,25 @@ _LOST = (
 
 
 class LimitsLost(EndpointUnusable):
-    """Nobody says any more whether a request may be sent."""
+    """The server of the limits is gone, so that no request may be sent."""
 
 
 class SharedLimits(AbstractContextManager["SharedLimits"]):
-    """The limits of all roles of one process. Where no server answers, whoever asks gets
-    `LimitsLost`.
+    """The connection of a process to the server, with the limits of all roles of the process.
+
+    If no server answers, every request for a slot raises `LimitsLost`.
     """
 
     def __init__(self, settings: SharedLimitsSettings) -> None:
+        """Connect to the server, and read its first message."""
         self._groups = settings.groups
         self._limits = dict[str, LimitOf]()
         self._has_budget = True
         self._is_lost = False
-        self._end: float | None = None  # the end of the budget's time (monotonic)
+        self._end: float | None = None  # the end of the budget's time (monotonic clock)
         self.asked: dict[int, Ticket] = {}
-        """The requests that wait for an answer, or have a slot, by a number that no other has
-        meanwhile.
+        """The tickets of the requests that wait for an answer or have a slot, by the ids of these
+        objects, which are unique as long as the tickets exist.
         """
         self._sending = threading.Lock()
         self._socket = socket.socket(socket.AF_UNIX)
@@ -91,7 +99,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             threading.Thread(target=self._read, name="limits-reader", daemon=True).start()
 
     def admission(self, role: str) -> Admission | None:
-        """Return the admission of a role; None: this role shares nothing."""
+        """Return the admission of a role; None if the role shares no limits."""
         name = self._groups.get(role)
         if name is None:
             return None
@@ -99,22 +107,23 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
 
     @property
     def budget(self) -> SpendingLimit | None:
-        """The budget of all together; None if there is none."""
+        """The budget of all runs together; None if there is no budget."""
         if not self._has_budget:
             return None
         return self
 
     @property
     def seconds_left(self) -> float | None:
-        """The seconds left of the budget; None if it has no end."""
+        """The seconds that are left of the budget's time; None if the time is not limited."""
         if self._end is None:
             return None
         return max(0.0, self._end - time.monotonic())
 
     def begin(self) -> str | None:
-        """Count one more request, or return the name of the limit that is reached.
+        """Count one more request and return None, or return the name of the limit that is reached.
 
-        Raises LimitsLost: the server is gone.
+        Raises:
+            LimitsLost: the server is gone.
         """
         ticket = Ticket()
         try:
@@ -124,29 +133,33 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             self.asked.pop(id(ticket))
 
     def spend(self, *, tokens: int, cost: float) -> None:
-        """An answer came: what it took. Where nobody is there to count it, the answer is cached
-        all the same.
+        """Count the tokens and the cost (US dollars) of an answer.
+
+        If the server is gone, nothing is counted, and no error is raised: the caller can still
+        store the answer.
         """
         self.send(do="spend", tokens=tokens, cost=cost)
 
     def ask(self, ticket: Ticket, **message: Any) -> None:
-        """Send what is answered by this ticket."""
+        """Send a message whose answer makes the ticket done."""
         self.asked[id(ticket)] = ticket
         self.send(id=id(ticket), **message)
-        if self._is_lost:  # perhaps since others learnt of it
+        # `close` may have failed the tickets before this ticket was among them.
+        if self._is_lost:
             ticket.fail(LimitsLost(_LOST))
 
     def send(self, **message: Any) -> None:
+        """Send a message; close the connection if the server is gone."""
         try:
             with self._sending:
                 self._socket.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:  # the next who asks finds out
+        except OSError:  # the next call of `ask` raises the error
             self.close()
 
     def close(self) -> None:
-        """Give back all that this process has; nobody is answered any more."""
+        """Close the connection, which gives all slots back, and fail all waiting tickets."""
         self._is_lost = True
-        with suppress(OSError):  # it never was, or is no longer, connected
+        with suppress(OSError):  # the socket is not connected
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         for ticket in list(self.asked.values()):
@@ -156,17 +169,18 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         self.close()
 
     def _read(self) -> None:
-        with suppress(OSError, ValueError), self._lines:  # closed, here or there
+        """Read the server's answers until one side closes the connection."""
+        with suppress(OSError, ValueError), self._lines:
             for line in self._lines:
                 message = json.loads(line)
-                # else it was interrupted meanwhile
+                # The ticket is missing if its request was interrupted meanwhile.
                 if (ticket := self.asked.get(message["id"])) is not None:
                     ticket.give(message.get("reached"))
         self.close()
 
 
 class _DistantLimit:
-    """One of the server's limits: `eval_factory.endpoint.limits.AnyLimit`."""
+    """One of the server's limits, as an `eval_factory.endpoint.limits.AnyLimit`."""
 
     def __init__(self, limits: SharedLimits, group: str) -> None:
         self._limits = limits
@@ -184,13 +198,16 @@ class _DistantLimit:
 
 
 class LimitServer:
-    """Serves from `with` on to its end, in the loop's thread."""
+    """Serves limits to other processes for the duration of a `with` block, in the loop's thread."""
 
     def __init__(
         self, limits: Mapping[str, LimitOf], budget: SpendingTracker | None = None
     ) -> None:
-        """Make the limits; `__enter__` serves them. `limits`: by the name of the group that shares
-        them; `budget`: that of all together.
+        """Make the limits, which `__enter__` then serves.
+
+        Args:
+            limits: the limits by the name of the group of roles that shares them.
+            budget: the budget of all runs together; None if there is no budget.
         """
         self.limits = {name: LiveLimit(most) for name, most in limits.items()}
         self.budget = budget
@@ -198,21 +215,25 @@ class LimitServer:
         self._writers: set[asyncio.StreamWriter] = set()
         self._priorities = itertools.count()
         self.address = ""
-        """The path of its socket, once it serves."""
+        """The path of the server's socket; empty until `__enter__`."""
         self._end = ExitStack()
 
     def __enter__(self) -> Self:
-        """Serve the limits. Raises OSError: a socket cannot be made."""
+        """Begin to serve the limits.
+
+        Raises:
+            OSError: the socket cannot be made.
+        """
         with ExitStack() as end:
-            # only this user can enter it, and a socket's path in it is short enough; what is killed
-            # leaves it behind, with nothing but the socket's name in it
+            # Make a folder that only this user can enter, and whose path is short enough. A killed
+            # process leaves the folder behind, with nothing but the socket in it.
             folder = Path(tempfile.mkdtemp(prefix=PREFIX))
             if len(os.fsencode(folder / SOCKET)) > MAX_PATH:
                 folder.rmdir()
                 folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHORT_FOLDER))
             end.callback(shutil.rmtree, folder, ignore_errors=True)
             self.address = str(folder / SOCKET)
-            # `backlog`: processes that connect at the same moment
+            # `backlog` is the number of processes that may connect at the same moment.
             server = bridge.wait_for(
                 asyncio.start_unix_server(self._serve, self.address, limit=MAX_LINE, backlog=128)
             )
@@ -224,15 +245,16 @@ class LimitServer:
         self._end.close()
 
     async def _close(self, server: asyncio.Server) -> None:
+        """Close the server and all its connections."""
         server.close()
         for writer in list(self._writers):
             writer.transport.abort()
-        await asyncio.sleep(0)  # connections are closed in the loop's next round
+        await asyncio.sleep(0)  # the loop closes the connections in its next round
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One process, until it is gone or sends what is no message of ours."""
-        # A process that came earlier has its slots first: so it ends, and scores while the next
-        # ones ask.
+        """Serve one process until it ends or sends an invalid message."""
+        # Processes that connected earlier get their slots first. An early process then ends soon,
+        # and scores while later processes use the endpoint.
         client = _Client(self, writer, next(self._priorities))
         self._writers.add(writer)
         left = None if self.budget is None else self.budget.seconds_left
@@ -249,42 +271,45 @@ class LimitServer:
 
 
 class _Client:
-    """A process that asks the server."""
+    """A process that is connected to the server."""
 
     def __init__(self, server: LimitServer, writer: asyncio.StreamWriter, priority: int) -> None:
         self._server = server
         self._writer = writer
         self._priority = priority
         self.tickets: dict[int, tuple[LiveLimit, Ticket]] = {}
-        """The tickets of its requests that wait or have a slot, by number."""
+        """The (limit, ticket) of each request that waits or has a slot, by the request's id."""
 
     def take(self, message: Mapping[str, Any]) -> None:
-        """Do what a message asks for. Raises ValueError, TypeError or KeyError: it is not a message
-        of ours.
+        """Handle a message of the process.
+
+        Raises:
+            ValueError, TypeError, KeyError: the message is not valid.
         """
         budget = self._server.budget
-        what = message["do"]
+        action = message["do"]
         number = message.get("id")
-        if what == "begin":
+        if action == "begin":
             self.send({"id": number, "reached": None if budget is None else budget.begin()})
-        elif what == "spend":
+        elif action == "spend":
             if budget is not None:
                 budget.spend(tokens=message["tokens"], cost=message["cost"])
-        elif what == "slot":
+        elif action == "slot":
             limit = self._server.limits[message["group"]]
             ticket = Ticket()
             self.tickets[message["id"]] = (limit, ticket)
             ticket.add_done_callback(lambda _: self.send({"id": number}))
             limit.acquire(ticket, message["tokens"], self._priority)
-        elif what == "too_many":
+        elif action == "too_many":
             if number in self.tickets:
                 limit, ticket = self.tickets[number]
                 limit.too_many(ticket, message["pause"])
-        elif what != "leave":
-            raise ValueError(what)
+        elif action != "leave":
+            raise ValueError(action)
         elif number in self.tickets:
             limit, ticket = self.tickets.pop(number)
             limit.release(ticket, answered=message["answered"])
 
     def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message to the process."""
         self._writer.write(json.dumps(message).encode() + b"\n")

@@ -1,9 +1,9 @@
-"""The signing of requests: with a key, or with a token that a service gives for client credentials.
+"""Signs requests with a key, or with a token that a service issues for client credentials.
 
-OAuth 2.0 client credentials (RFC 6749, section 4.4) are oauthlib's. A token is cached in memory,
-and in a file of the user's cache folder (mode 0600) for all processes of this user that ask the
-same service for the same client and scope; deleting the file forces a new one. A file that another
-could have written is not read.
+oauthlib implements the OAuth 2.0 client credentials (RFC 6749, section 4.4). A token is cached in
+memory and in a file of the user's cache folder (mode 0600). All processes of this user with the
+same service, client and scope share the file; deleting the file forces a new token. A file that
+another user could have written is not read.
 """
 
 from __future__ import annotations
@@ -37,16 +37,21 @@ from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy
 from eval_factory.endpoint.registrable_domain import fallback_service
 
 RENEW_BEFORE_S = 60.0
-MAX_PART_OF_LIFETIME = 0.25
-"""A token is renewed so long before it expires, for a request that is under way must not outlive
-it; but no longer before than this part of its life: one of 30 s would be renewed at each request.
+"""The seconds before its expiry at which a token is renewed, so that it is valid until a request
+that uses it has arrived.
 """
-MAX_LIFETIME_S = 24 * 3600.0  # whatever the service, or a file, says
+MAX_PART_OF_LIFETIME = 0.25
+"""The maximum share of its lifetime for which a token is renewed early.
+
+Without this limit, a token that lives for 30 s would be renewed before each request.
+"""
+MAX_LIFETIME_S = 24 * 3600.0  # limits the lifetime that a service or a cache file states
 
 
 def cache_folder(env: Mapping[str, str]) -> Path:
-    """Return this program's cache folder by the XDG Base Directory Specification: a relative
-    XDG_CACHE_HOME counts as not set.
+    """Return this program's cache folder by the XDG Base Directory Specification.
+
+    A relative XDG_CACHE_HOME counts as not set.
     """
     configured = Path(env.get("XDG_CACHE_HOME", ""))
     if configured.is_absolute():
@@ -58,31 +63,37 @@ def cache_folder(env: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True)
 class Token:
+    """An access token of a service."""
+
     value: str
-    expires_at: float
-    lifetime: float  # the seconds that the service gave it for
+    expires_at: float  # in seconds since the epoch
+    lifetime: float  # in seconds, as the service stated it
 
     @property
     def is_fresh(self) -> bool:
+        """True if the token need not be renewed yet."""
         return time.time() < self.expires_at - min(
             RENEW_BEFORE_S, MAX_PART_OF_LIFETIME * self.lifetime
         )
 
 
 def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None = None) -> Path:
-    """Return the file that a token is cached in: each token URL, client and scope has its own."""
-    named = (
+    """Return the file in which a token is cached; its name depends on token URL, client and scope.
+
+    `folder` is the cache folder; None: the folder of `cache_folder`.
+    """
+    configured = (
         env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE")
     )
-    whose = []
-    for one, default in zip(named, (oauth.token_url, None, oauth.scope), strict=True):
-        whose.append((one or "").strip() or default)
-    digest = hashlib.sha256(json.dumps(whose).encode()).hexdigest()[:16]
+    identity = []
+    for value, default in zip(configured, (oauth.token_url, None, oauth.scope), strict=True):
+        identity.append((value or "").strip() or default)
+    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
     return (folder or cache_folder(env)) / f"{oauth.service}_{digest}_oauth_token.json"
 
 
 def cached_token(oauth: OAuthSettings, env: Mapping[str, str]) -> str | None:
-    """The token that is cached now, for those who must not show it."""
+    """Return the cached token, which the caller removes from texts; None if there is none."""
     token = read_token(token_file(oauth, env))
     if not token:
         return None
@@ -90,13 +101,14 @@ def cached_token(oauth: OAuthSettings, env: Mapping[str, str]) -> str | None:
 
 
 def read_token(file: Path) -> Token | None:
-    """A cached token; None if there is none, or the file is no token's, or is not the user's
-    own alone.
+    """Read a cached token.
+
+    Return None if the file does not exist, holds no valid token, or is accessible to other users.
     """
     with contextlib.suppress(
         OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError
     ):
-        # a FIFO must not be waited for
+        # O_NONBLOCK: opening a FIFO would wait for a writer.
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, encoding="utf-8") as opened:
             about = os.fstat(descriptor)
@@ -115,7 +127,11 @@ def read_token(file: Path) -> Token | None:
 
 
 def write_token(file: Path, token: Token) -> None:
-    """Write a token into its file. Raises OSError."""
+    """Write a token into its file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     document = {
         "file": file.name,
         "access_token": token.value,
@@ -125,7 +141,7 @@ def write_token(file: Path, token: Token) -> None:
     write_atomic(file, json.dumps(document) + "\n", mode=PRIVATE)
 
 
-LIFETIME_UNKNOWN_S = 300.0
+LIFETIME_UNKNOWN_S = 300.0  # the lifetime of a token whose service states none
 TOKEN_TIMEOUT_S = 20.0
 LOCK_TIMEOUT_S = 60.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -144,28 +160,38 @@ _TOKEN_HEADERS = {
 
 
 class SignInError(Exception):
-    """No token is available: nothing can be asked. The message says what to check."""
+    """No token is available, so no request can be sent; the message says what to check."""
 
 
 class SignIn:
-    """Gives the Authorization header of a request: of a key, or none."""
+    """Signs requests with a key, or leaves them unsigned if there is no key."""
 
     def __init__(self, key: str | None) -> None:
         self._key = key
 
     def header(self) -> str | None:
-        """The header's value; None: ask without one. Raises SignInError."""
+        """Return the value of the Authorization header; None: send no such header.
+
+        Raises:
+            SignInError: no token is available.
+        """
         if not self._key:
             return None
         return f"Bearer {self._key}"
 
     def renew(self, refused: str | None) -> bool:  # noqa: ARG002 - there is no other key
-        """Return True if there is a value beside the refused one. Raises SignInError."""
+        """Renew the header after the endpoint refused it; return True if the new value differs.
+
+        `refused` is the refused value; None if the request had no such header.
+
+        Raises:
+            SignInError: no token is available.
+        """
         return False
 
 
 class OAuthSignIn(SignIn):
-    """Tokens of one service. Any number of threads and processes may share it."""
+    """Signs requests with the tokens of one service; threads and processes may share them."""
 
     def __init__(
         self,
@@ -176,7 +202,17 @@ class OAuthSignIn(SignIn):
         say: Callable[[str], None],
         folder: Path | None = None,
     ) -> None:
-        """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before the settings'."""
+        """Read the client credentials from the environment.
+
+        The variables <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE replace the settings' values.
+
+        Args:
+            oauth: the settings of the service.
+            env: the environment, with <SERVICE>_CLIENT_ID and <SERVICE>_CLIENT_SECRET.
+            redactor: learns the client's secret and the tokens.
+            say: gets the messages about new tokens.
+            folder: the folder of the cached tokens; None: the folder of `cache_folder`.
+        """
         self.service = service = oauth.service
         settings = ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")
         self._names = {name: variable_of(service, name) for name in settings}
@@ -200,6 +236,10 @@ class OAuthSignIn(SignIn):
         return self._fresh(refused) != (refused or "").removeprefix("Bearer ")
 
     def _fresh(self, refused: str | None) -> str:
+        """Return a fresh token that is not the refused one.
+
+        If the file of the cached token was deleted, return a new token.
+        """
         token = self._token
         if (
             token is not None
@@ -211,10 +251,12 @@ class OAuthSignIn(SignIn):
         return bridge.run_in_thread(self._renewed, refused)
 
     def _renewed(self, refused: str | None) -> str:
-        """The token that the file holds, or a new one that is put there; one thread and one
-        process at a time.
+        """Return the token in the file, or else fetch a new token and write it into the file.
+
+        Locks ensure that only one thread of one process does so at a time.
         """
-        from filelock import FileLock, Timeout  # loads asyncio, and most runs sign in with a key
+        # Import here: filelock loads asyncio, and most runs sign in with a key.
+        from filelock import FileLock, Timeout
 
         with self._lock:
             try:
@@ -240,15 +282,16 @@ class OAuthSignIn(SignIn):
             return token.value
 
     def _fetch(self) -> Token:
-        found = {"CLIENT_ID": self._id, "CLIENT_SECRET": self._secret, "TOKEN_URL": self._url}
-        missing = [self._names[name] for name, value in found.items() if not value]
+        """Fetch a new token from the service."""
+        required = {"CLIENT_ID": self._id, "CLIENT_SECRET": self._secret, "TOKEN_URL": self._url}
+        missing = [self._names[name] for name, value in required.items() if not value]
         if missing or not self._url:
             raise SignInError(
                 f"Missing environment variables for {self.service} token: {', '.join(missing)}\n"
                 "  set them (export ...)"
             )
         if urlsplit(self._url).hostname in _LOOPBACK:
-            # oauthlib asks over https only
+            # oauthlib refuses http:// unless this variable is set.
             os.environ.setdefault("OAUTHLIB_INSECURE_TRANSPORT", "1")
         value, lifetime = self._answer(self._url)
         if (
@@ -262,9 +305,12 @@ class OAuthSignIn(SignIn):
         return Token(value, time.time() + lifetime, lifetime)
 
     def _answer(self, url: str) -> tuple[Any, float]:
-        """The endpoint's token, as it came, and its lifetime in seconds.
-        Raises SignInError: there is none."""
-        # Imported here: they take 50 ms, and most runs sign in with a key.
+        """Return the token in the service's answer, unchecked, and its lifetime in seconds.
+
+        Raises:
+            SignInError: no answer came, or the answer holds no token.
+        """
+        # Import here: the import takes 50 ms, and most runs sign in with a key.
         from oauthlib.oauth2 import (
             BackendApplicationClient,
             InsecureTransportError,
@@ -277,39 +323,40 @@ class OAuthSignIn(SignIn):
         try:
             if not is_secure_transport(url):
                 raise InsecureTransportError
-            # RFC 6749, section 3.3: the service may grant another scope, which the client without
-            # a scope takes
+            # The service may grant another scope (RFC 6749, section 3.3). oauthlib accepts this
+            # because the client itself was made without a scope.
             body = client.prepare_request_body(scope=self._scope, include_client_id=False)
             reply = self._post(url, body)
         except requests.Timeout:
             raise self._error(f"no answer within {TOKEN_TIMEOUT_S:g} s") from None
         except requests.exceptions.SSLError as error:
             raise self._error(f"TLS failed: {_reason_of(error)}", certificates_hint()) from None
-        except (requests.RequestException, ValueError):  # it may redirect to what is no address
+        except (requests.RequestException, ValueError):  # ValueError: redirected to no valid URL
             raise self._error("the token endpoint cannot be reached") from None
         except OAuth2Error as error:
             raise self._error(str(error)) from None
-        # apart: what fails before there is an answer is not the answer's fault
+        # Parse in a separate block: the errors above are not about the content of the answer.
         try:
             answer = client.parse_request_body_response(reply)
             return answer["access_token"], float(answer.get("expires_in") or LIFETIME_UNKNOWN_S)
         except OAuth2Error as error:
-            # the reply may be anything that JSON knows
+            # `error` and `description` may be any JSON value.
             code, description = (
-                said_in(said) if said else "" for said in (error.error, error.description)
+                said_in(value) if value else "" for value in (error.error, error.description)
             )
             reason = (
                 " ".join(filter(None, (f"({code})" if code else "", description)))
                 or type(error).__name__
             )
             raise self._error(f"{self._status}{reason}") from None
-        # expires_in may be 1e400, and the answer any JSON
+        # `expires_in` may be 1e400, and the answer may be any JSON value.
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise self._error("the token endpoint's answer holds no token") from None
 
     def _post(self, url: str, body: str) -> str:
-        """The endpoint's reply to the request for a token; the secret is sent as RFC 6749,
-        section 2.3.1, prefers.
+        """Send the request for a token, and return the text of the reply.
+
+        The secret is sent by HTTP Basic authentication, as RFC 6749, section 2.3.1, prefers.
         """
         proxy = proxy_for(url)
         proxies = {}
@@ -330,8 +377,9 @@ class OAuthSignIn(SignIn):
         return reply.text
 
     def _look_at(self, reply: Any, **_: object) -> None:
-        """Is asked before a redirect is followed: 307 and 308 would send the client's secret on
-        to another host.
+        """Refuse a redirect to another host; requests calls this before it follows a redirect.
+
+        After a redirect with 307 or 308, requests would send the client's secret to that host.
         """
         self._status = f"HTTP {reply.status_code}: "
         target = urljoin(reply.url, reply.headers.get("Location", ""))
@@ -341,6 +389,7 @@ class OAuthSignIn(SignIn):
             )
 
     def _error(self, reason: str, hint: str = "") -> SignInError:
+        """Return the error for a token that is not available, with the variables to check."""
         *first, last = self._names.values()
         shown = one_line(self._redactor.text(reason), 200)
         lines = [f"Error creating {self.service} OAuth token: {shown}", *([hint] if hint else [])]
@@ -351,8 +400,9 @@ class OAuthSignIn(SignIn):
 
 
 class KeyThenTokens(SignIn):
-    """A key, or none, until the endpoint refuses it with a 401; then tokens of a service of the
-    same owner.
+    """Signs requests with a key, if there is one, until the endpoint answers 401.
+
+    From then on, it signs with tokens of a service of the same owner.
     """
 
     def __init__(self, key: str | None, tokens: OAuthSignIn, say: Callable[[str], None]) -> None:
@@ -377,7 +427,10 @@ class KeyThenTokens(SignIn):
 
 
 def _reason_of(error: BaseException) -> BaseException:
-    """The innermost reason: requests and urllib3 wrap it in what repeats the address."""
+    """Return the innermost reason of an error.
+
+    requests and urllib3 wrap the reason in errors whose texts repeat the address.
+    """
     inner = getattr(error, "reason", None) or next(iter(error.args), None)
     if isinstance(inner, BaseException):
         return _reason_of(inner)
@@ -392,10 +445,17 @@ def sign_in(
     say: Callable[[str], None],
     services: Sequence[OAuthSettings] = (),
 ) -> SignIn:
-    """Return the way to sign requests. `services`: those whose client credentials the environment
-    has.
+    """Return the object that signs the requests to an endpoint.
 
-    Raises PrerequisiteError: one of the variables holds what cannot be sent.
+    Args:
+        settings: the settings of the endpoint.
+        env: the environment, with keys and client credentials.
+        redactor: learns the key and the tokens.
+        say: gets the messages about the sign-in.
+        services: the services for which the environment has client credentials.
+
+    Raises:
+        PrerequisiteError: the value of a variable cannot be sent in a header.
     """
     if settings.oauth is not None:
         return OAuthSignIn(settings.oauth, env=env, redactor=redactor, say=say)

@@ -95,7 +95,7 @@ def test_an_answer_names_its_pictures_which_are_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({"data": [{"url": "https://h/1.png"}]}, "what a URL leads to is not fetched"),
+        ({"data": [{"url": "https://h/1.png"}]}, "a picture at a URL is not fetched"),
         ({"data": [{"b64_json": in_base64(RED)}, {}]}, "a picture without b64_json"),
         ({"data": [{"b64_json": "sha256:" + "0" * 64 + " image/png 3 bytes"}]}, "not valid base64"),
         ({"data": [{"b64_json": in_base64(b"<svg/>")}]}, "no PNG, JPEG, GIF or WebP picture"),
