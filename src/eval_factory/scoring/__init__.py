@@ -1,1 +1,1 @@
-"""HELM's output and the request journal -> typed results with validity and statistics."""
+"""Turns HELM's output and the request journal into typed results, with validity and statistics."""

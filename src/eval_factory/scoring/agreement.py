@@ -1,5 +1,5 @@
-"""Measures of how far raters agree: Krippendorff's alpha, intraclass correlation, weighted kappa,
-Gwet's AC1. Pure.
+"""Measures how far raters agree: Krippendorff's alpha, intraclass correlation, weighted kappa and
+Gwet's AC1. Its functions are pure.
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
 
 
 def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
-    """Krippendorff's alpha of ordinal ratings: 1 is agreement in everything, 0 as by chance, below
-    0 less than that.
+    """Return Krippendorff's alpha of ordinal ratings.
 
-    K. Krippendorff, Content Analysis (2nd edition, 2004), chapter 11; the same, step by step, in
-    his Computing Krippendorff's Alpha-Reliability (2011, repository.upenn.edu/asc_papers/43). With
-    n_uc the times that unit u was given the rating c, m_u the ratings of u, and only the units with
-    m_u of 2 or more:
+    1 means full agreement, 0 agreement as by chance, a negative value less agreement than by
+    chance. Sources: K. Krippendorff, Content Analysis (2nd edition, 2004), chapter 11; his
+    Computing Krippendorff's Alpha-Reliability (2011, repository.upenn.edu/asc_papers/43) shows the
+    computation step by step. n_uc is how often unit u was given the rating c, and m_u is the number
+    of ratings of u. Only the units with m_u of 2 or more count:
 
-        o_ck  = sum over u of n_uc n_uk / (m_u - 1)                              coincidences of c
-        and k, for c < k n_c   = sum over u of n_uc,   n = sum of n_c
-        d_ck  = n_c / 2 + (sum of n_g for the ratings g between c and k) + n_k / 2          ordinal
-        difference alpha = 1 - (n - 1) (sum of o_ck d_ck^2 for c < k) / (sum of n_c n_k d_ck^2 for c
-        < k)
+        o_ck  = sum over u of n_uc n_uk / (m_u - 1)       coincidences of c and k, for c < k
+        n_c   = sum over u of n_uc
+        n     = sum of n_c
+        d_ck  = n_c / 2 + (sum of n_g for the ratings g between c and k) + n_k / 2
+                                                          the ordinal difference of c and k
+        alpha = 1 - (n - 1) (sum of o_ck d_ck^2 for c < k) / (sum of n_c n_k d_ck^2 for c < k)
 
-    Fractions up to the last division: the order of units or raters changes no digit. None if
-    alpha is not defined: no unit has two ratings, or those that have were all given the same
-    rating.
+    The sums are exact fractions, so that the order of units or raters changes no digit of the
+    result.
+
+    Returns:
+        None if alpha is not defined: no unit has two ratings, or all ratings are equal.
     """
     counts = Counter(tuple(sorted(ratings)) for ratings in units if len(ratings) > 1)
     n: Counter[float] = Counter()
@@ -55,7 +58,7 @@ def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
 
 
 def _squared_ordinal_differences(n: Mapping[float, int]) -> dict[tuple[float, float], Fraction]:
-    """Return d_ck^2 of each pair of ratings (c, k). `n` is how often each rating was given."""
+    """Return d_ck^2 of each pair of ratings (c, k). `n` maps each rating to its frequency."""
     squares = {}
     for low, high in combinations(sorted(n), 2):
         between = sum(times for rating, times in n.items() if low < rating < high)
@@ -64,17 +67,22 @@ def _squared_ordinal_differences(n: Mapping[float, int]) -> dict[tuple[float, fl
 
 
 def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
-    """The intraclass correlation of single ratings, two-way random effects, absolute agreement:
-    ICC(2,1).
+    """Return the intraclass correlation ICC(2,1): single ratings, two-way random effects, absolute
+    agreement.
 
-    P. E. Shrout, J. L. Fleiss, Psychological Bulletin 86:420-428, 1979; ICC(A,1) of K. O. McGraw,
-    S. P. Wong, Psychological Methods 1:30-46, 1996. With the mean squares of rows (things), columns
-    (raters) and error:
+    Sources: P. E. Shrout, J. L. Fleiss, Psychological Bulletin 86:420-428, 1979; K. O. McGraw,
+    S. P. Wong, Psychological Methods 1:30-46, 1996, who call this correlation ICC(A,1). MS_rows,
+    MS_columns and MS_error are the mean squares of rows (items), columns (raters) and error, n is
+    the number of items, and k is the number of raters:
 
         ICC = (MS_rows - MS_error) / (MS_rows + (k - 1) MS_error + k (MS_columns - MS_error) / n)
 
-    A row has the ratings of all raters, in the same order. None with fewer than two things or
-    raters, and where all ratings are equal.
+    Args:
+        rows: the ratings of each item. All rows have the same raters, in the same order.
+
+    Returns:
+        None if there are fewer than two items or raters, or if the denominator is not positive
+        (all ratings are equal, for example).
     """
     count = len(rows)
     if count < 2 or len(rows[0]) < 2:
@@ -83,18 +91,18 @@ def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
     center = statistics.fmean(chain.from_iterable(rows))
     row_means = map(statistics.fmean, rows)
     column_means = map(statistics.fmean, zip(*rows, strict=True))
-    of_rows = raters * _sum_of_squares(row_means, center)
-    of_columns = count * _sum_of_squares(column_means, center)
-    total = _sum_of_squares(chain.from_iterable(rows), center)
-    rows_square = of_rows / (count - 1)
-    columns_square = of_columns / (raters - 1)
-    error_square = max(0.0, total - of_rows - of_columns) / ((count - 1) * (raters - 1))
-    below = (
+    rows_sum = raters * _sum_of_squares(row_means, center)
+    columns_sum = count * _sum_of_squares(column_means, center)
+    total_sum = _sum_of_squares(chain.from_iterable(rows), center)
+    rows_square = rows_sum / (count - 1)
+    columns_square = columns_sum / (raters - 1)
+    error_square = max(0.0, total_sum - rows_sum - columns_sum) / ((count - 1) * (raters - 1))
+    denominator = (
         rows_square + (raters - 1) * error_square + raters * (columns_square - error_square) / count
     )
-    if below <= 0:
+    if denominator <= 0:
         return None
-    return (rows_square - error_square) / below
+    return (rows_square - error_square) / denominator
 
 
 def _sum_of_squares(values: Iterable[float], center: float) -> float:
@@ -102,49 +110,51 @@ def _sum_of_squares(values: Iterable[float], center: float) -> float:
 
 
 def weighted_kappa(pairs: Collection[tuple[float, float]]) -> float | None:
-    """Cohen's kappa of two raters with squared weights (J. Cohen, Psychological Bulletin
-    70:213-220, 1968).
+    """Return Cohen's kappa of two raters with squared weights.
 
-    With x and y the two raters' ratings: 1 - mean((x - y)^2) / (the mean of (x - y)^2 over all
-    pairs of an x with any y). On two values (met or not) it is Cohen's unweighted kappa. None
-    without pairs, and where all ratings are equal.
+    Source: J. Cohen, Psychological Bulletin 70:213-220, 1968. x and y are the ratings of the two
+    raters: kappa = 1 - mean((x - y)^2) / (the mean of (x - y)^2 over all pairs of any x with any
+    y). On a scale with two values, such as met or not, weighted and unweighted kappa are equal.
+
+    Returns:
+        None if there are no pairs, or if all ratings are equal.
     """
     if not pairs:
         return None
     first, second = zip(*pairs, strict=True)
     observed = statistics.fmean((x - y) ** 2 for x, y in pairs)
-    apart = statistics.fmean(first) - statistics.fmean(second)
-    expected = statistics.pvariance(first) + statistics.pvariance(second) + apart**2
+    mean_gap = statistics.fmean(first) - statistics.fmean(second)
+    expected = statistics.pvariance(first) + statistics.pvariance(second) + mean_gap**2
     if not expected:
         return None
-    # 0 by chance alone, and not what floats leave of it
+    # Rounding turns a tiny float error into an exact 0, and adding 0.0 turns -0.0 into 0.0.
     kappa: float = round(1 - observed / expected, 12) + 0.0
     return kappa
 
 
 def gwet_ac1(units: Collection[Collection[float]], categories: int) -> float | None:
-    """Gwet's AC1 of any number of raters, some ratings of which may be missing.
+    """Return Gwet's AC1 of any number of raters. Ratings may be missing.
 
-    K. L. Gwet, British Journal of Mathematical and Statistical Psychology 61:29-48, 2008. With r_ik
-    the raters who put thing i into category k, r_i all who rated it, q the number of categories and
-    pi_k the mean of r_ik / r_i:
+    Source: K. L. Gwet, British Journal of Mathematical and Statistical Psychology 61:29-48, 2008.
+    r_ik is the number of raters who put item i into category k, r_i is the number of raters of
+    item i, q is the number of categories, and pi_k is the mean of r_ik / r_i over the items:
 
-        p_a = mean over things with r_i > 1 of  sum of r_ik (r_ik - 1) / (r_i (r_i - 1))
+        p_a = mean over items with r_i > 1 of  sum of r_ik (r_ik - 1) / (r_i (r_i - 1))
         p_e = sum of pi_k (1 - pi_k) / (q - 1)
         AC1 = (p_a - p_e) / (1 - p_e)
 
     Args:
-        units: the ratings of each thing.
-        categories: how many there are, used or not.
+        units: the ratings of each item.
+        categories: the number of categories, used or not.
 
     Returns:
-        None if nothing was rated twice, or there is only one category.
+        None if no item was rated twice, or if there is only one category.
     """
     rated = [Counter(unit) for unit in units if unit]
-    twice = [counts for counts in rated if counts.total() > 1]
-    if not twice or categories < 2:
+    rated_twice = [counts for counts in rated if counts.total() > 1]
+    if not rated_twice or categories < 2:
         return None
-    agreement = statistics.fmean(map(_share_of_equal_pairs, twice))
+    agreement = statistics.fmean(map(_share_of_equal_pairs, rated_twice))
     shares: Counter[float] = Counter()
     for counts in rated:
         for category, times in counts.items():
@@ -154,39 +164,46 @@ def gwet_ac1(units: Collection[Collection[float]], categories: int) -> float | N
 
 
 def _share_of_equal_pairs(counts: Counter[float]) -> float:
-    """The share of the ordered pairs of a thing's raters that agree."""
+    """Return the share of the ordered pairs of one item's raters that agree."""
     equal = sum(times * (times - 1) for times in counts.values())
     return equal / (counts.total() * (counts.total() - 1))
 
 
-Unit = Mapping[str, float]  # of one question about one answer: rater -> rating
+# The ratings of one question about one answer: rater -> rating.
+RatingsByRater = Mapping[str, float]
 
 
-def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
-    """Return the agreement of raters who did not all rate everything.
+def agreement_among(units: Sequence[RatingsByRater], scale: Sequence[float]) -> Agreement:
+    """Return the agreement of raters. A rater may have rated only some of the answers.
 
     Args:
         units: the ratings of each question about an answer.
-        scale: the ratings that there are, the least first.
+        scale: the possible ratings, the lowest first.
     """
-    twice = [unit for unit in units if len(unit) > 1]
-    raters = sorted(set(chain.from_iterable(twice)))
-    uncut = [[unit[rater] for rater in raters] for unit in twice if len(unit) == len(raters)]
-    nearest = [_nearest_ratings(unit.values(), scale) for unit in twice]
+    rated_twice = [unit for unit in units if len(unit) > 1]
+    raters = sorted(set(chain.from_iterable(rated_twice)))
+    complete_rows = []  # the questions that every rater answered
+    for unit in rated_twice:
+        if len(unit) == len(raters):
+            complete_rows.append([unit[rater] for rater in raters])
+    nearest = [_nearest_ratings(unit.values(), scale) for unit in rated_twice]
     alpha = ordinal_alpha(nearest)
     ac1 = gwet_ac1(nearest, len(scale))
-    kappas = []  # each pair of raters has one, over what both rated
+    kappas = []  # one kappa for each pair of raters, over the questions that both rated
     for pair in combinations(raters, 2):
-        kappa = weighted_kappa(_ratings_by_both(twice, pair))
+        kappa = weighted_kappa(_ratings_by_both(rated_twice, pair))
         if kappa is not None:
             kappas.append(kappa)
     mean_kappa = None
     if kappas:
         mean_kappa = statistics.fmean(kappas)
-    return Agreement(len(twice), alpha, icc_agreement(uncut), mean_kappa, ac1)
+    return Agreement(len(rated_twice), alpha, icc_agreement(complete_rows), mean_kappa, ac1)
 
 
-def _ratings_by_both(units: Sequence[Unit], raters: tuple[str, str]) -> list[tuple[float, float]]:
+def _ratings_by_both(
+    units: Sequence[RatingsByRater], raters: tuple[str, str]
+) -> list[tuple[float, float]]:
+    """Return the two raters' ratings of each question that both rated."""
     first, second = raters
     return [(unit[first], unit[second]) for unit in units if unit.keys() >= {first, second}]
 
@@ -194,12 +211,14 @@ def _ratings_by_both(units: Sequence[Unit], raters: tuple[str, str]) -> list[tup
 def agreement_with(
     marks: Sequence[tuple[float, Sequence[float]]], scale: Sequence[float]
 ) -> Agreement:
-    """Return the agreement of a judge with the raters' mean; with their majority if the scale has
-    two ends and nothing between.
+    """Return the agreement of a judge with the people's consensus.
+
+    The consensus is the people's mean rating. On a scale with two values, the consensus is the
+    people's majority, and a question with a tie is left out.
 
     Args:
-        marks: of each question about an answer the judge's mark and the people's ratings.
-        scale: the ratings that there are, the least first.
+        marks: the judge's mark and the people's ratings of each question about an answer.
+        scale: the possible ratings, the lowest first.
     """
     pairs = []
     for mark, ratings in marks:
@@ -213,7 +232,10 @@ def agreement_with(
 
 
 def consensus(ratings: Sequence[float], scale: Sequence[float]) -> float | None:
-    """The mean; of two ratings the one that most gave, None if as many gave the other."""
+    """Return the mean of the ratings; on a scale with two values, the rating of the majority.
+
+    None if the scale has two values and there is a tie.
+    """
     mean = statistics.fmean(ratings)
     if len(scale) > 2:
         return mean
@@ -231,19 +253,25 @@ def _nearest_ratings(values: Iterable[float], scale: Sequence[float]) -> list[in
 
 
 def nearest_rating(value: float, scale: Sequence[float]) -> int:
-    """The number of the rating that is nearest, from 0; of two that are as near, the lower
-    one's.
+    """Return the index of the rating on the scale that is nearest to the value.
+
+    If two ratings are equally near, the function returns the index of the first one.
     """
     return min(range(len(scale)), key=lambda number: abs(scale[number] - value))
 
 
 def length_correlation(pairs: Sequence[tuple[float, int]]) -> RankCorrelation | None:
-    """Return the correlation of a judge's marks and the lengths of the answers; None if it is not
-    defined.
+    """Return Spearman's correlation of a judge's marks with the lengths of the answers.
 
-    The interval is Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) (D. Bonett, T. Wright,
-    Psychometrika 65:23-28, 2000). Of marks with many ties it covers 94.5 to 99.7 %, for n from 20
-    to 500.
+    The interval is computed on Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) (D. Bonett,
+    T. Wright, Psychometrika 65:23-28, 2000). If marks have many ties, the interval covers 94.5 to
+    99.7 %, for n from 20 to 500.
+
+    Args:
+        pairs: the judge's mark and the length of each answer.
+
+    Returns:
+        None if there are fewer than four pairs, or if all marks or all lengths are equal.
     """
     n = len(pairs)
     if n < 4:
@@ -254,31 +282,37 @@ def length_correlation(pairs: Sequence[tuple[float, int]]) -> RankCorrelation | 
     from scipy import stats  # imported here: only judges need it
 
     rho = float(stats.spearmanr(pairs)[0])
-    # no z is that of a perfect order: it counts as if two neighbours had changed places
-    inner = math.copysign(min(abs(rho), 1 - 12 / (n * (n * n - 1))), rho)
-    half = stats.norm.ppf(0.975) * math.sqrt((1 + inner * inner / 2) / (n - 3))
-    low = math.tanh(math.atanh(inner) - half)
-    high = math.tanh(math.atanh(inner) + half)
+    # Fisher's z of a perfect correlation is infinite. The interval is therefore computed as if two
+    # neighbouring ranks had been exchanged.
+    finite_rho = math.copysign(min(abs(rho), 1 - 12 / (n * (n * n - 1))), rho)
+    half_width = stats.norm.ppf(0.975) * math.sqrt((1 + finite_rho * finite_rho / 2) / (n - 3))
+    low = math.tanh(math.atanh(finite_rho) - half_width)
+    high = math.tanh(math.atanh(finite_rho) + half_width)
     return RankCorrelation(rho, min(low, rho), max(high, rho), n)
 
 
 ENOUGH_MARKS = 10
-"""Marks of a judge, from which on a report says that all answers got the same."""
+"""The least number of a judge's marks for a report that the judge gave every answer the same
+marks.
+"""
 
 
 @dataclass
 class Ratings:
-    """Every rating of a run: judge -> instance -> criterion -> rating."""
+    """All ratings by the judges of a run."""
 
+    # judge -> instance -> criterion -> rating
     by_judge: dict[str, dict[InstanceKey, dict[str, float]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    # answers with nothing in them, which no judge is asked about
+    # the instances with an empty answer: they get the lowest rating, and no judge is asked
     lowest: set[InstanceKey] = field(default_factory=set)
     form: JuryForm = HELMS_FORM
-    lengths: dict[InstanceKey, int] = field(default_factory=dict)  # of the answers, in characters
+    lengths: dict[InstanceKey, int] = field(default_factory=dict)
+    """The length of the answer to each instance, in characters."""
 
     def add(self, judge: str, instance: InstanceKey, ratings: Mapping[str, float]) -> None:
+        """Add a judge's ratings of one instance, by criterion."""
         if ratings:
             self.by_judge[judge][instance] = dict(ratings)
 
@@ -291,36 +325,42 @@ class Ratings:
         return units
 
     def jury_scores(self, left_out: str | None = None) -> dict[InstanceKey, float]:
-        """The jury's score of each instance: the mean of all its ratings, as HELM computes it."""
-        sums: dict[InstanceKey, list[float]] = defaultdict(list)
-        for judge, ratings in self.by_judge.items():
+        """Return the jury's score of each instance: the mean of all ratings, as in HELM.
+
+        Args:
+            left_out: a judge whose ratings do not count. If no other judge rated anything, the
+                method returns no score.
+        """
+        ratings_of: dict[InstanceKey, list[float]] = defaultdict(list)
+        for judge, by_instance in self.by_judge.items():
             if judge != left_out:
-                for instance, given in ratings.items():
-                    sums[instance].extend(given.values())
-        rated = {instance: sum(values) / len(values) for instance, values in sums.items()}
+                for instance, by_criterion in by_instance.items():
+                    ratings_of[instance].extend(by_criterion.values())
+        rated = {instance: sum(values) / len(values) for instance, values in ratings_of.items()}
         if left_out is not None and not rated:
-            return {}  # the others said nothing
+            return {}
         return rated | dict.fromkeys(self.lowest, self.form.lowest)
 
     def mean_by_judge(self, instance: InstanceKey) -> dict[str, float]:
         """Return the mean of each judge's ratings of one instance."""
         means = {}
-        for judge, ratings in self.by_judge.items():
-            given = ratings.get(instance)
-            if given:
-                means[judge] = statistics.fmean(given.values())
+        for judge, by_instance in self.by_judge.items():
+            by_criterion = by_instance.get(instance)
+            if by_criterion:
+                means[judge] = statistics.fmean(by_criterion.values())
         return means
 
     def report(self) -> JuryReport:
+        """Return the report on the judges: their means, their agreement and their bias."""
         means = {}
         leave_one_out = {}
         length_correlations = {}
         units = defaultdict(list)
         for judge in self.by_judge:
-            of_judge = self._units(judge)
-            for unit, rating in of_judge.items():
+            judge_ratings = self._units(judge)
+            for unit, rating in judge_ratings.items():
                 units[unit].append(rating)
-            means[judge] = statistics.fmean(of_judge.values())
+            means[judge] = statistics.fmean(judge_ratings.values())
             leave_one_out[judge] = self._mean_without(judge)
             length_correlations[judge] = length_correlation(self._marks_and_lengths(judge))
         kappas = {}
@@ -344,18 +384,21 @@ class Ratings:
         )
 
     def _is_constant(self, judge: str) -> bool:
-        """The judge gave enough marks to tell, and every answer the same ones."""
-        different = {tuple(sorted(given.items())) for given in self.by_judge[judge].values()}
-        return len(different) == 1 and len(self._units(judge)) >= ENOUGH_MARKS
+        """Return True if a judge gave every answer the same marks, and enough marks to tell."""
+        distinct = set()
+        for by_criterion in self.by_judge[judge].values():
+            distinct.add(tuple(sorted(by_criterion.items())))
+        return len(distinct) == 1 and len(self._units(judge)) >= ENOUGH_MARKS
 
     def _mean_without(self, judge: str) -> float | None:
-        """The jury's score without a judge; None if the others said nothing."""
+        """Return the jury's mean score without a judge; None if no other judge rated anything."""
         scores = self.jury_scores(left_out=judge)
         if not scores:
             return None
         return statistics.fmean(scores.values())
 
     def _marks_and_lengths(self, judge: str) -> list[tuple[float, int]]:
+        """Return a judge's mean mark and the length of each answer whose length is known."""
         pairs = []
         for instance, ratings in self.by_judge[judge].items():
             if instance in self.lengths:
@@ -363,8 +406,9 @@ class Ratings:
         return pairs
 
     def _kappa(self, judge: str, second_judge: str) -> float | None:
-        """The kappa of what both rated. Shares have none, for they have no weights: no two steps
-        are as far apart as the next.
+        """Return the weighted kappa of two judges, over the criteria and instances that both rated.
+
+        None if ratings are shares: a share has no fixed steps, which the weights compare.
         """
         if self.form.shares:
             return None

@@ -1,4 +1,7 @@
-"""The main metric's values by asking, and what is made of them with the questions' sources."""
+"""Holds the main metric's values of each asking, and compares the askings of the same questions.
+
+The intervals take into account that questions may share a source.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,20 @@ from eval_factory.scoring.scores import (
 from eval_factory.tasks.asking_forms import REPEAT, SAME_WORDS, is_asked_again
 from eval_factory.tasks.choice_question import number_of_order
 
-FIRST_ASKING = ""  # the name of a question's first asking
+FIRST_ASKING = ""  # the name of a question's first asking, in its original form
 MIN_IN_GROUP = 10
+"""The least number of questions in a group whose change is reported."""
 
 
 def names_of_repeats(times: int) -> list[str]:
+    """Return the names of all askings in the same words. `times`: their number, with the first."""
     return [FIRST_ASKING, *(f"{REPEAT}{number}" for number in range(2, times + 1))]
 
 
 def right_and_wrong(
     units: Iterable[Unit], values: Mapping[Unit, float]
 ) -> tuple[list[Unit], list[Unit]]:
-    """Return the questions with the full value, and the others."""
+    """Return the questions with the full value (1), and the questions with less."""
     right = []
     wrong = []
     for unit in units:
@@ -47,7 +52,7 @@ def right_and_wrong(
 
 
 class AskingValues:
-    """The main metric's values by asking. A unit is a question in one trial."""
+    """The main metric's values of each asking. A unit is a question in one trial."""
 
     def __init__(
         self,
@@ -58,8 +63,15 @@ class AskingValues:
         unchanged: Collection[InstanceKey],
         times: int,
     ) -> None:
-        """Sort the main metric's values by asking. `unchanged` are the questions that HELM asked
-        again without a change; `times` is how often each was asked in the same words.
+        """Sort the main metric's values by asking.
+
+        Args:
+            draft: the result in the making.
+            main: the values of the main metric for the first asking.
+            metrics_asked_again: the metrics of the further askings.
+            right: the rule by which answers are read.
+            unchanged: the questions that HELM asked again without a change.
+            times: the number of askings of each question in the same words.
         """
         self._main = main
         self._members = draft.tally.members
@@ -68,11 +80,12 @@ class AskingValues:
         self._right = right
         self.scale = main.scale
         self.has_right = (facts_of(main.name, main.scale).scale or PROPORTION) == PROPORTION
-        """An answer is right if its value is 1; a rating is not."""
+        """True if a value of 1 means a right answer; False if the metric is a rating."""
         self.by_reader = self.has_right and right.is_read_by_reader
         self._repeats = names_of_repeats(times)[1:]
         self._by_name: dict[str, Mapping[InstanceKey, float]] = {FIRST_ASKING: main.values}
         self.perturbations_of_helm: dict[str, str] = {}
+        """The names of HELM's own perturbations, each mapped to itself."""
         for metric in same_metric(main, (*metrics_asked_again, *draft.metrics)):
             if metric.perturbation and not is_derived(metric):
                 self._add(metric.perturbation, metric.values, unchanged)
@@ -80,6 +93,7 @@ class AskingValues:
     def _add(
         self, name: str, values: Mapping[InstanceKey, float], unchanged: Collection[InstanceKey]
     ) -> None:
+        """Add the values of an asking, without the questions that HELM did not change."""
         changed = {}
         for key, value in values.items():
             if key not in unchanged:
@@ -89,9 +103,9 @@ class AskingValues:
             self.perturbations_of_helm[name] = name
 
     def of(self, name: str) -> dict[Unit, float]:
-        """The values of an asking, without answers that no rule reads.
+        """Return the values of an asking, without the answers that no rule reads.
 
-        Those that failed are left out, or are 0 as the score has it.
+        Questions without an answer are left out or have the value 0, as in the score.
         """
         values = self._by_name.get(name, {})
         counted = with_missing_counted(
@@ -107,8 +121,8 @@ class AskingValues:
         return by_unit
 
     def unread_in(self, names: Sequence[str]) -> int:
-        """Count the questions that were asked in all these ways, with an answer that no rule
-        reads.
+        """Count the questions with an answer that no rule reads, among the questions of all these
+        askings.
         """
         count = 0
         for unit in set.intersection(*map(self._units_of, names)):
@@ -120,7 +134,7 @@ class AskingValues:
         return units_of(self._by_name.get(name, {}))
 
     def not_asked(self, name: str) -> int:
-        """Count the questions that were not asked in this way."""
+        """Count the questions that have a first asking, but not this asking."""
         units = self._units_of(name)
         count = 0
         for key in self._by_name[FIRST_ASKING]:
@@ -129,7 +143,10 @@ class AskingValues:
         return count
 
     def sources(self, units: Sequence[Unit]) -> list[str] | None:
-        """The sources of questions; trials of a question share it."""
+        """Return the source of each question, or None if each question has a source of its own.
+
+        All trials of a question have the same source.
+        """
         questions = [question for question, _ in units]
         sources = sources_of(self._main, questions)
         if sources is None and len(set(questions)) < len(questions):
@@ -142,22 +159,25 @@ class AskingValues:
         value_of: Callable[[Unit], float],
         scale: Bounds | None = PROPORTION,
     ) -> Share | None:
-        """Return the mean of one value a question with its interval; None if there is no question.
+        """Return the mean over the questions, with its interval; None if there is no question.
 
         Args:
             units: the questions.
-            value_of: a question's value; a truth value is 1 or 0.
-            scale: the least and the greatest value that there can be.
+            value_of: returns the value of a question. True counts as 1 and False as 0.
+            scale: the lowest and the highest possible value.
         """
         values = {unit: float(value_of(unit)) for unit in units}
         return share_of(values, self.sources, scale)
 
     def change(self, name: str, among: Collection[Unit] | None = None) -> Change | None:
-        """Return what asking in this way did, or None if no question has both values.
+        """Return the change from the first asking to another asking.
 
         Args:
-            name: the asking.
-            among: questions; all if not given.
+            name: the other asking.
+            among: the questions to compare; all questions if None.
+
+        Returns:
+            None if no question has a value in both askings.
         """
         before = self.of(FIRST_ASKING)
         after = self.of(name)
@@ -168,7 +188,7 @@ class AskingValues:
         if not units:
             return None
         difference = paired_difference(
-            [self._level(unit, before[unit]) for unit in units],
+            [self._value_before(unit, before[unit]) for unit in units],
             list(map(after.__getitem__, units)),
             clusters=self.sources(units),
             scale=self.scale,
@@ -191,36 +211,42 @@ class AskingValues:
     def _flips(
         self, units: Sequence[Unit], before: Mapping[Unit, float], after: Mapping[Unit, float]
     ) -> dict[str, Share | None]:
-        """The shares of questions that became wrong or right; none of ratings."""
+        """Return the shares of questions that became wrong or right, by their field in `Change`.
+
+        Empty if the metric is a rating.
+        """
         if not self.has_right:
             return {}
         was_right, was_wrong = right_and_wrong(units, before)
-        lost_anyway = self._lost_in_same_words
-        asked_in_same_words = [unit for unit in was_right if unit in lost_anyway]
+        lost_by_chance = self._lost_in_same_words
+        asked_in_same_words = [unit for unit in was_right if unit in lost_by_chance]
         return {
             "right_to_wrong": self.share(was_right, lambda unit: after[unit] < 1.0),
             "wrong_to_right": self.share(was_wrong, lambda unit: after[unit] >= 1.0),
-            "same_words": self.share(asked_in_same_words, lost_anyway.__getitem__),
+            "same_words": self.share(asked_in_same_words, lost_by_chance.__getitem__),
         }
 
-    def _level(self, unit: Unit, first: float) -> float:
-        """The question's value before it was asked in another way: with repeats, their mean."""
+    def _value_before(self, unit: Unit, first: float) -> float:
+        """Return a question's value before the change: the mean of its first value and its
+        repeats.
+        """
         values = [first]
-        for of_repeat in self._of_repeats:
-            if unit in of_repeat:
-                values.append(of_repeat[unit])
+        for by_unit in self._values_of_repeats:
+            if unit in by_unit:
+                values.append(by_unit[unit])
         return statistics.fmean(values)
 
     @cached_property
-    def _of_repeats(self) -> list[dict[Unit, float]]:
+    def _values_of_repeats(self) -> list[dict[Unit, float]]:
         return list(map(self.of, self._repeats))
 
     @cached_property
     def _lost_in_same_words(self) -> dict[Unit, float]:
-        """Return how often the answer to the same words is not right, of each question that was
-        right.
+        """The share of wrong answers when a question was asked again in the same words.
+
+        The mapping has only the questions whose first answer was right.
         """
-        askings = self._of_repeats
+        askings = self._values_of_repeats
         if not askings:
             askings = [self.of(name) for name in self._by_name if name.startswith(SAME_WORDS)]
         lost = {}
@@ -231,8 +257,10 @@ class AskingValues:
         return lost
 
     def by_group(self, name: str) -> dict[str, dict[str, Change]]:
-        """Return what asking in this way did to each group: by field of the instances, then its
-        value.
+        """Return the change from the first asking to another asking, for each group of questions.
+
+        The outer key is a field of the instances, and the inner key is a value of that field.
+        Groups of fewer than `MIN_IN_GROUP` questions, and groups of all questions, are left out.
         """
         before = self.of(FIRST_ASKING)
         after = self.of(name)

@@ -1,8 +1,8 @@
-"""A test that judges agree more than chance makes them. Pure.
+"""Tests if judges agree more than by chance. Its functions are pure.
 
 Agreement by chance depends on how often each mark is given: two judges who give a 5 to nearly
-every answer agree in nearly every answer. The test keeps each judge's marks and deals them to the
-answers at random.
+every answer agree on nearly every answer. The test therefore uses the marks that each judge gave,
+and assigns them to the answers at random.
 """
 
 from __future__ import annotations
@@ -15,24 +15,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEED = 20_261_128
-PERMUTATIONS = 1_999
-ROUNDING = 1e-9
+PERMUTATIONS = 1_999  # the number of random permutations, without the observed order
+ROUNDING = 1e-9  # the tolerance within which two mean differences count as equal
 
 # answer -> criterion -> mark
 MarksOfJudge = Mapping[Any, Mapping[str, float]]
 
 
 def chance_p(marks: Mapping[str, MarksOfJudge]) -> float | None:
-    """Return the one-sided p value of judges who agree by chance alone; None of a single judge.
+    """Return the one-sided p value of the hypothesis that the judges agree by chance alone.
 
-    The marks that a judge gave to one answer are dealt as a whole, so that criteria of an answer
-    that go together are no evidence. The statistic is the mean over pairs of judges of the ordinal
-    difference that Krippendorff's alpha counts. The observed order is one of the permutations, so
-    that p is never 0. The seed is fixed.
+    Each permutation moves all marks that a judge gave to one answer together. Correlation between
+    the criteria of an answer is therefore not counted as agreement. The statistic is the mean
+    squared ordinal difference (as in Krippendorff's alpha) over all pairs of marks by two judges.
+    The observed order counts as one of the permutations, so that p is never 0. The seed is fixed.
+
+    Args:
+        marks: the marks of each judge: answer -> criterion -> mark.
+
+    Returns:
+        None if fewer than two judges gave marks, or if no two judges rated the same answer.
     """
     import numpy as np  # imported here: only juries need it
 
-    judges = sorted(judge for judge, given in marks.items() if given)
+    judges = sorted(judge for judge, marks_of_judge in marks.items() if marks_of_judge)
     if len(judges) < 2:
         return None
     rated: set[Hashable] = set()
@@ -45,47 +51,52 @@ def chance_p(marks: Mapping[str, MarksOfJudge]) -> float | None:
     if observed is None:
         return None
     rng = np.random.default_rng(SEED)
-    as_alike = 1
+    at_most_observed = 1  # the permutations with no greater difference; the observed order is one
     for _ in range(PERMUTATIONS):
-        dealt = [tables[0]]
+        permuted = [tables[0]]
         for table in tables[1:]:
-            dealt.append(table[rng.permutation(len(answers))])
-        difference = _mean_difference(dealt, differences)
+            permuted.append(table[rng.permutation(len(answers))])
+        difference = _mean_difference(permuted, differences)
         if difference is not None and difference <= observed + ROUNDING:
-            as_alike += 1
-    return as_alike / (PERMUTATIONS + 1)
+            at_most_observed += 1
+    return at_most_observed / (PERMUTATIONS + 1)
 
 
 def _tables(
     marks: Mapping[str, MarksOfJudge], answers: list[Hashable]
 ) -> tuple[list[NDArray[Any]], list[float]]:
-    """Return of each judge a row an answer and a column a criterion with the mark's number, -1 for
-    none; and the marks, the least first.
+    """Return a table of each judge's marks, and the distinct marks, the lowest first.
+
+    A table has a row for each answer and a column for each criterion. A cell is the index of the
+    mark in the list of distinct marks, or -1 if the judge gave no mark.
     """
     import numpy as np
 
     criteria: dict[str, int] = {}
-    seen: set[float] = set()
-    for given in marks.values():
-        for by_criterion in given.values():
-            seen.update(by_criterion.values())
+    distinct: set[float] = set()
+    for by_answer in marks.values():
+        for by_criterion in by_answer.values():
+            distinct.update(by_criterion.values())
             for criterion in by_criterion:
                 criteria.setdefault(criterion, len(criteria))
-    values = sorted(seen)
-    number_of = {value: number for number, value in enumerate(values)}
+    values = sorted(distinct)
+    index_of = {value: index for index, value in enumerate(values)}
     row_of = {answer: row for row, answer in enumerate(answers)}
     tables: list[NDArray[Any]] = []
-    for given in marks.values():
+    for by_answer in marks.values():
         table = np.full((len(answers), len(criteria)), -1, dtype=np.int64)
-        for answer, by_criterion in given.items():
+        for answer, by_criterion in by_answer.items():
             for criterion, mark in by_criterion.items():
-                table[row_of[answer], criteria[criterion]] = number_of[mark]
+                table[row_of[answer], criteria[criterion]] = index_of[mark]
         tables.append(table)
     return tables, values
 
 
 def _ordinal_differences(tables: list[NDArray[Any]], values: list[float]) -> NDArray[Any]:
-    """Return the squared ordinal difference of each two marks (`agreement.ordinal_alpha`)."""
+    """Return the squared ordinal difference of each pair of marks (see `agreement.ordinal_alpha`).
+
+    Differences are divided by the number of all marks, which changes no comparison.
+    """
     import numpy as np
 
     times = np.zeros(len(values))
@@ -97,7 +108,9 @@ def _ordinal_differences(tables: list[NDArray[Any]], values: list[float]) -> NDA
 
 
 def _mean_difference(tables: list[NDArray[Any]], differences: NDArray[Any]) -> float | None:
-    """Over all pairs of marks that two judges gave to one thing; None if there is no pair."""
+    """Return the mean squared difference over all pairs of marks that two judges gave to the same
+    criterion of the same answer; None if there is no pair.
+    """
     total = 0.0
     pairs = 0
     for first, second in combinations(tables, 2):

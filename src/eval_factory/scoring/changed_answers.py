@@ -1,9 +1,10 @@
-"""Reports on the answers when questions were asked again: another draw, other words, a doubt, or
-leave not to know.
+"""Reports how answers change when questions are asked again: in the same words, in other words,
+after a doubt, or with the permission to answer "I do not know".
 
-The question is the unit: how often it was asked gives no more independent values, and sources that
-questions share are clusters of them. HELM's own score stays that of the questions as they are; with
-`extra.repeats` the mean over all askings in the same words is what is compared.
+The unit of the statistics is the question, because several askings of one question are not
+independent values. Questions with a shared source are a cluster. HELM's own score is the score of
+the original questions; with `extra.repeats`, the main score is the mean over all askings in the
+same words.
 """
 
 from __future__ import annotations
@@ -71,9 +72,11 @@ from eval_factory.tasks.choice_question import refers_to_others
 from eval_factory.tasks.perturbations import FAMILIES
 
 NEVER = "never"
-UNREAD = "unread"  # beside the numbers of turns in `Pushback.changed_at`
+UNREAD = "unread"
+"""Keys of `Pushback.changed_at`; its other keys are the numbers of turns."""
 WITH_ASKED = ".with_asked"
-MAX_LOST = 20
+"""The ending of the metric that also counts the letters from `extra.ask_unread`."""
+MAX_LOST = 20  # the largest number of lost questions that a report lists
 _NONE = re.compile(r"\W*(?:none|neither|ningun)", re.IGNORECASE)
 
 
@@ -82,23 +85,26 @@ class Askings(Part):
     """The answers to questions that were asked again."""
 
     plan: Plan
-    right: RightAnswers  # reads the same answers; it sees each request before
+    right: RightAnswers
+    """Reads the same answers. This part is listed earlier, so it sees each request first."""
     confidence: ConfidenceOfAnswers | None
     metrics: list[MetricValues] = field(default_factory=list)
-    """HELM's metrics, and those made of them, of questions that were asked again."""
-    units: dict[Unit, None] = field(default_factory=dict)  # whose question as it is was answered
-    main: str = ""  # HELM's main metric
-    reading: dict[str, int] = field(default_factory=dict)  # counts of `Instances`
-    mean: MetricValues | None = None  # of the main metric over all askings in the same words
-    prompts: dict[Unit, int] = field(default_factory=dict)  # hashes of the questions as they are
-    options: dict[Unit, int] = field(default_factory=dict)  # how many a question has
+    """HELM's metrics of the further askings, and the metrics derived from HELM's."""
+    units: dict[Unit, None] = field(default_factory=dict)
+    """The questions whose original form was answered, in the order of the requests."""
+    main: str = ""  # the name of HELM's main metric
+    reading: dict[str, int] = field(default_factory=dict)
+    """The counts of read and unread answers, by their field in `results.Instances`."""
+    mean: MetricValues | None = None  # the mean of the main metric over askings in the same words
+    prompts: dict[Unit, int] = field(default_factory=dict)  # hashes of the original prompts
+    options: dict[Unit, int] = field(default_factory=dict)  # the number of options of a question
     letters: Mapping[Unit, ConfidenceReply] = field(default_factory=dict)
-    """The replies to the question for the letter of an answer that was not read."""
+    """The replies to `extra.ask_unread`, which asks for the letter of an unread answer."""
     unchanged: set[InstanceKey] = field(default_factory=set)
-    """Questions that HELM asked again without a change: it leaves out only those whose inputs
-    are of one class.
+    """The further askings by HELM whose prompt is the original prompt. HELM skips an unchanged
+    input only if both inputs are objects of the same class.
     """
-    # questions whose right option is that none of the others is
+    # the questions whose right option is a "none of the above"
     none_right: set[Unit] = field(default_factory=set)
 
     @classmethod
@@ -108,10 +114,16 @@ class Askings(Part):
         right: RightAnswers,
         logprobs: Callable[[output.RequestState], Logprobs],
     ) -> Askings | None:
-        """Return the part, or None if each question is asked once."""
+        """Return the part, or None if each question is asked once.
+
+        Args:
+            plan: the plan of the run.
+            right: the part that reads the answers.
+            logprobs: returns the log probabilities of the answer to a request.
+        """
         extra = plan.evaluation.extra
-        ours = any(getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
-        if not ours and "data_augmentation" not in plan.evaluation.task.helm.arguments:
+        has_own_askings = any(getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
+        if not has_own_askings and "data_augmentation" not in plan.evaluation.task.helm.arguments:
             return None
         letters = read_replies(plan.rundir.helm / names.LETTERS_FILE)
         return cls(plan, right, ConfidenceOfAnswers.of(plan, logprobs), letters=letters)
@@ -122,14 +134,15 @@ class Askings(Part):
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         if key[2] is None:
-            self._see_as_it_is(key, state)
+            self._see_first_asking(key, state)
         elif not is_asked_again(key[2]) and self.prompts.get(key[:2]) == hash(prompt_of(state)):
             self.unchanged.add(key)
 
     def see_other_form(self, key: InstanceKey, state: output.RequestState) -> None:
         self.see(key, state)
 
-    def _see_as_it_is(self, key: InstanceKey, state: output.RequestState) -> None:
+    def _see_first_asking(self, key: InstanceKey, state: output.RequestState) -> None:
+        """See the answer to a question in its original form."""
         unit = key[:2]
         self.prompts[unit] = hash(prompt_of(state))
         right = right_answers(state)
@@ -145,10 +158,10 @@ class Askings(Part):
             self.confidence.add(unit, state, self.right.label_in(state))
 
     def count(self, draft: Draft) -> None:
-        """Count the replies to further questions about answers.
+        """Count the requests for a letter and for a stated confidence, and their failures.
 
-        Replies about confidence are of no request state: one that failed is asked for again, as
-        any is.
+        HELM has no request state for these requests, so the tally counts them here. A request that
+        failed is sent again in the next run, like any failed request.
         """
         replies = {ASK_LETTER: self.letters}
         if self.confidence is not None and not self.confidence.in_one:
@@ -161,33 +174,34 @@ class Askings(Part):
                     draft.tally.fail(key, reply.error or "")
 
     def complete(self, draft: Draft) -> None:
-        """Add the main metric with the letters that were asked for; count the answers that these
-        read.
+        """Add a main metric that counts the letters from `extra.ask_unread`, and count how the
+        answers were read.
         """
         if not self._extra.ask_unread:
             return
         labels = [metric.label for metric in draft.metrics]
         self.main, _ = chosen_main_metric(draft.plan.evaluation.task.helm, labels)
         keys: list[InstanceKey] = [(*unit, None) for unit in self.units]
-        by_rule = len(self.right.stated.keys() & keys)
-        by_asking = len(self.right.replied.keys() & keys)
+        read_by_rule = len(self.right.stated.keys() & keys)
+        read_by_asking = len(self.right.replied.keys() & keys)
         self.reading = {
-            "read_by_rule": by_rule,
-            "read_by_asking": by_asking,
-            "unread": len(keys) - by_rule - by_asking,
+            "read_by_rule": read_by_rule,
+            "read_by_asking": read_by_asking,
+            "unread": len(keys) - read_by_rule - read_by_asking,
         }
         for metric in list(draft.metrics):
             if metric.name == self.main and metric.perturbation is None and metric.values:
                 draft.metrics.append(self._with_letters(metric))
 
     def _with_letters(self, metric: MetricValues) -> MetricValues:
+        """Return a copy of the main metric that also counts the letters from `extra.ask_unread`."""
         values = {key: self.right.with_reply(key) for key in metric.values}
         name = self.main + WITH_ASKED
         label = name + metric.label.removeprefix(self.main)
         return replace(metric, label=label, name=name, helm_mean=None, values=values)
 
     def note(self, draft: Draft) -> None:
-        """Note how many answers were read when their letter was asked for."""
+        """Note how many answers were read by `extra.ask_unread`."""
         if self.reading:
             draft.instances = replace(draft.instances, **self.reading)
         if self.letters:
@@ -196,23 +210,26 @@ class Askings(Part):
             stay = "stays unread" if unread == 1 else "stay unread"
             draft.notes.add(
                 Importance.INCOMPLETE,
-                f"no rule reads {answers}: ask_unread asked the model about them once more. "
-                f"{self.reading['read_by_asking']} then name an option, and "
-                f"{self.main}{WITH_ASKED} counts them. {unread} {stay}",
+                f"no rule reads {answers}: ask_unread asked the model for the letter of each. "
+                f"{self.reading['read_by_asking']} of the replies name an option, and "
+                f"{self.main}{WITH_ASKED} counts these options. {unread} {stay}",
             )
 
     def score(self, draft: Draft) -> None:
-        """Take out the metrics of what was asked again: they are not scores of the run."""
-        kept = []
+        """Move the metrics of further askings from the draft to this part.
+
+        They are not scores of the run.
+        """
+        scores_of_run = []
         for metric in draft.metrics:
             if not is_asked_again(metric.perturbation):
-                kept.append(metric)
-            elif not is_derived(metric):  # HELM's worst cases mix several askings
+                scores_of_run.append(metric)
+            elif not is_derived(metric):  # HELM's worst-case metrics mix several askings
                 self.metrics.append(metric)
-        draft.metrics = kept
+        draft.metrics = scores_of_run
 
     def compare(self, draft: Draft) -> None:
-        """Add the report; with repeats, the main metric becomes its mean over them."""
+        """Add the report on all askings; with repeats, add the score of their mean."""
         main = draft.main_values
         if main is None or not main.values:
             why = (
@@ -238,7 +255,7 @@ class Askings(Part):
             report = replace(report, pushback=self.pushback(values, extra.pushback))
         if self.confidence is not None:
             confidence = self.confidence.report(
-                values.of(FIRST_ASKING), values.sources, self._count_unread_as_it_is()
+                values.of(FIRST_ASKING), values.sources, self._count_unread_first_answers()
             )
             report = replace(report, confidence=confidence)
         if extra.allow_abstain:
@@ -254,40 +271,41 @@ class Askings(Part):
         )
 
     def _families(self, values: AskingValues) -> Mapping[str, str]:
-        """Return the name of each perturbation, by its family of other words; HELM's if none was
-        asked for.
+        """Return the name of each perturbation in other words, by its family.
+
+        Without `extra.perturb`, return HELM's own perturbations.
         """
         if not self._extra.perturb:
             return values.perturbations_of_helm
         return {name: PERTURB + name for name in self._extra.perturb}
 
-    def _count_unread_as_it_is(self) -> int:
+    def _count_unread_first_answers(self) -> int:
         unread = [unit for unit in self.units if self.right.is_unread((*unit, None))]
         return len(unread)
 
     def repeats(self, values: AskingValues, times: int, scores: Mapping[str, Score]) -> Repeats:
-        """Report on the questions with a value each time.
+        """Report on the questions that have a value in every asking in the same words.
 
         Args:
-            values: the main metric's.
-            times: how often each question was asked in the same words.
-            scores: have the mean over the askings.
+            values: the main metric's values of each asking.
+            times: the number of askings of each question in the same words.
+            scores: the scores of the run, with the mean over the askings.
         """
         asking_names = names_of_repeats(times)
-        by_unit = _of_units_asked_each_time(list(map(values.of, asking_names)))
+        by_unit = _values_in_every_asking(list(map(values.of, asking_names)))
         if not by_unit or self.mean is None:
             return Repeats(times, 0)
         mean = values.share(by_unit, lambda unit: statistics.fmean(by_unit[unit]), values.scale)
         if not values.by_reader:
             stats = scores[self.mean.label].stats
             mean = Share(stats.mean, stats.count, stats.ci_low, stats.ci_high)
-        answers = self._answers_each_time(by_unit, asking_names)
+        answers = self._answers_in_every_asking(by_unit, asking_names)
         majority = None
         if self.right.form is not None:
             majority = values.share(
                 by_unit, lambda unit: by_unit[unit][_most_frequent(answers[unit])], values.scale
             )
-        between, within = _parts(by_unit, values.sources)
+        between, within = _stderr_between_and_within(by_unit, values.sources)
         return Repeats(
             times,
             len(by_unit),
@@ -301,10 +319,10 @@ class Askings(Part):
             unread=values.unread_in(asking_names),
         )
 
-    def _answers_each_time(
+    def _answers_in_every_asking(
         self, by_unit: Mapping[Unit, Sequence[float]], asking_names: Sequence[str]
     ) -> Mapping[Unit, Sequence[object]]:
-        """Return the option that each answer to a question states; of open text its value."""
+        """Return the option that each answer to a question states; for open text, its value."""
         if self.right.form is None:
             return by_unit
         answers = {}
@@ -317,7 +335,12 @@ class Askings(Part):
     def in_other_words(
         self, values: AskingValues, families: Mapping[str, str]
     ) -> dict[str, InOtherWords]:
-        """Report what each family of changes did. `families` holds the perturbation of each."""
+        """Report the change of the score for each family of changes in the words.
+
+        Args:
+            values: the main metric's values of each asking.
+            families: family -> the name of its perturbation.
+        """
         reports = {}
         for family, name in families.items():
             change = values.change(name)
@@ -335,7 +358,7 @@ class Askings(Part):
         return corrected
 
     def pushback(self, values: AskingValues, doubts: int) -> Pushback:
-        """Report what became of the answers after each doubt."""
+        """Report how the answers changed after each doubt. `doubts`: the number of doubts."""
         turns = [f"{PUSHBACK}{number}" for number in range(1, doubts + 1)]
         changed: Counter[str] = Counter()
         for unit in self.units:
@@ -350,7 +373,11 @@ class Askings(Part):
         return Pushback(tuple(changes), dict(sorted(changed.items())))
 
     def _first_change(self, unit: Unit, turns: Sequence[InstanceKey]) -> str:
-        """The number of the first turn with another answer; an unread answer is no change."""
+        """Return the number of the first turn with another answer than the first answer.
+
+        An unread answer is not a change. `UNREAD` if the first answer is unread, or if some answer
+        is unread and no other answer is a change; `NEVER` if all answers are the first answer.
+        """
         first = self.right.comparable_answer((*unit, None))
         if self.right.form is None:
             first = self.right.helm_matches.get((*unit, None))
@@ -365,7 +392,10 @@ class Askings(Part):
         return NEVER
 
     def options_only(self, values: AskingValues) -> OptionsOnly | None:
-        """Report on the choices without the question; None if they were not asked so."""
+        """Report on the answers when only the options were shown, without the question.
+
+        None if the run has no such asking.
+        """
         change = values.change(OPTIONS_ONLY)
         if change is None:
             return None
@@ -377,22 +407,31 @@ class Askings(Part):
         return OptionsOnly(change, values.share(after, lambda unit: after[unit] >= 1.0), guess)
 
     def none_of_the_others(self, values: AskingValues) -> InOtherWords | None:
-        """Report on questions whose right option was replaced; None if none was asked so."""
+        """Report on the answers when the right option was replaced by "None of the others".
+
+        None if the run has no such asking.
+        """
         change = values.change(NONE_OF_THE_OTHERS)
         if change is None:
             return None
         return InOtherWords(change, values.not_asked(NONE_OF_THE_OTHERS))
 
     def none_of_these(self, values: AskingValues) -> Share | None:
-        """The share of right answers if the right option is that none of the others is."""
+        """Return the share of right answers among questions whose right option is "none of these".
+
+        None if there is no such question.
+        """
         first = values.of(FIRST_ASKING)
         units = [unit for unit in sorted(first) if unit in self.none_right]
         return values.share(units, lambda unit: first[unit] >= 1.0)
 
     def blind(self, values: AskingValues, draft: Draft) -> dict[str, Change]:
-        """Report what another picture in place of each question's own did to the score."""
+        """Report the change of the score when each question's picture was replaced.
+
+        The keys are the kinds of replacement (`BLIND_WITH`).
+        """
         changes = {}
-        for picture, in_words in BLIND_WITH.items():
+        for picture, description in BLIND_WITH.items():
             change = values.change(BLIND + picture)
             if change is None:
                 continue
@@ -400,20 +439,23 @@ class Askings(Part):
             if change.ci_high is None or change.ci_high >= 0:
                 draft.notes.add(
                     Importance.DOUBTFUL,
-                    f"when each question had {in_words} in place of its own picture, the score "
+                    f"when each question had {description} in place of its own picture, the score "
                     "is not shown to be worse: the pictures may not have been needed",
                 )
         return changes
 
     def abstention(self, values: AskingValues, cost: float) -> Abstention:
-        """Report on the questions with leave not to know, at the cost of a wrong answer."""
+        """Report on the asking in which the model may answer "I do not know".
+
+        `cost` is the number of points that a wrong answer loses.
+        """
         before = values.of(FIRST_ASKING)
         after = values.of(ABSTAIN)
-        silent = {unit: (*unit, ABSTAIN) in self.right.not_to_know for unit in before}
+        abstained = {unit: (*unit, ABSTAIN) in self.right.not_to_know for unit in before}
         units = []
         answered = []
         for unit in before:
-            if silent[unit]:
+            if abstained[unit]:
                 units.append(unit)
             elif unit in after:
                 units.append(unit)
@@ -421,22 +463,26 @@ class Askings(Part):
         were_right, were_wrong = right_and_wrong(units, before)
 
         def points(unit: Unit) -> float:
-            if silent[unit]:
+            if abstained[unit]:
                 return 0.0
-            return _at_cost(after[unit], cost)
+            return _points_of_answer(after[unit], cost)
+
+        def points_before(unit: Unit) -> float:
+            return _points_of_answer(before[unit], cost)
 
         return Abstention(
             cost,
-            values.share(units, silent.__getitem__),
+            values.share(units, abstained.__getitem__),
             values.share(answered, lambda unit: after[unit] >= 1.0),
             values.share(units, points, scale=(-cost, 1.0)),
-            values.share(units, lambda unit: _at_cost(before[unit], cost), scale=(-cost, 1.0)),
-            values.share(were_wrong, silent.__getitem__),
-            values.share(were_right, silent.__getitem__),
+            values.share(units, points_before, scale=(-cost, 1.0)),
+            values.share(were_wrong, abstained.__getitem__),
+            values.share(were_right, abstained.__getitem__),
             values.unread_in([FIRST_ASKING, ABSTAIN]),
         )
 
     def _add_notes(self, draft: Draft) -> None:
+        """Add the notes on askings whose results need care."""
         extra = self._extra
         notes = draft.notes
         if extra.repeats and not draft.run.run_spec.adapter_spec.temperature:
@@ -452,7 +498,7 @@ class Askings(Part):
                 "prompts, and so the score, are not the benchmark's own",
             )
         perturbations = {metric.perturbation for metric in self.metrics}
-        read_first = []
+        unchecked_families = []
         for family in extra.perturb or ():
             if f"{PERTURB}{family}" not in perturbations:
                 notes.add(
@@ -460,15 +506,16 @@ class Askings(Part):
                     f"perturb: {family} changed no question: it needs {FAMILIES[family].needs}",
                 )
             elif FAMILIES[family].unchecked:
-                read_first.append(family)
-        if read_first:
+                unchecked_families.append(family)
+        if unchecked_families:
             notes.add(
                 Importance.DOUBTFUL,
-                f"perturb: a clinician has to read the questions that {', '.join(read_first)} "
-                "changed: the change may have made another answer right",
+                "perturb: a clinician has to read the questions that "
+                f"{', '.join(unchecked_families)} changed: the change may have made another "
+                "answer right",
             )
-        is_ours = not self.plan.evaluation.task.helm.any_run_spec
-        if extra.perturb and not (is_ours and self.plan.evaluation.benchmark is None):
+        is_own_task = not self.plan.evaluation.task.helm.any_run_spec
+        if extra.perturb and not (is_own_task and self.plan.evaluation.benchmark is None):
             notes.add(
                 Importance.DOUBTFUL,
                 "nobody has checked whether the right answers of this benchmark stay right in "
@@ -476,8 +523,9 @@ class Askings(Part):
             )
 
     def group(self, draft: Draft) -> None:
-        """Make the mean over repeats the main score: groups are made of it, and it is what is
-        compared. Judges, floors and labels were held against the questions as they are.
+        """Make the mean over repeats the main score, which groups and comparisons use.
+
+        Floors, judges and labels came before this phase: they refer to the original questions.
         """
         if self.mean is None:
             return
@@ -486,14 +534,14 @@ class Askings(Part):
         self.metrics.append(self.mean)
         draft.main = self.mean.label
         draft.main_values = self.mean
-        every: set[InstanceKey] = {(*unit, None) for unit in self.units}
-        draft.missing = every - self.mean.values.keys()
+        answered: set[InstanceKey] = {(*unit, None) for unit in self.units}
+        draft.missing = answered - self.mean.values.keys()
 
 
-def _of_units_asked_each_time(
+def _values_in_every_asking(
     askings: Sequence[Mapping[Unit, float]],
 ) -> dict[Unit, list[float]]:
-    """Return each question's values, one an asking; only of questions with a value in all."""
+    """Return the values of each question that has a value in every asking, one for each asking."""
     by_unit = {}
     for unit in askings[0]:
         if all(unit in values for values in askings):
@@ -502,7 +550,9 @@ def _of_units_asked_each_time(
 
 
 def _lost_questions(values: AskingValues, name: str) -> list[str]:
-    """Questions that were right as they are, and are not when they are asked in this way."""
+    """Return the ids of questions whose first answer was right and whose answer in this asking is
+    not.
+    """
     before = values.of(FIRST_ASKING)
     lost = []
     for unit, value in values.of(name).items():
@@ -511,15 +561,15 @@ def _lost_questions(values: AskingValues, name: str) -> list[str]:
     return lost
 
 
-def _parts(
+def _stderr_between_and_within(
     values: Mapping[Unit, Sequence[float]], sources: Sources
 ) -> tuple[float | None, float | None]:
-    """Standard errors of the mean over questions: by the draw of questions, and by the draw of
+    """Return two standard errors of the mean: from the choice of questions, and from chance in the
     answers.
 
-    One-way analysis of variance: the mean of the questions' own variances, over all answers, is the
-    part of the answers; what is left of the variance of the questions' means is that of the
-    questions (0 if nothing is left).
+    The method is a one-way analysis of variance. The variance within questions, averaged and
+    divided by the number of all answers, is the part of the answers. The rest of the squared
+    standard error of the questions' means is the part of the questions (0 if the rest is negative).
     """
     times = len(next(iter(values.values())))
     means = list(map(statistics.fmean, values.values()))
@@ -536,17 +586,20 @@ def _share_of_same_pairs(answers: Sequence[object]) -> float:
 
 
 def _most_frequent(answers: Sequence[object]) -> int:
-    """The index of the first of the most frequent answer; of equally frequent ones, of that
-    which came first.
+    """Return the index at which the most frequent answer occurs first.
+
+    If several answers are equally frequent, the answer that came first counts.
     """
     return answers.index(Counter(answers).most_common(1)[0][0])
 
 
-def _at_cost(value: float, cost: float) -> float:
+def _points_of_answer(value: float, cost: float) -> float:
+    """Return 1 for a right answer, and the negative cost for a wrong answer."""
     if value >= 1.0:
         return 1.0
     return -cost
 
 
 def _is_none_of_these(option: str) -> bool:
+    """Return True if the option says that no other option is right, or that nobody knows."""
     return is_not_to_know(option) or (refers_to_others(option) and _NONE.match(option) is not None)

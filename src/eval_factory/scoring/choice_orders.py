@@ -1,4 +1,4 @@
-"""The check whether answers change when the choices of a question stand in another order
+"""Checks if answers change when a question lists its choices in another order
 (`extra.shuffle_choices`).
 """
 
@@ -29,42 +29,49 @@ NO_OPTION = "no option"  # the count of answers that name no option
 
 @dataclass
 class ChoiceOrderCheck(Part):
-    """The answers to questions whose choices stood in several orders.
+    """The answers to questions whose choices were listed in several orders.
 
-    A question's orders are not independent of each other, so they make one value each.
+    The orders of one question are not independent, so each question counts as one value.
     """
 
-    wanted: int  # orders of each question
-    pattern: str | None  # by which HELM finds a label in an answer; None: the answer is the label
-    by_order: Sequence[MetricValues]  # HELM's metrics of the questions in other orders
+    wanted: int  # the number of orders in which each question is to be asked
+    pattern: str | None
+    """The regular expression with which HELM finds a label in an answer. None if HELM takes the
+    whole answer as the label.
+    """
+    by_order: Sequence[MetricValues]  # HELM's metrics of the questions in the other orders
     chosen: dict[Unit, dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
-    """Order -> the text of the option that was chosen; a request that failed is not in it."""
-    # how many orders each question was asked in
+    """Question -> order -> the text of the chosen option, or None if the answer names no option.
+    Requests that failed are left out.
+    """
+    # the number of orders in which each question was asked
     orders: dict[Unit, int] = field(default_factory=Counter)
     kept: dict[Unit, str] = field(default_factory=dict)
-    """Questions whose choices stay in their order, each with the reason."""
-    letters: Counter[str] = field(default_factory=Counter)
-    right: RightAnswers | None = None  # reads the same answers; it sees each request before
+    """Questions whose choices stay in their original order -> the reason."""
+    letters: Counter[str] = field(default_factory=Counter)  # how often each letter was chosen
+    right: RightAnswers | None = None
+    """Reads the same answers. That part is listed earlier, so it sees each request first."""
 
     @classmethod
     def of(
         cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues]
     ) -> tuple[ChoiceOrderCheck | None, Sequence[MetricValues]]:
-        """Return the check, or None if there is one order; and the metrics without those that are
-        of other orders alone.
+        """Return the check, and the metrics without those of other orders.
+
+        The check is None if questions are asked in one order only.
         """
         wanted = plan.evaluation.extra.shuffle_choices
         if wanted is None:
             return None, metrics
-        original = []
-        of_other_orders = []
+        in_original_order = []
+        in_other_orders = []
         for metric in metrics:
             if metric.perturbation is None or is_asked_again(metric.perturbation):
-                original.append(metric)
+                in_original_order.append(metric)
             if metric.perturbation is not None and number_of_order(metric.perturbation):
-                of_other_orders.append(metric)
+                in_other_orders.append(metric)
         pattern = run.run_spec.adapter_spec.output_mapping_pattern
-        return cls(wanted, pattern, of_other_orders), original
+        return cls(wanted, pattern, in_other_orders), in_original_order
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         order = number_of_order(key[2])
@@ -86,7 +93,7 @@ class ChoiceOrderCheck(Part):
             self.letters[NO_OPTION] += 1
 
     def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
-        """Return the main metric's values in each order, by the order's number."""
+        """Return the main metric's values in each order, by the order's number, from 1."""
         by_number = {}
         for metric in same_metric(main, self.by_order):
             order = number_of_order(metric.perturbation)
@@ -95,7 +102,7 @@ class ChoiceOrderCheck(Part):
         return {1: main, **{order: by_number[order] for order in sorted(by_number, key=str)}}
 
     def compare(self, draft: Draft) -> None:
-        """Add the report, the main metric's score over all orders of each question, and its
+        """Add the report, and the main metric's score over all orders of each question, with its
         bounds.
         """
         main = draft.main_values
@@ -136,20 +143,22 @@ class ChoiceOrderCheck(Part):
         )
 
     def _changed(self, moved: Sequence[Unit]) -> dict[Unit, float]:
-        """1 for a question with several answers that are not all the same, 0 for one whose answers
-        are.
+        """Return 1 for each question whose answers differ between orders, and 0 if all are equal.
+
+        Questions with fewer than two answers are left out.
         """
         answers = self._answers()
         changed = {}
         for unit in moved:
-            of_question = answers[unit]
-            if len(of_question) > 1:
-                changed[unit] = float(len(set(of_question.values())) > 1)
+            by_order = answers[unit]
+            if len(by_order) > 1:
+                changed[unit] = float(len(set(by_order.values())) > 1)
         return changed
 
     def _answers(self) -> dict[Unit, dict[int, str | None]]:
-        """Return the choice in each order; without answers that no rule reads, where the reader
-        decides.
+        """Return the option that was chosen in each order.
+
+        If the reader decides which answers are right, the answers that no rule reads are left out.
         """
         if self.right is None or not self.right.is_read_by_reader:
             return self.chosen
@@ -164,11 +173,12 @@ class ChoiceOrderCheck(Part):
     def _means_by_order(
         self, main: MetricValues, moved: Sequence[Unit], missing: set[InstanceKey]
     ) -> dict[str, float | None]:
+        """Return the mean value in each order, by the order's number; None if no value counts."""
         means: dict[str, float | None] = {}
         questions = set(moved)
         for order, metric in self.values_of(main).items():
             values = []
-            for key, value in self._by_the_rule(metric.values).items():
+            for key, value in self._values_by_reader(metric.values).items():
                 if key[:2] in questions and key not in missing:
                     values.append(value)
             means[str(order)] = None
@@ -179,31 +189,35 @@ class ChoiceOrderCheck(Part):
     def _right_in_all_orders(
         self, main: MetricValues, moved: Sequence[Unit], missing: set[InstanceKey]
     ) -> dict[Unit, float]:
-        """1 for a question with the full value in every order; of questions whose every order was
-        answered, and read.
+        """Return 1 for each question with the full value in every order, and 0 for the rest.
+
+        Questions with a missing or unread answer in some order are left out.
         """
-        worst: dict[Unit, float] = {}
+        lowest: dict[Unit, float] = {}
         for metric in self.values_of(main).values():
-            for key, value in self._by_the_rule(metric.values).items():
-                worst[key[:2]] = min(value, worst.get(key[:2], value))
+            for key, value in self._values_by_reader(metric.values).items():
+                lowest[key[:2]] = min(value, lowest.get(key[:2], value))
         left_out = units_of(missing) | self._unread_in_some_order(moved)
         right = {}
         for unit in moved:
-            if unit in worst and unit not in left_out:
-                right[unit] = float(worst[unit] >= 1.0)
+            if unit in lowest and unit not in left_out:
+                right[unit] = float(lowest[unit] >= 1.0)
         return right
 
-    def _by_the_rule(self, values: Mapping[InstanceKey, float]) -> dict[InstanceKey, float]:
+    def _values_by_reader(self, values: Mapping[InstanceKey, float]) -> dict[InstanceKey, float]:
+        """Return the values by the option reader, without unread answers; HELM's values if HELM
+        decides which answers are right.
+        """
         if self.right is None or not self.right.is_read_by_reader:
             return dict(values)
-        ruled = {}
+        by_reader = {}
         for key, value in values.items():
             if not self.right.is_unread(key):
-                ruled[key] = float(self.right.right.get(key, value))
-        return ruled
+                by_reader[key] = float(self.right.right.get(key, value))
+        return by_reader
 
     def _unread_in_some_order(self, units: Sequence[Unit]) -> set[Unit]:
-        """Questions with an answer that no rule reads: nobody knows whether it is right."""
+        """Return the questions with an answer that no rule reads: such an answer may be right."""
         unread = set[Unit]()
         if self.right is None or not self.right.is_read_by_reader:
             return unread
@@ -214,7 +228,9 @@ class ChoiceOrderCheck(Part):
         return unread
 
     def _changed_in_same_words(self, units: Sequence[Unit]) -> dict[Unit, float]:
-        """Return how often each question's choice was another one when only the draw was."""
+        """Return the share of askings in the same words in which the choice changed, for each
+        question.
+        """
         if self.right is None:
             return {}
         changes: dict[Unit, list[float]] = defaultdict(list)
@@ -233,7 +249,7 @@ class ChoiceOrderCheck(Part):
 
 
 def _name_of_order(order: int) -> str | None:
-    """The perturbation of an order; the first one is the question as it is."""
+    """Return the name of the perturbation of an order; None for order 1, the original order."""
     if order == 1:
         return None
     return name_of(order)

@@ -1,8 +1,9 @@
-"""People's ratings of a sample of the answers -> the result's `clinicians`: corrected score,
-agreement, bias.
+"""Compares a result with people's ratings of a sample of its answers: the corrected score, the
+agreement, and each judge's bias.
 
-Only ratings of answers that are still the same are used. Who rated an answer in full gives it a
-score as the main metric would; the people's score of an answer is the mean of these.
+These figures are the result's `clinicians`. A rating counts only if the answer has not changed
+since. The ratings by one person of a complete answer make a score, computed as by the main metric.
+The people's score of an answer is the mean of these scores.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from eval_factory.core.results import (
     TooFewRated,
 )
 from eval_factory.core.rundir import RunDir
-from eval_factory.scoring.agreement import Unit, agreement_among, agreement_with
+from eval_factory.scoring.agreement import RatingsByRater, agreement_among, agreement_with
 from eval_factory.scoring.intervals import few_sources, lower_end
 from eval_factory.scoring.prediction_powered import (
     METHOD,
@@ -53,13 +54,14 @@ from eval_factory.tasks.message_files import LabelledItem
 OTHER_ANSWERS = (
     "{count} ratings are not used: the answers or questions that they rate have changed since"
 )
+"""The note on ratings of answers that have changed since."""
 
 
 def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
-    """Return the result with what people's ratings in its folder say.
+    """Return the result with the figures from the people's ratings in its folder, if there are any.
 
     Raises:
-        PrerequisiteError: they cannot be read.
+        PrerequisiteError: the ratings cannot be read.
     """
     annotations = read_annotations(rundir.ratings)
     if not annotations.ratings:
@@ -68,43 +70,47 @@ def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
 
 
 def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
-    """Return the people's score of each answer that they rated.
+    """Return the people's score of each answer that a person rated in full.
 
     Raises:
         PrerequisiteError: ratings.jsonl cannot be read.
     """
-    rated = _rated(result, rundir)
+    rated = _read_rated_result(result, rundir)
     if rated is None:
         return {}
     return rated.people()
 
 
-def _rated(result: TaskResult, rundir: RunDir) -> RatedResult | None:
-    """Return what was rated, or None if nobody rated an answer."""
+def _read_rated_result(result: TaskResult, rundir: RunDir) -> RatedResult | None:
+    """Return the result with its ratings; None if there are no ratings or no main score."""
     annotations = read_annotations(rundir.ratings)
     score = result.scores.get(result.main_metric)
     if not annotations.ratings or score is None:
         return None
-    return _read(result, annotations, _alike(annotations), score)
+    return _match_ratings(result, annotations, _samples_of_main_kind(annotations), score)
 
 
-# judge -> its mark of each item; the metric itself if there is no judge
+# Judge -> its mark of each item, None for an item without a mark. Without judges, the metric takes
+# the place of the judge.
 Marks = dict[str, list[float | None]]
 
 
 def rated_items(
     result: TaskResult, rundir: RunDir
 ) -> tuple[list[LabelledItem], Marks, list[float]]:
-    """Return what people rated of a result, and what its judges said of the same.
+    """Return the items that people rated, and the judges' marks of these items.
+
+    An item is one question about one answer.
 
     Returns:
-        The items, whose `judged` says nothing; each judge's mark of each item; and all marks that
-        there are, the least first. Of two marks whether it is the higher one.
+        The items, whose `judged` has no meaning; each judge's mark of each item; and all possible
+        marks, the lowest first. If only two marks are possible, True replaces the higher mark and
+        False the lower mark.
 
     Raises:
         PrerequisiteError: ratings.jsonl cannot be read, or nobody has rated an answer.
     """
-    rated = _rated(result, rundir)
+    rated = _read_rated_result(result, rundir)
     if rated is None:
         raise PrerequisiteError(
             f"{rundir.root}: nobody has rated its answers; 'eval-factory annotate' makes the sheets"
@@ -129,9 +135,9 @@ def rated_items(
             length = len(record.completion or "")
             items.append(LabelledItem(source, False, labels, tuple(unit), category, length))
             marks = {}
-            for judge, of_judge in answer.marks.items():
-                if number in of_judge:
-                    marks[judge] = mark_of(of_judge[number])
+            for judge, mark_by_question in answer.marks.items():
+                if number in mark_by_question:
+                    marks[judge] = mark_of(mark_by_question[number])
             marks_of_items.append(marks)
     by_judge: Marks = {}
     for judge in chain.from_iterable(marks_of_items):
@@ -140,7 +146,11 @@ def rated_items(
 
 
 def _category_of(rated: RatedResult, record: InstanceRecord, number: int) -> str | None:
-    """The first tag of a rubric's criterion; of other sheets the name of the question."""
+    """Return the category of an item.
+
+    The category of a rubric's criterion is its first tag, or None if it has no tags. On other
+    sheets, the category is the name of the question.
+    """
     if rated.question.kind != CRITERIA_SHEET:
         key = AnswerKey(record.id, record.trial)
         return str(rated.rated[key].questions[number].name)
@@ -159,24 +169,27 @@ class RatedAnswer:
 
     questions: tuple[Question, ...]
     by_rater: _ByRater = field(default_factory=dict)
-    marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # judge -> the same
+    marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """Judge -> number of the question, from 0 -> mark."""
 
-    def units(self) -> Iterator[tuple[int, Unit]]:
+    def units(self) -> Iterator[tuple[int, RatingsByRater]]:
         """Yield the number of each question that was rated, and its ratings by rater."""
         for number in range(len(self.questions)):
             unit = {}
-            for rater, given in self.by_rater.items():
-                if number in given:
-                    unit[rater] = given[number]
+            for rater, ratings in self.by_rater.items():
+                if number in ratings:
+                    unit[rater] = ratings[number]
             if unit:
                 yield number, unit
 
     def complete_ratings(self) -> list[list[float]]:
-        """The ratings of each person who rated all of the answer, in the questions' order."""
+        """Return the ratings, in the order of the questions, by each person who rated all of the
+        answer's questions.
+        """
         complete = []
-        for given in self.by_rater.values():
-            if len(given) == len(self.questions):
-                complete.append([given[number] for number in range(len(given))])
+        for ratings in self.by_rater.values():
+            if len(ratings) == len(self.questions):
+                complete.append([ratings[number] for number in range(len(ratings))])
         return complete
 
 
@@ -185,23 +198,23 @@ class RatedResult:
     """A result with the ratings of its answers."""
 
     question: RatedQuestion
-    sample: Sample  # the last sample that is used: its strata hold for all
+    sample: Sample  # the last sample of the main kind; its strata are used for all ratings
     # the main metric's value of every answer
     values: dict[AnswerKey, float] = field(default_factory=dict)
     judged: dict[str, dict[AnswerKey, float]] = field(default_factory=lambda: defaultdict(dict))
-    """Judge -> its score of every answer that it judged."""
-    clusters: dict[AnswerKey, str] = field(default_factory=dict)
+    """Judge -> answer -> the score by this judge."""
+    clusters: dict[AnswerKey, str] = field(default_factory=dict)  # the source of every answer
     lowest: dict[AnswerKey, float] = field(default_factory=dict)
-    """A rubric's case -> the least score that it can have."""
-    rated: dict[AnswerKey, RatedAnswer] = field(default_factory=dict)
-    unused: int = 0  # ratings of answers that are not these any more
+    """The lowest possible score of every answer to a rubric's case."""
+    rated: dict[AnswerKey, RatedAnswer] = field(default_factory=dict)  # the rated answers only
+    unused: int = 0  # the number of ratings of answers that have changed since
 
     def marks(self) -> list[float]:
-        """All marks that there are, the least first."""
+        """Return all possible marks, the lowest first."""
         return sorted(choice.value for choice in self.question.choices)
 
     def people(self) -> dict[AnswerKey, float]:
-        """The people's score of each answer, of those who rated all of it; none if nobody did."""
+        """Return the people's score of each answer that at least one person rated in full."""
         scores = {}
         for key, answer in self.rated.items():
             ratings = answer.complete_ratings()
@@ -216,14 +229,16 @@ class RatedResult:
     ) -> list[Stratum]:
         """Return the strata that have answers.
 
+        Answers that the sample could not draw, such as later ones, make a stratum of their own.
+
         Args:
             values: the judge's score of every answer.
-            people: the people's score of each answer that they rated.
+            people: the people's score of each rated answer.
         """
-        not_drawn_from = len(self.sample.strata)
-        keys_by_stratum: list[list[AnswerKey]] = [[] for _ in range(not_drawn_from + 1)]
+        not_in_sample = len(self.sample.strata)
+        keys_by_stratum: list[list[AnswerKey]] = [[] for _ in range(not_in_sample + 1)]
         for key in values:
-            number = self.sample.stratum_of.get(key.as_text(), not_drawn_from)
+            number = self.sample.stratum_of.get(key.as_text(), not_in_sample)
             keys_by_stratum[number].append(key)
         is_shared = len(set(self._sources(values))) < len(values)
         strata = []
@@ -246,8 +261,10 @@ class RatedResult:
         return [self.clusters[key] for key in keys]
 
     def scale(self, people: Mapping[AnswerKey, float]) -> tuple[float, float]:
-        """The scale of the people's scores; if points of a rubric can be lost, it begins below the
-        published one's.
+        """Return the lowest and the highest possible score by people.
+
+        In a rubric, criteria with negative points can make a score lower than the published scale.
+        The lower end is then lower, too.
         """
         choices = self.question.choices
         low, high = self.question.score.scale or (choices[0].value, choices[-1].value)
@@ -257,13 +274,13 @@ class RatedResult:
 
 
 def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
-    """Return what people say of a result. `annotations`: with at least one rating."""
-    alike = _alike(annotations)
+    """Return the figures from people's ratings. `annotations` must have at least one rating."""
+    samples = _samples_of_main_kind(annotations)
     score = result.scores.get(result.main_metric)
-    if score is None or (score.metric or result.main_metric) != alike[-1].metric:
-        lost = OTHER_ANSWERS.format(count=len(annotations.ratings))
-        return Clinicians(0, 0, 0, 0, too_few=TooFewRated(0, MIN_RATED), notes=(lost,))
-    rated = _read(result, annotations, alike, score)
+    if score is None or (score.metric or result.main_metric) != samples[-1].metric:
+        unused_note = OTHER_ANSWERS.format(count=len(annotations.ratings))
+        return Clinicians(0, 0, 0, 0, too_few=TooFewRated(0, MIN_RATED), notes=(unused_note,))
+    rated = _match_ratings(result, annotations, samples, score)
     people = rated.people()
     corrected = None
     too_few = None
@@ -272,7 +289,7 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
     except TooFewRatedError as error:
         too_few = TooFewRated(*error.args)
     except TooFewSourcesError:
-        pass  # a note says so
+        pass  # `_notes` reports the number of sources
     units = []
     for answer in rated.rated.values():
         for _, unit in answer.units():
@@ -290,20 +307,21 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
         corrected,
         too_few,
         agreement,
-        result.validity.in_judges_order(dict(_judges(rated, people, marks))),
-        tuple(_notes(rated, people, len(annotations.samples) - len(alike))),
+        result.validity.in_judges_order(dict(_judge_agreements(rated, people, marks))),
+        tuple(_notes(rated, people, len(annotations.samples) - len(samples))),
     )
 
 
 def _corrected_score(
     metric: str, rated: RatedResult, people: Mapping[AnswerKey, float]
 ) -> CorrectedScore:
-    """The main score as people would have given it.
+    """Return an estimate of the main score if people had rated every answer.
 
-    Points of a rubric can be lost on its scale; the score that was corrected on it is clipped.
+    The estimate is computed on the scale on which a rubric's points can be lost, and then clipped
+    to the published scale.
 
     Raises:
-        TooFewRatedError, TooFewSourcesError: as `corrected_mean`.
+        TooFewRatedError, TooFewSourcesError: see `corrected_mean`.
     """
     scale = rated.scale(people)
     corrected = corrected_mean(rated.strata(rated.values, people), scale)
@@ -323,9 +341,10 @@ def _corrected_score(
     )
 
 
-def _alike(annotations: Annotations) -> list[Sample]:
-    """The sheets that ask the same, in the order in which they came; of several kinds the one
-    with most ratings.
+def _samples_of_main_kind(annotations: Annotations) -> list[Sample]:
+    """Return the sheets of the kind with the most ratings, in the order in which they were made.
+
+    Sheets are of one kind if their form, metric and choices are equal.
     """
     times = Counter(rating.sheet for rating in annotations.ratings)
     by_kind: dict[tuple[object, ...], list[Sample]] = defaultdict(list)
@@ -337,10 +356,10 @@ def _alike(annotations: Annotations) -> list[Sample]:
     return by_kind[max(by_kind, key=ratings.__getitem__)]
 
 
-def _given(
+def _ratings_by_answer(
     annotations: Annotations, samples: Sequence[Sample]
 ) -> dict[AnswerKey, list[tuple[SampledAnswer, _ByRater]]]:
-    """Return what each sheet drew of an answer, and what was said of it there, by answer."""
+    """Return the sampled answer and its ratings from each sheet, by answer."""
     drawn_as = {}
     for sheet in samples:
         for answer in sheet.answers:
@@ -350,17 +369,21 @@ def _given(
         answer_code = (rating.sheet, rating.code)
         if answer_code in drawn_as:
             by_answer[answer_code][rating.rater][rating.number - 1] = rating.value
-    given = defaultdict(list)
+    by_key = defaultdict(list)
     for sheet_and_code, by_rater in by_answer.items():
         drawn = drawn_as[sheet_and_code]
-        given[drawn.key].append((drawn, dict(by_rater)))
-    return given
+        by_key[drawn.key].append((drawn, dict(by_rater)))
+    return by_key
 
 
-def _read(
+def _match_ratings(
     result: TaskResult, annotations: Annotations, samples: Sequence[Sample], score: Score
 ) -> RatedResult:
-    given = _given(annotations, samples)
+    """Return the result with the ratings of its answers.
+
+    A rating is matched only if the text that the rater saw is still the text in the result.
+    """
+    unmatched = _ratings_by_answer(annotations, samples)
     sample = samples[-1]
     judged = has_judges(result, sample.kind)
     jury = _criteria_of_jury(result, sample)
@@ -375,25 +398,25 @@ def _read(
         key = AnswerKey(record.id, record.trial)
         rated.values[key] = value
         rated.clusters[key] = record.cluster or record.id
-        for judge, given_score in rated.question.scores_of(record).items():
-            rated.judged[judge][key] = given_score
+        for judge, judge_score in rated.question.scores_of(record).items():
+            rated.judged[judge][key] = judge_score
         lowest = record.lowest_score
         if lowest is not None:
             rated.lowest[key] = lowest
-        for drawn, by_rater in given.pop(key, ()):
+        for drawn, by_rater in unmatched.pop(key, ()):
             if drawn.shown_sha256 != rated.question.sha256_of(record):
                 rated.unused += sum(map(len, by_rater.values()))
                 continue
             answer = rated.rated.setdefault(key, RatedAnswer(drawn.questions))
             answer.by_rater.update(by_rater)
             answer.marks = rated.question.marks_of(record)
-    for _, by_rater in chain.from_iterable(given.values()):
+    for _, by_rater in chain.from_iterable(unmatched.values()):
         rated.unused += sum(map(len, by_rater.values()))
     return rated
 
 
 def _criteria_of_jury(result: TaskResult, sample: Sample) -> tuple[str, ...]:
-    """The names of the questions if they are a jury's criteria."""
+    """Return the names of the questions if they are a jury's criteria, else nothing."""
     if result.validity.jury is None or not sample.answers:
         return ()
     names = tuple(question.name for question in sample.answers[0].questions)
@@ -402,10 +425,10 @@ def _criteria_of_jury(result: TaskResult, sample: Sample) -> tuple[str, ...]:
     return names
 
 
-def _judges(
+def _judge_agreements(
     rated: RatedResult, people: Mapping[AnswerKey, float], scale: Sequence[float]
 ) -> Iterator[tuple[str, JudgeAgreement]]:
-    """The agreement and bias of each judge."""
+    """Yield each judge with its agreement and bias."""
     judges_of_rated = []
     for judge, scores in rated.judged.items():
         if scores.keys() & rated.rated.keys():
@@ -414,7 +437,7 @@ def _judges(
     for answer in rated.rated.values():
         names |= dict.fromkeys((*answer.marks, *sorted(judges_of_rated)))
     for judge in names:
-        agreement = agreement_with(_marks_beside_ratings(rated, judge), scale)
+        agreement = agreement_with(_marks_and_ratings(rated, judge), scale)
         bias, low, high = _bias(rated, people, judge)
         yield (
             judge,
@@ -422,8 +445,8 @@ def _judges(
         )
 
 
-def _marks_beside_ratings(rated: RatedResult, judge: str) -> list[tuple[float, list[float]]]:
-    """A judge's mark of each question about an answer, with the people's ratings."""
+def _marks_and_ratings(rated: RatedResult, judge: str) -> list[tuple[float, list[float]]]:
+    """Return a judge's mark and the people's ratings of each question about an answer."""
     marks = []
     for answer in rated.rated.values():
         marks_of_judge = answer.marks.get(judge, {})
@@ -436,8 +459,10 @@ def _marks_beside_ratings(rated: RatedResult, judge: str) -> list[tuple[float, l
 def _bias(
     rated: RatedResult, people: Mapping[AnswerKey, float], judge: str
 ) -> tuple[float | None, float | None, float | None]:
-    """A judge's bias with its interval, by the strata of the sample; the plain mean alone if too
-    few were rated.
+    """Return a judge's bias (its score less the people's score) and the ends of its interval.
+
+    The estimate uses the strata of the sample. If too few answers or sources were rated, return
+    the plain mean difference and no interval; if no answer was rated, return None three times.
     """
     judged = rated.judged.get(judge, {})
     by_people = {}
@@ -458,6 +483,7 @@ def _bias(
 def _notes(
     rated: RatedResult, people: Mapping[AnswerKey, float], other_sheets: int
 ) -> Iterator[str]:
+    """Yield the notes on ratings that do not count, or that count only in part."""
     if rated.unused:
         yield OTHER_ANSWERS.format(count=rated.unused)
     if other_sheets:
@@ -465,15 +491,15 @@ def _notes(
             f"the ratings on {other_sheets} sheets are not used: they are of another kind, "
             "scale or metric than most ratings"
         )
-    in_part = len(rated.rated) - len(people)
-    if in_part:
+    partly_rated = len(rated.rated) - len(people)
+    if partly_rated:
         yield (
-            f"{in_part} answers are rated only in part: "
+            f"{partly_rated} answers are rated only in part: "
             "they count for the agreement, not for the corrected score"
         )
     late = [key for key in rated.values if key.as_text() not in rated.sample.stratum_of]
     if late:
         yield f"{len(late)} answers came after the sample was drawn: no one could rate them"
-    few = few_sources(list(map(rated.clusters.__getitem__, people)))
-    if few is not None:
-        yield f"of the rated answers, {few}"
+    few_sources_note = few_sources(list(map(rated.clusters.__getitem__, people)))
+    if few_sources_note is not None:
+        yield f"of the rated answers, {few_sources_note}"

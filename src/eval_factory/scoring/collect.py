@@ -1,7 +1,7 @@
-"""HELM's output and the request journal -> one typed result with its validity: the list of parts,
-in their order.
+"""Collects the typed result of one helm-run from HELM's output and the request journal.
 
-Files that grow with the instances are gone through entry by entry; every part sees each request.
+This module lists the parts of a result in their order. Files that grow with the number of
+instances are read entry by entry, and every part sees each request.
 """
 
 from __future__ import annotations
@@ -63,13 +63,14 @@ def collect(
     """Collect the result of a finished helm-run.
 
     Args:
-        plan: what was run.
-        runs: the run folders that helm-run wrote; a task is one.
-        run_id: the attempts of the run in the journal.
-        wall_s: the run's time, in seconds.
-        git_hash: the commit of this program, if it runs from a repository.
-        data_bundle: what is stored of the bundle that the data came from.
-        remembered: what is known of an earlier collection, whose data or logs may be gone since.
+        plan: the plan of the run.
+        runs: the run folders that helm-run wrote. A task has one, and only the first is read.
+        run_id: the id of the run's attempts in the journal.
+        wall_s: the duration of the run, in seconds.
+        git_hash: the commit of this program; None if it does not run from a repository.
+        data_bundle: the stored description of the bundle that the data came from, if any.
+        remembered: facts from an earlier collection, because its data or logs may be deleted by
+            now; None for the first collection.
     """
     run = output.read_run(runs[0])
     usage, changes, used = journal.usage_of(plan, run_id, wall_s)
@@ -92,7 +93,7 @@ def collect(
 
 
 def _show(state: output.RequestState, parts: Sequence[Part]) -> None:
-    """Show a request to every part."""
+    """Show one request to every part."""
     key = key_of(state)
     if is_in_another_form(key[2]):
         for part in parts:
@@ -104,11 +105,13 @@ def _show(state: output.RequestState, parts: Sequence[Part]) -> None:
 
 @dataclass(frozen=True)
 class RunParts:
-    """The parts of a run's result; None if the task or the configuration has no such part."""
+    """The parts of a run's result. A part is None if the task or the configuration has no use for
+    the part.
+    """
 
-    split: str | None
+    split: str | None  # the main split
     own_metrics: Sequence[MetricValues]
-    """The metrics without those of questions whose choices stand in another order."""
+    """HELM's metrics, without those of questions whose choices are in another order."""
     answers: journal.StoredAnswers
     tally: Tally
     stated: StatedModels
@@ -131,20 +134,28 @@ class RunParts:
         used: Collection[str],
         remembered: Remembered | None,
     ) -> RunParts:
-        """Make the parts before any request is seen. `used`: keys of the answers in the result."""
+        """Return the parts, which have not seen any request yet.
+
+        Args:
+            plan: the plan of the run.
+            run: the output of helm-run.
+            used: the cache keys of the answers that the result uses.
+            remembered: facts from an earlier collection, if any.
+        """
         entry = plan.evaluation.task.helm
         split = run.main_split(entry.main_split)
         orders, metrics = ChoiceOrderCheck.of(
             plan, run, with_reasoned(plan, metric_values_of(run, split))
         )
-        plain = [metric for metric in metrics if not is_asked_again(metric.perturbation)]
+        asked_once = [metric for metric in metrics if not is_asked_again(metric.perturbation)]
         sources: Mapping[str, str] = {}
         if remembered is not None:
             sources = remembered.sources
         tally = Tally.of(plan, run, sources)
         stated = StatedModels(plan.endpoints, used, journal.read_servers(plan.rundir.cache_db))
         answers = journal.StoredAnswers.of(plan, stated.add)
-        main, _ = chosen_main_metric(entry, [metric.label for metric in plain])  # of HELM's own
+        # At this point, the main metric is one of HELM's own metrics.
+        main, _ = chosen_main_metric(entry, [metric.label for metric in asked_once])
         readability, right = _readers(plan, run, main, answers)
         if orders is not None:
             orders.right = right
@@ -162,7 +173,7 @@ class RunParts:
             right,
             orders,
             Askings.of(plan, right, answers.logprobs_of),
-            FloorScores(plan, run, plain),
+            FloorScores(plan, run, asked_once),
             Corrections.of(plan, metrics),
             rubric,
             RubricCorrection.of(plan, rubric),
@@ -171,48 +182,57 @@ class RunParts:
         )
 
     def listed(self) -> list[Part]:
-        """Return the parts in their order; behind each why it stands where it does.
+        """Return the parts in their order. The comments say why a part has its place.
 
-        Notes of one weight have this order within a phase.
+        Within a phase, notes of equal importance are shown in this order.
         """
         parts: list[Part | None] = [
             self.tally,
-            # it sees each answer before the part below, which asks it
-            self._compares_answers(),
-            ReasonedValues(self.right, self._other_orders()),  # before anything counts values
-            UnscorableAnswers(),  # marked in HELM's metrics alone, before others are made of them
+            # `self.orders` and `self.again` use the answers that this part has read.
+            self._right_answers_if_used(),
+            # This part replaces HELM's values before any other part counts them.
+            ReasonedValues(self.right, self._other_orders()),
+            # This part changes HELM's metrics before other metrics are derived from them.
+            UnscorableAnswers(),
             self.corrections,
-            self.readability,  # its lenient metrics stand after the corrected ones
+            self.readability,  # The lenient metrics are listed after the corrected metrics.
             self.orders,
             NotesOnRun(),
-            self.again,  # its letters stand beside the lenient metrics
-            MetricScores(),  # when metrics of repeated requests are taken out: none is a score
-            ProbedJudges(self.rubric, self.jury),  # its finding is a floor
+            self.again,  # The metric with asked letters is listed after the lenient metrics.
+            # `self.again` has removed the metrics of further askings: they are not scores.
+            MetricScores(),
+            # The judges' marks of a text that says nothing are a floor, too.
+            ProbedJudges(self.rubric, self.jury),
             self.floors,
-            self.looks,  # a rule may be about the floor
-            NotesOnLabels(),  # the other end: as high as labels allow
-            Grouping(),  # groups of the mean over repeats, if that is the main score
-            # after the lenient metrics: its marks of empty answers are the last change of a value
+            self.looks,  # A stopping rule may refer to the floor.
+            NotesOnLabels(),  # The upper limit, which label errors set, comes after the floor.
+            # With repeats, `self.again` has made their mean the main score, which is grouped here.
+            Grouping(),
+            # The jury comes after the lenient metrics, because its marks of empty answers are the
+            # last change of a value.
             self.jury,
-            self.rubric,  # its groups by tags take no name of a field's group
-            self.correction,  # by the cases that the rubric's judges decided
-            MainMetric(),  # when published scores are there
+            # The groups by tags must not take the name of a group by a field of the instances.
+            self.rubric,
+            self.correction,  # The correction uses the cases that the rubric's judges decided.
+            MainMetric(),  # The parts above have published their scores by then.
             self.stated,
         ]
         return [part for part in parts if part is not None]
 
-    def _compares_answers(self) -> RightAnswers | None:
+    def _right_answers_if_used(self) -> RightAnswers | None:
+        """Return the part that reads answers, or None if no other part uses the answers."""
         if self.again is None and self.orders is None and self.right.reader is None:
             return None
         return self.right
 
     def _other_orders(self) -> Sequence[MetricValues]:
+        """Return HELM's metrics of the questions whose choices are in another order."""
         if self.orders is None:
             return ()
         return self.orders.by_order
 
     def records(self, draft: Draft) -> InstanceRecords:
-        """Return the records of the instances, by the metrics of a finished draft."""
+        """Return the records of the instances. `draft` must be finished: it has the metrics."""
         columns = [*draft.metrics, *self._other_orders()]
         if self.again is not None:
             columns += self.again.metrics
@@ -234,7 +254,10 @@ class RunParts:
 def _readers(
     plan: Plan, run: output.HelmRun, main: str, answers: journal.StoredAnswers
 ) -> tuple[Readability, RightAnswers]:
-    """Return what reads answers: in the form of the benchmark, or in that of reasoned answers."""
+    """Return the two parts that read answers.
+
+    The parts expect the form that the benchmark asks for, or the form of reasoned answers.
+    """
     form = answer_form_of(plan.evaluation.task.helm, run, main)
     reader = None
     if is_reasoned(plan):
@@ -244,9 +267,10 @@ def _readers(
 
 
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:
+    """Return the result of a finished draft."""
     tally = draft.tally
     instances = draft.instances
-    # the last: of most public benchmarks it is true
+    # This note comes last because it applies to most public benchmarks.
     draft.notes.extend(notes_on_age(draft.plan, provenance))
     different_instances = sum(map(len, tally.splits.values()))
     adapter = draft.run.run_spec.adapter_spec
@@ -290,6 +314,7 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
 
 
 def _main_first(scores: Mapping[str, Score], main: str) -> dict[str, Score]:
+    """Return the scores, with the score of the main metric first."""
     ordered = {}
     if main in scores:
         ordered[main] = scores[main]
@@ -297,6 +322,7 @@ def _main_first(scores: Mapping[str, Score], main: str) -> dict[str, Score]:
 
 
 def _status_of(draft: Draft) -> RunStatus:
+    """Return COMPLETE if every instance has a score and no judgement failed, else PARTIAL."""
     all_judged = not any(counts.failed for counts in draft.tally.judges.values())
     if draft.instances.scored == draft.instances.requested and all_judged:
         return RunStatus.COMPLETE

@@ -1,9 +1,9 @@
-"""The comparison of a run with the settings of MedHELM's leaderboard: each deviation from what it
-ran, with its effect.
+"""Compares the settings of a run with those of MedHELM's leaderboard, and reports each deviation
+with its effect.
 
-What the leaderboard ran stands in `medhelm_leaderboard.yml`. What was asked here is taken from the
-requests that were answered, not from the configuration alone: an endpoint may refuse a field, and a
-user may change any.
+The file `medhelm_leaderboard.yml` lists the settings of the leaderboard. The settings of this run
+are taken from the answered requests where possible, and not only from the configuration: an
+endpoint may refuse a field of a request, and a user may change the fields.
 """
 
 from __future__ import annotations
@@ -29,60 +29,69 @@ from eval_factory.tasks.upstreams import HELM
 
 _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
-_TOKENS = (
-    "max_tokens",
-    "max_completion_tokens",
-)  # names of the limit of an answer; the second is OpenAI's newer one
-# fields of a request that are compared by their values
-COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})
+_TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
+"""The names of the field that limits an answer's tokens. OpenAI's newer name is the second."""
+# the fields of a request whose values are compared with the leaderboard's values
+COMPARED = frozenset({*_TOKEN_LIMITS, "temperature", "top_p"})
 
 
 class LeaderboardEntry(StrictModel):
-    """One run spec of the leaderboard."""
+    """The settings of one run spec on the leaderboard."""
 
-    max_tokens: int  # the tokens that the run spec itself grants an answer
-    # the leaderboard's value, if the scenario has such an argument
+    max_tokens: int  # the largest number of tokens in an answer, as set by the run spec
+    # the value of the scenario's argument `max_length`; None if the leaderboard set none
     max_length: int | None = None
-    max_eval_instances: int | None = None  # None: as of all
-    # argument that chooses another evaluation -> the leaderboard's values
+    # the largest number of instances; None: the leaderboard's number for all run specs
+    max_eval_instances: int | None = None
+    # argument that chooses an evaluation -> the values for which the leaderboard has results
     arguments: dict[str, tuple[str, ...]] = {}
-    # model -> tokens, if it was granted another number here
+    # model -> its token limit, if this run spec has another limit for the model
     num_output_tokens: dict[str, int] = {}
-    # True if HELM names no revision: nobody knows which one the leaderboard read
+    # True if HELM fixes no revision of the data, so that the leaderboard's revision is unknown
     newest_data: bool = False
-    # rows of the data, and the instances that HELM's scenario makes of them
+    # the number of rows in the data, and the number of instances that HELM's scenario returns
     collapsed: tuple[int, int] | None = None
 
 
 class MedhelmLeaderboard(StrictModel):
-    helm: str  # the version of HELM whose run specs it tells of
-    # the most that it asked of one evaluation; of more, HELM drew so many at random
+    """The settings of MedHELM's leaderboard."""
+
+    helm: str  # the version of HELM that has these run specs
+    # The largest number of instances of one evaluation. HELM drew this number at random from a
+    # benchmark with more instances.
     max_eval_instances: int
     num_train_trials: int
     temperature: float
     top_p: float
-    # model -> tokens that it was granted, for it thinks before it answers
+    # model -> its token limit, for models that think before they answer
     num_output_tokens: dict[str, int]
-    judge_max_tokens: int
-    run_specs: dict[str, LeaderboardEntry]
+    judge_max_tokens: int  # the token limit of a judge's answer
+    run_specs: dict[str, LeaderboardEntry]  # by name of the run spec
 
 
 @lru_cache(maxsize=1)
 def load_medhelm_leaderboard() -> MedhelmLeaderboard:
+    """Return the leaderboard's settings from the packaged file."""
     return MedhelmLeaderboard.model_validate(packaged("scoring/medhelm_leaderboard.yml"))
 
 
 @dataclass(frozen=True)
 class ComparedRun:
+    """The facts about a run that are compared with the leaderboard."""
+
     plan: Plan
-    adapter: AdapterSpec  # as HELM ran it
+    adapter: AdapterSpec  # the adapter's settings in HELM's output
     instances: Instances
-    asked: int  # different instances: another trial of one does not count
+    asked: int  # the number of distinct instances; several trials of an instance count once
     provenance: Provenance
 
 
 def comparability_of(facts: ComparedRun) -> Comparability:
-    """The stamp of a finished run. Raises HelmError."""
+    """Return the comparability of a finished run with the leaderboard.
+
+    Raises:
+        HelmError: HELM's record of the data that it read is not readable.
+    """
     upstream = str(facts.plan.upstream)
     board = load_medhelm_leaderboard()
     helm = facts.plan.evaluation.task.helm
@@ -91,10 +100,10 @@ def comparability_of(facts: ComparedRun) -> Comparability:
     if not helm.any_run_spec:
         entry = board.run_specs.get(helm.run_spec)
     if entry is not None:
-        not_run = _argument_not_run(facts.plan, entry)
-        if not_run is not None:
+        unlisted_argument = _unlisted_argument(facts.plan, entry)
+        if unlisted_argument is not None:
             entry = None
-            evaluation = f"{evaluation} with {not_run}"
+            evaluation = f"{evaluation} with {unlisted_argument}"
     if entry is None:
         reason = f"{evaluation} is not on MedHELM's leaderboard ({upstream})"
         return Comparability(None, reason, upstream=upstream)
@@ -105,18 +114,20 @@ def comparability_of(facts: ComparedRun) -> Comparability:
         )
         return Comparability(None, reason, upstream=upstream)
     deviations = (
-        *_of_sampling(facts, board, entry),
-        *_of_requests(facts),
-        *_of_prompts_and_sample(facts, board, entry),
-        *_of_data_and_answers(facts, entry),
-        *_of_judges(facts, board),
+        *_sampling_deviations(facts, board, entry),
+        *_request_deviations(facts),
+        *_prompt_and_sample_deviations(facts, board, entry),
+        *_data_and_answer_deviations(facts, entry),
+        *_judge_deviations(facts, board),
     )
     return Comparability(not deviations, None, deviations, tuple(_remarks(facts, entry)), upstream)
 
 
-def _argument_not_run(plan: Plan, entry: LeaderboardEntry) -> str | None:
-    """Return `name=value` of the first argument that chooses what is evaluated and with which there
-    is no result; not of an argument that has HELM's default.
+def _unlisted_argument(plan: Plan, entry: LeaderboardEntry) -> str | None:
+    """Return the first argument, as `name=value`, for which the leaderboard has no result.
+
+    Arguments with HELM's default value, and arguments that do not choose an evaluation, are
+    skipped. None if no argument is left.
     """
     indexed = plan.evaluation.task.helm.indexed
     parameters: Mapping[str, Any] = {}
@@ -132,39 +143,43 @@ def _argument_not_run(plan: Plan, entry: LeaderboardEntry) -> str | None:
     return None
 
 
-def _of_sampling(
+def _sampling_deviations(
     facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry
 ) -> Iterator[Deviation]:
+    """Yield the deviations in the token limit, the temperature and top_p."""
     sent = _sampling_sent(facts)
-    by_model = {**board.num_output_tokens, **entry.num_output_tokens}
-    granted = _tokens_granted(by_model, facts.plan.model.model_id, entry.max_tokens)
-    tokens = _unlike(sent, _token_names(facts.plan), granted)
-    if tokens is not None:
-        tokens_of = _listed(sorted(set(by_model.values())))
-        models = _listed(model.rpartition("/")[2] for model in by_model)
+    limit_by_model = {**board.num_output_tokens, **entry.num_output_tokens}
+    expected = _token_limit_of(limit_by_model, facts.plan.model.model_id, entry.max_tokens)
+    actual = _differing_values(sent, _token_limit_names(facts.plan), expected)
+    if actual is not None:
+        limits = _listed(sorted(set(limit_by_model.values())))
+        models = _listed(model.rpartition("/")[2] for model in limit_by_model)
         effect = (
-            f"answers are cut off at another length: the leaderboard granted {tokens_of} "
+            f"answers are cut off at another length: the leaderboard granted {limits} "
             f"tokens to {models}"
         )
-        yield Deviation("max_tokens", granted, tokens, effect)
+        yield Deviation("max_tokens", expected, actual, effect)
     for name, value, effect in (
         ("temperature", board.temperature, "answers vary from run to run"),
         ("top_p", board.top_p, "the model chooses each word from another set of words"),
     ):
-        here = _unlike(sent, (name,), value)
-        if here is not None:
-            if NOT_SENT in str(here):
+        actual = _differing_values(sent, (name,), value)
+        if actual is not None:
+            if NOT_SENT in str(actual):
                 effect = "the model's own default was used"
-            yield Deviation(name, value, here, effect)
+            yield Deviation(name, value, actual, effect)
 
 
 def _sampling_sent(facts: ComparedRun) -> Sequence[Mapping[str, Any]]:
-    """The sampling of the model's requests; what was to be sent, if nothing was answered."""
+    """Return the distinct sampling settings of the model's requests.
+
+    If no request was answered, return the configured settings; nothing if HELM did not record them.
+    """
     model = facts.provenance.endpoints.get(MODEL_ROLE)
     adapter = facts.adapter
     if model is not None and model.sampling:
         return model.sampling
-    if adapter.max_tokens is None or adapter.temperature is None:  # HELM did not write them down
+    if adapter.max_tokens is None or adapter.temperature is None:
         return ()
     top_p = facts.plan.model.top_p
     if top_p is None:
@@ -172,33 +187,35 @@ def _sampling_sent(facts: ComparedRun) -> Sequence[Mapping[str, Any]]:
     return [{"max_tokens": adapter.max_tokens, "temperature": adapter.temperature, "top_p": top_p}]
 
 
-def _tokens_granted(by_model: Mapping[str, int], model: str, default: int) -> int:
-    """The tokens that the leaderboard granted an answer of a model."""
-    for name, tokens in by_model.items():
+def _token_limit_of(limit_by_model: Mapping[str, int], model: str, default: int) -> int:
+    """Return the leaderboard's token limit for a model's answers."""
+    for name, limit in limit_by_model.items():
         if same_model(name, model):
-            return tokens
+            return limit
     return default
 
 
-def _token_names(plan: Plan) -> tuple[str, ...]:
-    renamed = plan.model.adapter.params_to_rename.get(_TOKENS[0])
+def _token_limit_names(plan: Plan) -> tuple[str, ...]:
+    """Return the names that the token limit may have in a request, the user's name included."""
+    renamed = plan.model.adapter.params_to_rename.get(_TOKEN_LIMITS[0])
     if renamed is None:
-        return _TOKENS
-    return (*_TOKENS, renamed)
+        return _TOKEN_LIMITS
+    return (*_TOKEN_LIMITS, renamed)
 
 
-def _unlike(
+def _differing_values(
     sent: Iterable[Mapping[str, Any]], fields: Sequence[str], expected: Any
 ) -> str | int | float | None:
-    """Return the values that requests had of a field, if one is not the expected value.
+    """Return the values of a field in the requests, if any value differs from the leaderboard's.
 
     Args:
-        sent: the settings of requests.
+        sent: the settings of the requests.
         fields: the names that the field may have.
-        expected: its value on the leaderboard.
+        expected: the leaderboard's value.
 
     Returns:
-        The number itself, if there is one; None if all had the expected value.
+        The number if all requests have the same number, else a list of the values as text. None if
+        there are no requests, or if all have the leaderboard's value.
     """
     values: list[Any] = []
     for settings in sent:
@@ -214,6 +231,7 @@ def _unlike(
 
 
 def _value_under(settings: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """Return the value under the first of the names that the settings have."""
     for name in names:
         if name in settings:
             return settings[name]
@@ -224,8 +242,8 @@ def _listed(values: Iterable[Any]) -> str:
     return ", ".join(map(str, values))
 
 
-def _of_requests(facts: ComparedRun) -> Iterator[Deviation]:
-    """The user's changes of requests, beside the fields that are compared by value."""
+def _request_deviations(facts: ComparedRun) -> Iterator[Deviation]:
+    """Yield the user's changes of the requests, except in the fields that are compared by value."""
     model = facts.plan.model
     if model.endpoint_type != CHAT:
         yield Deviation(
@@ -238,18 +256,19 @@ def _of_requests(facts: ComparedRun) -> Iterator[Deviation]:
         effect = "the model gets more instructions than the benchmark has"
         yield Deviation("system prompt", "none", "custom_system_prompt", effect)
     effect = "the endpoint may give other answers"
-    compared = {*COMPARED, *_token_names(facts.plan)}
+    compared = {*COMPARED, *_token_limit_names(facts.plan)}
     for name, value in model.adapter.params_to_add.items():
         if name not in compared:
             yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), 200), effect)
     for old, new in model.adapter.params_to_rename.items():
-        if old != _TOKENS[0]:
+        if old != _TOKEN_LIMITS[0]:
             yield Deviation(f"params_to_rename: {old}", old, new, effect)
 
 
-def _of_prompts_and_sample(
+def _prompt_and_sample_deviations(
     facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry
 ) -> Iterator[Deviation]:
+    """Yield the deviations in the prompts, the trials, the sample and the failed instances."""
     style = facts.plan.evaluation.extra.answer_style
     if style == REASONED:
         effect = "the prompts ask for reasoning and then for the answer in a last line"
@@ -265,7 +284,7 @@ def _of_prompts_and_sample(
     if trials != board.num_train_trials:
         effect = "each instance is asked several times, each time with other examples"
         yield Deviation("num_train_trials", board.num_train_trials, trials, effect)
-    yield from _of_sample(facts, entry.max_eval_instances or board.max_eval_instances)
+    yield from _sample_deviations(facts, entry.max_eval_instances or board.max_eval_instances)
     if facts.instances.failed:
         effect = "they are left out of the score"
         if facts.plan.evaluation.extra.on_failure == "zero":
@@ -279,8 +298,11 @@ def _or_none(limit: int | None) -> int | str:
     return limit
 
 
-def _of_sample(facts: ComparedRun, max_instances: int) -> Iterator[Deviation]:
-    """Yield how the sample differs. `max_instances` is the leaderboard's, of one evaluation."""
+def _sample_deviations(facts: ComparedRun, max_instances: int) -> Iterator[Deviation]:
+    """Yield the deviations in the sample of instances.
+
+    `max_instances` is the largest number of instances on the leaderboard for this evaluation.
+    """
     params = facts.plan.evaluation.params
     available = facts.plan.evaluation.task.about.instances
     limit = params.limit_samples
@@ -306,10 +328,13 @@ def _of_sample(facts: ComparedRun, max_instances: int) -> Iterator[Deviation]:
         advice = f"set limit_samples to {max_instances}"
         if seed is not None:
             advice += f", leave {name} out"
-        effect = f"{facts.asked} instances were asked; {advice}: HELM then draws the same ones"
+        effect = (
+            f"{facts.asked} instances were asked; {advice}: HELM then draws the leaderboard's "
+            "instances"
+        )
         yield Deviation("limit_samples", max_instances, _or_none(limit), effect)
     elif limit is not None and limit < max_instances and was_drawn:
-        effect = f"{facts.asked} were asked"
+        effect = f"{facts.asked} instances were asked"
         if seed is None:
             effect = f"a part of the leaderboard's instances: {effect}"
         yield Deviation("limit_samples", max_instances, limit, effect)
@@ -317,23 +342,24 @@ def _of_sample(facts: ComparedRun, max_instances: int) -> Iterator[Deviation]:
         yield Deviation(name, "HELM's draw", seed, "these are not the instances that HELM draws")
 
 
-def _of_data_and_answers(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
+def _data_and_answer_deviations(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
+    """Yield the deviations in the data, and in the treatment of the answers."""
     plan = facts.plan
     provenance = facts.provenance
     if DATA_PATH in plan.scenario_arguments:
-        effect = "nobody can tell whether your files hold what the leaderboard's did"
+        effect = "nobody can tell whether your files have the same content as the leaderboard's"
         yield Deviation("data", _UNKNOWN, "your own files (provenance.dataset_files)", effect)
     elif entry.newest_data:
-        here = _listed(sorted(set(provenance.dataset_revisions.values()))) or _UNKNOWN
+        revisions = _listed(sorted(set(provenance.dataset_revisions.values()))) or _UNKNOWN
         effect = (
             "HELM reads the newest revision of these data, "
-            "and nobody wrote down which one the leaderboard read"
+            "and nobody recorded which revision the leaderboard read"
         )
-        yield Deviation("data revision", _UNKNOWN, here, effect)
+        yield Deviation("data revision", _UNKNOWN, revisions, effect)
     else:
-        for name, pinned, here in unlike_pinned(plan, provenance.dataset_files):
+        for name, pinned, actual in unlike_pinned(plan, provenance.dataset_files):
             yield Deviation(
-                f"data: {name}", pinned, here, "other questions or answers may have been asked"
+                f"data: {name}", pinned, actual, "other questions or answers may have been asked"
             )
     if stripped := facts.instances.thinking_stripped:
         effect = (
@@ -349,7 +375,8 @@ def _of_data_and_answers(facts: ComparedRun, entry: LeaderboardEntry) -> Iterato
         yield Deviation("answers without a judgement", "rated 1", "left out of the score", effect)
 
 
-def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviation]:
+def _judge_deviations(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviation]:
+    """Yield the deviations in the judges' models and sampling; nothing if there are no judges."""
     judges = facts.plan.judges
     if not judges:
         return
@@ -369,16 +396,16 @@ def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviat
         for fields, value in (
             (("temperature",), board.temperature),
             (("top_p",), board.top_p),
-            (_TOKENS, board.judge_max_tokens),
+            (_TOKEN_LIMITS, board.judge_max_tokens),
         ):
-            here = _unlike(sent, fields, value)
-            if here is not None:
+            actual = _differing_values(sent, fields, value)
+            if actual is not None:
                 name = f"judge {judge.role}: {fields[0]}"
-                yield Deviation(name, value, here, "its ratings may be others")
+                yield Deviation(name, value, actual, "the judge's ratings may differ")
 
 
 def _models_of_judges(facts: ComparedRun) -> Iterator[tuple[str, str]]:
-    """Return each judge's model as it was asked for, and as its answers state it."""
+    """Yield the requested model of each judge, and the model that the judge's answers state."""
     for judge in facts.plan.judges:
         endpoint = facts.provenance.endpoints.get(judge.role)
         stated = judge.model_id
@@ -388,23 +415,24 @@ def _models_of_judges(facts: ComparedRun) -> Iterator[tuple[str, str]]:
 
 
 def _is_in_jury(model: str, models: Sequence[tuple[str, str]]) -> bool:
-    for asked_for, stated in models:
-        if same_model(model, asked_for) and same_model(model, stated):
+    """Return True if a judge has this model, both as requested and as stated."""
+    for requested, stated in models:
+        if same_model(model, requested) and same_model(model, stated):
             return True
     return False
 
 
 def _remarks(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[str]:
-    """Return facts that may be taken for a deviation, or for none, and are not."""
-    wanted = facts.plan.evaluation.extra.num_train_trials
-    if wanted not in (None, 1) and facts.adapter.max_train_instances == 0:
+    """Yield facts that a reader may mistake for a deviation."""
+    trials = facts.plan.evaluation.extra.num_train_trials
+    if trials not in (None, 1) and facts.adapter.max_train_instances == 0:
         yield (
-            f"num_train_trials: {wanted} has no effect: "
-            "the prompts hold no examples, so HELM makes one trial"
+            f"num_train_trials: {trials} has no effect: "
+            "the prompts have no examples, so HELM makes one trial"
         )
     if entry.collapsed is not None:
-        rows, kept = entry.collapsed
+        rows, instances = entry.collapsed
         yield (
-            f"HELM keeps {kept} of the data's {rows} rows, because it counts the same text once; "
-            "the leaderboard did the same"
+            f"HELM uses {instances} of the data's {rows} rows, because HELM counts equal texts "
+            "once; so did the leaderboard"
         )

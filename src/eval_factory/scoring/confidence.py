@@ -1,5 +1,5 @@
-"""Measures of how sure a model is of its answers (`extra.confidence`), and how far to trust that:
-calibration, risk, coverage.
+"""Measures the model's confidence in its answers (`extra.confidence`), and how reliable the
+confidence is: calibration, risk and coverage.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Unit = tuple[str, int]  # a question in one trial
-# of each question what it shares with others; None: nothing
+# Returns the source of each question; None if each question has a source of its own.
 Sources = Callable[[Sequence[Unit]], "list[str] | None"]
 Logprobs = Sequence[tuple[str, float]]
-"""Tokens of an answer as the endpoint gave it, with the natural logarithm of each one's
-probability.
+"""The tokens of an answer, each with the natural logarithm of its probability, as the endpoint
+returned them.
 """
 
-GROUPS = 10
-MIN_IN_BIN = 5
+GROUPS = 10  # the largest number of groups by confidence, if many levels are stated
+MIN_IN_BIN = 5  # the smallest number of answers in a group
 MAX_STATED_LEVELS = 20
-"""If so many levels or fewer are stated, each is a group: a rare one is not hidden in its
-neighbour.
+"""If at most this number of distinct confidences are stated, each confidence is a group. A rare
+confidence then does not disappear in a neighbouring group.
 """
 RESAMPLES = 1_000
-MANY = 10_000  # answers from which on a tenth of the resamples is enough
-POINTS = 10  # of the curve: a tenth of the questions, two tenths, ...
+MANY = 10_000  # samples of more answers use a tenth of the resamples
+POINTS = 10  # the number of points on the risk-coverage curve: 1/10 of the questions, 2/10, ...
 
 
 def units_of(keys: Iterable[tuple[str, int, str | None]]) -> set[Unit]:
-    """The questions of instances, whatever their perturbation."""
+    """Return the questions of the instances; the perturbation is left out."""
     return {key[:2] for key in keys}
 
 
 def share_of(
     values: Mapping[Unit, float], sources: Sources, scale: Bounds | None = PROPORTION
 ) -> Share | None:
-    """Return the mean of one value a question with its interval; None of nothing.
+    """Return the mean over the questions, with its interval; None if there is no question.
 
     Args:
-        values: a question's value.
-        sources: tells which questions share a source.
-        scale: the least and the greatest value that there can be.
+        values: the value of each question.
+        sources: returns the source of each question.
+        scale: the lowest and the highest possible value.
     """
     if not values:
         return None
@@ -77,19 +77,27 @@ def share_of(
 
 @dataclass
 class ConfidenceOfAnswers:
-    """The model's confidence in its answers, and where that is known from."""
+    """The model's confidence in its answers, and the source of the confidence."""
 
-    source: str
+    source: str  # `stated` or `logprobs`, as in the result
     replies: Mapping[Unit, ConfidenceReply] = field(default_factory=dict)
+    """The replies that state a confidence, by question."""
     logprobs: Callable[[output.RequestState], Logprobs] = lambda _state: ()
+    """Returns the log probabilities of the answer to a request."""
     confidences: dict[Unit, float | None] = field(default_factory=dict)
-    in_one: bool = False  # True if each answer held its confidence, and none was asked for
+    """Question -> confidence, from 0 to 1; None if the confidence cannot be read."""
+    in_one: bool = False  # True if one prompt asked for both the answer and the confidence
 
     @classmethod
     def of(
         cls, plan: Plan, logprobs: Callable[[output.RequestState], Logprobs]
     ) -> ConfidenceOfAnswers | None:
-        """Return the part, or None if nobody asks for confidence."""
+        """Return the confidence of the answers, or None if the run does not measure confidence.
+
+        Args:
+            plan: the plan of the run.
+            logprobs: returns the log probabilities of the answer to a request.
+        """
         source = plan.evaluation.extra.confidence
         if source is None:
             return None
@@ -99,7 +107,7 @@ class ConfidenceOfAnswers:
         return cls(STATED, replies, in_one=source == STATED_ONLY)
 
     def add(self, unit: Unit, state: output.RequestState, label: str) -> None:
-        """Add the confidence of an answer. `label` is what is read in it."""
+        """Add the confidence of an answer. `label` is the option that the answer states, or ""."""
         if self.source == LOGPROBS:
             self.confidences[unit] = probability_of(
                 label or text_of(state).strip(), self.logprobs(state)
@@ -113,14 +121,14 @@ class ConfidenceOfAnswers:
     def report(
         self, values: Mapping[Unit, float], sources: Sources, unread_answers: int = 0
     ) -> Confidence:
-        """Report on the questions with a value whose confidence can be read.
+        """Return the report on the questions that have a value and a readable confidence.
 
         Args:
-            values: of answers that a rule reads; an answer is right if it has the full value.
-            sources: tells which questions share a source.
-            unread_answers: how many answers no rule reads.
+            values: the values of the answers that a rule reads; 1 means a right answer.
+            sources: returns the source of each question.
+            unread_answers: the number of answers that no rule reads.
         """
-        sure = {}
+        confidences = {}
         right = {}
         squares = {}
         unread = 0
@@ -130,15 +138,15 @@ class ConfidenceOfAnswers:
             if confidence is None:
                 unread += 1
                 continue
-            sure[unit] = confidence
+            confidences[unit] = confidence
             right[unit] = float(values[unit] >= 1.0)
-            squares[unit] = (sure[unit] - right[unit]) ** 2
-        if len(sure) < 2:
-            return Confidence(self.source, len(sure), unread, unread_answers=unread_answers)
-        source_of_each: Sequence[Hashable] | None = sources(list(sure))
+            squares[unit] = (confidence - right[unit]) ** 2
+        if len(confidences) < 2:
+            return Confidence(self.source, len(confidences), unread, unread_answers=unread_answers)
+        source_of_each: Sequence[Hashable] | None = sources(list(confidences))
         if source_of_each is None:
-            source_of_each = list(sure)
-        sample = list(map(Answer, sure.values(), right.values(), source_of_each))
+            source_of_each = list(confidences)
+        sample = list(map(Answer, confidences.values(), right.values(), source_of_each))
         groups = groups_of(sample)
         gap = math.sqrt(max(0.0, squared_error(groups)))
         low, high = interval_of_error(groups)
@@ -150,7 +158,7 @@ class ConfidenceOfAnswers:
             len(sample),
             unread,
             unread_answers=unread_answers,
-            mean=share_of(sure, sources),
+            mean=share_of(confidences, sources),
             right=share_of(right, sources),
             calibration_error=error,
             bins=tuple(map(_bin, groups)),
@@ -169,40 +177,47 @@ class ConfidenceOfAnswers:
 
 
 def _bin(group: Sample) -> ConfidenceBin:
-    sure, right, _ = zip(*group, strict=True)
-    return ConfidenceBin(len(group), statistics.fmean(sure), statistics.fmean(right))
+    """Return the size, the mean confidence and the share of right answers of a group."""
+    confidences, right, _ = zip(*group, strict=True)
+    return ConfidenceBin(len(group), statistics.fmean(confidences), statistics.fmean(right))
 
 
 def probability_of(label: str, logprobs: Logprobs) -> float | None:
-    """Return the probability of the tokens of the label, if it stands last in the answer; None
-    where it does not, or no probabilities were given.
+    """Return the probability of the tokens in the last occurrence of the label in the answer.
+
+    None if the answer does not contain the label, or if the endpoint returned no log probabilities.
     """
     text = "".join(token for token, _ in logprobs)
     start = text.rfind(label)
     if not label or start < 0:
         return None
     end = start + len(label)
-    at = 0
+    position = 0
     total = 0.0
     for token, value in logprobs:
-        if at < end and at + len(token) > start:
+        if position < end and position + len(token) > start:
             total += value
-        at += len(token)
+        position += len(token)
     return min(1.0, math.exp(total))
 
 
 class Answer(NamedTuple):
-    sure: float  # confidence, 0 to 1
+    """The confidence in an answer, and if the answer is right."""
+
+    confidence: float  # from 0 to 1
     right: float  # 1 if the answer is right, 0 if not
-    source: Hashable  # the source it shares with others; its own, if it shares none
+    source: Hashable  # the source of the question; the question itself if it shares no source
 
 
 Sample = Sequence[Answer]
 
 
 def groups_of(sample: Sample) -> list[list[Answer]]:
-    """Group answers by confidence: a group for each level if few levels are stated; otherwise at
-    most ten of equally many answers. Equal confidences are in one group. Five each at least.
+    """Return the answers in groups of similar confidence, the lowest confidence first.
+
+    If few distinct confidences are stated, each is a group; otherwise there are at most ten groups
+    of about equal size. Answers of equal confidence are in one group. A group with fewer than
+    `MIN_IN_BIN` answers is merged with a neighbour.
     """
     ordered = sorted(sample, key=_confidence_of)
     levels = sorted(set(map(_confidence_of, ordered)))
@@ -210,7 +225,9 @@ def groups_of(sample: Sample) -> list[list[Answer]]:
         cuts = levels[1:]
     else:
         number = max(1, min(GROUPS, len(ordered) // MIN_IN_BIN))
-        cuts = sorted({ordered[len(ordered) * cut // number].sure for cut in range(1, number)})
+        cuts = sorted(
+            {ordered[len(ordered) * cut // number].confidence for cut in range(1, number)}
+        )
     starts = [bisect_left(ordered, cut, key=_confidence_of) for cut in cuts]
     groups: list[list[Answer]] = []
     for first, last in pairwise([0, *starts, len(ordered)]):
@@ -224,21 +241,24 @@ def groups_of(sample: Sample) -> list[list[Answer]]:
 
 
 def _confidence_of(answer: Answer) -> float:
-    return answer.sure
+    return answer.confidence
 
 
 class _Gap(NamedTuple):
-    mean: float  # the mean of confidence less right
-    variance: float  # of that mean, unbiased
-    # the same, for an interval: not 0 if all answers of the group happen to be right
+    """The gap between the confidence of a group of answers and its share of right answers."""
+
+    mean: float  # the mean of confidence - right over the answers
+    variance: float  # the unbiased variance of this mean
+    # the variance for an interval: it is not 0 even if all answers of the group are right
     plausible: float
 
 
 def _gap(group: Sample) -> _Gap:
+    """Return the gap of a group of answers, with its variances."""
     gaps = []
     sources = []
     for answer in group:
-        gaps.append(answer.sure - answer.right)
+        gaps.append(answer.confidence - answer.right)
         sources.append(answer.source)
     count = len(group)
     variance = 0.0
@@ -257,9 +277,10 @@ def _gap(group: Sample) -> _Gap:
 
 
 def squared_error(groups: Sequence[Sample]) -> float:
-    """The mean squared gap between a group's confidence and its share of right answers, less the
-    variance that chance adds: unbiased, and maybe below 0 (J. Broecker, Climate Dynamics
-    39:655-667, 2012; A. Kumar et al., 2019).
+    """Return the mean squared gap between the groups' confidence and their share of right answers.
+
+    The variance that chance adds is subtracted. The estimate is therefore unbiased, and may be
+    negative (J. Broecker, Climate Dynamics 39:655-667, 2012; A. Kumar et al., 2019).
     """
     total = 0.0
     for group in groups:
@@ -269,12 +290,17 @@ def squared_error(groups: Sequence[Sample]) -> float:
 
 
 def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple[float, float]:
-    """95 % interval of the root of the mean squared gap: those true errors under which the observed
-    one is no rarity.
+    """Return the 95 % interval of the root mean squared gap.
 
-    Gaps are taken for normal with the observed variances, and the true ones for proportional to the
-    observed ones. Where groups share sources, their gaps err together. The statistic grows with the
-    factor, so both ends are found by halving.
+    The interval contains each true error for which the observed error is not unusually small or
+    large. The method assumes that the gaps are normally distributed with the observed variances,
+    and that the true gaps are proportional to the observed gaps. If groups share sources, the
+    errors of their gaps are correlated. The estimate grows with the true error, so that a bisection
+    finds both ends.
+
+    Args:
+        groups: the answers, in groups of similar confidence.
+        draws: the number of simulated samples.
     """
     import numpy as np  # imported here: it takes long, and `ls` needs none of it
 
@@ -282,22 +308,26 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
     gaps = list(map(_gap, groups))
     weights = np.array(list(map(len, groups))) / total
     means, _, plausible = np.array(gaps).T
-    # the variances of few answers are uncertain themselves
-    few = t_quantile(max(1, total - len(groups))) / t_quantile(math.inf)
-    plausible *= few**2
+    # The variance of a small sample is itself uncertain, as in a t test.
+    inflation = t_quantile(max(1, total - len(groups))) / t_quantile(math.inf)
+    plausible *= inflation**2
     observed = squared_error(groups)
     size = math.sqrt(float(weights @ means**2)) or 1.0
-    noise = _noise(groups, gaps, draws) * few
-    # another sample has other numbers of answers at each level
-    drawn = np.random.default_rng(1).multinomial(total, weights, draws) / total
+    noise = _noise(groups, gaps, draws) * inflation
+    # In another sample, the groups would have other sizes.
+    drawn_weights = np.random.default_rng(1).multinomial(total, weights, draws) / total
 
     def share_above(error: float) -> float:
-        """The share of samples whose estimate is above the observed one, if this is the error."""
+        """Return the share of simulated estimates that are at least the observed estimate.
+
+        `error` is the assumed true error.
+        """
         squares = (means * error / size + noise) ** 2 - plausible
-        estimates = (squares * drawn).sum(axis=1)
+        estimates = (squares * drawn_weights).sum(axis=1)
         return float((estimates >= observed).mean())
 
     def end(share: float) -> float:
+        """Return the true error, at most 1, at which `share_above` reaches the share."""
         low = 0.0
         high = 1.0
         for _ in range(12):
@@ -312,10 +342,11 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
 
 
 def _noise(groups: Sequence[Sample], gaps: Sequence[_Gap], draws: int) -> NDArray[Any]:
-    """Draw the part of chance in each group's gap: a row a draw, with the plausible variances.
+    """Return random errors of the groups' gaps, with a row for each draw and a column for each
+    group.
 
-    Each source has one normal number a draw, which moves all groups that it has answers in (a
-    multiplier bootstrap of the linearised means).
+    The errors have the plausible variances. In each draw, a source has one normal number, which
+    moves all groups with answers from this source (a multiplier bootstrap of the linearised means).
     """
     import numpy as np
 
@@ -329,49 +360,50 @@ def _noise(groups: Sequence[Sample], gaps: Sequence[_Gap], draws: int) -> NDArra
     moves = np.zeros((len(sources), len(groups)))
     for column, (group, gap) in enumerate(zip(groups, gaps, strict=True)):
         for answer in group:
-            moves[sources[answer.source], column] += answer.sure - answer.right - gap.mean
+            moves[sources[answer.source], column] += answer.confidence - answer.right - gap.mean
     sizes = np.sqrt((moves**2).sum(axis=0))
-    alone = sizes == 0
-    noise = chance.normal(0.0, 1.0, (draws, len(sources))) @ (moves / np.where(alone, 1.0, sizes))
-    noise[:, alone] = chance.normal(0.0, 1.0, (draws, int(alone.sum())))
+    is_constant = sizes == 0  # True for a group in which no source moves the gap
+    divisors = np.where(is_constant, 1.0, sizes)
+    noise = chance.normal(0.0, 1.0, (draws, len(sources))) @ (moves / divisors)
+    noise[:, is_constant] = chance.normal(0.0, 1.0, (draws, int(is_constant.sum())))
     return np.asarray(noise * spread)
 
 
 def brier_parts(groups: Sequence[Sample]) -> tuple[float, float, float]:
-    """Return reliability, resolution and uncertainty of the score of the groups, each without its
-    bias by chance.
+    """Return the reliability, resolution and uncertainty of the groups' Brier score.
 
-    C. A. T. Ferro, T. E. Fricker, Quarterly Journal of the Royal Meteorological Society
-    138:1954-1960, 2012.
+    Each part is corrected for its bias (C. A. T. Ferro, T. E. Fricker, Quarterly Journal of the
+    Royal Meteorological Society 138:1954-1960, 2012).
     """
     total = sum(map(len, groups))
     rights = []
     for group in groups:
         rights.append([answer.right for answer in group])
     mean = sum(map(sum, rights)) / total
-    within = 0.0
-    raw = 0.0
+    within_bias = 0.0
+    raw_resolution = 0.0
     for right in rights:
         if len(right) > 1:
-            within += len(right) * statistics.variance(right) / len(right)
-        raw += len(right) * (statistics.fmean(right) - mean) ** 2
-    within /= total
-    raw /= total
-    of_all = mean * (1 - mean) / (total - 1)
+            within_bias += len(right) * statistics.variance(right) / len(right)
+        raw_resolution += len(right) * (statistics.fmean(right) - mean) ** 2
+    within_bias /= total
+    raw_resolution /= total
+    bias_of_mean = mean * (1 - mean) / (total - 1)
     return (
         max(0.0, squared_error(groups)),
-        max(0.0, raw - within + of_all),
-        mean * (1 - mean) + of_all,
+        max(0.0, raw_resolution - within_bias + bias_of_mean),
+        mean * (1 - mean) + bias_of_mean,
     )
 
 
 def _risks(sample: Sample) -> list[float]:
-    """Wrong answers, the surest first; of equal confidence each has the mean of them, as any
-    order is as likely.
+    """Return 1 for each wrong answer and 0 for each right answer, the highest confidence first.
+
+    Answers of equal confidence have no order, so each of them gets the mean of all of them.
     """
     by_confidence: dict[float, list[float]] = {}
     for answer in sorted(sample, key=_confidence_of, reverse=True):
-        by_confidence.setdefault(answer.sure, []).append(1.0 - answer.right)
+        by_confidence.setdefault(answer.confidence, []).append(1.0 - answer.right)
     risks: list[float] = []
     for wrong in by_confidence.values():
         risks += [statistics.fmean(wrong)] * len(wrong)
@@ -379,15 +411,20 @@ def _risks(sample: Sample) -> list[float]:
 
 
 def risk_at(sample: Sample, coverage: float) -> tuple[float, float]:
-    """Return the share that is answered, and the share of wrong answers among these."""
+    """Return the share of questions that are answered, and the share of wrong answers among them.
+
+    `coverage` is the wanted share; the questions with the highest confidence are answered first.
+    """
     risks = _risks(sample)
     answered = max(1, round(coverage * len(risks)))
     return answered / len(risks), statistics.fmean(risks[:answered])
 
 
 def area_under_risk(sample: Sample) -> float:
-    """The mean, over all numbers of questions that may be answered, of the share of wrong ones (Y.
-    Geifman, G. Uziel, R. El-Yaniv, ICLR 2019).
+    """Return the area under the risk-coverage curve.
+
+    The area is the mean of the share of wrong answers over all coverages: 1 question, 2 questions
+    and so on up to all questions (Y. Geifman, G. Uziel, R. El-Yaniv, ICLR 2019).
     """
     wrong = 0.0
     total = 0.0
@@ -398,17 +435,17 @@ def area_under_risk(sample: Sample) -> float:
 
 
 def _resampled_areas(sample: Sample) -> list[float]:
-    """The areas of a bootstrap of sources."""
+    """Return the area under the risk-coverage curve of each bootstrap sample of sources."""
     clusters: dict[Hashable, list[Answer]] = {}
     for answer in sample:
         clusters.setdefault(answer.source, []).append(answer)
-    drawn = list(clusters.values())
+    answers_by_source = list(clusters.values())
     chance = random.Random(0)  # noqa: S311 - no secret
     times = RESAMPLES
     if len(sample) > MANY:
         times = RESAMPLES // 10
     areas = []
     for _ in range(times):
-        sources = chance.choices(drawn, k=len(drawn))
-        areas.append(area_under_risk(list(chain.from_iterable(sources))))
+        drawn = chance.choices(answers_by_source, k=len(answers_by_source))
+        areas.append(area_under_risk(list(chain.from_iterable(drawn))))
     return areas

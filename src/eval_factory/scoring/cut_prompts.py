@@ -1,7 +1,8 @@
-"""Prompts that a server cut to its window without a word, found by the tokens that it counted.
+"""Finds prompts that a server cut to its context window without an error message.
 
-A server that cuts answers 200 (Ollama: ollama/ollama#17889). Two signs tell: fewer tokens than any
-tokenizer makes of so many characters, and a count that stands still while prompts grow.
+A server that cuts a prompt answers with HTTP status 200 (Ollama: ollama/ollama#17889). The number
+of prompt tokens that the server counted shows the cut in two ways: the number is lower than any
+tokenizer would return for a text of this length, or the number stays constant while prompts grow.
 """
 
 from __future__ import annotations
@@ -17,35 +18,44 @@ from eval_factory.scoring.reportable import WINDOW
 from eval_factory.scoring.scores import InstanceKey
 
 MAX_CHARACTERS = 7.0
-"""Characters of a token, on average, of a text in an alphabet. English medical texts have 4 to 5.7
-with tiktoken's cl100k_base.
+"""The largest mean number of characters in a token, for a text in an alphabet. English medical
+texts have 4 to 5.7 characters a token with tiktoken's cl100k_base.
 """
-MAX_IDEOGRAPHS = 3.0  # a token, of Chinese, Japanese or Korean: 1 to 2 with the same
+MAX_IDEOGRAPHS = 3.0
+"""The largest mean number of Chinese, Japanese or Korean characters in a token. Such texts have 1
+to 2 characters a token with cl100k_base.
+"""
 MIN_TOKENS = 256
-"""No window is smaller; a smaller count is of a server that counts in another way."""
+"""The smallest context window. A server that counts fewer tokens counts in another way."""
 _RUNS = re.compile(r"\s{2,}|([^\w\s])\1{2,}|(?:[^\w\s]\s){3,}")
-"""White space and rules of signs, of which a token may hold a hundred."""
+"""Runs of white space or of repeated signs: one token may stand for a hundred such characters."""
 _IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
-MIN_PLATEAU = 5  # prompts with the same count
-MIN_SPREAD = 1.1  # the longest of them, as a multiple of the shortest
-_SAME = 500  # counts that differ by less than one part in so many are the same
+MIN_PLATEAU = 5  # the smallest number of prompts with nearly equal counts that make a plateau
+MIN_SPREAD = 1.1  # the least length of a plateau's longest prompt, in lengths of its shortest
+_TOLERANCE_DIVISOR = 500  # counts are nearly equal if they differ by at most 1/500
 MIN_EQUAL = 10
-"""Prompts whose counts are equal to the last token: so many are no chance, if they are half of
-all and differ by `MIN_DIFFERENCE`.
+"""The smallest number of prompts with exactly equal counts that is not a coincidence. They must
+also be half of all prompts, and their lengths must differ by `MIN_DIFFERENCE`.
 """
-MIN_DIFFERENCE = 16.0  # in `min_tokens`
-MAX_OF_ANOTHER_WAY = 1.25
-"""Counts as multiples of `min_tokens`, in the middle, if a server counts words, not tokens."""
+MIN_DIFFERENCE = 16.0  # in units of `min_tokens`
+MAX_WORD_RATIO = 1.25
+"""The largest median of a server's counts, divided by `min_tokens`, if the server counts words and
+not tokens.
+"""
 MIN_GROWTH = 0.75
-"""So much of the growth of prompts is in such counts; a window ends it."""
 MAX_GROWTH = 1.3
+"""The slope of log(count) on log(length) for a server that counts in another way. A context window
+makes the slope smaller.
+"""
 MIN_STEP = 16
-"""A server whose counts are all multiples of so many tokens or more counts in steps."""
+"""A server counts in steps if all its counts are multiples of this number of tokens or a larger
+number.
+"""
 
 
 def min_tokens(text: str) -> float:
-    """The fewest tokens that any tokenizer makes of a text."""
+    """Return the smallest number of tokens that any tokenizer would return for a text."""
     plain = _RUNS.sub(" ", text)
     ideographs = 0
     if not plain.isascii():
@@ -55,46 +65,54 @@ def min_tokens(text: str) -> float:
 
 @dataclass(frozen=True)
 class _Prompt:
+    """The length of a prompt, and the server's count of its tokens."""
+
     key: InstanceKey
-    tokens: int  # as the server counted them
-    least: float  # `min_tokens` of its text
+    tokens: int  # the server's count
+    min_tokens: float  # the result of the function `min_tokens` for the text
     characters: int
-    cached: int = 0  # tokens from the server's cache, which its count may leave out
+    cached: int = 0  # tokens from the server's cache, which the server's count may leave out
 
 
 def _tokens_of(prompt: _Prompt) -> int:
     return prompt.tokens
 
 
-def _least_of(prompt: _Prompt) -> float:
-    return prompt.least
+def _min_tokens_of(prompt: _Prompt) -> float:
+    return prompt.min_tokens
 
 
 @dataclass
 class CutPrompts:
-    """Sees each prompt with the tokens that the server counted for it."""
+    """A search for cut prompts among all prompts of a run."""
 
     _prompts: list[_Prompt] = field(default_factory=list)
 
     def add(self, key: InstanceKey, text: str, tokens: int | None, cached: int = 0) -> None:
-        """Add a prompt. `tokens` are those that the server counted; `cached`, those that it had in
-        a cache.
+        """Add a prompt.
+
+        Args:
+            key: the instance.
+            text: the prompt.
+            tokens: the server's count of prompt tokens, if it reported one.
+            cached: the number of prompt tokens from the server's cache.
         """
-        least = min_tokens(text)
-        if tokens is not None and tokens >= MIN_TOKENS and least > 0:
-            self._prompts.append(_Prompt(key, tokens, least, len(text), cached))
+        fewest = min_tokens(text)
+        if tokens is not None and tokens >= MIN_TOKENS and fewest > 0:
+            self._prompts.append(_Prompt(key, tokens, fewest, len(text), cached))
 
     def found(self, *, by_plateau: bool = True) -> CutPromptsFound:
         """Return the prompts that were cut.
 
-        `by_plateau`: a count that stands still is a sign. It is not if HELM itself cut the prompts
-        to a number of tokens.
+        Args:
+            by_plateau: True if a constant count is a sign of a cut. If HELM itself cut the prompts
+                to a number of tokens, a constant count is not a sign.
         """
         cut = {}
         for prompt in self._prompts:
-            if prompt.tokens + prompt.cached < prompt.least:
+            if prompt.tokens + prompt.cached < prompt.min_tokens:
                 cut[prompt.key] = prompt
-        if cut and _are_of_another_way(self._prompts):
+        if cut and _counts_other_units(self._prompts):
             cut = {}
         if by_plateau:
             for prompt in self._plateau():
@@ -107,66 +125,76 @@ class CutPrompts:
         return CutPromptsFound(frozenset(cut), tokens, characters)
 
     def _plateau(self) -> Sequence[_Prompt]:
-        """The prompts with the largest count, if it stands still while prompts grow."""
+        """Return the prompts with the largest count, if the count stays constant while prompts
+        grow; else nothing.
+        """
         if self._counts_in_steps():
             return ()
         if not self._prompts:
             return ()
-        top = max(map(_tokens_of, self._prompts))
-        same = []
+        largest = max(map(_tokens_of, self._prompts))
+        plateau = []
         below = []
         for prompt in self._prompts:
-            if prompt.tokens >= top - top // _SAME:
-                same.append(prompt)
+            if prompt.tokens >= largest - largest // _TOLERANCE_DIVISOR:
+                plateau.append(prompt)
             else:
                 below.append(prompt)
-        if self._are_equal(top):
-            return same
-        lengths = list(map(_least_of, same))
-        if len(same) < MIN_PLATEAU or max(lengths) < MIN_SPREAD * min(lengths):
+        if self._are_equal(largest):
+            return plateau
+        lengths = list(map(_min_tokens_of, plateau))
+        if len(plateau) < MIN_PLATEAU or max(lengths) < MIN_SPREAD * min(lengths):
             return ()
-        if below and max(map(_least_of, below)) > median(lengths):
-            return ()  # a longer prompt has fewer tokens: the texts differ, the window is not full
-        return same
+        if below and max(map(_min_tokens_of, below)) > median(lengths):
+            # A longer prompt has fewer tokens, so the texts differ and the window is not full.
+            return ()
+        return plateau
 
     def _counts_in_steps(self) -> bool:
+        """Return True if all counts are multiples of one number of at least `MIN_STEP`."""
         counts = set(map(_tokens_of, self._prompts))
         return len(counts) > 1 and math.gcd(*counts) >= MIN_STEP
 
-    def _are_equal(self, top: int) -> bool:
-        """Half of the prompts have the largest count to the token, and differ in length."""
-        lengths = [prompt.least for prompt in self._prompts if prompt.tokens == top]
+    def _are_equal(self, largest: int) -> bool:
+        """Return True if half of the prompts have exactly the largest count, but differ in
+        length.
+        """
+        lengths = [prompt.min_tokens for prompt in self._prompts if prompt.tokens == largest]
         is_half = len(lengths) >= max(MIN_EQUAL, len(self._prompts) / 2)
         return is_half and max(lengths) - min(lengths) >= MIN_DIFFERENCE
 
 
-def _are_of_another_way(prompts: Sequence[_Prompt]) -> bool:
-    """The server counts in another way (words, for example): its counts are low throughout, and
-    grow as the prompts do.
+def _counts_other_units(prompts: Sequence[_Prompt]) -> bool:
+    """Return True if the server counts other units than tokens, such as words.
+
+    The counts of such a server are low for most prompts, and grow in proportion to the prompts.
     """
     ratios = []
     lengths = []
     counts = []
     for prompt in prompts:
-        ratios.append(prompt.tokens / prompt.least)
-        lengths.append(math.log(prompt.least))
+        ratios.append(prompt.tokens / prompt.min_tokens)
+        lengths.append(math.log(prompt.min_tokens))
         counts.append(math.log(prompt.tokens))
-    if min(counts) == max(counts) or median(ratios) > MAX_OF_ANOTHER_WAY:
+    if min(counts) == max(counts) or median(ratios) > MAX_WORD_RATIO:
         return False
     try:
         growth = linear_regression(lengths, counts).slope
-    except StatisticsError:  # all are equally long
+    except StatisticsError:  # all prompts have the same length
         return True
     return MIN_GROWTH <= growth <= MAX_GROWTH
 
 
 @dataclass(frozen=True)
 class CutPromptsFound:
+    """The prompts of a run that the server cut."""
+
     keys: frozenset[InstanceKey]
-    tokens: int  # the most that the server counted for one of them
-    characters: int  # the length of the longest of them
+    tokens: int  # the server's largest count for a cut prompt
+    characters: int  # the length of the longest cut prompt
 
     def note(self, requested: int) -> str:
+        """Return the note on the cut prompts. `requested`: the number of all prompts."""
         return (
             f"the server cut {len(self.keys)} of {requested} prompts: it counted at most "
             f"{formats.count(self.tokens)} tokens for prompts of up to "

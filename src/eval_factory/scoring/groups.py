@@ -1,5 +1,5 @@
-"""Scores of groups of instances (by category, sub-split, any field with few values), each tested
-against the rest.
+"""Scores groups of instances (by category, sub-split or any field with few values), and tests each
+group against the rest of the instances.
 """
 
 from __future__ import annotations
@@ -25,20 +25,26 @@ from eval_factory.scoring.scores import (
 )
 
 _Sample = tuple[Sequence[float], Sequence[Hashable] | None]
-"""One value per instance, and of each the source that it shares with others; None if none is
-known.
-"""
+"""The value of each instance, and the source of each instance; None if no sources are known."""
 
 
 def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
-    """Two-sided, of the test that two samples have the same mean; None if it cannot be tested.
+    """Return the two-sided p value of the hypothesis that two samples have the same mean.
 
-    0/1 values: Fisher's exact test (R. A. Fisher, JRSS 85:87-94, 1922). Others: a permutation of
-    their studentized difference (scoring/permutation.py). Clustered values: the same of whole
-    sources, and t of the difference with the cluster-robust variance; the greater p value counts.
-    Where most values differ from each other, that of Welch's t is held beside a permutation's in
-    the same way: a permutation alone takes a small group's wider spread for a difference of means.
-    Of a few marks t says next to nothing.
+    The test depends on the values:
+
+    - Values that share sources: a permutation test of whole sources and a t test with a
+      cluster-robust variance. The larger p value counts.
+    - Values that are all 0 or 1: Fisher's exact test (R. A. Fisher, JRSS 85:87-94, 1922).
+    - Other values, more than half of which are distinct: a permutation test of the studentized
+      difference (scoring/permutation.py) and Welch's t test. The larger p value counts, because a
+      permutation test alone may mistake the wider spread of a small group for a difference of the
+      means.
+    - Other values, such as a few marks: the permutation test alone. The t test is not valid here.
+
+    Returns:
+        None if the hypothesis cannot be tested, for example because a sample has fewer than two
+        values.
     """
     values, sources = group
     rest_values, rest_sources = rest
@@ -53,7 +59,7 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
         return max(by_t, permutation_p(values, rest_values, labels, rest_labels))
     every_value = (*values, *rest_values)
     if all(value in (0.0, 1.0) for value in every_value):
-        # imported here: it takes half a second, and most results have no groups
+        # scipy is imported here: the import takes half a second, and most results have no groups.
         from scipy import stats
 
         table = [[int(sum(side)), len(side) - int(sum(side))] for side in (values, rest_values)]
@@ -69,21 +75,22 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
 def _labels(
     values: Sequence[float], sources: Sequence[Hashable] | None, side: str
 ) -> Sequence[Hashable]:
-    """The source of each value; a value without one is a source of its own."""
+    """Return the source of each value. Without sources, each value is a source of its own."""
     if sources is not None:
         return sources
     return [(side, number) for number in range(len(values))]
 
 
 def _welch(values: Sequence[float], rest_values: Sequence[float]) -> float:
-    """The p value of t without equal variances (B. L. Welch, Biometrika 34:28-35, 1947), not all
-    values of either side being equal.
+    """Return the p value of the t test for unequal variances.
+
+    Source: B. L. Welch, Biometrika 34:28-35, 1947. At least one sample must have distinct values.
     """
     from scipy import special  # imported here: see scoring/intervals.py
 
-    of_group = statistics.variance(values) / len(values)
-    variance = of_group + statistics.variance(rest_values) / len(rest_values)
-    share = of_group / variance
+    group_variance = statistics.variance(values) / len(values)
+    variance = group_variance + statistics.variance(rest_values) / len(rest_values)
+    share = group_variance / variance
     degrees = 1 / (share**2 / (len(values) - 1) + (1 - share) ** 2 / (len(rest_values) - 1))
     statistic = (statistics.fmean(values) - statistics.fmean(rest_values)) / math.sqrt(variance)
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
@@ -93,11 +100,15 @@ def _clustered_t(
     group: tuple[Sequence[float], Sequence[Hashable]],
     rest: tuple[Sequence[float], Sequence[Hashable]],
 ) -> float | None:
-    """The p value of t with the degrees of freedom of the side that has fewer effective clusters.
+    """Return the p value of a t test with a cluster-robust variance.
 
-    C. A. Cameron and D. L. Miller (Journal of Human Resources 50:317-372, 2015, section VI) show
-    why few clusters on one side ask for so few; the choice is on the safe side. A source may be on
-    both sides: what it adds to either mean is added up before it is squared.
+    The degrees of freedom are the effective clusters, less one, of the side with fewer of them.
+    This choice is conservative; A. C. Cameron and D. L. Miller (Journal of Human Resources
+    50:317-372, 2015, section VI) explain why few clusters on one side require it. A source may have
+    values on both sides: its contributions to the two means are added before they are squared.
+
+    Returns:
+        None if there are too few clusters, or if the variance is 0.
     """
     influence: dict[Hashable, float] = defaultdict(float)
     effective = []
@@ -120,31 +131,33 @@ def _clustered_t(
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
 
 
-# instances below which a group is not shown: its score would say next to nothing
+# the smallest number of instances in a group that is shown: smaller groups say too little
 SMALLEST_GROUP = 10
 
 
 @dataclass(frozen=True)
 class Groups:
+    """The scores of the groups of a run."""
+
     scores: Mapping[str, Mapping[str, Mapping[str, Score]]] = field(default_factory=dict)
     """Field -> value -> metric -> score."""
     hidden: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Field -> the sizes of its groups that are too small to be shown."""
 
     def notes(self) -> Iterator[Note]:
-        """One note for all groups that are too small to be shown."""
-        without = []
-        in_part = []
+        """Yield one note on all groups that are too small to be shown, if there are any."""
+        hidden_fields = []
+        partly_hidden = []
         for name, sizes in self.hidden.items():
             if self.scores.get(name):
-                in_part.append(f"{counted(len(sizes), 'group')} of {name}")
+                partly_hidden.append(f"{counted(len(sizes), 'group')} of {name}")
             else:
-                without.append(name)
-        if without:
-            text = f"too few questions for scores by {', '.join(without)}"
-            yield Note(Importance.BACKGROUND, "; ".join([text, *in_part]))
-        elif in_part:
-            yield Note(Importance.BACKGROUND, f"too few questions in {', '.join(in_part)}")
+                hidden_fields.append(name)
+        if hidden_fields:
+            text = f"too few questions for scores by {', '.join(hidden_fields)}"
+            yield Note(Importance.BACKGROUND, "; ".join([text, *partly_hidden]))
+        elif partly_hidden:
+            yield Note(Importance.BACKGROUND, f"too few questions in {', '.join(partly_hidden)}")
 
 
 def scores_by_group(
@@ -155,15 +168,20 @@ def scores_by_group(
     failed_as_zero: bool,
     beside: MetricValues | None = None,
 ) -> Groups:
-    """The score of `metric` for each value of each field that sorts the instances into a few
-    groups.
+    """Return the scores of the groups of each field that has only a few values.
 
-    Each has the p-value of the test that it does not differ from the rest of the instances, and the
-    same corrected for the field's groups. A group of fewer than ten instances is counted, not
-    shown; it is among the others' rest.
+    Each score has the p value of the hypothesis that the group does not differ from the rest of the
+    instances, and this p value corrected for the number of the field's groups. A group of fewer
+    than `SMALLEST_GROUP` instances is counted but not shown; its instances stay in the rest of the
+    other groups.
 
-    `members`: field -> value -> instances. `beside`: the corrected values of `metric`, where there
-    are any: a group that HELM scores wrongly looks like a finding without them.
+    Args:
+        metric: the values that are scored.
+        members: field -> value -> instances.
+        missing: the instances without a value that counts.
+        failed_as_zero: True if the missing instances count as 0.
+        beside: the corrected values of the metric, if there are any. They prevent a group that
+            HELM scores wrongly from looking like a finding.
     """
     scores: dict[str, dict[str, dict[str, Score]]] = {}
     hidden = {}
@@ -197,8 +215,9 @@ def _scores_by_value(
     *,
     failed_as_zero: bool,
 ) -> dict[str, Score]:
-    """Return the scores without the values of which no instance counts, and with the p-values of
-    the groups that are large enough.
+    """Return the score of each value of a field that has instances which count.
+
+    The scores of groups with at least `SMALLEST_GROUP` instances have p values.
     """
     all_counted = with_missing_counted(metric.values, missing, failed_as_zero=failed_as_zero)
     values = {}
@@ -208,7 +227,7 @@ def _scores_by_value(
     scores = {value: mean_score(metric, counted) for value, counted in values.items()}
     tested = [value for value, score in scores.items() if score.stats.count >= SMALLEST_GROUP]
     p_values = []
-    # an instance that is in several groups is no part of the rest of any of them
+    # An instance that is in several groups is not in the rest of any of these groups.
     for group in tested:
         rest: dict[InstanceKey, float] = {}
         for counted in values.values():
@@ -218,9 +237,9 @@ def _scores_by_value(
         p_values.append(
             p_value_of_difference(sample_of(metric, values[group]), sample_of(metric, rest))
         )
-    # two groups have one difference, and one test, if no instance is in both
-    one_test = len(values) == 2 and set.isdisjoint(*map(set, values.values()))
-    corrected = p_values if one_test else holm(p_values)
+    # Two groups without a common instance have a single difference, so there is a single test.
+    is_single_test = len(values) == 2 and set.isdisjoint(*map(set, values.values()))
+    corrected = p_values if is_single_test else holm(p_values)
     for value, p_value, p_holm in zip(tested, p_values, corrected, strict=True):
         scores[value] = replace(
             scores[value], stats=replace(scores[value].stats, p_value=p_value, p_holm=p_holm)

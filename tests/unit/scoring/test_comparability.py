@@ -256,7 +256,7 @@ def test_trials() -> None:
     assert examples == Deviation("num_train_trials", 1, 3, examples.effect)
     says(examples.effect, "other examples")
     remark = (
-        "num_train_trials: 3 has no effect: the prompts hold no examples, so HELM makes one trial"
+        "num_train_trials: 3 has no effect: the prompts have no examples, so HELM makes one trial"
     )
     assert told(three) == Comparability(True, remarks=(remark,))
     assert told({f"{EXTRA}.num_train_trials": 1}).remarks == ()
@@ -310,7 +310,9 @@ def test_a_sample_of_another_draw(limit: int, asked: int, settings: list[str]) -
     if asked > 1000:
         says(found["limit_samples"].effect, "limit_samples to 1000", "sample_seed out")
     elif "limit_samples" in settings:
-        assert found["limit_samples"].effect == "999 were asked", "no part of the leaderboard's"
+        assert found["limit_samples"].effect == "999 instances were asked", (
+            "no part of the leaderboard's"
+        )
 
 
 def test_named_instances_are_no_sample() -> None:
@@ -342,7 +344,7 @@ def test_a_run_that_was_stopped_has_another_sample(tmp_path: Path) -> None:
 def test_of_the_users_own_files_nobody_knows(tmp_path: Path) -> None:
     flags = {"config.type": "mimic_bhc", f"{EXTRA}.data_path": str(tmp_path)}
     (found, *_) = [one for one in deviations(flags) if one.setting == "data"]
-    effect = "nobody can tell whether your files hold what the leaderboard's did"
+    effect = "nobody can tell whether your files have the same content as the leaderboard's"
     assert found == Deviation(
         "data", "unknown", "your own files (provenance.dataset_files)", effect
     )
@@ -361,7 +363,7 @@ def test_equality_is_never_claimed_of_data_at_their_newest(
     tokens = {**PLAIN, "max_tokens": 10}
     (found,) = deviations({"config.type": "medcalc_bench"}, tokens, dataset_revisions=revisions)
     assert (found.setting, found.leaderboard, found.here) == ("data revision", "unknown", here)
-    says(found.effect, "nobody wrote down")
+    says(found.effect, "nobody recorded")
 
 
 def test_files_that_are_not_the_pinned_ones() -> None:
@@ -446,11 +448,14 @@ def test_judges_that_were_asked_otherwise(field: str, there: float) -> None:
     assert [deviation.setting for deviation in deviations] == names
     for deviation in deviations:
         assert (deviation.leaderboard, deviation.here) == (there, 0.5)
-        says(deviation.effect, "its ratings")
+        says(deviation.effect, "the judge's ratings")
 
 
 def test_rows_that_helm_takes_for_one_are_said_and_no_deviation() -> None:
-    remark = "HELM keeps 167 of the data's 171 rows, because it counts the same text once; the leaderboard did the same"
+    remark = (
+        "HELM uses 167 of the data's 171 rows, because HELM counts equal texts once; "
+        "so did the leaderboard"
+    )
     assert told({"config.type": "race_based_med"}, asked=167) == Comparability(
         True, remarks=(remark,)
     )

@@ -44,14 +44,14 @@ def test_groups_hold_equally_many_and_never_part_equal_confidences() -> None:
     few = answers(*[(0.1, 0.0)] * 2, *[(0.9, 1.0)] * 40)
     assert sum(map(len, groups_of(few))) == 42
     for group in groups_of(drawn(200, 0.0)):
-        assert len({one.sure for one in group}) == 1
+        assert len({one.confidence for one in group}) == 1
     assert min(map(len, groups_of(answers(*((number / 17, 1.0) for number in range(17)))))) >= 5
 
 
 def test_the_squared_error_is_that_of_pairs_in_a_group() -> None:
     """The mean over pairs of different answers of the product of their gaps: what J. Broecker's estimate is."""
     for group in groups_of(drawn(120, 0.2)):
-        gaps = [one.sure - one.right for one in group]
+        gaps = [one.confidence - one.right for one in group]
         pairs = [a * b for (i, a), (j, b) in product(enumerate(gaps), enumerate(gaps)) if i != j]
         assert squared_error([group]) == pytest.approx(statistics.fmean(pairs))
 
@@ -60,7 +60,7 @@ def test_the_estimate_has_no_bias_where_the_plain_one_has() -> None:
     samples = [groups_of(drawn(60, 0.0, seed)) for seed in range(300)]
     plain = statistics.fmean(
         sum(
-            len(group) * statistics.fmean(one.sure - one.right for one in group) ** 2
+            len(group) * statistics.fmean(one.confidence - one.right for one in group) ** 2
             for group in groups
         )
         / 60
@@ -108,7 +108,7 @@ def test_no_resolution_is_none_in_the_mean() -> None:
 def test_the_parts_of_the_brier_score_give_it() -> None:
     sample = drawn(2000, 0.1)
     reliability, resolution, uncertainty = brier_parts(groups_of(sample))
-    brier = statistics.fmean((one.sure - one.right) ** 2 for one in sample)
+    brier = statistics.fmean((one.confidence - one.right) ** 2 for one in sample)
     assert reliability - resolution + uncertainty == pytest.approx(brier, abs=0.002)
     assert reliability == pytest.approx(0.01, abs=0.006)
 
