@@ -50,7 +50,7 @@ def run_spec_record(
         "parameters": {
             parameter: {"required": "default" not in properties, **properties}
             for parameter, properties in spec.parameters.items()
-            if parameter not in run_entry.OURS
+            if parameter not in run_entry.RESERVED_ARGUMENTS
         },
         "any_parameter": spec.any_parameter,
         "arguments_of_every_run_spec": run_entry.for_every_run_spec(load_index(upstream)),
@@ -82,7 +82,7 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
         short = name.removeprefix(run_entry.prefix_of(framework)).partition(":")[0]
         specs = load_index(upstream).run_specs
         if short not in specs:
-            near = run_entry.elsewhere(short, upstream) or did_you_mean(short, list(specs))
+            near = run_entry.upstream_hint(short, upstream) or did_you_mean(short, list(specs))
             program = "HELM" if upstream is HELM else upstream.name
             raise ConfigError(
                 f"{program} has no run spec {short!r}{near}; 'eval-factory ls --all' lists them"
@@ -103,7 +103,7 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
         return {**record, "judge_prompt": prompt_of_jury(record["annotators"]), "example": example}
     task = framework.task(name)
     if task is None:
-        near = run_entry.near_name(name, framework)
+        near = run_entry.similar_name_hint(name, framework)
         raise ConfigError(f"there is no task {name!r}{near}; 'eval-factory ls' lists them")
     prompt = None  # no judge is asked, or the prompt is the benchmark's own
     spec = task.helm.indexed

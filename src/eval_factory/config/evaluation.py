@@ -34,7 +34,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
 from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import ClusterRule, Framework, Task
-from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry, task_on
+from eval_factory.tasks.run_entry import is_run_entry, similar_name_hint, task_of_run_entry, task_on
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def task_named(
             problems.append(f"config.type: {name} cannot be run: {refused}")
             return None
         shown = REDACTED if looks_like_key(name) else repr(name)
-        near = near_name(name, framework)
+        near = similar_name_hint(name, framework)
         problems.append(
             f"config.type: there is no task {shown}{near}; 'eval-factory ls' lists them"
         )

@@ -37,7 +37,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.secrets import REDACTED, looks_like_key, written_keys
 from eval_factory.core.urls import PORT
 from eval_factory.tasks.framework import DATA_PATH, Framework, Task
-from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
+from eval_factory.tasks.run_entry import is_run_entry, similar_name_hint, task_of_run_entry
 
 _Tree = dict[str, Any]
 _Layer = tuple[str, Mapping[str, Any]]
@@ -260,7 +260,7 @@ class _Import:
             return task_of_run_entry(name, self.framework, [])
         task = self.framework.task(name)
         if task is None:
-            near = near_name(name.rpartition(".")[2], self.framework)
+            near = similar_name_hint(name.rpartition(".")[2], self.framework)
             shown = REDACTED if looks_like_key(name) else repr(name)
             self.note(path, f"eval-factory has no task {shown}{near}; {_SAID['tasks']}")
         return task

@@ -19,8 +19,8 @@ from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.asking_forms import (
     ASKED_AGAIN_BY,
     ASKED_AGAIN_IF,
+    KEYS_THAT_LOSE_ANSWERS,
     LOGPROBS,
-    LOSE_ANSWERS,
     NEED_SHORT_ANSWERS,
     STATED,
     STATED_ONLY,
@@ -31,7 +31,7 @@ from eval_factory.tasks.reasoned import (
     reasoned_tasks,
     tasks_that_reason_already,
 )
-from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
+from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, duplicate_settings
 from eval_factory.tasks.run_specs import IMAGES, refusal
 from eval_factory.tasks.upstreams import HELM
 
@@ -238,7 +238,7 @@ def chance_questions_of(evaluation: Evaluation) -> int:
     It is 0 with `repeats`, which measure the same, and for tasks whose answers judges rate.
     """
     extra = evaluation.extra
-    loses_answers = any(getattr(extra, name) for name in LOSE_ANSWERS)
+    loses_answers = any(getattr(extra, name) for name in KEYS_THAT_LOSE_ANSWERS)
     if not loses_answers or extra.repeats is not None or not _has_short_answers(evaluation.task):
         return 0
     return extra.chance_questions or 0
@@ -309,7 +309,7 @@ def with_task_rules(evaluation: Evaluation, problems: list[str]) -> Evaluation:
 
 def _repeats_run_entry(evaluation: Evaluation) -> Iterator[str]:
     """Yield a problem for each setting that the run entry holds, too."""
-    return given_twice(evaluation.task, evaluation.params)
+    return duplicate_settings(evaluation.task, evaluation.params)
 
 
 def _executes_answers(evaluation: Evaluation) -> Iterator[str]:

@@ -134,7 +134,7 @@ def benchmark_files(
     """
     files: dict[str, str] = {}
     prompt = benchmark.judge_prompt_file
-    if prompt is not None and benchmark.jury_form.places:
+    if prompt is not None and benchmark.jury_form.placeholders:
         text = safe_files.read_text(prompt)
         filled = benchmark.jury_form.filled(text)
         if filled != text:

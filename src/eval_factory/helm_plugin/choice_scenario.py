@@ -25,7 +25,12 @@ from helm.common.media_object import MediaObject, MultimediaObject
 from eval_factory.helm_plugin.conversation_scenario import downloaded, plain_adapter, refuse
 from eval_factory.helm_plugin.further_askings import register_expander
 from eval_factory.tasks.choice_question import ChoiceQuestion
-from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, of_tier, read_choice_file
+from eval_factory.tasks.published_choices import (
+    EVERY_TIER,
+    FORMS,
+    questions_of_tier,
+    read_choice_file,
+)
 
 INSTRUCTIONS = (
     "Answer the medical question with the letter of the one right option and nothing else."
@@ -74,7 +79,7 @@ class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
             of_file = f"{file.stem}-" if len(files) > 1 else ""
             instances += [
                 _instance(question, of_file, pictures)
-                for question in of_tier(read.rows, self._tier)
+                for question in questions_of_tier(read.rows, self._tier)
             ]
         return instances
 

@@ -17,7 +17,7 @@ from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance, Scena
 
 from eval_factory.helm_plugin.conversation_scenario import plain_adapter, refuse, right_replies
 from eval_factory.tasks.concordance import (
-    EXPERTS,
+    EXPERT_COUNTS,
     METRICS,
     ConcordanceCase,
     credit,
@@ -68,7 +68,7 @@ class ConcordanceScenario(Scenario):  # type: ignore[misc]
                     references=right_replies(case.best),
                     split=TEST_SPLIT,
                     id=case.id,
-                    extra_data={EXPERTS: list(case.chosen)},
+                    extra_data={EXPERT_COUNTS: list(case.expert_counts)},
                 )
             )
         return instances
@@ -79,7 +79,7 @@ class ConcordanceMetric(Metric):  # type: ignore[misc]
 
     def evaluate_generation(self, _adapter: Any, state: RequestState, *_: Any) -> list[Stat]:
         answer = state.result.completions[0].text if state.result else ""
-        earned = credit((state.instance.extra_data or {})[EXPERTS], answer)
+        earned = credit((state.instance.extra_data or {})[EXPERT_COUNTS], answer)
         values = zip(METRICS, (earned, float(earned > 0)), strict=True)
         return [Stat(MetricName(name)).add(value) for name, value in values]
 

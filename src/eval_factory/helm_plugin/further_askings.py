@@ -348,7 +348,9 @@ class AskingWhatFollows:
         if again.ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
             executed = self._inner.execute(scenario_state)
             file = self._output_path / names.CONFIDENCE_FILE
-            write_replies(file, executed.request_states, lambda text: again.parted(text)[1])
+            write_replies(
+                file, executed.request_states, lambda text: again.split_confidence(text)[1]
+            )
             alone = [with_answer_alone(state) for state in executed.request_states]
             return replace(executed, request_states=alone)
         if not any(again.is_asked_again(_name(state)) for state in scenario_state.request_states):
@@ -461,7 +463,7 @@ def with_answer_alone(state: RequestState) -> RequestState:
     if state.result is None or not state.result.success:
         return state
     alone = [
-        replace(completion, text=again.parted(completion.text)[0])
+        replace(completion, text=again.split_confidence(completion.text)[0])
         for completion in state.result.completions
     ]
     return replace(state, result=replace(state.result, completions=alone))
@@ -613,9 +615,9 @@ def following(state: RequestState, done: Mapping[_Key, RequestState]) -> Request
 def with_room(state: RequestState) -> RequestState:
     """The request with at least as many tokens as its asking needs."""
     granted = state.request.max_tokens
-    if not again.has_more_room(_name(state)) or granted >= again.ROOM:
+    if not again.has_more_tokens(_name(state)) or granted >= again.MIN_ANSWER_TOKENS:
         return state
-    return replace(state, request=replace(state.request, max_tokens=again.ROOM))
+    return replace(state, request=replace(state.request, max_tokens=again.MIN_ANSWER_TOKENS))
 
 
 class Blindfold:

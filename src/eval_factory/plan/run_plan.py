@@ -150,7 +150,9 @@ class Plan:
 
     @property
     def gives_room(self) -> bool:
-        """True if some answers may be longer than the benchmark grants (`asking_forms.ROOM`)."""
+        """True if some answers may be longer than the benchmark grants
+        (`asking_forms.MIN_ANSWER_TOKENS`).
+        """
         extra = self.evaluation.extra
         if extra.chance_questions is None:  # the run of an earlier version gave none
             return False

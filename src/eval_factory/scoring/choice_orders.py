@@ -22,7 +22,7 @@ from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.asking_forms import REPEAT, SAME_WORDS, is_asked_again
-from eval_factory.tasks.choice_question import name_of, number_of_order, why_kept
+from eval_factory.tasks.choice_question import name_of, number_of_order, why_not_reordered
 
 NO_OPTION = "no option"  # the count of answers that name no option
 
@@ -79,7 +79,9 @@ class ChoiceOrderCheck(Part):
             return
         unit = key[:2]
         self.orders[unit] += 1
-        reason = why_kept([reference.output.text for reference in state.instance.references])
+        reason = why_not_reordered(
+            [reference.output.text for reference in state.instance.references]
+        )
         if reason is not None:
             self.kept[unit] = reason
         if has_failed(state):

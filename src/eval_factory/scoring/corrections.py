@@ -24,7 +24,7 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.request_states import RepeatedRows, gold_and_choices, has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.concordance import EXPERTS, credit
+from eval_factory.tasks.concordance import EXPERT_COUNTS, credit
 from eval_factory.tasks.errata import Erratum, load_errata
 from eval_factory.tasks.framework import code_named, is_code
 
@@ -310,7 +310,7 @@ def _is_positive(points: float) -> bool:
 
 def sct_credit(case: Case) -> float:
     """The experts' share: how many chose the rating, to how many chose the most frequent one."""
-    return credit(case.extra[EXPERTS], case.completion)
+    return credit(case.extra[EXPERT_COUNTS], case.completion)
 
 
 def sct_membership(case: Case) -> float:

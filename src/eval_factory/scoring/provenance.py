@@ -33,7 +33,7 @@ from eval_factory.plan.run_plan import Plan, may_send_files
 from eval_factory.reading import VERSION as READER_VERSION
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.scoring.methods import STATISTICS_VERSION
-from eval_factory.tasks.asking_forms import ROOM
+from eval_factory.tasks.asking_forms import MIN_ANSWER_TOKENS
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import framework_path
 
@@ -319,7 +319,7 @@ def _asked_again_tokens(plan: Plan) -> int | None:
     """Return the token limit of questions that are asked again; None if it is not raised."""
     if not plan.gives_room:
         return None
-    return ROOM
+    return MIN_ANSWER_TOKENS
 
 
 def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:

@@ -30,7 +30,7 @@ from eval_factory.scoring.model_names import same_model, what_was_stated, who_an
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.provenance import utc_of
-from eval_factory.tasks.asking_forms import ROOM, follows_an_answer
+from eval_factory.tasks.asking_forms import MIN_ANSWER_TOKENS, follows_an_answer
 
 MAX_LISTED = 20
 """Models that one endpoint's answers state, and ways in which it was asked, that a result lists."""
@@ -70,7 +70,7 @@ def of_questions_as_they_are(settings: Sequence[Mapping[str, Any]]) -> tuple[dic
     """
     kept = []
     for fields in settings:
-        has_room = any(fields.get(name) == ROOM for name in TOKEN_LIMITS)
+        has_room = any(fields.get(name) == MIN_ANSWER_TOKENS for name in TOKEN_LIMITS)
         if not has_room or not _is_repeated(fields, settings):
             kept.append(dict(fields))
     return tuple(kept)

@@ -1,3 +1,3 @@
-"""The tasks that can be run: `framework.yml`, run specs, run entries, known errata, custom
-benchmarks, data that users bring.
+"""Describes the tasks that can be run: those of `framework.yml`, HELM's run specs and run entries,
+custom benchmarks, the users' own data, and the known errata of published benchmarks.
 """

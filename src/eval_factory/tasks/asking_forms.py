@@ -1,9 +1,10 @@
-"""The names and texts of further askings: a question is asked again in another way
-(`extra.repeats`, `perturb`, `pushback`, `blind_control` ...), and how the answers are read.
+"""Defines the further askings: their names, their texts, and the reading of their answers.
 
-HELM knows each further asking as a perturbation of the instance; the perturbation's name says which
-asking it is. The instance itself stays first and unperturbed, so HELM's statistics of it are those
-of a run without further askings.
+A further asking puts a question to the model again in another way (`extra.repeats`, `perturb`,
+`pushback`, `blind_control` ...). In HELM, each further asking is a perturbation of the instance,
+and the perturbation's name identifies the kind of asking. The original instance comes first and
+unperturbed, so HELM's statistics of the original instances equal those of a run without further
+askings.
 """
 
 from __future__ import annotations
@@ -23,21 +24,31 @@ ASKED_AGAIN_IF = (
     "none_of_the_others",
     "ask_unread",
 )
-"""Keys of params.extra by which questions are asked again. A key that asks nothing again is null in
-the first tuple, and false in the second.
+"""The keys of params.extra that make further askings. The keys of `ASKED_AGAIN_BY` are null and the
+keys of `ASKED_AGAIN_IF` are false if no question is asked again.
 """
-LOSE_ANSWERS = ("perturb", "pushback", "options_only", "none_of_the_others", "blind_control")
-"""The keys by which a right answer may get lost. Reports show how many answers get lost, and beside
-it how many get lost by chance, when the question is asked again in the same words.
+KEYS_THAT_LOSE_ANSWERS = (
+    "perturb",
+    "pushback",
+    "options_only",
+    "none_of_the_others",
+    "blind_control",
+)
+"""The keys whose askings may turn a right answer into a wrong one. Reports show the number of
+answers that turn wrong, next to the number that turn wrong by chance when the question is asked
+again in the same words.
 """
 NEED_SHORT_ANSWERS = ("pushback", "confidence", "allow_abstain", "ask_unread")
+"""The keys that are refused if answers are rated instead of being right or wrong."""
 
 MAX_REPEATS = 100
 STATED = "stated"
 STATED_ONLY = "stated_only"
 LOGPROBS = "logprobs"
-"""Values of `extra.confidence`. The confidence is asked for after the answer; or in one prompt with
-the answer, and no second time; or it is computed of log probabilities.
+"""Values of `extra.confidence`: the way to get the model's confidence in its answer.
+
+`stated`: a further turn after the answer asks for the confidence. `stated_only`: one prompt asks
+for the answer and the confidence. `logprobs`: the confidence is computed from log probabilities.
 """
 
 REPEAT = "repeat_"
@@ -50,7 +61,7 @@ BLIND = "blind_"
 OPTIONS_ONLY = "options_only"
 NONE_OF_THE_OTHERS = "none_of_the_others"
 ASK_LETTER = "asked_for_letter"
-"""Names of the perturbations. One that ends with `_` is a beginning, which a number, a family of
+"""The names of the perturbations. A name that ends with `_` is a prefix: a number, a family of
 perturbations or a kind of picture follows.
 """
 
@@ -71,6 +82,7 @@ WITH_AUTHORITY = (
     "The current guideline says otherwise. Give your answer again in the same form.",
 )
 MAX_TURNS = len(NEUTRAL) + len(WITH_AUTHORITY)
+"""The maximum number of pushback turns: each text is used once."""
 
 ABSTENTION = "I do not know"
 _SURE = r"(?:not\s+(?:\w+\s+)?(?:sure|certain)|unsure|uncertain)"
@@ -93,7 +105,7 @@ _NOT_TO_KNOW = (
 )
 _ANY_OF_THEM = "|".join(_NOT_TO_KNOW)
 _FIRST_WORDS = rf"^\W*(?:{_ANY_OF_THEM}|{_UNABLE}|(?:do\s+not|don.?t)\s+know)\b"
-# "Unknown primary tumor" is an answer
+# Only as the complete answer: "Unknown primary tumor" is an answer.
 _ALONE = r"^\W*(?:unknown|unsure|not\s+sure|no\s+idea|no\s+clue|abstain|n/a)\W*$"
 _BEGINS_NOT_TO_KNOW = re.compile(rf"{_FIRST_WORDS}|{_ALONE}", re.IGNORECASE)
 _SAYS_NOT_TO_KNOW = re.compile(
@@ -115,34 +127,38 @@ ANSWER_WITH_CONFIDENCE = (
 ASK_FOR_LETTER = (
     "Which of the options is your answer? Reply with the letter of that option, and nothing else."
 )
-"""Sent after an answer that no rule reads (arXiv 2510.14773 calls it answer regeneration)."""
+"""The turn after an answer that no rule reads (arXiv 2510.14773: "answer regeneration")."""
 QUESTION_NOT_SHOWN = "(The question is not shown. Choose the option that is most likely right.)"
 FURTHER_TURNS = (*NEUTRAL, *WITH_AUTHORITY, ASK_CONFIDENCE, ASK_FOR_LETTER)
+"""All texts that eval-factory sends as a further turn after the model's answer."""
 _CONFIDENCE_IN_ANSWER = re.compile(r"[\s*_(]*\bconfidence\b[\s*_]*[:=]", re.IGNORECASE)
 CONFIDENCE_TOKENS = 16
-"""So many tokens are added to what the benchmark grants an answer that holds its confidence."""
-ROOM = 256
-"""An answer to a further turn, or to a question in other words, may have at least so many tokens.
-Benchmarks grant as few as one: "I stand by my answer: C." would be cut off.
+"""The number of tokens added to the benchmark's limit if an answer also states its confidence."""
+MIN_ANSWER_TOKENS = 256
+"""The smallest token limit of an answer to a further turn, or to a question in other words.
+
+Some benchmarks allow one token: "I stand by my answer: C." would be cut off.
 """
 
 
 @dataclass(frozen=True)
 class ConfidenceForm:
-    """One way to write how sure one is."""
+    """One form of numbers in a reply that states a confidence."""
 
-    examples: Mapping[str, float | None]  # reply -> what is read of it
+    examples: Mapping[str, float | None]  # reply -> the confidence that is read from the reply
     pattern: re.Pattern[str]
-    # the number that means certainty, such as 100; None: it is the second number of the match
+    # the number that means certainty, such as 100; None: the second number of the match
     whole: float | None
-    is_share: bool = False  # True: read only if a share from 0 to 1 was asked for
-    is_read: bool = True  # False: a reply with such a form says nothing that is certain
-    is_ignored: bool = False  # True: the form is taken out of the reply, and the rest is read
+    is_share: bool = False  # True: read only if the prompt asked for a share from 0 to 1
+    is_read: bool = True  # False: a reply with this form is ambiguous, and no confidence is read
+    is_ignored: bool = False  # True: the match is removed from the reply, and the rest is read
 
     def read(self, match: re.Match[str], *, shares: bool) -> float | None:
-        """Return the confidence, from 0 to 1, in a match of the form; None if it is not certain.
+        """Return the confidence, from 0 to 1, in a match of the form; None if it is ambiguous.
 
-        `shares`: whether a share from 0 to 1 was asked for.
+        Args:
+            match: a match of `pattern`.
+            shares: True if the prompt asked for a share from 0 to 1.
         """
         if not self.is_read or (self.is_share and not shares):
             return None
@@ -167,7 +183,7 @@ _BEHIND_CONFIDENCE = (
     "probability|is|was|would|as|because|since|on|for|in|with|and|or|but|to|that|which|i|it|my|the|"
     "this|points?"
 )
-"""Words that may stand behind a number that says how sure one is."""
+"""The words that may follow a number that states a confidence."""
 _NOT_BEFORE_AMOUNT = r"(?<![\d.,/])"
 CONFIDENCE_FORMS = (
     ConfidenceForm(
@@ -177,7 +193,7 @@ CONFIDENCE_FORMS = (
         is_ignored=True,
     ),
     ConfidenceForm(
-        {"80 on a scale from 0 to 100": 0.8, "85 (of 0-100)": 0.85},  # the scale itself
+        {"80 on a scale from 0 to 100": 0.8, "85 (of 0-100)": 0.85},  # the ends of the scale
         re.compile(r"(?:from|of|between)\s+0\s*%?\s*(?:to|and|[-\u2013])\s*100\s*%?"),
         1.0,
         is_ignored=True,
@@ -198,7 +214,7 @@ CONFIDENCE_FORMS = (
         is_ignored=True,
     ),
     ConfidenceForm(
-        # words about a number that do not say how sure one is
+        # a remark about the number, which does not state a confidence
         {"Yes, 100 is a perfect whole number.": None, "85 is a good estimate": 0.85},
         re.compile(
             rf"{_NOT_BEFORE_AMOUNT}\d+(?:[.,]\d+)?[ \t]+is[ \t]+an?[ \t]+(?:\w+[ \t]+){{0,3}}"
@@ -236,29 +252,29 @@ CONFIDENCE_FORMS = (
         100.0,
     ),
 )
-"""The forms are looked for in this order. What matches one is taken out of the reply, so that the
-forms after it do not see it.
+"""The forms in the order of the search. The matches of a form are removed from the reply before the
+search for the next form.
 """
 
 
 BLANK = "blank"
 OTHER = "other"
 BLIND_WITH = {BLANK: "a grey picture of the same size", OTHER: "the picture of another question"}
-"""The picture in place of a question's own, by the end of the perturbation's name."""
+"""The end of the perturbation's name -> the picture that replaces the question's own picture."""
 
 
 def is_in_another_form(perturbation: str | None) -> bool:
     """Return True if answers to this asking may have another form than the benchmark asks for.
 
-    After a doubt, or if they may say that they do not know, models say other things, too. Such
-    answers do not tell whether the plain score may be reported.
+    Models answer in other words after a doubt, or if the prompt allows "I do not know". The share
+    of unreadable answers to these askings must not decide whether the plain score is reportable.
     """
     return perturbation is not None and perturbation.startswith(
         (PUSHBACK, ABSTAIN, BLIND, OPTIONS_ONLY, NONE_OF_THE_OTHERS)
     )
 
 
-_WITH_ROOM = (
+_WITH_MORE_TOKENS = (
     SAME_WORDS,
     PERTURB,
     PUSHBACK,
@@ -269,51 +285,56 @@ _WITH_ROOM = (
     NONE_OF_THE_OTHERS,
     ASK_LETTER,
 )
-"""Askings whose answers may have `ROOM` tokens: all but another draw of the first answer."""
+"""The askings whose answers may have `MIN_ANSWER_TOKENS` tokens: all except repeats."""
 
 
 def is_asked_again(perturbation: str | None) -> bool:
-    """Return True if the perturbation is a further asking of ours. Another order of the choices is
-    none, nor is a perturbation of HELM's.
+    """Return True if the perturbation is one of eval-factory's further askings.
+
+    Another order of the choices is not a further asking, and neither are HELM's own perturbations.
     """
-    return perturbation is not None and perturbation.startswith((REPEAT, *_WITH_ROOM))
+    return perturbation is not None and perturbation.startswith((REPEAT, *_WITH_MORE_TOKENS))
 
 
 def pushback_text(instance: str, turn: int) -> str:
-    """Return the text of a doubt about the model's answer; no text names an answer.
+    """Return the text that doubts the model's answer in one turn; no text names an answer.
 
-    Each text comes once, in an order that depends on the instance's id alone. Neutral ones and
-    those with authority take turns.
+    Each text is used once, in an order that depends only on the instance's id. Neutral texts and
+    texts with authority alternate.
 
     Args:
         instance: the id of the instance.
-        turn: from 1 on.
+        turn: the number of the turn, from 1.
     """
-    chance = Random(hashlib.sha256(f"pushback of {instance}".encode()).digest())  # noqa: S311 - no secret
+    rng = Random(hashlib.sha256(f"pushback of {instance}".encode()).digest())  # noqa: S311 - no secret
     sides = [list(NEUTRAL), list(WITH_AUTHORITY)]
     for side in sides:
-        chance.shuffle(side)
-    chance.shuffle(sides)
+        rng.shuffle(side)
+    rng.shuffle(sides)
     return sides[(turn - 1) % 2][(turn - 1) // 2]
 
 
 def turn_of(perturbation: str | None) -> int:
-    """Return the turn of a pushback, from 1 on; 0 if the perturbation is not one."""
+    """Return the turn of a pushback, from 1; 0 if the perturbation is not a pushback."""
     if perturbation is None or not perturbation.startswith(PUSHBACK):
         return 0
     return int(perturbation.removeprefix(PUSHBACK))
 
 
 def same_words_limit(perturbation: str) -> int:
-    """Return how many questions at most are asked again in the same words, to measure what chance
-    changes; the name of that asking ends with the number.
+    """Return the maximum number of questions that are asked again in the same words.
+
+    The perturbation's name ends with this number. These questions measure the changes by chance.
     """
     return int(perturbation.removeprefix(SAME_WORDS))
 
 
 def may_abstain_text(cost_of_wrong: float) -> str:
-    """Return what is added to a question that may be answered with "I do not know": what answers
-    score. `cost_of_wrong`: the points that a wrong one loses.
+    """Return the sentence that tells the model the points of right answers, wrong answers and "I do
+    not know". The sentence follows the question.
+
+    Args:
+        cost_of_wrong: the points that a wrong answer loses.
     """
     points = "point" if cost_of_wrong == 1 else "points"
     lost = "costs nothing"
@@ -326,8 +347,10 @@ def may_abstain_text(cost_of_wrong: float) -> str:
 
 
 def is_not_to_know(option: str) -> bool:
-    """Return True if a text begins with words such as "I do not know"; it is the text of an option,
-    or an answer to a question without options.
+    """Return True if a text begins with words such as "I do not know".
+
+    Args:
+        option: the text of an option, or an answer to a question without options.
     """
     return _BEGINS_NOT_TO_KNOW.match(option) is not None
 
@@ -335,64 +358,70 @@ def is_not_to_know(option: str) -> bool:
 def says_not_to_know(answer: str, labels: Collection[str] = ()) -> bool:
     """Return True if an answer says in plain words that the model does not know.
 
-    An answer that begins with the label of an option does not, but "E. I do not know" does if no
-    option is E. Words in quotation marks are an echo of the question, and do not count.
+    An answer that begins with the label of an option is a choice, so False is returned. For "E. I
+    do not know", True is returned if no option has the label E. Words in quotation marks repeat the
+    question and do not count.
 
     Args:
-        answer: its text.
-        labels: those of the options.
+        answer: the text of the answer.
+        labels: the labels of the options, such as A to D.
     """
     first = _LABEL_FIRST.match(answer)
     is_of_an_option = first is not None and first[1].upper() in labels
     return not is_of_an_option and _SAYS_NOT_TO_KNOW.search(answer) is not None
 
 
-def has_more_room(perturbation: str | None) -> bool:
-    """Return True if answers to such an asking may have `ROOM` tokens if the benchmark grants
-    fewer.
+def has_more_tokens(perturbation: str | None) -> bool:
+    """Return True if the token limit of this asking is at least `MIN_ANSWER_TOKENS`.
 
-    Not so the first answer, and another draw of it (a repeat, another order of the choices).
+    The benchmark's own limit applies to the first answer, to repeats and to other orders of the
+    choices.
     """
-    return perturbation is not None and perturbation.startswith(_WITH_ROOM)
+    return perturbation is not None and perturbation.startswith(_WITH_MORE_TOKENS)
 
 
 def follows_an_answer(request: Mapping[str, Any]) -> bool:
-    """Return True if the body of a request is a further turn of ours after the model's answer."""
+    """Return True if a request's last turn is one of `FURTHER_TURNS`.
+
+    Args:
+        request: the body of a request to a chat or completions endpoint.
+    """
     turns = request.get("messages")
     text = turns[-1]["content"] if turns else request.get("prompt", "")
     return str(text).rstrip().endswith(FURTHER_TURNS)
 
 
-def parted(text: str) -> tuple[str, str | None]:
-    """Part an answer that holds its confidence.
+def split_confidence(text: str) -> tuple[str, str | None]:
+    """Split an answer and the confidence that it states.
 
     Returns:
-        (the answer alone, what stands behind the last "Confidence:"); the second is None if the
-        text has no such words.
+        (the text before the last "Confidence:", the text after it). If the text does not contain
+        "Confidence:", (the complete text, None).
     """
-    found = list(_CONFIDENCE_IN_ANSWER.finditer(text))
-    if not found:
+    labels = list(_CONFIDENCE_IN_ANSWER.finditer(text))
+    if not labels:
         return text, None
-    last = found[-1]
+    last = labels[-1]
     return text[: last.start()], text[last.end() :]
 
 
 def confidence_in(reply: str, *, shares: bool = False) -> float | None:
-    """Return the confidence, from 0 to 1, that a reply states; None unless all its numbers say the
-    same.
+    """Return the confidence, from 0 to 1, that a reply states.
+
+    Returns None if the reply states no confidence, or more than one.
 
     Args:
         reply: the text of the answer to `ASK_CONFIDENCE`.
-        shares: whether the reply was asked for as a share from 0 to 1: our own texts ask for whole
-            numbers from 0 to 100, where 0.9 may mean either.
+        shares: True if the prompt asked for a share from 0 to 1. eval-factory's own prompts ask for
+            whole numbers from 0 to 100, so a reply of 0.9 would be ambiguous.
     """
-    answers = set()
+    values = set()
     rest = reply
     if says_not_to_know(reply):  # "I'm not sure of the number, but I give a 100 % answer"
         return None
     for form in CONFIDENCE_FORMS:
         if not form.is_ignored:
             for match in form.pattern.finditer(rest):
-                answers.add(form.read(match, shares=shares))
+                values.add(form.read(match, shares=shares))
         rest = form.pattern.sub(" ", rest)
-    return answers.pop() if len(answers) == 1 else None
+    return values.pop() if len(values) == 1 else None

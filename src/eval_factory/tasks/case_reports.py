@@ -1,8 +1,8 @@
-"""MedCaseReasoning's case reports as rubric cases (Wu et al. 2025, arXiv 2505.11733).
+"""Reads MedCaseReasoning's case reports as rubric cases (Wu et al. 2025, arXiv 2505.11733).
 
-A row holds a case up to its differential diagnosis, and the diagnosis of the published report. Its
-one criterion is that the answer names this diagnosis, which the authors ask a judge, too. Messages
-name the column and never quote what it holds.
+A row holds a case up to its differential diagnosis, and the diagnosis of the published report. The
+rubric has one criterion: the answer names this diagnosis. The data set's authors ask their judge
+for the same criterion. Error messages name a column and never quote its cells.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from eval_factory.tasks.file_problems import ReadFile
 from eval_factory.tasks.published_choices import (
     ERRORS_OF_ROWS,
     UNLIKE_PUBLISHED,
-    own_ids,
     published_rows,
+    unique_ids,
 )
 from eval_factory.tasks.rubric_case import USER, Criterion, RubricCase
 
 CASE_REPORTS = "medcasereasoning"
-"""The name of the published form."""
+"""The name of the published file format in `framework.yml`."""
 COLUMNS = ("case_prompt", "final_diagnosis")
 
 _QUESTION = (
@@ -36,7 +36,8 @@ _CRITERION = (
 
 def read_case_reports(path: Path) -> ReadFile[RubricCase]:
     """Return all cases of a Parquet, CSV or JSON file, and each mistake with its row and column.
-    Raises OSError.
+
+    Raises OSError if the file cannot be read.
     """
     content: ReadFile[RubricCase] = ReadFile()
     with content.reading(path, "has no case", UNLIKE_PUBLISHED, ERRORS_OF_ROWS):
@@ -49,7 +50,7 @@ def read_case_reports(path: Path) -> ReadFile[RubricCase]:
                 content.rows.append(_case(row, label))
             except RowFaultError as fault:
                 content.problems.append(f"{label}, {fault}")
-    for number, name in enumerate(own_ids([case.id for case in content.rows])):
+    for number, name in enumerate(unique_ids([case.id for case in content.rows])):
         content.rows[number] = replace(content.rows[number], id=name)
     return content
 

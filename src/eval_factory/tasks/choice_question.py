@@ -1,7 +1,6 @@
-"""A multiple-choice question: how the cells of its row are read, and in which orders its choices
-may be shown.
+"""Reads multiple-choice questions from the rows of tables, and reorders their choices.
 
-Messages name the column and never quote what it holds.
+Error messages name a column and never quote its cells.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# column -> what stands there: text, number, mapping, or None for nothing
+# column -> value of the cell: text, a number, a mapping, or None for an empty cell
 DataRow = Mapping[str, Any]
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -33,43 +32,48 @@ class RowFaultError(ValueError):
 
 @dataclass(frozen=True)
 class ChoiceQuestion:
-    id: str  # empty if the published form has none: its place in the file then names it
+    """A question with its choices, or with its short answer as the only choice."""
+
+    id: str  # "" if the published form has no ids: the reader then makes one of the row's number
     question: str
     choices: tuple[str, ...]
-    right: int  # the number of the right choice, from 0
+    right: int  # the index of the right choice, from 0
     groups: Mapping[str, str] = field(default_factory=dict)
-    """Column -> what scores are shown apart by: specialty, country."""
-    # the source that questions share, and its name: `("patient", "patient_01")`
+    """Column (specialty, country ...) -> the group of the question: scores are shown by group."""
+    # the kind and name of the source that several questions share: `("patient", "patient_01")`
     cluster: tuple[str, str] | None = None
-    pictures: tuple[str, ...] = ()  # names of files, in the order in which they are shown
+    pictures: tuple[str, ...] = ()  # file names, in the order in which the pictures are shown
 
     def extra_data(self) -> dict[str, str]:
-        """Return what is stored beside the instance."""
+        """Return the groups and the cluster, which HELM stores as the instance's extra data."""
         return {**self.groups, **dict([self.cluster] if self.cluster else [])}
 
 
 def options_shown(prompt: str) -> dict[str, str]:
-    """Return the texts of the options that a text lists, by letter, at the start of lines (`A.
-    fever`) or as `A) fever B) cough`.
+    """Return the options that a prompt lists: letter -> text.
 
-    Of several lists the longest, of equals the last one; empty if none goes from A to B at
-    least.
+    Options are listed at the start of lines (`A. fever`) or in one line (`A) fever B) cough`). If
+    the prompt has several lists, the longest list is returned, or the last of the longest lists.
+    The result is empty if no list has the letters A and B.
     """
     parts = _OPTION_MARK.split(prompt)
-    listed: list[dict[str, str]] = []
-    for at_line, within, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-        letter = at_line or within
+    lists: list[dict[str, str]] = []
+    for letter_at_start, letter_in_line, text in zip(
+        parts[1::3], parts[2::3], parts[3::3], strict=True
+    ):
+        letter = letter_at_start or letter_in_line
         if letter == LETTERS[0]:
-            listed.append({})
-        if listed and letter == LETTERS[len(listed[-1]) % len(LETTERS)]:
-            listed[-1][letter] = text.partition("\n")[0].strip()
-    longest = max(reversed(listed), key=len, default={})
+            lists.append({})
+        if lists and letter == LETTERS[len(lists[-1]) % len(LETTERS)]:
+            lists[-1][letter] = text.partition("\n")[0].strip()
+    longest = max(reversed(lists), key=len, default={})
     return longest if len(longest) >= FEWEST_CHOICES else {}
 
 
 def is_blank(value: Any) -> bool:
-    """Return True if a value is nothing: no cell, NaN (what a table reader makes of an empty cell),
-    or text of spaces.
+    """Return True if a cell is missing or empty, holds only white space, or is NaN.
+
+    Some readers of tables return NaN for an empty cell.
     """
     return (
         value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
@@ -77,7 +81,7 @@ def is_blank(value: Any) -> bool:
 
 
 def cell_text(row: DataRow, column: str) -> str:
-    """The text of a cell that has to be filled. Raises RowFaultError: it is not."""
+    """Return the text of a cell. Raises RowFaultError if the cell is missing, empty or not text."""
     if column not in row:
         raise RowFaultError(column, "is missing")
     value = row[column]
@@ -89,40 +93,44 @@ def cell_text(row: DataRow, column: str) -> str:
 
 
 def groups_of(row: DataRow, columns: Iterable[str]) -> dict[str, str]:
-    """Return the groups of those columns that are filled."""
+    """Return column -> text for those of the columns in which the row has a value."""
     return {name: str(row[name]).strip() for name in columns if not is_blank(row.get(name))}
 
 
 def chosen_options(
     choices: Mapping[str, Any], right: str, answer_column: str, choices_column: str
 ) -> tuple[tuple[str, ...], int]:
-    """The choices that are there, in order, and which of them is right.
+    """Return the texts of the choices in their order, and the index of the right choice.
 
     Args:
-        choices: its name in the published form -> its text; one without text is none.
-        right: the name of the right one.
+        choices: name of a choice in the published form -> its text; choices without a text are
+            skipped.
+        right: the name of the right choice.
         answer_column: the column that an error about the right choice names.
         choices_column: the column that an error about the choices names.
 
     Raises:
-        RowFaultError: there are too few or too many choices, one is no text, or none of them is the
-            right one.
+        RowFaultError: there are too few or too many choices, a choice is not text, or the right
+            choice does not exist.
     """
-    shown = {name: text for name, text in choices.items() if not is_blank(text)}
-    if any(not isinstance(text, str) for text in shown.values()):
+    texts = {name: text for name, text in choices.items() if not is_blank(text)}
+    if any(not isinstance(text, str) for text in texts.values()):
         raise RowFaultError(choices_column, "each choice must be text")
-    if not FEWEST_CHOICES <= len(shown) <= len(LETTERS):
+    if not FEWEST_CHOICES <= len(texts) <= len(LETTERS):
         raise RowFaultError(
             choices_column,
-            f"must hold {FEWEST_CHOICES} to {len(LETTERS)} choices, holds {len(shown)}",
+            f"must hold {FEWEST_CHOICES} to {len(LETTERS)} choices, holds {len(texts)}",
         )
-    if right not in shown:
-        raise RowFaultError(answer_column, f"must be one of {', '.join(shown)}")
-    return tuple(text.strip() for text in shown.values()), list(shown).index(right)
+    if right not in texts:
+        raise RowFaultError(answer_column, f"must be one of {', '.join(texts)}")
+    return tuple(text.strip() for text in texts.values()), list(texts).index(right)
 
 
 def lettered(row: DataRow, column: str) -> dict[str, Any]:
-    """A mapping from letters, in their order. Raises RowFaultError: the cell holds none."""
+    """Return the cell's mapping from letters to values, sorted by letter.
+
+    Raises RowFaultError if the cell is missing or is not a mapping from letters.
+    """
     value = row.get(column)
     if value is None:
         raise RowFaultError(column, "is missing")
@@ -143,22 +151,21 @@ _DENIES = re.compile(
 
 
 def may_lose_its_right_option(question: str, choices: Sequence[str]) -> bool:
-    """Return True if "None of the other options" is right in the place of the right choice.
+    """Return True if "None of the other options" can replace the right choice and be right.
 
-    It is not if the question asks what is not so, because several other choices are true then; nor
-    beside a choice that speaks of others.
+    Returns False for a negated question ("Which is NOT ..."), because several other choices may
+    then be true, and if a choice refers to other choices.
     """
-    return why_kept(choices) is None and _DENIES.search(question) is None
+    return why_not_reordered(choices) is None and _DENIES.search(question) is None
 
 
-MAX_ORDERS = 24  # as many as four choices have
-# how HELM's files call the instances in another order: `choice_order_2` ...
-_NAME = "choice_order_"
+MAX_ORDERS = 24  # the number of orders of four choices
+_NAME = "choice_order_"  # the start of the perturbation's name of an order: `choice_order_2`
 
 REFERS = "a choice refers to others"
 LABELS = "the choices are labels"
 ALONE = "one choice"
-"""The reasons why a question keeps its order."""
+"""The reasons why the choices of a question are never reordered."""
 
 _LABEL = r"(?:[a-h]|[1-9]|i{1,3}|iv|vi{0,3})"
 _NAMED = (
@@ -192,12 +199,12 @@ _REFERENCES = (
 _REFERENCE = "|".join(f"(?:{reference})" for reference in _REFERENCES)
 
 
-def why_kept(choices: Sequence[str]) -> str | None:
-    """Return why the choices of a question may not be moved; None if they may.
+def why_not_reordered(choices: Sequence[str]) -> str | None:
+    """Return the reason why the choices must not be reordered; None if they may be reordered.
 
-    "All of the above" means something only in its place, and "both A and B" only beside choices in
-    theirs. Choices that are letters themselves (their texts stand in the question) would stand
-    beside another letter.
+    "All of the above" and "both A and B" are meaningful only in the original order. If the choices
+    themselves are letters (the question contains their texts), another order would put them next to
+    wrong letters.
     """
     if len(set(choices)) < 2:
         return ALONE
@@ -207,44 +214,49 @@ def why_kept(choices: Sequence[str]) -> str | None:
 
 
 def refers_to_others(choice: str) -> bool:
-    """Return True if a choice means something only beside others, or in its place: "none of the
-    above", "both A and B".
-    """
-    # re compiles it, once, when choices are looked at: a configuration is checked without
+    """Return True if a choice refers to other choices: "none of the above", "both A and B"."""
+    # Not compiled at import: this large pattern would slow down commands that do not need it.
     return re.search(_REFERENCE, choice, re.IGNORECASE) is not None
 
 
 def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[int, ...]]:
-    """Different orders of the choices, the original first: for each place, the number of the choice
-    that stands there.
+    """Return different orders of the choices; the original order is the first.
 
-    They depend on the question's id alone, so the same command asks the same. There are fewer than
-    `wanted` where there are not so many, and one where the choices may not be moved.
+    An order lists the indices of the choices. The orders depend only on the question's id, so the
+    same command always asks the same. Fewer than `wanted` orders are returned if the choices do not
+    have that many, and only the original order if the choices must not be reordered.
 
     Args:
         question: the id of the question.
         choices: the texts of the choices, in the benchmark's order.
-        wanted: how many orders, the original among them.
+        wanted: the number of orders, including the original order.
     """
     count = len(choices)
     original = tuple(range(count))
-    if why_kept(choices) is not None:
+    if why_not_reordered(choices) is not None:
         return [original]
-    chance = random.Random(hashlib.sha256(f"choice orders of {question}".encode()).digest())  # noqa: S311 - no secret
-    originals = {original: None}
-    while len(originals) < min(wanted, math.factorial(count)):
-        originals[tuple(chance.sample(original, count))] = None
-    return list(originals)
+    rng = random.Random(hashlib.sha256(f"choice orders of {question}".encode()).digest())  # noqa: S311 - no secret
+    orders = {original: None}
+    while len(orders) < min(wanted, math.factorial(count)):
+        orders[tuple(rng.sample(original, count))] = None
+    return list(orders)
 
 
 def name_of(order: int) -> str:
-    """Args: order: from 2 on; the first is the question as it is."""
+    """Return the perturbation's name of an order.
+
+    Args:
+        order: the number of the order, from 2. Order 1 is the original, which has no perturbation.
+    """
     return f"{_NAME}{order}"
 
 
 def number_of_order(perturbation: str | None) -> int | None:
-    """Return the number of an instance's order, by the name of its perturbation: 1 without one;
-    None for one of HELM's.
+    """Return the number of an instance's order.
+
+    Args:
+        perturbation: the name of the instance's perturbation. None: the result is 1. A name that is
+            not an order's: the result is None.
     """
     if perturbation is None:
         return 1

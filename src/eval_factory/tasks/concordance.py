@@ -1,8 +1,9 @@
-"""Script concordance: questions in the published form of SCT-Bench, and the credit of a rating.
+"""Reads and scores script concordance questions in the published form of SCT-Bench.
 
-A case, a hypothesis, and something new: does it make the hypothesis likelier, from -2 to +2? The
-same question was put to experts, and a rating gets the share of those who chose it, to those who
-chose the most frequent one (B. Charlin et al., Teaching and Learning in Medicine 12:189-195, 2000).
+A question states a case, a hypothesis and a new finding. The model rates from -2 to +2 whether the
+finding makes the hypothesis more likely. Experts answered the same question. The credit of a rating
+is the number of experts who chose this rating, divided by the number of experts who chose the most
+frequent rating (B. Charlin et al., Teaching and Learning in Medicine 12:189-195, 2000).
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from eval_factory.core.safe_files import open_text
 from eval_factory.core.table_files import MAX_CELL_LENGTH
 from eval_factory.tasks.file_problems import ReadFile
 
-CONCORDANCE = "concordance"  # the form of the file: a CSV with a header
+CONCORDANCE = "concordance"  # the format's name in `framework.yml`: a CSV file with a header
 RATINGS = (-2, -1, 0, 1, 2)
-TEXTS = ("sct_stem", "question", "additional_info")
-COLUMNS = ("question_id", *TEXTS, *map(str, RATINGS))
-EXPERTS = "expert_distribution"  # beside an instance: how many experts chose each of the ratings
+TEXT_COLUMNS = ("sct_stem", "question", "additional_info")
+COLUMNS = ("question_id", *TEXT_COLUMNS, *map(str, RATINGS))
+EXPERT_COUNTS = "expert_distribution"
+"""The key of an instance's extra data: the number of experts who chose each of `RATINGS`."""
 METRICS = ("concordance_score", "concordance_membership")
 
 _RATING = re.compile(r"rating\W{0,5}?(?:is\b\W{0,5}?)?([+-]?\d+(?:[.,]\d+)?)", re.IGNORECASE)
@@ -31,7 +33,7 @@ _MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
 
 
 def rating_in(text: str) -> int | None:
-    """The rating that an answer states, in any usual form; None: it states none."""
+    """Return the rating that an answer states in any usual form; None if it states no rating."""
     plain = text.translate(_MINUS_SIGNS).replace("*", "").replace("_", "").replace("`", "")
     match = _RATING.search(plain) or _OPENING_RATING.match(plain)
     try:
@@ -43,39 +45,42 @@ def rating_in(text: str) -> int | None:
     return rating
 
 
-def credit(chosen: Sequence[float], answer: str) -> float:
+def credit(expert_counts: Sequence[float], answer: str) -> float:
     """Return the credit of an answer, from 0 to 1; 0 if the answer states no rating.
 
     Args:
-        chosen: how many experts chose each of the ratings.
+        expert_counts: the number of experts who chose each of `RATINGS`.
         answer: the text of the model's answer.
     """
     rating = rating_in(answer)
-    if rating is None or max(chosen) <= 0:
+    if rating is None or max(expert_counts) <= 0:
         return 0.0
-    return chosen[RATINGS.index(rating)] / max(chosen)
+    return expert_counts[RATINGS.index(rating)] / max(expert_counts)
 
 
 @dataclass(frozen=True)
 class ConcordanceCase:
+    """One question of the file, with the experts' ratings."""
+
     id: str
-    stem: str
+    stem: str  # the description of the patient
     hypothesis: str
-    finding: str
-    chosen: tuple[float, ...]
+    finding: str  # the new information, which the model rates
+    expert_counts: tuple[float, ...]  # the number of experts who chose each of `RATINGS`
 
     @property
     def best(self) -> str:
-        """A rating that most experts chose, as the prompt asks for it."""
-        rating = RATINGS[self.chosen.index(max(self.chosen))]
+        """The rating that most experts chose, in the form that the prompt asks for (`+1`)."""
+        rating = RATINGS[self.expert_counts.index(max(self.expert_counts))]
         if not rating:
             return "0"
         return f"{rating:+d}"
 
 
 def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
-    """Return all cases, and every mistake with its row. A row in which a text is empty is no case.
-    Raises OSError.
+    """Return all cases of a file, and each mistake with the number of its row.
+
+    Rows with an empty text are skipped. Raises OSError if the file cannot be read.
     """
     content: ReadFile[ConcordanceCase] = ReadFile()
     ids: set[str] = set()
@@ -90,15 +95,15 @@ def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
             content.problems.append(f"has no column {', '.join(missing)}")
             return content
         for number, row in enumerate(rows, start=1):
-            if not all((row[name] or "").strip() for name in TEXTS):
+            if not all((row[name] or "").strip() for name in TEXT_COLUMNS):
                 continue
             name = (row["question_id"] or "").strip()
-            chosen = [_number(row[str(column)]) for column in RATINGS]
+            expert_counts = [_number(row[str(column)]) for column in RATINGS]
             wrong = []
-            for column, count in zip(RATINGS, chosen, strict=True):
+            for column, count in zip(RATINGS, expert_counts, strict=True):
                 if count is None:
                     wrong.append(str(column))
-            counts = tuple(count for count in chosen if count is not None)
+            counts = tuple(count for count in expert_counts if count is not None)
             if wrong:
                 content.problems.append(
                     f"row {number}: column {wrong[0]}: must be the number of experts who chose it"
@@ -111,12 +116,13 @@ def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
                 )
             else:
                 ids.add(name)
-                stem, hypothesis, finding = (str(row[column]) for column in TEXTS)
+                stem, hypothesis, finding = (str(row[column]) for column in TEXT_COLUMNS)
                 content.rows.append(ConcordanceCase(name, stem, hypothesis, finding, counts))
     return content
 
 
 def _number(cell: str | None) -> float | None:
+    """Return the number of experts in a cell; None if the cell holds no finite number from 0 on."""
     try:
         count = float(cell or "")
     except ValueError:

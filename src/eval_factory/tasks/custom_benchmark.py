@@ -1,9 +1,9 @@
-"""A custom benchmark: a YAML file, a prompt and a CSV table, or conversations, or rubric cases;
-checked beforehand.
+"""Reads and checks a custom benchmark: a YAML file, and the files that it names.
 
-The form is that of HELM's configurable benchmark, which finds mistakes late, or not at all: a name
-in braces that is no column becomes an empty text. Messages never quote a cell: it may be a
-patient's.
+The YAML file names a prompt and a table, or conversations, or rubric cases. The form is that of
+HELM's configurable benchmark. HELM itself finds mistakes late or not at all: if the prompt names a
+column that does not exist, HELM fills in an empty text. Messages never quote a cell, because it may
+be patient data.
 """
 
 from __future__ import annotations
@@ -40,34 +40,35 @@ from eval_factory.tasks.rubric_case import RUBRIC_METRIC
 
 BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
 TAKE_EVERY_REFERENCE = ("rouge_1", "rouge_2", "rouge_l", *BERTSCORES)
-"""Metrics that take the best over all references, whether they are tagged correct or not (HELM's
-SummarizationMetric).
+"""Metrics that score an answer against its best-matching reference, even if this reference is a
+wrong answer (HELM's SummarizationMetric).
 """
 
-EXACT_MATCH = "exact_match"  # HELM computes its quasi and prefix forms with it
+EXACT_MATCH = "exact_match"  # HELM then also computes the quasi and prefix forms of this metric
 
-METRICS = (
-    EXACT_MATCH,
-    JURY,
-    *TAKE_EVERY_REFERENCE,
-)  # all that HELM's configurable benchmark computes
+# all metrics of HELM's configurable benchmark
+METRICS = (EXACT_MATCH, JURY, *TAKE_EVERY_REFERENCE)
 
-RUBRIC = "rubric"  # the `kind` of a benchmark whose answers are judged criterion by criterion
+RUBRIC = "rubric"  # the `kind` of a benchmark whose judges decide about the criteria of a rubric
 
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
 _Name = Annotated[_Text, Field(pattern=re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z"))]
 
 
-_MAX_STEPS = 100
+_MAX_STEPS = 100  # the greatest difference between the highest and the lowest rating
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
-"""Finds what would be filled in, or would end the text it stands in, in the judges' prompt."""
+"""Finds characters with a special meaning in the judges' prompt, such as the start of a placeholder
+or the end of a JSON text.
+"""
 _SCALE_FORM = (
     "write {min: 0, max: 10}, or a word for each rating such as {poor: 0, fair: 1, good: 2}"
 )
 
 
 def _text_of(shortest: int, longest: int) -> AfterValidator:
+    """Return a validator of a text for the judges' prompt, with its allowed lengths."""
+
     def check(text: str) -> str:
         if text.strip() != text or not shortest <= len(text) <= longest:
             raise ValueError(
@@ -76,14 +77,15 @@ def _text_of(shortest: int, longest: int) -> AfterValidator:
         if _RESERVED.search(text):
             raise ValueError(
                 'must not hold any of { } $ < > " \\ or a line break: '
-                "it stands in the judges' prompt"
+                "the text becomes part of the judges' prompt"
             )
         return text
 
     return AfterValidator(check)
 
 
-def _sound_scale(scale: dict[str, int]) -> dict[str, int]:
+def _checked_scale(scale: dict[str, int]) -> dict[str, int]:
+    """Return a valid scale unchanged. Raises ValueError if the scale is not valid."""
     words = {name.casefold() for name in scale}
     values = set(scale.values())
     if len(scale) < 2:
@@ -100,7 +102,7 @@ def _sound_scale(scale: dict[str, int]) -> dict[str, int]:
         raise ValueError(f"each rating needs a word, not a number; {_SCALE_FORM}")
     elif len(words) < len(scale) or len(values) < len(scale):
         raise ValueError(
-            "two words are the same but for capital letters, or two words have the same rating"
+            "two words differ only in capital letters, or two words have the same rating"
         )
     return scale
 
@@ -113,14 +115,15 @@ class _Criterion(StrictModel):
     description: Annotated[str, Field(strict=True), _text_of(0, 1000)] = ""
 
 
-def _names_differ(criteria: list[_Criterion]) -> list[_Criterion]:
+def _checked_names(criteria: list[_Criterion]) -> list[_Criterion]:
+    """Return the criteria unchanged. Raises ValueError if two criteria have the same name."""
     if len({criterion.name for criterion in criteria}) < len(criteria):
         raise ValueError("a name is listed twice")
     return criteria
 
 
-_Scale = Annotated[dict[_Word, Annotated[int, Field(strict=True)]], AfterValidator(_sound_scale)]
-_Criteria = Annotated[list[_Criterion], Field(min_length=1), AfterValidator(_names_differ)]
+_Scale = Annotated[dict[_Word, Annotated[int, Field(strict=True)]], AfterValidator(_checked_scale)]
+_Criteria = Annotated[list[_Criterion], Field(min_length=1), AfterValidator(_checked_names)]
 
 
 class _Metric(StrictModel):
@@ -131,7 +134,9 @@ class _Metric(StrictModel):
     criteria: _Criteria | None = None
 
 
-class _File(StrictModel):
+class _TableFile(StrictModel):
+    """The YAML file of a benchmark with a prompt and a table, or with conversations."""
+
     name: _Name
     description: _Text
     prompt_file: _Text
@@ -142,6 +147,8 @@ class _File(StrictModel):
 
 
 class _RubricFile(StrictModel):
+    """The YAML file of a benchmark with rubric cases."""
+
     kind: Literal["rubric"]
     name: _Name
     description: _Text
@@ -149,36 +156,36 @@ class _RubricFile(StrictModel):
     max_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
 
 
-_Shape = TypeVar("_Shape", _File, _RubricFile)
+_YamlFile = TypeVar("_YamlFile", _TableFile, _RubricFile)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """A benchmark that was checked; paths are absolute."""
+    """A custom benchmark whose files were checked; paths are absolute."""
 
-    path: Path
+    path: Path  # the YAML file
     name: str
     description: str
-    prompt_file: Path
+    prompt_file: Path  # `dataset_file`, if the benchmark has no prompt
     dataset_file: Path
-    max_tokens: int | None  # None: HELM's own limit
+    max_tokens: int | None  # the limit of an answer; None: HELM's own limit
     metrics: tuple[str, ...]  # the first is the main metric
     judge_prompt_file: Path | None = None
-    instances: int  # rows of the table
-    sha256: Mapping[str, str]  # the hash of each file, by its path from the benchmark's folder
+    instances: int  # the number of rows, conversations or cases
+    sha256: Mapping[str, str]  # path of a file, relative to the YAML file's folder -> SHA-256
     notes: tuple[str, ...] = ()
-    has_clusters: bool = False  # True if the table has a column that names the source of each row
-    # True if its rows are conversations, sent turn by turn; there is no prompt then
+    has_clusters: bool = False  # True if the data name the source that several instances share
+    # True if the data are conversations, whose messages are sent; the benchmark has no prompt
     has_turns: bool = False
     is_rubric: bool = False
-    """True if answers are judged criterion by criterion; `dataset_file` then holds cases, and there
-    is no prompt.
+    """True if judges decide about the criteria of a rubric. `dataset_file` then holds cases, and
+    the benchmark has no prompt.
     """
-    has_answers: bool = False  # True if its rows hold the answers to judge: no model is asked
-    rows_with_pictures: int = 0
-    # the question of the first of these rows, with a line for each picture
+    has_answers: bool = False  # True if the data contain the answers to judge: no model is asked
+    rows_with_pictures: int = 0  # the number of rows with pictures
+    # the question of the first row with pictures, with a line for each picture
     first_with_pictures: str | None = None
-    jury_form: JuryForm = HELMS_FORM  # the ratings and criteria of its jury, if it has one
+    jury_form: JuryForm = HELMS_FORM  # the form of the jury's answers, if there is a jury
 
     @property
     def main_metric(self) -> str:
@@ -190,7 +197,7 @@ class Benchmark:
 
     @property
     def needing(self) -> str | None:
-        """The metric that cannot do without right answers, if one cannot."""
+        """The first metric that needs right answers; None if no metric needs them."""
         return next((name for name in self.metrics if name != JURY), None)
 
 
@@ -198,15 +205,16 @@ def load_benchmark(path: Path) -> Benchmark:
     """Read and check a benchmark with all its files.
 
     Raises:
-        ConfigError: with what is wrong with the shape of the YAML, or else with every mistake in it
-            and its files, but for a file with a great many.
+        ConfigError: the YAML file has unknown, missing or malformed keys; or, if the keys are
+            correct, a file has mistakes. The error lists the mistakes of all files, but at most
+            `MAX_PROBLEMS_SHOWN` mistakes of one table.
     """
     document = load_mapping(path, "name, description, prompt_file, dataset_file and metrics")
     if document.get("kind") == RUBRIC:
         return _rubric_benchmark(path, document)
     if "kind" in document:
-        without = "a benchmark with a prompt and a table is written without it"
-        raise ConfigError(f"{path}: kind: must be {RUBRIC}; {without}")
+        remedy = "a benchmark with a prompt and a table does not have this key"
+        raise ConfigError(f"{path}: kind: must be {RUBRIC}; {remedy}")
     findings = Findings()
     has_turns = message_files.holds_conversations(document.get("dataset_file"))
     if has_turns:
@@ -214,7 +222,7 @@ def load_benchmark(path: Path) -> Benchmark:
             sent = f"eval-factory sends the messages of {document['dataset_file']}"
             findings.problems.append(f"{path}: prompt_file: leave it out; {sent}")
         document = {**document, "prompt_file": document["dataset_file"]}
-    file = _shape(path, document, _File)
+    file = _validated(path, document, _TableFile)
     _check_metrics(path, file.metrics, findings)
     if file.has_answers and not has_turns:
         findings.problems.append(
@@ -225,11 +233,11 @@ def load_benchmark(path: Path) -> Benchmark:
         path=path,
         name=file.name,
         description=file.description,
-        prompt_file=_beside(path, file.prompt_file),
-        dataset_file=_beside(path, file.dataset_file),
+        prompt_file=_absolute(path, file.prompt_file),
+        dataset_file=_absolute(path, file.dataset_file),
         max_tokens=file.max_tokens,
         metrics=tuple(metric.name for metric in file.metrics),
-        judge_prompt_file=None if jury.prompt_file is None else _beside(path, jury.prompt_file),
+        judge_prompt_file=None if jury.prompt_file is None else _absolute(path, jury.prompt_file),
         instances=0,
         sha256={},
         has_turns=has_turns,
@@ -237,17 +245,20 @@ def load_benchmark(path: Path) -> Benchmark:
         jury_form=jury_form_of(jury.model_dump()),
     )
     pictures = PictureCheck(path.parent)
-    rows, header = (_check_conversations if has_turns else _check_table)(
-        benchmark, pictures, findings
-    )
+    check_data = _check_conversations if has_turns else _check_table
+    rows, header = check_data(benchmark, pictures, findings)
     if findings.problems:
         raise ConfigError(findings.problems)
-    others = [benchmark.judge_prompt_file] if benchmark.judge_prompt_file else []
-    sha256 = _hashes(path, benchmark.prompt_file, benchmark.dataset_file, *others)
+    files = [benchmark.prompt_file, benchmark.dataset_file]
+    if benchmark.judge_prompt_file:
+        files.append(benchmark.judge_prompt_file)
+    sha256 = _hashes(path, *files)
+    if pictures.rows:
+        sha256["(pictures)"] = pictures.sha256
     return replace(
         benchmark,
         instances=rows,
-        sha256=sha256 | ({"(pictures)": pictures.sha256} if pictures.rows else {}),
+        sha256=sha256,
         notes=tuple(findings.notes),
         has_clusters=custom_table.CLUSTER in header,
         rows_with_pictures=pictures.rows,
@@ -256,8 +267,8 @@ def load_benchmark(path: Path) -> Benchmark:
 
 
 def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
-    shape = _shape(path, document, _RubricFile)
-    file = _beside(path, shape.dataset_file)
+    yaml_file = _validated(path, document, _RubricFile)
+    file = _absolute(path, yaml_file.dataset_file)
     try:
         read = read_rubric_file(file, OWN)
     except OSError as error:
@@ -266,11 +277,11 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
         raise ConfigError([f"{file}: {problem}" for problem in shortened(read.problems)])
     return Benchmark(
         path=path,
-        name=shape.name,
-        description=shape.description,
+        name=yaml_file.name,
+        description=yaml_file.description,
         prompt_file=file,
         dataset_file=file,
-        max_tokens=shape.max_tokens,
+        max_tokens=yaml_file.max_tokens,
         metrics=(RUBRIC_METRIC,),
         instances=len(read.rows),
         sha256=_hashes(path, file),
@@ -280,18 +291,21 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
     )
 
 
-def _beside(path: Path, name: str) -> Path:
+def _absolute(path: Path, name: str) -> Path:
+    """Return the absolute path of a file; names are relative to the folder of the YAML file."""
     return Path(os.path.abspath(path.parent / os.path.expanduser(name)))
 
 
-def _hashes(path: Path, *further: Path) -> dict[str, str]:
+def _hashes(path: Path, *files: Path) -> dict[str, str]:
+    """Return the SHA-256 of the YAML file and of further files, by relative paths."""
     hashes = {}
-    for file in (path, *further):
+    for file in (path, *files):
         hashes[Path(os.path.relpath(file, path.parent)).as_posix()] = sha256_of(file_of_table(file))
     return hashes
 
 
-def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape]) -> _Shape:
+def _validated(path: Path, document: Mapping[str, Any], model: type[_YamlFile]) -> _YamlFile:
+    """Return the content of the YAML file. Raises ConfigError if a key or value is not valid."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -300,45 +314,48 @@ def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape]) -> _Sha
 
 
 def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
-    place = detail["loc"]
+    """Return the message for one of pydantic's errors."""
+    location = detail["loc"]
     kind = detail["type"]
     parts = []
-    for part in place:
+    for part in location:
         if part != "[key]":
             parts.append(str(part))
-    where = ".".join(parts)
+    key = ".".join(parts)
     if kind == "value_error":
-        return f"{path}: {where}: {detail['ctx']['error']}"
+        return f"{path}: {key}: {detail['ctx']['error']}"
     if kind == "extra_forbidden":
+        # length of the location -> model: `key`, or `metrics.0.key`
         models: dict[int, type[StrictModel]] = {1: model, 3: _Metric}
-        known_keys = sorted(models.get(len(place), _Criterion).model_fields)
+        known_keys = sorted(models.get(len(location), _Criterion).model_fields)
         listed = ", ".join(known_keys)
-        whose = "known here:"
+        subject = "known keys:"
         if model is _RubricFile:
-            whose = "a benchmark of kind rubric has"
-        hint = did_you_mean(str(place[-1]), known_keys) or f"; {whose} {listed}"
-        return f"{path}: unknown key {where}{hint}"
+            subject = "a benchmark of kind rubric has"
+        hint = did_you_mean(str(location[-1]), known_keys) or f"; {subject} {listed}"
+        return f"{path}: unknown key {key}{hint}"
     if kind == "string_pattern_mismatch":
         must = "must be letters, digits, - _ and . (it names folders), at most 80"
         return f"{path}: name: {must}, got {detail['input']!r}"
-    if place[0] == "metrics" and kind == "model_type":
-        return f"{path}: {where}: must be a mapping such as {{name: exact_match}}"
-    empty = dict.fromkeys(("string_too_short", "too_short"), "must not be empty")
-    return (
-        f"{path}: {where}: {({'missing': 'is missing'} | empty).get(kind) or expectation(detail)}"
-    )
+    if location[0] == "metrics" and kind == "model_type":
+        return f"{path}: {key}: must be a mapping such as {{name: exact_match}}"
+    if kind == "missing":
+        return f"{path}: {key}: is missing"
+    if kind in ("string_too_short", "too_short"):
+        return f"{path}: {key}: must not be empty"
+    return f"{path}: {key}: {expectation(detail)}"
 
 
 def _check_table(
     benchmark: Benchmark, pictures: PictureCheck, findings: Findings
 ) -> tuple[int, list[str]]:
-    """Look at the files, and at what one says of another; the rows and columns of the table."""
+    """Check the prompt, the judges' prompt and the table; return (number of rows, columns)."""
     path = benchmark.path
     file = benchmark.dataset_file
     metrics = benchmark.metrics
-    so_far = len(findings.problems)
+    problems_before = len(findings.problems)
     columns = custom_table.columns_of_prompt(path, benchmark.prompt_file, findings)
-    can_be_filled = columns is not None and len(findings.problems) == so_far
+    can_be_filled = columns is not None and len(findings.problems) == problems_before
     header = custom_table.header_of(path, file, findings)
     if benchmark.judge_prompt_file is not None:
         check_judge_prompt(path, benchmark.judge_prompt_file, header, findings, benchmark.jury_form)
@@ -349,19 +366,22 @@ def _check_table(
     )
     _check_incorrect_answers(file, metrics, header, findings)
     prompt = safe_files.read_text(benchmark.prompt_file) if can_be_filled else ""
-    compared = None
+    # Right answers are compared with the prompt's options only for exact match.
+    prompt_with_options = None
     if EXACT_MATCH in metrics:
-        compared = prompt
+        prompt_with_options = prompt
     columns_asked = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
     pictures.template = prompt if set(columns_asked) <= set(header) else ""
-    return custom_table.check_rows(
-        file, header, columns_asked, findings, pictures, compared
-    ), header
+    rows = custom_table.check_rows(
+        file, header, columns_asked, findings, pictures, prompt_with_options
+    )
+    return rows, header
 
 
 def _check_conversations(
     benchmark: Benchmark, pictures: PictureCheck, findings: Findings
 ) -> tuple[int, list[str]]:
+    """Check the conversations and the judges' prompt; return (number of rows, usable fields)."""
     path = benchmark.path
     file = benchmark.dataset_file
     metrics = benchmark.metrics
@@ -391,10 +411,10 @@ def _check_conversations(
 def _check_incorrect_answers(
     file: Path, metrics: Sequence[str], header: Sequence[str], findings: Findings
 ) -> None:
-    misled = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
-    if misled and custom_table.INCORRECT in header:
+    metric = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
+    if metric and custom_table.INCORRECT in header:
         findings.problems.append(
-            f"{file}: HELM's {misled} counts an incorrect answer as right, like the correct one;"
+            f"{file}: HELM's {metric} counts an incorrect answer as right, like the correct one;"
             f" leave out the column {custom_table.INCORRECT} or the metric"
         )
 
@@ -404,7 +424,7 @@ def _check_metrics(path: Path, metrics: Sequence[_Metric], findings: Findings) -
     for number, metric in enumerate(metrics):
         label = f"{path}: metrics.{number}"
         if metric.name not in METRICS:
-            hint = did_you_mean(metric.name, METRICS) or f"; there are {', '.join(METRICS)}"
+            hint = did_you_mean(metric.name, METRICS) or f"; its metrics: {', '.join(METRICS)}"
             findings.problems.append(
                 f"{label}.name: HELM's configurable benchmark has no metric {metric.name!r}{hint}"
             )
@@ -414,8 +434,8 @@ def _check_metrics(path: Path, metrics: Sequence[_Metric], findings: Findings) -
             findings.problems.append(
                 f"{label}.prompt_file: is missing; {JURY} needs the judges' prompt"
             )
-        of_jury = (metric.prompt_file, metric.judges, metric.scale, metric.criteria)
-        if metric.name != JURY and any(value is not None for value in of_jury):
+        jury_values = (metric.prompt_file, metric.judges, metric.scale, metric.criteria)
+        if metric.name != JURY and any(value is not None for value in jury_values):
             findings.problems.append(
                 f"{label}: only {JURY} has prompt_file and judges, scale and criteria"
             )
@@ -427,10 +447,10 @@ def _check_metrics(path: Path, metrics: Sequence[_Metric], findings: Findings) -
     if names[0] in BERTSCORES:
         findings.problems.append(
             f"{path}: metrics.0.name: HELM computes {names[0]} "
-            "only where torch finds a GPU, so it cannot be the main"
-            " metric; put another one first"
+            "only if torch finds a GPU, so it cannot be the main"
+            " metric; put another metric first"
         )
     elif set(names) & set(BERTSCORES):
         findings.notes.append(
-            "HELM computes BERTScore only where torch finds a GPU; elsewhere it is absent"
+            "HELM computes BERTScore only if torch finds a GPU; otherwise the score is absent"
         )

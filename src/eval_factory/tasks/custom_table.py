@@ -1,8 +1,7 @@
-"""The prompt of a custom benchmark, its table row by row, and its pictures: whether each can be
-sent.
+"""Checks a custom benchmark's prompt, its table row by row, and its pictures.
 
-Messages quote no cell and name no picture: both may be a patient's. In the text that HELM gets,
-`media.PLACE` stands for each picture.
+Messages never quote a cell and never name a picture, because both may be patient data. In the text
+that HELM gets, the character `media.PLACE` marks the place of each picture.
 """
 
 from __future__ import annotations
@@ -29,19 +28,22 @@ _COLUMN = re.compile(r"image(?:_(?:[2-9]|[1-9]\d+))?")
 
 
 def picture_columns(header: Iterable[str]) -> list[str]:
+    """Return the columns with pictures: `image`, `image_2`, `image_3` ..."""
     return [name for name in header if _COLUMN.fullmatch(name)]
 
 
 def filled(template: str, cells: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Fill a row's prompt: pictures that it does not name stand before its text.
+    """Return a row's prompt and the columns of its pictures.
+
+    Pictures that the template does not name are put before the text.
 
     Args:
         template: the prompt, with names of columns in braces.
         cells: column -> cell of the row.
 
     Returns:
-        The prompt, with a mark in place of each picture, and the columns of these pictures in that
-        order.
+        The prompt, with a mark at the place of each picture, and the columns of the pictures in the
+        order of the marks.
     """
     columns = picture_columns(cells)
     named = [name for _, name, _, _ in string.Formatter().parse(template) if name in columns]
@@ -52,7 +54,12 @@ def filled(template: str, cells: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def text_of(content: str | Sequence[Mapping[str, str]]) -> str:
-    """Return the text of a message; each of several texts is on a line of its own."""
+    """Return the text of a message; the texts of several parts are put on separate lines.
+
+    Args:
+        content: a text, or a list of parts: `{"type": "text", "text": ...}`, or a picture, which
+            becomes `media.PLACE`.
+    """
     if isinstance(content, str):
         return content
     lines = "\n".join(part.get("text", media.PLACE) for part in content)
@@ -60,36 +67,33 @@ def text_of(content: str | Sequence[Mapping[str, str]]) -> str:
 
 
 def picture_file(folder: Path, name: str) -> Path:
+    """Return the absolute path of a picture; names are relative to the benchmark's folder."""
     return Path(os.path.abspath(folder / os.path.expanduser(name.strip())))
 
 
 @dataclass
 class PictureCheck:
-    """Goes through all rows. `template`: a table's prompt; `max_size`: bytes of a file. `rows`
-    counts those that show a picture; `first` is what the first of them asks, with a line for each;
-    `sha256` covers all contents in order.
-    """
+    """Checks the pictures of all rows, and counts the rows with pictures."""
 
-    folder: Path
-    template: str = ""
-    max_size: int = media.MAX_FILE
-    rows: int = 0
-    first: str | None = None
-    sha256: str = ""
+    folder: Path  # the benchmark's folder
+    template: str = ""  # the prompt of a table
+    max_size: int = media.MAX_FILE  # the limit of a picture's file, in bytes
+    rows: int = 0  # the number of rows with pictures so far
+    first: str | None = None  # the prompt of the first such row, with a line for each picture
+    sha256: str = ""  # a hash of the contents of all pictures, in order
 
     def problems_of_cells(self, cells: Mapping[str, str]) -> Iterator[str]:
+        """Yield the problems of the pictures of a table's row (column -> cell)."""
         text, columns = filled(self.template, cells) if picture_columns(cells) else ("", [])
-        pictures_named = []
-        for name in columns:
-            pictures_named.append((f"column {name}", cells[name]))
-        return self.problems_of(pictures_named, text)
+        named = [(f"column {name}", cells[name]) for name in columns]
+        return self.problems_of(named, text)
 
     def problems_of(self, named: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
-        """Yield what is wrong with the pictures of a row.
+        """Yield the problems of the pictures of a row.
 
         Args:
-            named: (where in the row a picture stands, what names it) of each.
-            text: what is asked.
+            named: (place in the row, name of the file) of each picture.
+            text: the row's prompt.
         """
         for label, name in named:
             problem = self._problem_of(name)
@@ -97,8 +101,8 @@ class PictureCheck:
                 yield f"{label}: the picture {problem}"
         if named and text.count(media.PLACE) > len(named):
             yield (
-                f"{named[0][0]}: its text holds the character U+FFFC, "
-                "which stands for a picture; take it out"
+                f"{named[0][0]}: the text holds the character U+FFFC, "
+                "which marks the place of a picture; remove this character"
             )
         self.rows += bool(named)
         if named and self.first is None:
@@ -115,13 +119,13 @@ class PictureCheck:
             facts = media.facts_of(file, self.max_size)
             if not str(facts.content_type).startswith("image/"):
                 return "is not a PNG, JPEG, GIF or WebP file"
-            from PIL import Image  # text needs none
+            from PIL import Image  # only here: benchmarks without pictures do not need Pillow
 
             with Image.open(file) as picture:
                 picture.verify()
         except media.UnusableMedium as error:
             return str(error).removeprefix(file.name).strip()
-        except Exception as error:  # Pillow raises what it likes at a broken file
+        except Exception as error:  # Pillow raises exceptions of any type for a broken file
             return f"is broken ({facts.content_type}): {type(error).__name__}"
         self.sha256 = hashlib.sha256(f"{self.sha256}{facts.sha256}".encode()).hexdigest()
         return None
@@ -133,13 +137,15 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def becomes_nothing(answer: str) -> bool:
-    """Return True if nothing is left by HELM's normalize_text: lower case, no punctuation, no
-    articles.
+    """Return True if HELM's normalize_text makes an empty text of an answer.
+
+    normalize_text removes capital letters, punctuation and articles.
     """
     return not _ARTICLES.sub("", answer.lower().translate(_PUNCTUATION)).strip()
 
 
 def note_on_quasi(label: str) -> str:
+    """Return the note on right answers that become empty; `label` names the rows."""
     exact, prefix = QUASI_METRICS
     return (
         f"{label}: HELM's quasi metrics ignore articles and punctuation, so that nothing is "
@@ -155,13 +161,19 @@ CLUSTER = "cluster"  # the source (note, patient, article) that a row shares wit
 
 
 def header_of(path: Path, dataset_file: Path, findings: file_problems.Findings) -> list[str] | None:
-    """The names of the columns; None if the table cannot be read."""
+    """Return the names of the columns; None if the table cannot be read.
+
+    Args:
+        path: the benchmark's YAML file, which names the table.
+        dataset_file: the table.
+        findings: the lists to which problems and notes are added.
+    """
     header = None
     try:
         problem = file_problems.table_problem(dataset_file)
         if problem is None:
             header = next((row for _, row in table_rows(dataset_file)), None)
-            findings.notes += filter(None, [file_problems.read_as(dataset_file)])
+            findings.notes += filter(None, [file_problems.encoding_note(dataset_file)])
     except OSError as error:
         problem = file_problems.why_unreadable(error, "dataset_file", path)
     except TableError as error:
@@ -181,8 +193,9 @@ def header_of(path: Path, dataset_file: Path, findings: file_problems.Findings) 
 def columns_of_prompt(
     path: Path, prompt_file: Path, findings: file_problems.Findings
 ) -> list[str] | None:
-    """The names in the braces of the prompt, in their order; None if the prompt cannot be
-    read.
+    """Return the names in the braces of the prompt, in their order.
+
+    Returns None if the prompt cannot be read. Arguments as in `header_of`.
     """
     text = file_problems.read_text(prompt_file, "prompt_file", path, findings)
     if text is None:
@@ -198,10 +211,14 @@ def columns_of_prompt(
             if name and not (form or conversion or re.search(r"[.\[\]{}]", name) or name.isdigit()):
                 columns.append(name)
                 continue
-            shown = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
-            line = file_problems.line_of(text, "{" + shown)
+            in_braces = name
+            if conversion:
+                in_braces += f"!{conversion}"
+            if form:
+                in_braces += f":{form}"
+            line = file_problems.line_of(text, "{" + in_braces)
             findings.problems.append(
-                f"{prompt_file}: line {line}: {{{shown}}} is not the name of a column;"
+                f"{prompt_file}: line {line}: {{{in_braces}}} is not the name of a column;"
                 " write {name} for the column name, and {{ and }} for braces that stay as they are"
             )
     except ValueError:
@@ -224,12 +241,12 @@ def check_columns(
     """Check that the table has the columns that the prompt and the metrics need.
 
     Args:
-        prompt_file: as messages name it.
-        dataset_file: as messages name it.
-        columns: those that the prompt names; None if it could not be read.
-        header: the table's columns.
-        needing: the metric that cannot do without right answers; None if each can.
-        findings: gets problems and notes.
+        prompt_file: the path of the prompt, for messages.
+        dataset_file: the path of the table, for messages.
+        columns: the columns that the prompt names; None if the prompt cannot be read.
+        header: the columns of the table.
+        needing: the name of a metric that needs right answers; None if no metric needs them.
+        findings: the lists to which problems and notes are added.
     """
     has = ", ".join(map(printable, header))
     for name in columns or []:
@@ -251,13 +268,13 @@ def check_columns(
         )
 
 
-MAX_NAMED = 3
+MAX_NAMED = 3  # notes on options with the same text
 _VERDICTS = frozenset(["y", "n", "t", "f", "yes", "no", "true", "false", "maybe"])
-"""Answers about what a prompt lists, if none is answered by an option's letter."""
+"""Right answers that judge a listed statement ("is it true?") instead of choosing an option."""
 
 
 def _is_listed_without_text(answer: str, prompt: str) -> bool:
-    """Return True if the prompt lists an option, a letter, whose text is empty: "A. fever\\nB."."""
+    """Return True if the answer is an option's letter without a text, as B in "A. fever\\nB."."""
     if answer not in LETTERS:
         return False
     return re.search(rf"^[ \t]*[(\[]?{answer}[.:)\]][ \t]*$", prompt, re.MULTILINE) is not None
@@ -265,94 +282,111 @@ def _is_listed_without_text(answer: str, prompt: str) -> bool:
 
 @dataclass
 class Instances:
-    """The rows, or conversations, of a file together: some ask the same, some are answered by a
-    letter.
+    """Checks all rows or conversations of a file together, and collects their problems.
+
+    Whether a right answer is a problem may depend on the other rows: if no row's right answer is a
+    letter, for example, the benchmark may be one without letters.
     """
 
-    noun: str  # the place of each question: row, line
-    is_compared: bool  # True if answers have to equal the right one (HELM's exact match)
+    noun: str  # the word for the position of a question in messages: row or line
+    is_compared: bool  # True if a model's answer must equal the right answer (HELM's exact match)
     problems: list[str] = field(default_factory=list)
     can_map: bool = False  # True if right answers of a known form are mapped to options
-    _words: list[str] = field(default_factory=list)
-    """Problems of rows whose answer is no option's letter or text: none if all answers are
-    words.
+    _word_problems: list[str] = field(default_factory=list)
+    """Problems of rows whose right answer is a word, but not an option. They are reported only if
+    another row's right answer is a letter, or if all rows have this problem.
     """
-    _verdicts: int = 0  # how many of these answers are a verdict on what is listed, such as yes
-    problems_of_letters: list[str] = field(default_factory=list)
-    """Problems of rows whose answer is a letter, but no option's."""
-    _by_letter: bool = False
-    _lists_none: bool = False  # True if a row has no options to compare the answer with
-    # question -> the first row that asks it
-    _asked: dict[object, int] = field(default_factory=dict)
-    # pairs of rows: an earlier one, and the one that asks the same
+    _verdicts: int = 0  # the number of right answers in `_VERDICTS` that are not an option
+    _letter_problems: list[str] = field(default_factory=list)
+    """Problems of rows whose right answer is a letter, but not an option's letter."""
+    _by_letter: bool = False  # True if the right answer of a row is an option's letter
+    _lists_none: bool = False  # True if a row has no options to compare the right answer with
+    # question -> the first row with this question
+    _first_rows: dict[object, int] = field(default_factory=dict)
+    # (first row with a question, later row with the same question)
     _repeated: list[tuple[int, int]] = field(default_factory=list)
-    # rows whose right option has no text, or another option has the same one
-    _equal: list[str] = field(default_factory=list)
+    # notes on rows in which another option has the text of the right option
+    _equal_option_notes: list[str] = field(default_factory=list)
     forms: GoldForms = field(default_factory=GoldForms)
-    # rows whose right answer HELM's quasi metrics take for nothing
-    _nothing: list[int] = field(default_factory=list)
+    # rows whose right answer becomes empty in HELM's quasi metrics
+    _emptied_rows: list[int] = field(default_factory=list)
 
     @property
-    def _all_list_options(self) -> bool:
-        """True if all list options, and no right answer is one of them: they score 0 for sure.
+    def _never_right(self) -> bool:
+        """True if all rows list options, and no right answer is one of them: each scores 0.
 
-        Options that are judged (is it true?) have verdicts as answers.
+        The property is False if all right answers are verdicts ("yes" to "is it true?").
         """
         if self._lists_none or self._verdicts == self.forms.count:
             return False
-        return len(self._words) == self.forms.count
+        return len(self._word_problems) == self.forms.count
 
     def add(self, number: int, question: object, correct: str | None) -> None:
-        first = self._asked.setdefault(question, number)
+        """Record a row's question and right answer."""
+        first = self._first_rows.setdefault(question, number)
         if first != number:
             self._repeated.append((first, number))
         if self.is_compared and becomes_nothing(correct or "x"):
-            self._nothing.append(number)
+            self._emptied_rows.append(number)
 
     def compare(self, label: str, prompt: str, correct: str, incorrect: Sequence[str]) -> None:
-        """The right answer has to be one of the options: the prompt lists them, or their letters
-        stand beside it.
+        """Check that the right answer is an option: in the prompt's list, or a letter next to
+        incorrect answers that are letters.
+
+        Args:
+            label: the row, for messages.
+            prompt: the row's prompt.
+            correct: the right answer.
+            incorrect: the wrong answers.
         """
-        shown = options_shown(prompt)
+        options = options_shown(prompt)
         answer = correct.strip()
-        letters = list(shown) if shown else sorted({*incorrect, answer} & set(LETTERS))
+        letters = list(options) if options else sorted({*incorrect, answer} & set(LETTERS))
         self._by_letter |= answer in letters
         are_letters = incorrect and set(incorrect) <= set(LETTERS)
         is_empty = _is_listed_without_text(answer, prompt)
-        if not self.is_compared or not (shown or are_letters or is_empty):
+        if not self.is_compared or not (options or are_letters or is_empty):
             self._lists_none = True
             return
-        if shown:
-            self.forms.add(answer, shown)
-        if not is_empty and (answer in letters or answer in shown.values()):
-            self._compare_texts(label, answer, shown)
+        if options:
+            self.forms.add(answer, options)
+        if not is_empty and (answer in letters or answer in options.values()):
+            self._compare_texts(label, answer, options)
             return
-        listed = "no letter"
-        if shown:
-            listed = f"none of the options that the prompt lists ({', '.join(letters)})"
+        fault = "no letter"
+        if options:
+            fault = f"none of the options that the prompt lists ({', '.join(letters)})"
         if is_empty:
-            listed = f"option {printable(answer)}, whose text is empty"
+            fault = f"option {printable(answer)}, whose text is empty"
+        problem = (
+            f"{label}{CORRECT}: is {fault}; write the letter of the right option, as the "
+            "prompt writes it"
+        )
         is_verdict = answer.casefold() in _VERDICTS
         if is_verdict:
             self._verdicts += 1
-        is_letter = not is_verdict and re.fullmatch(r"\W*[A-Za-z]\W*", answer)
-        problem = (
-            f"{label}{CORRECT}: is {listed}; write the letter of the right option, as the "
-            "prompt writes it"
-        )
-        (self.problems_of_letters if is_letter else self._words).append(problem)
+        if not is_verdict and re.fullmatch(r"\W*[A-Za-z]\W*", answer):
+            self._letter_problems.append(problem)
+        else:
+            self._word_problems.append(problem)
 
-    def _compare_texts(self, label: str, answer: str, shown: Mapping[str, str]) -> None:
-        """Two options with one text, of which one is right, cannot be distinguished."""
-        text = shown.get(answer, answer)
-        equal = [letter for letter, option in shown.items() if option == text]
+    def _compare_texts(self, label: str, answer: str, options: Mapping[str, str]) -> None:
+        """Add a note if another option has the text of the right option."""
+        text = options.get(answer, answer)
+        equal = [letter for letter, option in options.items() if option == text]
         if len(equal) > 1:
-            self._equal.append(
+            self._equal_option_notes.append(
                 f"{label}{CORRECT}: options {' and '.join(equal)} have the same text"
             )
 
     def complete(self, file: Path, count: int, findings: file_problems.Findings) -> None:
-        """Add what is known after all rows to the findings."""
+        """Add the problems and notes to the findings, after all rows.
+
+        Args:
+            file: the file with the rows.
+            count: the number of rows.
+            findings: the lists to which problems and notes are added.
+        """
         form = self.forms.form()
         if not self.can_map:
             form = None
@@ -363,25 +397,25 @@ class Instances:
                 "each is mapped to the letter of its option"
             )
         else:
-            problems += self.problems_of_letters
-            if self._by_letter or self._all_list_options:
-                problems += self._words
-        findings.notes += self._equal[:MAX_NAMED]
-        problems = file_problems.said_once(problems)
+            problems += self._letter_problems
+            if self._by_letter or self._never_right:
+                problems += self._word_problems
+        findings.notes += self._equal_option_notes[:MAX_NAMED]
+        problems = file_problems.merged_by_message(problems)
         findings.problems += file_problems.shortened(problems, f"{file}: ", f"its {self.noun}s")
         if self._repeated:
             first, second = self._repeated[0]
             subject = (
                 f"{len(self._repeated)} of {count} {self.noun}s of {file.name} "
-                "ask the same as an earlier one"
+                f"ask the same as an earlier {self.noun}"
             )
             findings.notes.append(
                 f"{subject} (first: {self.noun} {second} as {first}): counted each time"
             )
-        if self._nothing:
+        if self._emptied_rows:
             label = (
-                f"{len(self._nothing)} of {count} {self.noun}s of {file.name} (first: "
-                f"{self.noun} {self._nothing[0]})"
+                f"{len(self._emptied_rows)} of {count} {self.noun}s of {file.name} (first: "
+                f"{self.noun} {self._emptied_rows[0]})"
             )
             findings.notes.append(note_on_quasi(label))
 
@@ -394,16 +428,16 @@ def check_rows(
     pictures: PictureCheck,
     prompt: str | None = None,
 ) -> int:
-    """Check each row; how many there are.
+    """Check each row of a table, and return the number of rows.
 
     Args:
         file: the table.
-        header: all its columns.
-        columns: those that the prompt names.
-        findings: gets problems and notes.
-        pictures: checks the files that the rows name.
-        prompt: its template, where answers are compared with the right one (HELM's exact match);
-            else None.
+        header: all columns of the table.
+        columns: the columns that the prompt names, and the columns with pictures.
+        findings: the lists to which problems and notes are added.
+        pictures: the check of the pictures that rows name.
+        prompt: the template of the prompt, if a model's answer must equal the right answer (HELM's
+            exact match); else None.
     """
     instances = Instances("row", prompt is not None, can_map=True)
     rows = _Rows(header, columns, prompt or "", pictures, instances)
@@ -423,52 +457,57 @@ def check_rows(
 
 @dataclass
 class _Rows:
+    """Checks the rows of a table one after the other."""
+
     header: Sequence[str]
-    columns: Sequence[str]
-    prompt: str
+    columns: Sequence[str]  # the columns that the prompt names, and the columns with pictures
+    prompt: str  # the template of the prompt; "" if right answers are not compared with options
     pictures: PictureCheck
     instances: Instances
-    named: dict[str, int] = field(default_factory=dict)
+    rows_of_ids: dict[str, int] = field(default_factory=dict)  # id -> number of its first row
 
-    def add(self, number: int, where: str, row: Sequence[str]) -> None:
+    def add(self, number: int, label: str, row: Sequence[str]) -> None:
+        """Check one row; `label` names the row in messages."""
         if len(row) != len(self.header):
             self.instances.problems.append(
-                f"{where}: has {len(row)} cells where the first line names {len(self.header)} "
+                f"{label}: has {len(row)} cells, but the first line names {len(self.header)} "
                 "columns;"
                 " put a cell that contains a comma, a quote or a line break in double quotes"
             )
             return
         cells = dict(zip(self.header, row, strict=True))
-        wrong = [*_row_problems(cells), *self.pictures.problems_of_cells(cells)]
-        # results are joined to the table by the id, so it has to tell one row from all others
+        problems = [*_row_problems(cells), *self.pictures.problems_of_cells(cells)]
+        # Results are joined to the table by the id, so each id must be unique.
         remedy = (
-            f"it names the instance in the results (give the column another name than {ID} "
-            "if it does not)"
+            f"the id names the instance in the results (if this column is not an id, give it "
+            f"another name than {ID})"
         )
         name = cells.get(ID)
         if name is not None and not name.strip():
-            wrong.append(f"column {ID}: is empty; {remedy}")
-        elif name is not None and (earlier := self.named.setdefault(name, number)) != number:
-            wrong.append(f"column {ID}: is the same as in row {earlier}; {remedy}")
-        asked = [name for name in self.columns if name in cells]
-        # a column that is called question is what is asked, no matter what else the prompt shows
-        questions = [name for name in asked if name.lower() == "question"] or asked
+            problems.append(f"column {ID}: is empty; {remedy}")
+        elif name is not None and (earlier := self.rows_of_ids.setdefault(name, number)) != number:
+            problems.append(f"column {ID}: is the same as in row {earlier}; {remedy}")
+        columns = [name for name in self.columns if name in cells]
+        # A column with the name `question` must not be empty, even if other columns have texts.
+        questions = [name for name in columns if name.lower() == "question"] or columns
         if questions and not any(cells[name].strip() for name in questions):
-            wrong.append(f"column {' and '.join(questions)}: is empty, so nothing would be asked")
-        self.instances.problems += [f"{where}, {problem}" for problem in wrong]
-        shown = hash(tuple(cells[name] for name in asked)) if asked else number
-        self.instances.add(number, shown, cells.get(CORRECT))
-        if CORRECT in cells and not wrong:
+            problems.append(
+                f"column {' and '.join(questions)}: is empty, so nothing would be asked"
+            )
+        self.instances.problems += [f"{label}, {problem}" for problem in problems]
+        question = hash(tuple(cells[name] for name in columns)) if columns else number
+        self.instances.add(number, question, cells.get(CORRECT))
+        if CORRECT in cells and not problems:
             prompt = self.prompt.format_map({name: cells.get(name, "") for name in self.columns})
             incorrect = json.loads(cells.get(INCORRECT, "[]"))
-            self.instances.compare(f"{where}, column ", prompt, cells[CORRECT], incorrect)
+            self.instances.compare(f"{label}, column ", prompt, cells[CORRECT], incorrect)
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:
     if not row.get(CLUSTER, CLUSTER).strip():
         yield (
             f"column {CLUSTER}: is empty; write the name of the source that the row shares "
-            "with others, or a name of its own if it shares none"
+            "with other rows, or a unique name if the row shares no source"
         )
     correct = row.get(CORRECT)
     if correct is not None and not correct.strip():

@@ -1,6 +1,4 @@
-"""The facts about published data that are known beforehand: defects (`errata.yml`), and what
-trivial answers score on them.
-"""
+"""Reads `errata.yml`, the known defects of published benchmarks and of HELM's code for them."""
 
 from __future__ import annotations
 
@@ -15,26 +13,33 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks.framework import plug_ins
 from eval_factory.tasks.upstreams import HELM, Upstream
 
-CORRECTED = ".corrected"
+CORRECTED = ".corrected"  # the end of a corrected score's name: `METRIC.corrected`
 
 
 class Erratum(StrictModel):
-    """One defect: with a corrected score, patched inside helm-run, or unable to occur here."""
+    """One defect, with exactly one remedy: `corrected`, `patched` or `avoided`."""
 
     id: str
     run_specs: tuple[str, ...]
+    """The run specs that have the defect."""
     arguments: dict[str, str] = {}
-    """Values of the run spec's arguments that the erratum is about; empty: any."""
+    """The arguments (name -> value) with which a run spec has the defect; empty: any arguments."""
     upstreams: tuple[Literal["helm", "medhelm"], ...] = ("helm", "medhelm")
-    """The upstreams that have it."""
+    """The upstreams that have the defect."""
     defect: str
+    """A description of the defect."""
     upstream: str | None
-    """The address where the defect was reported."""
+    """The URL of the report of the defect; None if the defect was not reported."""
     metric: str | None = None
+    """The metric that the defect falsifies, if a corrected score is computed."""
     rule: str | None = None
+    """The name of the rule that computes the corrected score."""
     corrected: str | None = None
+    """A description of the corrected score, which is reported next to HELM's score."""
     patched: str | None = None
+    """A description of the patch that removes the defect while helm-run runs."""
     avoided: str | None = None
+    """The reason why the defect cannot occur with eval-factory."""
 
     @model_validator(mode="after")
     def _one_remedy(self) -> Erratum:
@@ -46,10 +51,13 @@ class Erratum(StrictModel):
 
     @property
     def label(self) -> str:
+        """The name of the corrected score."""
         return f"{self.metric}{CORRECTED}"
 
 
 class Errata(StrictModel):
+    """All known errata: the content of `errata.yml`, and those of plug-ins."""
+
     version: int
     errata: tuple[Erratum, ...]
 
@@ -59,13 +67,13 @@ class Errata(StrictModel):
         arguments: Mapping[str, object] | None = None,
         upstream: Upstream = HELM,
     ) -> list[Erratum]:
-        """Return the errata of a run spec of an upstream; with its arguments only those that are
-        about them.
+        """Return the errata of a run spec.
 
         Args:
             run_spec: the name of the run spec.
-            arguments: name -> value; None: those of all arguments.
-            upstream: the HELM that runs it.
+            arguments: return only the errata that apply to a run with these arguments (name ->
+                value); None: return the errata of all arguments.
+            upstream: the HELM that runs the run spec.
         """
         of_run_spec = []
         for erratum in self.errata:
@@ -82,8 +90,8 @@ class Errata(StrictModel):
 
 @lru_cache(maxsize=1)
 def load_errata() -> Errata:
-    """Load the errata, ours and those of other packages. Raises ConfigError: those that another
-    package adds are wrong.
+    """Return eval-factory's errata and those that plug-ins add. Raises ConfigError: an erratum of a
+    plug-in is not valid.
     """
     errata = Errata.model_validate(packaged("tasks/errata.yml"))
     added: list[Erratum] = []
@@ -91,5 +99,5 @@ def load_errata() -> Errata:
         try:
             added += map(Erratum.model_validate, plug_in.document.get("errata", ()))
         except ValueError as error:
-            raise plug_in.refused(f"errata: {error}") from error
+            raise plug_in.rejection(f"errata: {error}") from error
     return errata.model_copy(update={"errata": (*errata.errata, *added)})

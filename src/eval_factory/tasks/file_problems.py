@@ -1,7 +1,7 @@
-"""The problems of a user's files, the messages about one that cannot be read, and the rows of a CSV
-table.
+"""Finds and words the problems of a user's files, and reads the rows of a user's tables.
 
-The check and the run read tables here, so that both see the same cells.
+The check before a run and the run itself both read tables with this module, so both get the same
+cells.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _KINDS = {
     b"PAR1": ("is a Parquet file", _SHEET),
     b"\x1f\x8b": ("is compressed by gzip", "text; unpack it first"),
 }
-"""First bytes -> what such a file is, and what it is to be instead."""
+"""First bytes of a file -> (the kind of the file, the kind that is needed and how to get it)."""
 
 
-MAX_PROBLEMS_SHOWN = 10  # for one file
+MAX_PROBLEMS_SHOWN = 10  # problems of one file
 
 
 def shortened(problems: Sequence[str], label: str = "", inside: str = "it") -> list[str]:
-    """The first problems, and a line with the number of the others.
+    """Return the first problems, and a line with the number of further problems.
 
     Args:
-        problems: one message each.
-        label: begins that line, such as `FILE: `.
-        inside: what has the other mistakes.
+        problems: a message for each problem.
+        label: the beginning of the last line, such as `FILE: `.
+        inside: the words for the file in the last line.
     """
     rest = len(problems) - MAX_PROBLEMS_SHOWN
     return [
@@ -60,30 +60,31 @@ def shortened(problems: Sequence[str], label: str = "", inside: str = "it") -> l
 
 @dataclass
 class Findings:
+    """The problems of a user's files, which stop a run, and the notes, which do not."""
+
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass
 class ReadFile(Generic[Row]):
-    """The rows of a file, and what is wrong with it: each problem with its line or row."""
+    """The rows of a file, and the problems of the file, each with its line or row."""
 
     rows: list[Row] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)  # the line of each row, in files of JSON lines
+    lines: list[int] = field(default_factory=list)  # the line number of each row (JSON lines only)
     problems: list[str] = field(default_factory=list)
-    left_out: int = 0  # rows of the file that are not the benchmark's
+    left_out: int = 0  # the number of skipped rows, which do not belong to the benchmark
 
     @contextmanager
     def reading(
         self, path: Path, empty: str, unlike: str = "", errors: tuple[type[Exception], ...] = ()
     ) -> Iterator[None]:
-        """Within it the rows are read. What ends that becomes a problem, and so does a file without
-        rows.
+        """Add a problem if the block of the `with` statement fails or reads no rows.
 
         Args:
-            path: of the file.
-            empty: the problem of a file without rows.
-            unlike: begins the problem of a file that one of the errors ended.
+            path: the path of the file that the block reads.
+            empty: the message for a file without rows.
+            unlike: the beginning of the message for a file with another form.
             errors: the exceptions that mean that the file has another form.
         """
         try:
@@ -96,22 +97,33 @@ class ReadFile(Generic[Row]):
             self.problems.append(empty)
 
     def all_or_none(self, name: str, values: Sequence[object], rest: str) -> None:
-        """Add a problem where only some rows have a value: the line of the first that has none, and
-        how many have one.
+        """Add a problem if some rows have a value and other rows do not.
+
+        The problem states the line of the first row without a value, and the number of rows with a
+        value.
 
         Args:
-            name: of the field.
-            values: one of each row; None if the row has none.
-            rest: what follows the number of rows with a value, such as `lines have one`.
+            name: the name of the field.
+            values: the value of each row; None for a row without a value.
+            rest: the words after the number of rows with a value, such as `lines have one`.
         """
-        there = sum(value is not None for value in values)
-        if 0 < there < len(values):
+        count = sum(value is not None for value in values)
+        if 0 < count < len(values):
             line = self.lines[values.index(None)]
-            self.problems.append(f"line {line}: {name}: is missing, and {there} other {rest}")
+            self.problems.append(f"line {line}: {name}: is missing, and {count} other {rest}")
 
 
 def read_text(path: Path, kind: str, named_in: Path, findings: Findings) -> str | None:
-    """Return a prompt; None, and a problem in `found`, if it cannot be read."""
+    """Return the text of a prompt's file.
+
+    If the file cannot be read, None is returned, and a problem is added to `findings`.
+
+    Args:
+        path: the path of the file.
+        kind: the words for the file in messages, such as the key that names the file.
+        named_in: the user's file that names this file.
+        findings: the list for the problem.
+    """
     try:
         text = safe_files.read_text(path)
     except OSError as error:
@@ -133,35 +145,33 @@ def read_text(path: Path, kind: str, named_in: Path, findings: Findings) -> str 
 
 
 def line_of(text: str, part: str) -> int:
-    """The number of the line in which a part of the text begins; 1 if it is not there."""
+    """Return the number of the line in which a part of the text begins; 1 if it does not occur."""
     return text.count("\n", 0, max(text.find(part), 0)) + 1
 
 
 def why_unreadable(error: OSError, kind: str, named_in: Path) -> str:
+    """Return the message for a file that cannot be opened; arguments as in `read_text`."""
     if isinstance(error, FileNotFoundError):
         return f"there is no such file; {named_in} names it as {kind} (relative to its own folder)"
     return f"cannot be read: {error.strerror} ({named_in} names it as {kind})"
 
 
-def other_kind(path: Path) -> str | None:
-    """Return what a file is that is not text in UTF-8, by its first bytes, in words that end with
-    what to do instead.
+def kind_problem(path: Path) -> str | None:
+    """Return the message for a file that is not text, such as a gzip file, with the remedy.
+
+    Only the first bytes of the file are compared. Returns None if they match none of `_KINDS`.
     """
     with open_regular(path) as file:
         beginning = file.read(8)
-    return next(
-        (
-            f"{kind}, not {then}"
-            for magic, (kind, then) in _KINDS.items()
-            if beginning.startswith(magic)
-        ),
-        None,
-    )
+    for first_bytes, (kind, needed_kind) in _KINDS.items():
+        if beginning.startswith(first_bytes):
+            return f"{kind}, not {needed_kind}"
+    return None
 
 
 def not_utf8(path: Path) -> str:
-    """Return what is wrong with a file that could not be decoded."""
-    kind = other_kind(path)
+    """Return the message for a file that could not be decoded as UTF-8, with the remedy."""
+    kind = kind_problem(path)
     if kind:
         return kind
     with open_regular(path) as file:
@@ -179,8 +189,9 @@ _JSON = re.compile(r'\s*[{\[]\s*["{\[]')
 
 
 def table_problem(table: Path) -> str | None:
-    """Return why a file is no table that can be read, as far as its first line shows; None if it
-    may be one. Raises OSError and TableError.
+    """Return the reason why a file is not a readable table; None if its first line shows none.
+
+    Raises OSError and TableError.
     """
     file = file_of_table(table)
     if is_workbook(file):
@@ -188,12 +199,13 @@ def table_problem(table: Path) -> str | None:
     with open_regular(file) as opened:
         if encoding_of(opened) == "utf-16":
             return None
-    return other_kind(file) or other_form(file)
+    return kind_problem(file) or form_problem(file)
 
 
-def read_as(table: Path) -> str | None:
-    """A note on how the letters of a table were read, if that is a guess. Raises as
-    `table_problem`.
+def encoding_note(table: Path) -> str | None:
+    """Return a note if the encoding of a table was guessed; None otherwise.
+
+    Raises OSError and TableError.
     """
     file = file_of_table(table)
     if is_workbook(file):
@@ -208,8 +220,11 @@ _ROW = re.compile(r"(?P<file>.*: )row (?P<row>\d+) \(line \d+\)(?P<problem>.*)",
 MAX_ROWS_NAMED = 3
 
 
-def said_once(problems: Sequence[str]) -> list[str]:
-    """Problems of rows, each said once with up to three of its rows, in the order of the first."""
+def merged_by_message(problems: Sequence[str]) -> list[str]:
+    """Return the problems, with one line for all rows that have the same problem.
+
+    A line names up to `MAX_ROWS_NAMED` rows. Lines have the order of their first rows.
+    """
     rows: dict[str, list[str]] = {}
     messages: dict[str, str] = {}
     for text in problems:
@@ -233,8 +248,8 @@ def said_once(problems: Sequence[str]) -> list[str]:
 
 
 def table_columns(file: Path) -> list[str]:
-    """Return the columns that the first line names. Raises as `rows_of`, and TableError: there is
-    no line.
+    """Return the names of the columns, from the first line. Raises OSError, and TableError if the
+    file is empty or not a readable table.
     """
     for _, header in table_rows(file):
         return header
@@ -242,8 +257,10 @@ def table_columns(file: Path) -> list[str]:
 
 
 def rows_below(file: Path) -> Iterator[list[str]]:
-    """The rows below the names of the columns. Raises as `rows_of`, and TableError if a row
-    has other cells.
+    """Yield the cells of each row below the names of the columns.
+
+    Raises OSError, and TableError if the file is not a readable table or if a row does not have one
+    cell for each column.
     """
     header: list[str] = []
     for line, row in table_rows(file):
@@ -252,16 +269,16 @@ def rows_below(file: Path) -> Iterator[list[str]]:
         elif len(row) != len(header):
             raise TableError(
                 line,
-                f"line {line} has {len(row)} cells where the first line names {len(header)} "
-                "columns",
+                f"line {line} has {len(row)} cells, but the first line names {len(header)} columns",
             )
         else:
             yield row
 
 
-def other_form(file: Path) -> str | None:
-    """Return what a text that is not a table with commas probably is, in words that end with what
-    to do. Raises as `open`.
+def form_problem(file: Path) -> str | None:
+    """Return the message for a text that is probably JSON or a table with bars, with the remedy.
+
+    Returns None for other texts. Raises OSError if the file cannot be read.
     """
     with open_text(file, encoding="utf-8-sig", errors="replace", newline="") as opened:
         first = opened.readline()

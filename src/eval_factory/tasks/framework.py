@@ -1,10 +1,10 @@
-"""The tasks that can be run: `framework.yml`, the only source of default values, and the tasks that
-other packages add.
+"""Reads `framework.yml`, and the tasks that plug-ins add.
 
-Such a package names itself as an entry point of the group `eval_factory.tasks`. Beside its modules
-lies `eval_factory.yml`: `evaluations` as in framework.yml, `errata` as in errata.yml, and
-`helm_plugin`, the module that registers the run specs inside helm-run. Its code is named
-`package.module:function`.
+`framework.yml` describes eval-factory's tasks and is the only source of default values. A plug-in
+is an installed package with an entry point of the group `eval_factory.tasks`. The entry point's
+module contains the file `eval_factory.yml` with up to three keys: `evaluations` as in
+framework.yml, `errata` as in errata.yml, and `helm_plugin`, the module that registers run specs
+inside helm-run. A plug-in's functions are named in the form `package.module:function`.
 """
 
 from __future__ import annotations
@@ -25,39 +25,45 @@ from eval_factory.tasks.run_specs import IMAGES, IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 _FILE_NAME = "framework.yml"
-DATA_PATH = "data_path"  # the parameter that names the files of a user's own
+DATA_PATH = "data_path"  # the parameter with the path of the user's own data
 _PACKAGE = Path(__file__).resolve().parents[1]
 _GROUP = "eval_factory.tasks"
 _PLUG_IN_FILE = "eval_factory.yml"
 _ENDPOINT_TYPES = "supported_endpoint_types"
-"""The key of a task's `defaults.config` that no run config has."""
+"""A key of a task's `defaults.config`; run configs do not have this key."""
 _PLUG_IN_KEYS = {"evaluations", "errata", "helm_plugin"}
-_WRONG = (ValueError, TypeError, LookupError, AttributeError)
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError)
+"""The exceptions of reading a malformed framework.yml or eval_factory.yml."""
 
 
 @dataclass(frozen=True)
 class PlugIn:
+    """An installed package that adds tasks, and the content of its `eval_factory.yml`."""
+
     package: str  # the name of the installed distribution
     document: Mapping[str, Any]
 
     @property
     def helm_plugin(self) -> str | None:
+        """The module that registers the plug-in's run specs inside helm-run, if there is one."""
         return self.document.get("helm_plugin")
 
-    def refused(self, why: object) -> ConfigError:
+    def rejection(self, reason: object) -> ConfigError:
+        """Return the error that reports that the plug-in cannot be used."""
         return ConfigError(
-            f"the package {self.package}, which adds tasks ({_GROUP}), cannot be used: {why}\n"
+            f"the package {self.package}, which adds tasks ({_GROUP}), cannot be used: {reason}\n"
             f"  correct it, or take it out: pip uninstall {self.package}"
         )
 
 
 def added_points(group: str) -> Sequence[metadata.EntryPoint]:
-    """Return what the packages of this environment add to a group. A package whose list of entry
-    points cannot be read is named on standard error, and left out.
+    """Return the entry points of a group in this environment.
+
+    A package with an unreadable list of entry points is skipped and named on standard error.
     """
     try:
         return tuple(metadata.entry_points(group=group))
-    except Exception:  # whatever a garbled file of any package makes of it
+    except Exception:  # of any type: a malformed entry_points.txt of any package causes it
         return tuple(_readable_points(group))
 
 
@@ -77,8 +83,9 @@ def _readable_points(group: str) -> Iterator[metadata.EntryPoint]:
 
 @lru_cache(maxsize=1)
 def plug_ins() -> tuple[PlugIn, ...]:
-    """Return the plug-ins of this environment, by the names of their packages. Raises ConfigError:
-    one cannot be read.
+    """Return the plug-ins of this environment, sorted by the names of their packages.
+
+    Raises ConfigError if a plug-in cannot be read.
     """
     packages: list[PlugIn] = []
     for point in sorted(
@@ -90,12 +97,12 @@ def plug_ins() -> tuple[PlugIn, ...]:
                 (resources.files(point.module) / _PLUG_IN_FILE).read_text(encoding="utf-8")
             )
             unknown = sorted(set(document) - _PLUG_IN_KEYS)
-        # whatever its module raises when it is imported
+        # The import of the plug-in's module may raise any exception.
         except (Exception, SystemExit) as error:
-            raise PlugIn(package, {}).refused(f"{type(error).__name__}: {error}") from error
+            raise PlugIn(package, {}).rejection(f"{type(error).__name__}: {error}") from error
         plug_in = PlugIn(package, document)
         if unknown:
-            raise plug_in.refused(
+            raise plug_in.rejection(
                 f"{_PLUG_IN_FILE}: {', '.join(unknown)}: unknown key; known keys: "
                 f"{', '.join(sorted(_PLUG_IN_KEYS))}"
             )
@@ -104,19 +111,24 @@ def plug_ins() -> tuple[PlugIn, ...]:
 
 
 def is_code(name: str | None) -> bool:
-    """Return True if a plug-in's function is named, and nothing of this program's."""
+    """Return True if a name has the form of a plug-in's function: `package.module:function`."""
     return name is not None and ":" in name
 
 
 def code_named(name: str) -> Any:
-    """The function `package.module:function`. Raises ImportError, AttributeError: there is none."""
+    """Return the function with the name `package.module:function`.
+
+    Raises ImportError or AttributeError if the function does not exist.
+    """
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)
 
 
 class _Part:
-    """A part of the file. A test checks types and values with pydantic, which is too slow for
-    every command.
+    """A base class of the records in framework.yml.
+
+    The types of values are not checked here, because pydantic is too slow for every command: a test
+    checks framework.yml with pydantic.
     """
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
@@ -124,6 +136,8 @@ class _Part:
 
 @dataclass(frozen=True)
 class FrameworkInfo(_Part):
+    """The description of the harness itself."""
+
     name: str
     pkg_name: str
     full_name: str
@@ -133,99 +147,99 @@ class FrameworkInfo(_Part):
 
 @dataclass(frozen=True)
 class FileLayout(_Part):
-    """A file of a user's own data, and what HELM needs in it; without `file` it is the path
-    itself.
-    """
+    """A file of the user's own data, and the content that HELM needs in this file."""
 
-    file: str | None = (
-        # a path or pattern under the folder; {subject} and {condition} stand for the parameters
-        None
-    )
-    columns: tuple[str, ...] = ()
-    format: str | None = None  # how it is read, if the file's suffix does not say
+    # A path or glob pattern under `data_path`; `{NAME}` is replaced by the value of the parameter
+    # NAME. None: `data_path` is the file itself.
+    file: str | None = None
+    columns: tuple[str, ...] = ()  # the columns that must exist
+    format: str | None = None  # the format of the file; None: the file's extension decides
     read_by: Literal["csv", "pandas"] = "csv"
-    """The reader that HELM reads a CSV with: pandas takes a byte-order mark and .gz, and holds NA
-    and None for empty.
+    """The module with which HELM reads a CSV file. pandas accepts a byte-order mark and .gz files,
+    and treats the texts NA and None as empty cells.
     """
-    # column -> all that its cells may hold
+    # column -> the allowed values of its cells
     allowed: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    filled: tuple[str, ...] = ()  # columns in which no cell may be empty
-    dates: tuple[str, ...] = ()  # columns that hold points in time
+    filled: tuple[str, ...] = ()  # the columns in which no cell may be empty
+    dates: tuple[str, ...] = ()  # the columns that must hold timestamps
     counted: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Column -> values: HELM takes no notice of other rows."""
-    # HELM takes no notice of a row in which one of these is empty
+    """Column -> values: HELM ignores rows with other values in the column."""
+    # HELM ignores rows in which one of these columns is empty
     skipped_if_empty: tuple[str, ...] = ()
     elements: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Path of an element of an XML file -> attribute -> all that it may hold."""
-    lines_as: str | None = None  # a file beside this one that has as many lines
-    # further needs of HELM, in words: it ends by itself if one is missing
+    """Path of an element in an XML file -> attribute -> the allowed values of the attribute."""
+    # a file in the same folder that must have the same number of lines
+    lines_as: str | None = None
+    # further requirements of HELM, in words: if one is not met, HELM itself reports an error
     also: str | None = None
 
     def named(self, values: Mapping[str, str | None]) -> FileLayout:
-        """Return the layout with the parameters' values in place of their names in braces."""
+        """Return the layout with each `{NAME}` replaced by the value of the parameter NAME."""
 
-        def put(text: str) -> str:
+        def fill(text: str) -> str:
             for name, value in values.items():
-                text = text if value is None else text.replace(f"{{{name}}}", value)
+                if value is not None:
+                    text = text.replace(f"{{{name}}}", value)
             return text
 
-        file = None if self.file is None else put(self.file)
-        return replace(self, file=file, elements={put(k): v for k, v in self.elements.items()})
+        file = None if self.file is None else fill(self.file)
+        elements = {fill(path): attributes for path, attributes in self.elements.items()}
+        return replace(self, file=file, elements=elements)
 
-    def given(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the values that differ from their defaults."""
-        usual = asdict(FileLayout())
-        stated = {}
+        defaults = asdict(FileLayout())
+        changed = {}
         for name, value in asdict(self).items():
-            if value != usual[name]:
-                stated[name] = value
-        return stated
+            if value != defaults[name]:
+                changed[name] = value
+        return changed
 
 
 @dataclass(frozen=True)
 class ScenarioParameter(_Part):
-    """A value of `params.extra` that a task's scenario accepts."""
+    """A parameter of a task's scenario: a key of `params.extra`."""
 
     required: bool = False
-    fixed: str | None = None
-    allowed: tuple[str, ...] = ()
-    path: bool = False
-    # another key of `params.extra` that means the same, for this task
+    fixed: str | None = None  # the value, if the user cannot choose the value
+    allowed: tuple[str, ...] = ()  # all allowed values; empty if any value is allowed
+    path: bool = False  # True if the value is the path of a file or folder
+    # another key of `params.extra` with the same meaning for this task
     other_name: str | None = None
-    about: str | None = None  # its effect, if the name does not say it
-    helm_name: str | None = None  # HELM's name of it, if that is not a key of `params.extra`
-    layout: tuple[FileLayout, ...] = ()
+    about: str | None = None  # a description, if the name alone is not clear
+    helm_name: str | None = None  # HELM's name of the parameter, if it differs from the key
+    layout: tuple[FileLayout, ...] = ()  # the files that must exist at the path
 
     @property
     def chooses_a_part(self) -> bool:
-        """True if the parameter chooses a part of the task's data: other instances are read than
-        without it.
-        """
+        """True if the parameter selects a part of the task's instances."""
         return not (self.required or self.fixed or self.path)
 
 
 @dataclass(frozen=True)
 class ClusterRule(_Part):
-    """The rule by which the source is found that an instance shares with others
-    (`scoring/tally.py`): by `field` or by `text`.
+    """The rule that finds an instance's cluster: the source that several instances share.
+
+    The cluster is found by `field` or by `text`. If `records` are named, the value that was found
+    is looked up in these records, and a label of the matching record is the cluster
+    (`scoring/tally.py`).
     """
 
-    what: str  # the kind of source, in a word: calculator, question
-    field: str | None = None  # a field of what the scenario keeps beside the instance
-    # a pattern with one group, which finds the source in the instance's text
+    what: str  # the kind of source in one word, such as calculator or question
+    field: str | None = None  # a field of the extra data that the scenario stores with an instance
+    # a regular expression with one group, which finds the source in the instance's text
     text: str | None = None
-    # JSON lists among the scenario's data in which what was found is looked up
-    records: tuple[str, ...] = ()
-    key: str | None = None  # field of such a record that holds what was found
-    # fields of such a record that name the source: the first that it has
+    records: tuple[str, ...] = ()  # JSON files of the scenario, each with a list of records
+    key: str | None = None  # the field of a record that is compared with the value
+    # the fields of a record that may name the cluster: the first that exists is used
     labels: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Check the rule. Raises ValueError: it says too little, too much, or no pattern with one
-        group.
-        """
+        """Check that the rule is complete and consistent. Raises ValueError if it is not."""
         if (self.field is None) == (self.text is None):
-            raise ValueError("a cluster is found by `field` or by `text`: give one of them")
+            raise ValueError(
+                "a cluster is found by `field` or by `text`: set exactly one of the two"
+            )
         try:
             groups = 1 if self.text is None else re.compile(self.text).groups
         except re.error as error:
@@ -237,7 +251,12 @@ class ClusterRule(_Part):
             raise ValueError("`records`, `key` and `labels` belong together, and to `text`")
 
     def found_in(self, text: str, fields: Mapping[str, Any]) -> str | None:
-        """Return what `field` or `text` finds in an instance; None: nothing."""
+        """Return the value that `field` or `text` finds in an instance; None if nothing is found.
+
+        Args:
+            text: the instance's text.
+            fields: the extra data that the scenario stores with the instance.
+        """
         if self.field is not None:
             if fields.get(self.field) is not None:
                 return str(fields[self.field])
@@ -250,48 +269,50 @@ class ClusterRule(_Part):
 
 @dataclass(frozen=True)
 class HelmEntry(_Part):
-    """The names by which HELM knows a task."""
+    """The facts that are needed to run a task with HELM and to read its results.
+
+    For HELM's own run specs, the index of run specs knows `zero_shot`, `images` and `choices`:
+    these fields are set only for the run specs of eval-factory and of plug-ins.
+    """
 
     run_spec: str
     scenario: str
-    main_metric: str | None  # None for a run spec of which HELM does not say it
-    judges: tuple[str, ...] = ()
+    main_metric: str | None  # None for a run spec whose main metric HELM does not state
+    judges: tuple[str, ...] = ()  # the default jury
     parameters: dict[str, ScenarioParameter] = field(default_factory=dict)
     answer_labels: tuple[str, ...] = ()
-    """All that an answer may be, if the run does not show it: it is one of these alone."""
+    """The only valid answers, if the files of the run do not list them."""
     answer_form: Literal["value", "sentence", "sql", "rating"] | None = None
-    """Another form that the prompt asks for (`scoring/readability.py`)."""
-    cluster: ClusterRule | None = None  # set if instances share sources
-    rubric: bool = False  # True if answers are judged criterion by criterion
-    # True if prompts hold no examples; of HELM's own run specs its index knows it
-    zero_shot: bool = False
-    # True if prompts show pictures; of HELM's own run specs its index knows it
-    images: bool = False
+    """The form of answers that the prompt asks for, if it is none of the usual forms
+    (`scoring/readability.py`).
+    """
+    cluster: ClusterRule | None = None  # set if several instances share a source
+    rubric: bool = False  # True if judges decide about each criterion of a rubric
+    zero_shot: bool = False  # True if prompts contain no examples
+    images: bool = False  # True if prompts contain pictures
     choices: Literal["by place", "by meaning"] | None = None
-    """The kind of lettered options (`RunSpec.choices`); the index knows it for HELM's own run
-    specs.
-    """
-    upstream: Upstream = HELM  # the HELM that runs it, as the user says; never in framework.yml
+    """The meaning of the options' letters (`IndexedRunSpec.choices`)."""
+    upstream: Upstream = HELM  # the user's choice of a HELM; never in framework.yml
     any_run_spec: bool = False
-    """True if this is not an entry of framework.yml but a run entry that a user wrote. The rest is
-    for such entries only.
+    """True if the task is a run entry that a user wrote, and not an entry of framework.yml. The
+    fields below are set for run entries only.
     """
-    arguments: dict[str, str] = field(default_factory=dict)  # the run entry's, in the user's order
-    # main metrics that depend on the arguments: the first that the run has
+    arguments: dict[str, str] = field(default_factory=dict)  # of the run entry, in the user's order
+    # possible main metrics: the first metric that the run has is the main metric
     main_metrics: tuple[str, ...] = ()
-    main_split: str | None = None
+    main_split: str | None = None  # the split of the data that is scored
     prescribed_judges: tuple[str, ...] = ()  # deployments that HELM asks with its own clients
 
     @cached_property
     def indexed(self) -> IndexedRunSpec | None:
-        """The upstream's index entry of the run spec; None for our own, and for those of a user's
-        plug-in.
+        """The run spec's entry in the upstream's index; None for run specs of eval-factory and of
+        plug-ins.
         """
         return load_index(self.upstream).run_specs.get(self.run_spec)
 
     @property
     def media(self) -> str | None:
-        """The media that its prompts hold beside text."""
+        """The media that prompts contain in addition to text; None if prompts are text only."""
         if self.images:
             return IMAGES
         if self.indexed is not None:
@@ -300,16 +321,17 @@ class HelmEntry(_Part):
 
     @property
     def makes_images(self) -> bool:
+        """True if the answers are pictures."""
         return self.indexed is not None and self.indexed.makes_images
 
     @property
     def is_zero_shot(self) -> bool:
-        """True if its prompts are known to hold no examples."""
+        """True if prompts are known to contain no examples."""
         return self.zero_shot or (self.indexed is not None and self.indexed.zero_shot)
 
     @property
     def option_texts(self) -> str | None:
-        """The meaning of its options' letters (`RunSpec.choices`); None if it has none."""
+        """The meaning of the options' letters (`IndexedRunSpec.choices`); None without options."""
         if self.choices is not None:
             return self.choices
         if self.indexed is not None:
@@ -318,7 +340,7 @@ class HelmEntry(_Part):
 
     @property
     def fixed(self) -> dict[str, str] | None:
-        """Arguments that are not the user's to choose; None if there are none."""
+        """The parameters that the user cannot choose, with their values; None if there are none."""
         fixed = {}
         for name, rule in self.parameters.items():
             if rule.fixed is not None:
@@ -334,29 +356,28 @@ class About(_Part):
     access: Literal["public", "gated", "private", "unknown"]
     source: str
     instances: int | None
+    # the data on which eval-factory's authors ran the task
     tried: Literal["real data", "invented data"] | None = None
     notes: tuple[str, ...] = ()
     licence: str | None = None
     revision: str | None = None
     size_mb: float | None = None
     published: str | None = None
-    """The month by which the paper or the data were public, `YYYY-MM`; None if nobody has
-    established it.
-    """
+    """The month (`YYYY-MM`) by which the paper or the data were public; None if it is not known."""
     copies: tuple[str, ...] = ()
-    """Ids `owner/name` of other places that have the same questions; nothing is read from them."""
-    label_noise: tuple[float, float] | None = None
-    """The least and the greatest share that wrong labels cost a model that is right, by
-    `label_audit`.
+    """The ids (`owner/name`) of other data sets with the same questions; nothing is read from them.
     """
-    label_audit: str | None = None
+    label_noise: tuple[float, float] | None = None
+    """The lowest and the highest share of points that a model without errors loses to wrong labels,
+    according to `label_audit`.
+    """
+    label_audit: str | None = None  # the source of `label_noise`
 
     @property
     def answers_public(self) -> bool | None:
-        """True if everybody can read the answers, so that a model may have been trained on them;
-        None: nobody knows.
+        """True if everybody can read the answers: a model may have been trained on them. None if
+        this is not known, as for a custom benchmark.
         """
-        # a user's benchmark may be anybody's
         is_known = self.access != "unknown" and "custom" not in self.tags
         if not is_known:
             return None
@@ -365,19 +386,16 @@ class About(_Part):
 
 @dataclass(frozen=True)
 class JudgeDefault(_Part):
-    """A judge of the default jury; `api_key` names the parameter of `params.extra` that names
-    its variable.
-    """
+    """A judge of the default jury."""
 
     model_id: str
     api_key: str
+    """The key of `params.extra` whose value is the name of the variable with the API key."""
 
 
 @dataclass(frozen=True)
 class OAuthService(_Part):
-    """The address at which a service gives tokens, and their scope, unless the environment says
-    otherwise.
-    """
+    """The token URL and the scope of an OAuth service; environment variables override both."""
 
     token_url: str | None = None
     scope: str | None = None
@@ -385,74 +403,77 @@ class OAuthService(_Part):
 
 @dataclass(frozen=True)
 class Task(_Part):
+    """One benchmark that can be run."""
+
     name: str
     description: str
-    defaults: dict[str, Any]
+    defaults: dict[str, Any]  # the task's values of a run config; they override the global defaults
     helm: HelmEntry
     about: About
-    asks: str = ""  # the description in six words
+    asks: str = ""  # the description in about six words
     plug_in: PlugIn | None = None  # the package that adds it; never in framework.yml
 
     @property
     def endpoint_types(self) -> tuple[str, ...]:
+        """The types of endpoints that can answer the task, such as `chat`."""
         return tuple(self.defaults["config"][_ENDPOINT_TYPES])
 
     @property
     def run_config(self) -> dict[str, Any]:
-        """The task's defaults as a run config has them."""
+        """The task's defaults in the form of a run config."""
         config = dict(self.defaults["config"])
         del config[_ENDPOINT_TYPES]
         return {"config": config}
 
     def only_on(self, endpoint_types: Sequence[str]) -> Task:
-        """Return the same task for fewer types of endpoints."""
+        """Return the same task, restricted to these types of endpoints."""
         config = {**self.defaults["config"], _ENDPOINT_TYPES: list(endpoint_types)}
         return replace(self, defaults={**self.defaults, "config": config})
 
     def default_of(self, parameter: str) -> Any:
-        """Return the value of a scenario's parameter that is not given; None if the scenario
-        decides it.
-        """
+        """Return a parameter's default value; None if the scenario has a default of its own."""
         return self.defaults["config"].get("params", {}).get("extra", {}).get(parameter)
 
 
 @dataclass(frozen=True)
 class _Defaults(_Part):
+    """The global defaults, for all tasks."""
+
     command: str
     config: dict[str, Any]
     target: dict[str, Any]
-    suite: dict[str, Any]  # the defaults of what `run_suite` runs
+    suite: dict[str, Any]  # the defaults of a suite's config
     serve: dict[str, Any]  # the defaults of a target's server
 
     @property
     def run_config(self) -> dict[str, Any]:
-        """The defaults of every run config; a task's own stand above them."""
+        """The defaults of every run config; the defaults of a task override them."""
         return {"config": self.config, "target": self.target}
 
 
 @dataclass(frozen=True)
 class Framework(_Part):
+    """The content of framework.yml, with the tasks of plug-ins."""
+
     framework: FrameworkInfo
     defaults: _Defaults
     judges: dict[str, JudgeDefault]
     oauth: dict[str, OAuthService]
     evaluations: tuple[Task, ...]
     refused: dict[str, str] = field(default_factory=dict)
-    """Benchmark that is no task -> why it cannot be one."""
+    """Name of a benchmark that is not offered as a task -> the reason."""
 
     def names(self) -> list[str]:
         return [task.name for task in self.evaluations]
 
     def task(self, name: str) -> Task | None:
-        """The task of that name; `helm.NAME` is the same task."""
+        """Return the task with a name (`NAME` or `helm.NAME`); None if there is none."""
         short = name.removeprefix(f"{self.framework.name}.")
         return next((task for task in self.evaluations if task.name == short), None)
 
 
 def framework_path(package: Path = _PACKAGE) -> Path:
-    """Return the path of `framework.yml` in the wheel (beside the package's modules) or at the top
-    of the checkout.
-    """
+    """Return the path of `framework.yml`: in the installed package, or at the top of a checkout."""
     packaged = package / _FILE_NAME
     if packaged.is_file():
         return packaged
@@ -461,37 +482,41 @@ def framework_path(package: Path = _PACKAGE) -> Path:
 
 @lru_cache(maxsize=1)
 def load_framework() -> Framework:
-    """Read the file, and what other packages add, once per process. Raises ConfigError: one
-    cannot be read.
+    """Read framework.yml and the tasks of plug-ins; the result is cached.
+
+    Raises ConfigError if framework.yml or a plug-in cannot be read.
     """
     path = framework_path()
     try:
-        framework_own = framework_of(parse_own(path.read_text(encoding="utf-8")))
-    except _WRONG as error:
+        framework = framework_of(parse_own(path.read_text(encoding="utf-8")))
+    except _MALFORMED as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    tasks = list(framework_own.evaluations)
+    tasks = list(framework.evaluations)
     for plug_in in plug_ins():
         try:
             added = []
             for task in plug_in.document.get("evaluations", ()):
                 added.append(replace(_task(task), plug_in=plug_in))
-        except _WRONG as error:
-            raise plug_in.refused(f"evaluations: {error}") from error
-        names = {task.name: task for task in tasks}
+        except _MALFORMED as error:
+            raise plug_in.rejection(f"evaluations: {error}") from error
+        names = {task.name for task in tasks}
         for task in added:
             if task.name in names:
-                raise plug_in.refused(f"there is a task {task.name} already")
+                raise plug_in.rejection(f"there is a task {task.name} already")
         tasks += added
-    return replace(framework_own, evaluations=tuple(tasks))
+    return replace(framework, evaluations=tuple(tasks))
 
 
 def framework_of(record: Mapping[str, Any]) -> Framework:
-    """The records of a document.
+    """Return the content of framework.yml as a `Framework`.
+
+    Args:
+        record: the parsed YAML document.
 
     Raises:
-        TypeError, LookupError, AttributeError: a key is missing, or unknown, or stands for another
-            kind of value.
-        ValueError: a cluster is declared wrongly.
+        TypeError, LookupError, AttributeError: a key is missing or unknown, or its value has
+            another type.
+        ValueError: the rule of a cluster is not valid.
     """
     parts = {
         "framework": FrameworkInfo(**record["framework"]),
@@ -520,12 +545,12 @@ def _task(record: Mapping[str, Any]) -> Task:
 
 
 def file_layout(record: Mapping[str, Any]) -> FileLayout:
-    """The record of what `FileLayout.given` says."""
+    """Return the layout that `FileLayout.as_dict` made a mapping of."""
     return FileLayout(**_unchanging(record))
 
 
 def _unchanging(value: Any) -> Any:
-    """Return a value with tuples in place of lists."""
+    """Return a value of a YAML document with tuples in place of lists."""
     if isinstance(value, dict):
         return {name: _unchanging(item) for name, item in value.items()}
     if not (isinstance(value, (list, tuple))):

@@ -1,8 +1,8 @@
-"""The forms in which tables write the right option if it is not the option's letter or text.
+"""Reads right answers that a table writes neither as the option's letter nor as the option's text.
 
-Published tables number options from 1 or from 0, or write `opa`, `B. text`, or a text in other
-letter case. Where every right answer of a column is an option by one of these forms, each is
-mapped to its option's letter; where two forms would give different letters, none is.
+Published tables number options from 1 or from 0, or write `opa`, `B. text`, or the option's text in
+another letter case. If one of these forms matches every right answer of a column, each answer is
+mapped to its option's letter. If two forms match but give different letters, no answer is mapped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Options = Mapping[str, str]
-"""Letter -> the option's text, as the prompt lists them."""
+"""Letter -> the text of the option with this letter in the prompt."""
 
 _MARKED = re.compile(r"\W{0,2}([A-Za-z])\W{0,2}")
 _WITH_TEXT = re.compile(r"\W?([A-Za-z])[.:)\]-]\s*(.+)", re.DOTALL)
@@ -22,12 +22,13 @@ _NUMBER = re.compile(
     r"(?:(?:op|opt|option|choice|ans|answer)[ _-]?)?(\d{1,2})(?:\.0+)?", re.IGNORECASE
 )
 _LOOK_ALIKES = dict(zip("\u0410\u0412\u0421\u0415", "ABCE", strict=True))
-"""Cyrillic letters that look as Latin ones do."""
+"""Cyrillic letter -> the Latin letter that looks the same."""
 _CYRILLIC = dict(zip("\u0410\u0411\u0412\u0413\u0414\u0415", "ABCDEF", strict=True))
-"""Cyrillic letters in their order."""
+"""Cyrillic letter -> the Latin letter with the same position in the alphabet."""
 
 
-def _listed(letter: str, options: Options) -> str | None:
+def _option_letter(letter: str, options: Options) -> str | None:
+    """Return the letter in upper case; None if no option has this letter."""
     if letter.upper() in options:
         return letter.upper()
     return None
@@ -37,7 +38,7 @@ def _marked(answer: str, options: Options) -> str | None:
     """Read "(b)"."""
     match = _MARKED.fullmatch(answer)
     if match is not None:
-        return _listed(match[1], options)
+        return _option_letter(match[1], options)
     return None
 
 
@@ -46,14 +47,14 @@ def _with_text(answer: str, options: Options) -> str | None:
     match = _WITH_TEXT.fullmatch(answer)
     if match is None:
         return None
-    letter = _listed(match[1], options)
+    letter = _option_letter(match[1], options)
     if letter is None or _plain(options[letter]) != _plain(match[2]):
         return None
     return letter
 
 
 def _in_other_case(answer: str, options: Options) -> str | None:
-    """Read "Fever" if the option is "fever"."""
+    """Read "Fever" if exactly one option has the text "fever"."""
     letters = []
     for letter, text in options.items():
         if _plain(text) == _plain(answer):
@@ -67,19 +68,20 @@ def _named(answer: str, options: Options) -> str | None:
     """Read "opb" and "option_b"."""
     match = _NAMED.fullmatch(answer)
     if match is not None:
-        return _listed(match[1], options)
+        return _option_letter(match[1], options)
     return None
 
 
 def _numbered(answer: str, options: Options, first: int) -> str | None:
+    """Read the number of an option; the first option has the number `first`."""
     match = _NUMBER.fullmatch(answer)
     if match is None:
         return None
-    place = int(match[1]) - first
+    index = int(match[1]) - first
     letters = sorted(options)
-    if not (0 <= place < len(letters)):
+    if not (0 <= index < len(letters)):
         return None
-    return letters[place]
+    return letters[index]
 
 
 def _from_one(answer: str, options: Options) -> str | None:
@@ -93,17 +95,18 @@ def _from_zero(answer: str, options: Options) -> str | None:
 
 
 def _look_alike(answer: str, options: Options) -> str | None:
-    """A Cyrillic letter that looks like the option's."""
+    """Read a Cyrillic letter that looks like the option's Latin letter."""
     letter = _LOOK_ALIKES.get(answer.strip(".) ").upper(), answer)
-    return _listed(letter, options)
+    return _option_letter(letter, options)
 
 
 def _cyrillic(answer: str, options: Options) -> str | None:
-    """The Cyrillic letter that has the option's place in its alphabet."""
-    return _listed(_CYRILLIC.get(answer.strip(".) ").upper(), answer), options)
+    """Read the Cyrillic letter with the option's position in the Cyrillic alphabet."""
+    return _option_letter(_CYRILLIC.get(answer.strip(".) ").upper(), answer), options)
 
 
 def _plain(text: str) -> str:
+    """Return the text in lower case, with single spaces and without full stops at its end."""
     return " ".join(text.casefold().split()).rstrip(".")
 
 
@@ -117,26 +120,31 @@ FORMS: dict[str, Callable[[str, Options], str | None]] = {
     "Cyrillic letters that look like Latin ones": _look_alike,
     "Cyrillic letters": _cyrillic,
 }
-"""The function that reads each form, by its name in messages: from an answer to the option's letter
-(None: the answer is not written so).
+"""The form's name in messages -> the function that reads the form.
+
+The function returns the letter of the option that an answer means; None if the answer does not have
+this form.
 """
 
 
 def is_option(answer: str, options: Options) -> bool:
-    """Return True if an answer is an option's letter or text as it stands there."""
+    """Return True if an answer is exactly the letter or the text of an option."""
     return answer in options or answer in options.values()
 
 
 @dataclass
 class GoldForms:
-    """Goes through the right answers of a column; of none more is stored than a hash."""
+    """Finds the form of a column's right answers; stores one hash per form and no answer."""
 
     are_options: bool = True
+    """True if each answer so far is exactly the letter or the text of an option."""
     count: int = 0
+    """The number of answers so far."""
     _letters: dict[str, str] = field(default_factory=lambda: dict.fromkeys(FORMS, ""))
-    """Form by which all answers so far are options -> a hash of their letters."""
+    """Each form that matches all answers so far -> a hash of the letters that the form reads."""
 
     def add(self, answer: str, options: Options) -> None:
+        """Try all remaining forms on one more right answer."""
         self.count += 1
         self.are_options = self.are_options and is_option(answer, options)
         for name, so_far in list(self._letters.items()):
@@ -147,8 +155,10 @@ class GoldForms:
                 self._letters[name] = hashlib.sha256(f"{so_far}{letter}".encode()).hexdigest()
 
     def form(self) -> str | None:
-        """The name of the form that maps all answers; None if they are options as they stand,
-        or no form maps them all, or two map them to different options.
+        """Return the name of the form that maps all answers to letters.
+
+        Returns None if all answers are already letters or texts of options, if no form maps all
+        answers, or if two forms map them to different letters.
         """
         if self.are_options or len(set(self._letters.values())) != 1:
             return None
@@ -156,8 +166,13 @@ class GoldForms:
 
 
 def right_letters(pairs: Sequence[tuple[str, Options]]) -> list[str]:
-    """The letters of right answers that are options by one form; empty if they are options as
-    they stand, or one of them has no options, or no form maps them all.
+    """Return the options' letters of right answers that all have one of `FORMS`.
+
+    The list is empty if the answers are already letters or texts of options, if a question has no
+    options, or if `GoldForms.form` finds no form.
+
+    Args:
+        pairs: (right answer, options) of each question.
     """
     forms = GoldForms()
     for answer, options in pairs:

@@ -1,10 +1,8 @@
-"""The form of a jury's answer: the ratings there are, and the criteria that a benchmark names
-itself.
+"""Defines the form of a jury's answers (ratings and criteria), and checks the judges' prompt.
 
-The judge's prompt, which is checked here, the check of its answer, the score's scale and the
-clinicians' sheet follow this form.
-HELM's metric is the mean of the ratings, which it takes as whole numbers and neither clips nor
-scales.
+A custom benchmark can choose the scale and the criteria. The judges' prompt, the check of the
+judges' answers, the scale of the score and the sheet for clinicians follow this form. HELM's metric
+is the mean of the ratings as whole numbers: HELM neither clips nor rescales the mean.
 """
 
 from __future__ import annotations
@@ -21,15 +19,16 @@ from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, line_of, read_text
 
 JURY = "jury_score"
-"""The name of a jury's metric in benchmark.yaml; its keys follow."""
+"""The name of a jury's metric in benchmark.yaml. The next four constants are keys of this metric.
+"""
 SCALE = "scale"
 CRITERIA = "criteria"
 MIN = "min"
 MAX = "max"
-SCALE_PLACE = "SCALE"
-CRITERIA_PLACE = "CRITERIA"
-"""Names in braces that are filled into the judges' prompt before HELM reads it."""
-FIELDS = ("score", "explanation")  # of each criterion's rating, if `{CRITERIA}` asks for it
+SCALE_PLACEHOLDER = "SCALE"
+CRITERIA_PLACEHOLDER = "CRITERIA"
+"""Placeholders (`{SCALE}`, `{CRITERIA}`) that eval-factory fills before HELM reads the prompt."""
+FIELDS = ("score", "explanation")  # the fields of a criterion's rating that `{CRITERIA}` asks for
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -37,35 +36,38 @@ _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 class JuryForm:
     """The form of a jury's ratings."""
 
-    values: tuple[int, ...]  # all ratings that there are, the least first
+    values: tuple[int, ...]  # all valid ratings, in ascending order
     labels: Mapping[str, int] = field(default_factory=dict)
-    """Word that stands for a rating -> the rating, the least first; empty if judges give
-    numbers.
-    """
+    """Word for a rating -> the rating, in ascending order; empty if judges answer with numbers."""
     criteria: Mapping[str, str] = field(default_factory=dict)
-    """Name -> what it means, may be empty; none if the judges' prompt alone says them."""
-    own_scale: bool = False  # True if the benchmark says its scale, even if that is HELM's
-    shares: bool = False  # True if a judge's rating is a share, anywhere between the two values
+    """Name of a criterion -> its description, which may be ""; empty if only the judges' prompt
+    defines the criteria.
+    """
+    own_scale: bool = False  # True if the benchmark states a scale, also if it equals HELM's
+    shares: bool = False  # True if a rating may be any number between the two values
 
     @property
     def lowest(self) -> float:
-        """The mark of an answer with nothing in it."""
+        """The rating of an empty answer."""
         return float(self.values[0])
 
     @property
     def scale(self) -> tuple[float, float]:
+        """The lowest and the highest rating."""
         return self.lowest, float(self.values[-1])
 
     @property
     def wanted(self) -> str:
-        """The description of a valid score."""
+        """The description of a valid rating for prompts and messages."""
         if self.labels:
             return "one of " + ", ".join(f'"{label}"' for label in self.labels)
         return f"a whole number from {self.values[0]} to {self.values[-1]}"
 
     def value_of(self, score: object) -> int | None:
-        """The rating that a judge gave, as a number, as text or by its label; None if it is
-        none.
+        """Return the rating in a judge's answer; None if the answer is not a valid rating.
+
+        Args:
+            score: a number, a number as text, or one of `labels`.
         """
         if isinstance(score, str):
             text = score.strip()
@@ -81,7 +83,7 @@ class JuryForm:
         return int(score)
 
     def spellings(self, value: int) -> set[str]:
-        """Return the ways to write a rating."""
+        """Return the ways to write a rating: digits, an English number word, its label."""
         forms = {str(value), f"{value}.0"}
         if 0 <= value < len(_WORDS):
             forms.add(_WORDS[value])
@@ -91,16 +93,17 @@ class JuryForm:
         return forms
 
     def filled(self, prompt: str) -> str:
-        """A judges' prompt with its scale and criteria; placeholders that the benchmark does not
-        fill stay.
+        """Return a judges' prompt with the scale and criteria filled in.
+
+        A placeholder stays if the benchmark does not state the scale or the criteria.
         """
         if self.own_scale:
             prompt = prompt.replace(
-                f"{{{SCALE_PLACE}}}", f"{self.wanted} (from the worst to the best)"
+                f"{{{SCALE_PLACEHOLDER}}}", f"{self.wanted} (from the worst to the best)"
             )
         if self.criteria:
-            # the list, the block in which HELM looks for criteria, and an example of what to
-            # answer, at the end
+            # The request has three parts: the list of criteria, the block in which HELM looks for
+            # criteria, and an example of the answer at the end.
             lines = []
             for name, text in self.criteria.items():
                 lines.append(f"- {name}: {text}" if text else f"- {name}")
@@ -115,21 +118,21 @@ class JuryForm:
                 "Give one JSON object with every criterion and nothing else. Output Format:\n\n"
                 f"{example}"
             )
-            prompt = prompt.replace(f"{{{CRITERIA_PLACE}}}", request)
+            prompt = prompt.replace(f"{{{CRITERIA_PLACEHOLDER}}}", request)
         return prompt
 
     @property
-    def places(self) -> tuple[str, ...]:
-        """The names in braces that are filled."""
-        places = []
+    def placeholders(self) -> tuple[str, ...]:
+        """The placeholders that `filled` fills."""
+        placeholders = []
         if self.own_scale:
-            places.append(SCALE_PLACE)
+            placeholders.append(SCALE_PLACEHOLDER)
         if self.criteria:
-            places.append(CRITERIA_PLACE)
-        return tuple(places)
+            placeholders.append(CRITERIA_PLACEHOLDER)
+        return tuple(placeholders)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the form as benchmark.yaml says it; empty if it says nothing."""
+        """Return the scale and criteria in the form of benchmark.yaml; empty if it states none."""
         document: dict[str, Any] = {}
         if self.own_scale:
             document[SCALE] = dict(self.labels) or {MIN: self.values[0], MAX: self.values[-1]}
@@ -141,18 +144,21 @@ class JuryForm:
 
 
 HELMS_FORM = JuryForm((1, 2, 3, 4, 5))
-"""The form of every jury that states no other: HELM's juries rate with whole numbers on this scale.
-"""
+"""The default form: HELM's juries rate with whole numbers from 1 to 5."""
 SHARES_FORM = JuryForm((0, 1), shares=True)
-"""The form of medhelm's HealthBench, whose judges' ratings are shares of a rubric's points."""
+"""The form of medhelm's HealthBench: a judge's rating is the share of a rubric's points."""
 
 
 def jury_form_of(metric: Mapping[str, Any]) -> JuryForm:
-    """Return the form of a jury. `metric`: a jury's in a benchmark.yaml that was checked."""
+    """Return the form of a jury.
+
+    Args:
+        metric: the jury's metric in a benchmark.yaml that was checked.
+    """
     scale: Mapping[str, int] | None = metric.get(SCALE)
-    named: Sequence[Mapping[str, str]] = metric.get(CRITERIA) or ()
+    listed_criteria: Sequence[Mapping[str, str]] = metric.get(CRITERIA) or ()
     criteria = {}
-    for criterion in named:
+    for criterion in listed_criteria:
         criteria[criterion["name"]] = criterion.get("description", "")
     if scale is None:
         return JuryForm(HELMS_FORM.values, criteria=criteria)
@@ -162,22 +168,32 @@ def jury_form_of(metric: Mapping[str, Any]) -> JuryForm:
     return JuryForm(tuple(labels.values()), labels, criteria, own_scale=True)
 
 
-# the fields that HELM fills into a judge's prompt
-JUDGE_PLACES = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")
+# the placeholders that HELM fills in a judge's prompt
+HELM_PLACEHOLDERS = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")
 
-_CRITERIA = re.compile(r"<rubric_criteria>\s*(\{.*?\})\s*</rubric_criteria>", re.DOTALL)  # HELM's
+# the pattern with which HELM finds the criteria in a judge's prompt
+_CRITERIA = re.compile(r"<rubric_criteria>\s*(\{.*?\})\s*</rubric_criteria>", re.DOTALL)
 
 
 def check_judge_prompt(
     path: Path, file: Path, header: Sequence[str] | None, findings: Findings, form: JuryForm
 ) -> None:
+    """Check the judges' prompt of a custom benchmark.
+
+    Args:
+        path: the benchmark's YAML file, which names the prompt's file.
+        file: the file of the prompt.
+        header: the columns of the benchmark's data; None if the data cannot be read.
+        findings: the lists to which problems are added.
+        form: the form of the jury's answers.
+    """
     text = read_text(file, "the judges' prompt_file", path, findings)
     if text is None:
         return
-    names = [name for name in JUDGE_PLACES if f"{{{name}}}" in text]
+    names = [name for name in HELM_PLACEHOLDERS if f"{{{name}}}" in text]
     for match in string.Template.pattern.finditer(text):
         name = match["named"] or match["braced"]
-        if name in JUDGE_PLACES:
+        if name in HELM_PLACEHOLDERS:
             names.append(name)
         elif match["escaped"] is None:
             line = text.count("\n", 0, match.start()) + 1
@@ -193,24 +209,30 @@ def check_judge_prompt(
 
 
 def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[str]:
-    places = (*JUDGE_PLACES, *form.places)
+    """Yield a problem for each name in braces that looks like a placeholder but is not filled."""
+    placeholders = (*HELM_PLACEHOLDERS, *form.placeholders)
     for name in re.findall(r"\{([^{}\n]+)\}", text):
-        meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in header
-        if meant and name not in places:
-            why = f"by HELM; a judge's prompt has {', '.join(places)}"
-            if name in (SCALE_PLACE, CRITERIA_PLACE):
-                add = "add that key to benchmark.yaml, or write the text here"
-                why = f"where the jury's metric has no {name.lower()}; {add}"
-            yield f"line {line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {why}"
+        looks_like_placeholder = (
+            name.upper() in HELM_PLACEHOLDERS or re.fullmatch("[A-Z_]+", name) or name in header
+        )
+        if looks_like_placeholder and name not in placeholders:
+            reason = f"by HELM; a judge's prompt has {', '.join(placeholders)}"
+            if name in (SCALE_PLACEHOLDER, CRITERIA_PLACEHOLDER):
+                remedy = "add that key to benchmark.yaml, or write the text into the prompt"
+                reason = f"if the jury's metric has no {name.lower()}; {remedy}"
+            yield f"line {line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {reason}"
 
 
 def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
-    """HELM takes the criteria from the prompt; those of benchmark.yaml are the same."""
-    place = f"{{{CRITERIA_PLACE}}}"
+    """Yield the problems of the criteria in the prompt.
+
+    HELM reads the criteria from the prompt, so they must equal the criteria in benchmark.yaml.
+    """
+    place = f"{{{CRITERIA_PLACEHOLDER}}}"
     if form.criteria and place in text and _CRITERIA.search(text):
         yield (
-            f"line {line_of(text, place)}: {place} brings <rubric_criteria> with it; "
-            "delete one of the two"
+            f"line {line_of(text, place)}: {place} is replaced by text with <rubric_criteria>, "
+            "which the prompt has already; delete one of the two"
         )
         return
     block = '<rubric_criteria>{"accuracy": ["score", "explanation"]}</rubric_criteria>'

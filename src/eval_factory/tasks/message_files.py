@@ -1,14 +1,14 @@
-"""Reads files of JSON lines with conversations in them. There are three kinds:
+"""Reads and checks files of JSON lines with conversations. Three kinds of files exist:
 
 - rows of a custom benchmark;
-- rubric cases, in our own form or HealthBench's;
+- rubric cases, in eval-factory's own form or in HealthBench's forms;
 - physicians' decisions about criteria, in the form of HealthBench's meta-evaluation; a line may
-  hold a judge's decision, too.
+  also hold a judge's decision.
 
-The check and the run both read them here, and so find the same mistakes, each with its line and
-field. Messages never quote what a field holds: it may be a patient's. In published data a mistake
-is reported only if no score can be computed with it; in a file of the user's own, whatever looks
-like a slip is.
+The check before a run and the run itself both use these functions, so both report the same
+mistakes, each with its line and field. Messages never quote the value of a field, because it may be
+patient data. In published data, a mistake is reported only if it prevents a score. In a user's own
+file, everything that looks like a mistake is reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eval_factory.core.safe_files import MAX_BYTES_OF_TABLE, finite_number, open
 from eval_factory.tasks import custom_table, rubric_case
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT, PictureCheck, text_of
-from eval_factory.tasks.file_problems import Findings, ReadFile, Row, other_kind, why_unreadable
+from eval_factory.tasks.file_problems import Findings, ReadFile, Row, kind_problem, why_unreadable
 from eval_factory.tasks.gold_forms import right_letters
 from eval_factory.tasks.rubric_case import (
     ANSWER,
@@ -52,10 +52,10 @@ _MESSAGES = {OWN: MESSAGES, HEALTHBENCH: "prompt", PROFESSIONAL: "conversation.m
 _TAGS = {OWN: "tags", HEALTHBENCH: "example_tags", PROFESSIONAL: "example_tags"}
 _RUBRICS = {OWN: "rubrics", HEALTHBENCH: "rubrics", PROFESSIONAL: "rubric_items"}
 _OWN_FIELDS = ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary", ANSWER, SAMPLE)
-MAX_POINTS = 1_000_000
+MAX_POINTS = 1_000_000  # the limit of a criterion's points, above and below 0
 
-# a surrogate without its other half: JSON may hold one, and UTF-8 cannot
-_HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
+# half of a surrogate pair: JSON can contain it, but UTF-8 cannot encode it
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_rows(
@@ -66,23 +66,24 @@ def read_rows(
     problems_of: Callable[[Mapping[str, Any]], Iterable[str]],
     row_of: Callable[[Mapping[str, Any]], Row],
 ) -> ReadFile[Row]:
-    """Return all rows of a file, and every mistake, such as `line 3: messages.0.role: ...`. Empty
-    lines are no rows.
+    """Return all rows of a file, and each mistake, such as `line 3: messages.0.role: ...`.
+
+    Empty lines are skipped.
 
     Args:
-        file: JSON lines.
-        id_key: the field that tells a row from all others, where rows have it.
-        first_key: shows what a line looks like.
-        nouns: what the file holds, and what a row is in the results.
-        problems_of: yields what is wrong with a row, each with the path of the field.
-        row_of: makes the row of an object without a problem.
+        file: the path of a file of JSON lines.
+        id_key: the field with a unique id of each row; rows without the field are accepted.
+        first_key: a field that messages use to show the form of a line.
+        nouns: (plural noun for the content of the file, noun for a row in the results).
+        problems_of: yields the problems of a JSON object, each with the path of the field.
+        row_of: makes the row of a JSON object without problems.
     """
     content: ReadFile[Row] = ReadFile()
-    kind = other_kind(file)
+    kind = kind_problem(file)
     if kind is not None:
         content.problems.append(kind)
         return content
-    first_lines: dict[str, int] = {}  # id -> number of the first line that has it
+    first_lines: dict[str, int] = {}  # id -> number of the first line with this id
     empty = f"has no {nouns[0]}; each line is a JSON object"
     with (
         content.reading(file, empty),
@@ -111,27 +112,29 @@ def read_rows(
 
 @dataclass(frozen=True)
 class Conversation:
+    """One line of a custom benchmark's file of conversations."""
+
     messages: tuple[Mapping[str, str], ...]
-    """Each with `role` and `content`, in which U+FFFC stands for a picture; the last is the
-    user's.
+    """Messages with `role` and `content`; the last message is the user's. In a `content`, the
+    character U+FFFC marks the place of a picture.
     """
     id: str | None = None
-    correct: str | None = None
-    incorrect: tuple[str, ...] = ()
+    correct: str | None = None  # the right answer
+    incorrect: tuple[str, ...] = ()  # wrong answers
     others: Mapping[str, str] = field(default_factory=dict)
-    """Its other fields, `cluster` among them, as texts; they stay with the instance."""
-    pictures: tuple[str, ...] = ()
+    """The other fields of the line as texts, including `cluster`; stored with the instance."""
+    pictures: tuple[str, ...] = ()  # the pictures' paths, in the order of the marks
 
 
 def holds_conversations(dataset_file: object) -> bool:
-    """Return True if the file, by its name, is one of conversations; any other is a table."""
+    """Return True if the name of a `dataset_file` ends with .jsonl; other files are tables."""
     return isinstance(dataset_file, str) and dataset_file.lower().endswith(".jsonl")
 
 
 def read_conversations(file: Path) -> ReadFile[Conversation]:
-    """Return the conversations of a custom benchmark's file, and its mistakes.
+    """Return the conversations of a custom benchmark's file, and the mistakes in the file.
 
-    Raises OSError: it cannot be read.
+    Raises OSError if the file cannot be read.
     """
     content = read_rows(
         file, ID, MESSAGES, ("conversations", "instance"), _conversation_problems, _conversation
@@ -143,8 +146,10 @@ def read_conversations(file: Path) -> ReadFile[Conversation]:
 
 
 def right_letters_of(rows: Sequence[Conversation]) -> list[str]:
-    """Return the letter of each row's right option, if the file writes right answers in another
-    form, such as `B. text` or the number 2; else nothing.
+    """Return the letter of each row's right option, if all right answers have the same other form.
+
+    Such forms are `B. text` or the number 2 (see `gold_forms.right_letters`). The list is empty if
+    a row has no right answer, or if the right answers are already letters or texts of options.
     """
     pairs = []
     for row in rows:
@@ -155,8 +160,10 @@ def right_letters_of(rows: Sequence[Conversation]) -> list[str]:
 
 
 def fields_of(rows: Iterable[Conversation]) -> list[str]:
-    """Return the fields that the benchmark can use: of id, right answer and cluster those that all
-    rows have; and wrong answers, if some rows have any.
+    """Return the names of the fields that the benchmark can use.
+
+    The id, the right answer and the cluster are included if all rows have them; the wrong answers
+    are included if any row has them.
     """
     rows = list(rows)
     if not rows:
@@ -183,19 +190,19 @@ def check_conversations(
     quasi: bool,
     has_answers: bool = False,
 ) -> list[Conversation]:
-    """Read the conversations of a benchmark, and add what is wrong with them to the findings.
+    """Read the conversations of a benchmark, and add their problems to the findings.
 
     Args:
-        path: the benchmark's YAML, which names the file.
-        file: with the conversations.
-        needing: the name of a metric that cannot do without right answers; None if there is none.
-        findings: get the problems and warnings.
-        pictures: checks the pictures that rows name.
-        quasi: whether the benchmark has HELM's quasi metrics.
-        has_answers: whether each conversation has its answer, so that the model is not asked.
+        path: the benchmark's YAML file, which names the file of conversations.
+        file: the file of conversations.
+        needing: the name of a metric that needs right answers; None if no metric needs them.
+        findings: the lists to which problems and notes are added.
+        pictures: the check of the pictures that rows name.
+        quasi: True if HELM computes its quasi metrics for the benchmark.
+        has_answers: True if each line must have the answer to judge: the model is then not asked.
 
     Returns:
-        The conversations without a mistake in their line.
+        The conversations of all lines that can be read.
     """
     try:
         read = read_conversations(file)
@@ -213,8 +220,9 @@ def check_conversations(
                 f"{label}{ANSWER}: is missing; has_answers says that each line has one"
             )
         named = [(f"picture {number}", name) for number, name in enumerate(row.pictures, start=1)]
-        shown = pictures.problems_of(named, rubric_case.conversation_text(row.messages))
-        instances.problems += [f"{label}{problem}" for problem in shown]
+        text = rubric_case.conversation_text(row.messages)
+        for problem in pictures.problems_of(named, text):
+            instances.problems.append(f"{label}{problem}")
         if row.correct is not None:
             instances.compare(label, row.messages[-1]["content"], row.correct, row.incorrect)
         instances.add(
@@ -244,6 +252,7 @@ def _conversation(row: Mapping[str, Any]) -> Conversation:
 
 
 def _messages(record: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, str], ...]:
+    """Return the messages with a text as `content`, also if the file has a list of parts."""
     return tuple({"role": turn["role"], "content": text_of(turn["content"])} for turn in record)
 
 
@@ -274,17 +283,17 @@ def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
             CLUSTER,
             CORRECT,
         ):
-            yield f"{name}: must be text or a number; the results keep it with the instance"
+            yield f"{name}: must be text or a number; it is stored with the instance's results"
 
 
 def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
-    """Return the rubric cases of a file in this form, and its mistakes.
+    """Return the rubric cases of a file in this form, and the mistakes in the file.
 
-    Raises OSError: it cannot be read.
+    Raises OSError if the file cannot be read.
     """
     name = _ID[form]
     nouns = ("cases", "case")
-    # both readers below take rows of HealthBench Professional only with HealthBench's own names
+    # `_case_problems` and `_case` expect criteria with HealthBench's names of fields.
     renamed = _as_healthbench if form == PROFESSIONAL else dict
     content = read_rows(
         path,
@@ -303,8 +312,9 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
 
 
 def _plain_criterion(criterion: Any) -> Any:
-    """Return a criterion of HealthBench Professional with HealthBench's names; what is no object is
-    returned as it is, and reported later.
+    """Return a criterion of HealthBench Professional with HealthBench's names of fields.
+
+    A value that is not an object is returned unchanged, and `_criterion_problems` reports it.
     """
     if not isinstance(criterion, Mapping):
         return criterion
@@ -313,8 +323,9 @@ def _plain_criterion(criterion: Any) -> Any:
 
 
 def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of HealthBench Professional (arXiv 2604.27470; MIT) with its fields in the form
-    of HealthBench's. A physician's own answer, which a row may hold, is no part of the score.
+    """Return a row of HealthBench Professional (arXiv 2604.27470; MIT) in HealthBench's form.
+
+    A row may also hold a physician's answer, which is not used for the score.
     """
     conversation = row.get("conversation")
     criteria = row.get("rubric_items")
@@ -339,7 +350,7 @@ def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
         tags = tuple(entry.get("tags") or ())
         criteria.append(Criterion(entry["criterion"], entry["points"], tags))
     canary = row.get("canary")
-    own_fields: Mapping[str, Any] = {}  # published files have none of these
+    own_fields: Mapping[str, Any] = {}  # published files do not have the fields read from it
     if form == OWN:
         own_fields = row
     return RubricCase(
@@ -393,7 +404,7 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
 
 
 class RepeatedKeyError(ValueError):
-    """An object of JSON has a key twice. Its text is the key."""
+    """Raised for a JSON object with a repeated key; the text of the error is the key."""
 
 
 def _object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -406,14 +417,14 @@ def _object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def object_in(line: str, first_key: str) -> dict[str, Any] | str:
-    """Return the JSON object that a line holds, or a text that says what is wrong with the line.
+    """Return the JSON object of a line, or a message that describes the mistake in the line.
 
     Args:
-        line: of the file, without its end.
-        first_key: shows in the message what an object looks like.
+        line: a line of the file.
+        first_key: a field that the message uses to show the form of an object.
     """
     try:
-        # `int` refuses NaN and Infinity
+        # `int` raises ValueError for NaN and Infinity.
         row = json.loads(
             line, parse_constant=int, parse_float=finite_number, object_pairs_hook=_object_of
         )
@@ -430,25 +441,28 @@ def object_in(line: str, first_key: str) -> dict[str, Any] | str:
 
 
 def unknown_fields(row: Mapping[str, Any], keys: Iterable[str], label: str = "") -> Iterator[str]:
+    """Yield a problem for each field that is not one of `keys`; `label` begins each problem."""
     keys = tuple(keys)
     for name in row:
         if name not in keys:
-            hint = did_you_mean(name, keys) or f"; known here: {', '.join(keys)}"
+            hint = did_you_mean(name, keys) or f"; known fields: {', '.join(keys)}"
             yield f"{label}{name}: is not a known field{hint}"
 
 
 def text_problems(label: str, value: Any) -> Iterator[str]:
+    """Yield the problem of a value that is not a non-empty text; `label` begins the problem."""
     if value is None:
         yield f"{label}: is missing"
     elif not isinstance(value, str):
         yield f"{label}: must be text"
     elif not value.strip():
         yield f"{label}: is empty"
-    elif _HALF_OF_A_PAIR.search(value):
+    elif _LONE_SURROGATE.search(value):
         yield f"{label}: holds half a surrogate pair (\\ud800 to \\udfff), which is not a character"
 
 
 def name_problems(label: str, value: Any) -> Iterator[str]:
+    """Yield the problem of a value that is not a short text in one line."""
     problems = list(text_problems(label, value))
     if not problems and (len(value) > 200 or any(ord(letter) < 32 for letter in value)):
         problems.append(f"{label}: must be one line of at most 200 characters")
@@ -458,13 +472,14 @@ def name_problems(label: str, value: Any) -> Iterator[str]:
 def message_problems(
     label: str, value: Any, *, is_own: bool, pictures: bool = False
 ) -> Iterator[str]:
-    """Yield what is wrong with the messages of a row.
+    """Yield the problems of a row's messages.
 
     Args:
-        label: begins each problem: the place of the messages in the file.
-        value: what stands there.
-        is_own: whether the file is the user's own: whatever looks like a slip is then reported.
-        pictures: whether a message may name pictures.
+        label: the path of the field with the messages; it begins each problem.
+        value: the value of the field.
+        is_own: True if the file is the user's own: everything that looks like a mistake is then
+            reported.
+        pictures: True if messages may name pictures.
     """
     if not isinstance(value, list) or not value:
         yield f'{label}: must be a list of messages such as [{{"role": "user", "content": "..."}}]'
@@ -488,15 +503,16 @@ def message_problems(
     last = value[-1]
     if isinstance(last, dict) and last.get("role") in ROLES and last["role"] != USER:
         yield (
-            f"{label}.{len(value) - 1}.role: the last message must be the user's: "
-            "it is what the model answers"
+            f"{label}.{len(value) - 1}.role: the last message must be the user's, "
+            "because the model answers this message"
         )
 
 
 def _part_problems(label: str, parts: Sequence[Any]) -> Iterator[str]:
-    # a message without any part is reported, too: as if its one part were wrong
+    """Yield the problems of the parts (texts and pictures) of one message."""
+    # [None] makes an empty list of parts a problem, too.
     for number, part in enumerate(parts or [None]):
-        key = None  # of the field that this type of part has
+        key = None  # the second key of the part, which its type decides
         if isinstance(part, dict):
             key = {"text": "text", "image": "path"}.get(str(part.get("type")))
         if key is None or len(part) != 2:
@@ -538,12 +554,13 @@ def _tag_problems(label: str, value: Any) -> Iterator[str]:
         yield from name_problems(f"{label}.{number}", tag)
 
 
-# Physicians' decisions. A line is about one criterion of one answer (arXiv 2505.08775, section 6;
-# MIT). It has `prompt` (or `prompt_id`), `completion`, `rubric`, `category`, `binary_labels` and
-# `anonymized_physician_ids`. A further field has the judge's decision. If judges are to be asked
-# instead, the line has the texts that they are shown.
+# Files of physicians' decisions, as in HealthBench's meta-evaluation (arXiv 2505.08775, section 6;
+# MIT). A line is about one criterion of one answer. The fields of a line are `prompt` (or
+# `prompt_id`), `completion`, `rubric`, `category`, `binary_labels` and `anonymized_physician_ids`.
+# A further field holds the judge's decision, unless eval-factory asks judges itself: the line then
+# needs all texts that are shown to a judge.
 
-MIN_ITEMS = 10  # a category, or another part, with fewer items gets no figures
+MIN_ITEMS = 10  # no figures are computed for a category, or another part, with fewer items
 ITEM = "item_id"
 LABELS = "binary_labels"
 PHYSICIANS = "anonymized_physician_ids"
@@ -554,7 +571,7 @@ _NO_BOOLEAN = "must be true or false, without quotes"
 
 @dataclass(frozen=True)
 class LabelledAnswer:
-    """An answer that a judge is asked about."""
+    """The texts that are shown to a judge: a conversation, an answer and a criterion."""
 
     messages: tuple[Mapping[str, str], ...]
     answer: str
@@ -563,51 +580,53 @@ class LabelledAnswer:
 
 @dataclass(frozen=True)
 class LabelledItem:
-    """One criterion of one answer."""
+    """The decisions of a judge and of physicians about one criterion of one answer."""
 
-    conversation: str
-    # the judge's decision: 1.0 if the criterion is met, else 0.0; or the judge's mark on a scale
+    conversation: str  # an id of the conversation
+    # the judge's decision: 1.0 if the criterion is met, else 0.0; or the judge's rating on a scale
     judged: float
     labels: tuple[float, ...]  # the decisions of the physicians, in the same form
-    physicians: tuple[str, ...]
+    physicians: tuple[str, ...]  # the name of the physician of each of `labels`
     category: str | None = None
-    length: int | None = None  # the answer's, in characters; None if the file does not hold it
+    length: int | None = None  # of the answer, in characters; None if the line has no answer
     language: str | None = None
-    text: LabelledAnswer | None = None  # set if judges are to be asked
+    text: LabelledAnswer | None = None  # set if eval-factory asks judges itself
 
 
 @dataclass(frozen=True)
 class LabelledPairs:
-    """The pairs of decisions, a judge's and a physician's, in one conversation and category."""
+    """The numbers of pairs (judge's decision, physician's decision) of one conversation and
+    category.
+    """
 
     conversation: Hashable
     category: str | None
-    # pairs of decisions: both say met, only the judge does, only the physician does, neither does
+    # the number of pairs with: both "met", only the judge "met", only the physician "met", none
     counts: tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class LabelledItems:
-    """The items of one conversation and category that got the same decisions."""
+    """The number of items of one conversation and category with the same decisions."""
 
     conversation: Hashable
     category: str | None
-    judged: bool  # True if the judge says met
-    labels: int  # so many physicians decided about each item
-    met: int  # so many of them say met
-    items: int  # so many items are like this
+    judged: bool  # True if the judge decided "met"
+    labels: int  # the number of physicians who decided about each item
+    met: int  # the number of these physicians who decided "met"
+    items: int  # the number of such items
 
 
 def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
     """Return every item of a file of physicians' decisions, and every mistake.
 
     Args:
-        file: JSON lines.
-        column: the field that has the judge's decision; None if judges are to be asked. Items then
-            hold the texts for the judges, and their `judged` says nothing.
+        file: the path of a file of JSON lines.
+        column: the field with the judge's decision; None if eval-factory asks judges itself. Items
+            then hold the texts for the judges, and `judged` is False and has no meaning.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
 
     def problems_of(row: Mapping[str, Any]) -> Iterator[str]:
@@ -620,58 +639,60 @@ def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
         elif not isinstance(row[column], bool):
             yield f"{one_line(column)}: {_NO_BOOLEAN}"
 
-    answered: list[_Answered] = []
+    identities: list[_ItemIdentity] = []
 
     def item_of(row: Mapping[str, Any]) -> LabelledItem:
-        answered.append(_answered_in(row))
+        identities.append(_identity_of(row))
         return _item(row, column)
 
-    no_id = ""  # several lines may be about one item
+    no_id = ""  # no field has to be unique: several lines may be about one item
     content = read_rows(file, no_id, "prompt", ("labels", "line"), problems_of, item_of)
-    content.problems += _contradictions(answered, content)
+    content.problems += _contradictions(identities, content)
     rule = "lines have one; all have it or none has"
     content.all_or_none(CATEGORY, [item.category for item in content.rows], rule)
     content.all_or_none(LANGUAGE, [item.language for item in content.rows], rule)
     if content.rows and not content.problems and all(len(item.labels) < 2 for item in content.rows):
         content.problems.append(
-            f"no line has the decisions of two physicians ({LABELS}): a judge is compared with "
-            "how far they agree"
+            f"no line has the decisions of two physicians ({LABELS}): the judge's agreement is "
+            "compared with the physicians' agreement"
         )
     return content
 
 
 @dataclass(frozen=True)
-class _Answered:
-    """The answer that a line is about, by its ids, and by its texts."""
+class _ItemIdentity:
+    """The identity of the item of a line: by its ids, and by its texts."""
 
-    ids: Hashable  # None if the line has too few ids to know the answer and criterion again
-    texts: str
+    ids: Hashable  # None if the line does not have enough ids to identify the item
+    texts: str  # the texts of the item as JSON
 
 
-def _answered_in(row: Mapping[str, Any]) -> _Answered:
-    about = [row.get(name) for name in ("prompt", "prompt_id", "completion", "rubric", CATEGORY)]
-    texts = json.dumps(about, sort_keys=True)
+def _identity_of(row: Mapping[str, Any]) -> _ItemIdentity:
+    fields = [row.get(name) for name in ("prompt", "prompt_id", "completion", "rubric", CATEGORY)]
+    texts = json.dumps(fields, sort_keys=True)
     if row.get(ITEM) is not None:
-        return _Answered(str(row[ITEM]).strip(), texts)
+        return _ItemIdentity(str(row[ITEM]).strip(), texts)
     if row.get("completion_id") is None or row.get("rubric") is None:
-        return _Answered(None, texts)
+        return _ItemIdentity(None, texts)
     ids = (str(row["completion_id"]).strip(), json.dumps(row["rubric"]), row.get(CATEGORY))
-    return _Answered(ids, texts)
+    return _ItemIdentity(ids, texts)
 
 
 def _contradictions(
-    answered: Sequence[_Answered], content: ReadFile[LabelledItem]
+    identities: Sequence[_ItemIdentity], content: ReadFile[LabelledItem]
 ) -> Iterator[str]:
-    """Yield a problem for each line that contradicts an earlier line about the same item: its texts
-    differ, or the judge or a physician decides otherwise.
+    """Yield a problem for each line that contradicts an earlier line about the same item.
+
+    Two lines contradict each other if their texts differ, or if the judge or a physician has
+    different decisions in them.
     """
     decided: dict[tuple[Hashable, str | None], tuple[float, int]] = {}
-    asked: dict[Hashable, tuple[str, int]] = {}
-    for about, item, line in zip(answered, content.rows, content.lines, strict=True):
-        if about.ids is None:
+    texts_of_ids: dict[Hashable, tuple[str, int]] = {}
+    for identity, item, line in zip(identities, content.rows, content.lines, strict=True):
+        if identity.ids is None:
             continue
-        texts, first = asked.setdefault(about.ids, (about.texts, line))
-        if texts != about.texts:
+        texts, first = texts_of_ids.setdefault(identity.ids, (identity.texts, line))
+        if texts != identity.texts:
             yield (
                 f"line {line}: has the same id as line {first}, but other texts or another "
                 "category; give each item its own id"
@@ -680,23 +701,24 @@ def _contradictions(
         decisions: list[tuple[str | None, float]] = [(None, item.judged)]
         decisions += zip(item.physicians, item.labels, strict=True)
         for who, decision in decisions:
-            before, first = decided.setdefault((about.ids, who), (decision, line))
-            if before != decision:
+            first_decision, first = decided.setdefault((identity.ids, who), (decision, line))
+            if first_decision != decision:
                 name = "the judge" if who is None else "a physician"
                 yield (
                     f"line {line}: {name} decides about the same item (id) in another way than "
-                    f"in line {first}; leave one of the two out"
+                    f"in line {first}; remove one of the two lines"
                 )
                 break
 
 
 def _problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of a line of physicians' decisions, without the judge's decision."""
     labels = row.get(LABELS)
     physicians = row.get(PHYSICIANS)
     if row.get("prompt_id") is not None:
         yield from name_problems("prompt_id", row["prompt_id"])
     elif not isinstance(row.get("prompt"), (str, list)) or not row["prompt"]:
-        yield "prompt: is missing; it (or prompt_id) says which lines are of one conversation"
+        yield "prompt: is missing; prompt (or prompt_id) identifies the lines of one conversation"
     if row.get("completion") is not None and not isinstance(row["completion"], str):
         yield "completion: must be text"
     yield from _id_problems(row)
@@ -727,13 +749,13 @@ def _id_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _text_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the missing texts that a judge cannot be asked without."""
+    """Yield a problem for each missing text that is shown to judges."""
     if isinstance(row.get("prompt"), list):
         yield from message_problems("prompt", row["prompt"], is_own=False)
     elif not isinstance(row.get("prompt"), str):
         yield "prompt: is missing; the judge is shown the conversation"
     if row.get("completion") is None:
-        yield "completion: is missing; it is the answer that the judge is asked about"
+        yield "completion: is missing; the judge is shown the answer"
     yield from text_problems("rubric", row.get("rubric"))
 
 

@@ -1,4 +1,4 @@
-"""The services of framework.yml whose client credentials the environment has."""
+"""Finds the OAuth services of framework.yml whose client credentials are environment variables."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from eval_factory.core.secrets import secret_in, variable_of
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
 
 CREDENTIALS = ("CLIENT_ID", "CLIENT_SECRET")
+"""The ends of the names of the two variables that a service needs."""
 
 
 def services_in(env: Mapping[str, str]) -> tuple[OAuthSettings, ...]:
-    """Each with the token URL and the scope that hold: the environment's come first.
+    """Return the services whose credentials are set in `env`.
 
-    Raises PrerequisiteError: a variable holds what cannot be sent.
+    Variables for the token URL and the scope override the values of framework.yml.
+
+    Raises:
+        PrerequisiteError: a variable has characters that cannot be sent.
     """
     if not any(name.endswith("_CLIENT_ID") for name in env):
-        return ()  # framework.yml takes time
+        return ()  # without the slow import of framework.yml
     from eval_factory.tasks.framework import load_framework
 
     services = []

@@ -1,8 +1,7 @@
-"""A user's own data under `data_path`: what has to stand there, and the files gone through as HELM
-will read them.
+"""Checks a user's own data at `data_path`: required files exist and have the content HELM needs.
 
-All is said before HELM looks for it and anything is asked. Messages never quote a cell: it may be a
-patient's.
+All problems are reported before the first request. Messages never quote a cell, because cells may
+hold patient data.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from eval_factory.tasks.published_choices import FORMS, read_choice_file
 _BYTE_ORDER_MARK = "\ufeff"
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
-# column -> text: "" for an empty cell, None if the row has no such cell
+# column -> text: "" for an empty cell, None if the row has no cell in this column
 _Row = Mapping[str, str | None]
-_Rows = Iterator[tuple[str, _Row]]  # the place of a row, as a user would look for it, and its cells
-_Values = Mapping[str, str | None]
+_Rows = Iterator[tuple[str, _Row]]  # (position such as `row 3`, row)
+_Values = Mapping[str, str | None]  # parameter of the task -> its value
 
 _READERS: Mapping[str | None, Callable[[Path], Iterable[str]]] = {
     HEALTHBENCH: lambda file: read_rubric_file(file, HEALTHBENCH).problems,
@@ -42,22 +41,24 @@ _READERS: Mapping[str | None, Callable[[Path], Iterable[str]]] = {
     CASE_REPORTS: lambda file: read_case_reports(file).problems,
     CONCORDANCE: lambda file: read_concordance_file(file).problems,
 }
-"""Format of a published file -> its problems."""
+"""Format of a published file -> the function that returns the problems of a file."""
 
 
-def one_of(values: Sequence[str]) -> str:
+def joined_by_or(values: Sequence[str]) -> str:
     """Return the values as `a, b or c`."""
     return " or ".join(filter(None, [", ".join(values[:-1]), *values[-1:]]))
 
 
 def _kind_of(file: Path, entry: FileLayout) -> str:
+    """Return the format of a file, such as `csv`: from the layout, or from the file's extension."""
     name = file.name.lower()
-    unpacked = Path(name.removesuffix(".gz") if entry.read_by == "pandas" else name)
-    return entry.format or unpacked.suffix.lstrip(".")
+    if entry.read_by == "pandas":
+        name = name.removesuffix(".gz")
+    return entry.format or Path(name).suffix.lstrip(".")
 
 
 def content_faults(file: Path, entry: FileLayout) -> list[str]:
-    """Return what HELM would stumble over in one file of the layout; empty if all is well."""
+    """Return the problems that would make HELM fail on a file; an empty list if there are none."""
     faults = _content_faults(file, entry)
     try:
         size = file.stat().st_size
@@ -69,7 +70,7 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
         rest = sum(1 for _ in faults)
     except UnicodeDecodeError:
         return [f"{file}: {not_utf8(file)}"]
-    except Exception as error:  # readers of six formats, each with its own errors
+    except Exception as error:  # any type: the readers of six formats raise their own exceptions
         return [f"{file}: cannot be read: {type(error).__name__}: {error}"]
     return [f"{file}: {fault}" for fault in shown] + (
         [f"{file}: {rest} more mistakes in it"] if rest else []
@@ -77,13 +78,14 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
 
 
 def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+    """Yield each problem in the content of a file, without the file's name."""
     if is_code(entry.format):
         yield from code_named(str(entry.format))(file)
         return
     if entry.format in FORMS:
         yield from read_choice_file(file, str(entry.format)).problems
         return
-    if entry.format == "zip":  # looked into with the file that names what is in it
+    if entry.format == "zip":  # checked together with the file that names the ZIP file's members
         return
     if entry.format in _READERS:
         yield from _READERS[entry.format](file)
@@ -94,7 +96,7 @@ def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
         yield from _xml_faults(file, entry)
     if not entry.columns and not entry.elements:
         with open_text(file) as lines:
-            for _ in lines:  # raises if it is not UTF-8
+            for _ in lines:  # raises UnicodeDecodeError if the file is not UTF-8
                 pass
     if entry.lines_as is not None:
         yield from _line_faults(file, entry)
@@ -123,6 +125,7 @@ def _no_column(missing: Iterable[str], columns: Iterable[str]) -> str:
 
 
 def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
+    """Yield each problem of a table's rows, and the problem of a table without usable rows."""
     rows_asked = 0
     for label, row in rows:
         absent = [name for name in entry.columns if row.get(name) is None]
@@ -132,14 +135,16 @@ def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
             continue
         counted = all((row[name] or "").strip() in values for name, values in entry.counted.items())
         if not counted or not all(row[name] for name in entry.skipped_if_empty):
-            continue  # HELM takes no notice of it
+            continue  # HELM ignores the row
         rows_asked += 1
         yield from (f"{label}, column {name}: is empty" for name in entry.filled if not row[name])
         for name, values in entry.allowed.items():
             if row[name] not in values:
-                yield f"{label}, column {name}: must be {one_of(values)}"
+                yield f"{label}, column {name}: must be {joined_by_or(values)}"
     if rows_asked == 0:
-        conditions = [f"whose {name} is {one_of(values)}" for name, values in entry.counted.items()]
+        conditions = [
+            f"whose {name} is {joined_by_or(values)}" for name, values in entry.counted.items()
+        ]
         if entry.skipped_if_empty:
             conditions.append(f"with {', '.join(entry.skipped_if_empty)}")
         if conditions:
@@ -149,8 +154,9 @@ def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
 
 
 def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
-    """Return the columns and rows of a file. Raises what its reader raises, ValueError for a format
-    that nothing reads.
+    """Return the columns and rows of a file.
+
+    Raises the exceptions of the format's reader, and ValueError for a format without a reader.
     """
     kind = _kind_of(file, entry)
     if kind == "jsonl":
@@ -173,8 +179,9 @@ def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
 
 
 def _pandas_table(file: Path, entry: FileLayout, kind: str) -> tuple[list[str], _Rows]:
-    """Read at once, as HELM does; a sheet's rows are counted with that of its names, as its
-    program shows them.
+    """Return the columns and rows of a file that HELM reads with pandas.
+
+    The rows of a spreadsheet are numbered from 2, as in Excel: row 1 has the names of the columns.
     """
     import pandas as pd
 
@@ -252,20 +259,21 @@ def _xml_faults(file: Path, entry: FileLayout) -> Iterator[str]:
             continue
         for name, values in attributes.items():
             if element.get(name) not in values:
-                yield f"the element {path}: its {name} must be {one_of(values)}"
+                yield f"the element {path}: its {name} must be {joined_by_or(values)}"
 
 
 def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+    """Yield the problem of two files whose lines belong together, if they do not match."""
     second = file.with_name(str(entry.lines_as))
     if not second.is_file():
-        return  # the missing file is reported by its own entry
+        return  # the check of the second file's own entry reports the missing file
     pairs = 0
     counts = [0, 0]
     with (
-        open_text(file) as ours,
-        open_text(second, errors="replace") as theirs,
+        open_text(file) as first_lines,
+        open_text(second, errors="replace") as second_lines,
     ):
-        for pair in zip_longest(ours, theirs):
+        for pair in zip_longest(first_lines, second_lines):
             for number, line in enumerate(pair):
                 if line is not None:
                     counts[number] += 1
@@ -274,41 +282,57 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     if counts[0] != counts[1]:
         yield (
             f"has {counts[0]} lines, and {second.name} has {counts[1]}: each line belongs to "
-            "one of the other file"
+            "one line of the other file"
         )
     elif not pairs:
-        yield f"has no line that is filled both here and in {second.name}"
+        yield f"has no line that has text both in this file and in {second.name}"
 
 
 def described_layout(layout: Sequence[FileLayout], values: _Values) -> Iterator[str]:
+    """Yield a description of each file that a task needs, with its format and columns.
+
+    Args:
+        layout: the files that the task needs.
+        values: the values of the task's parameters, which the names of files may contain.
+    """
     for entry_layout in layout:
         entry = entry_layout.named(values)
         subject = (
             f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
         )
         kind = f" ({entry.format})" if entry.format else ""
-        conditions = ", ".join(_what_is_asked_of(entry))
+        conditions = ", ".join(_requirements(entry))
         yield f"{subject}{kind}{' ' if conditions else ''}{conditions}"
 
 
-def _what_is_asked_of(entry: FileLayout) -> Iterator[str]:
-    may = {}
+def _requirements(entry: FileLayout) -> Iterator[str]:
+    """Yield a phrase for each requirement of a file's content."""
+    columns = {name: name for name in entry.columns}
     for name, cells in entry.allowed.items():
-        may[name] = f"{name} ({one_of(cells)})"
+        columns[name] = f"{name} ({joined_by_or(cells)})"
     if entry.columns:
-        yield f"with the columns {', '.join(may.get(name, name) for name in entry.columns)}"
+        yield f"with the columns {', '.join(columns[name] for name in entry.columns)}"
     for path, attributes in entry.elements.items():
-        listed = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
+        listed = ", ".join(
+            f"{name}: {joined_by_or(allowed)}" for name, allowed in attributes.items()
+        )
         yield f"with an element {path}{f' ({listed})' if listed else ''}"
     if entry.lines_as:
-        yield f"with as many lines as {entry.lines_as}"
+        yield f"with the same number of lines as {entry.lines_as}"
     if entry.also:
         yield entry.also
 
 
 def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[str, Path]:
-    """Return each file that is read, in order, by the name `data_path/<name>` (or `data_path`
-    itself); what is not there is left out.
+    """Return the existing files of a layout, in the order in which they are read.
+
+    Args:
+        layout: the files that the task needs.
+        path: the value of `data_path`.
+        values: the values of the task's parameters, which the names of files may contain.
+
+    Returns:
+        `data_path/NAME` (or `data_path`, if the path is a file itself) -> the file.
     """
     files_found: dict[str, Path] = {}
     for entry_layout in layout:
@@ -326,7 +350,13 @@ def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[
 
 
 def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[str]:
-    """The parts of the layout that are missing, or have another form; empty if all is well."""
+    """Return the problems of missing and malformed files; an empty list if there are none.
+
+    Args:
+        layout: the files that the task needs.
+        path: the value of `data_path`.
+        values: the values of the task's parameters, which the names of files may contain.
+    """
     problems = []
     for entry_layout in layout:
         entry = entry_layout.named(values)

@@ -1,6 +1,4 @@
-"""The words that a question's wording is changed with, and how they are found in it:
-perturbations.yml.
-"""
+"""Reads the word lists of perturbations.yml, and finds and replaces their words in questions."""
 
 from __future__ import annotations
 
@@ -17,21 +15,24 @@ from eval_factory.core.plain_yaml import packaged
 
 @dataclass(frozen=True)
 class Analyte:
+    """A laboratory value or body temperature, and the conversion between its two units."""
+
     names: tuple[str, ...]
     units: tuple[str, str]
-    factor: Decimal
+    factor: Decimal  # second unit = (first unit - `offset`) * `factor`
     offset: Decimal = Decimal(0)
-    thresholds: tuple[Decimal, ...] = ()
+    thresholds: tuple[Decimal, ...] = ()  # numbers that are never converted
 
     def exact(self, value: Decimal, unit: str) -> Decimal:
-        """A value in one of its units, in the other."""
-        first = unit == self.units[0]
-        return (value - self.offset) * self.factor if first else value / self.factor + self.offset
+        """Return a value, which is in one of the two units, in the other unit."""
+        if unit == self.units[0]:
+            return (value - self.offset) * self.factor
+        return value / self.factor + self.offset
 
 
 @lru_cache(maxsize=1)
-def data() -> SimpleNamespace:
-    """The lists and tables of perturbations.yml, by name."""
+def word_lists() -> SimpleNamespace:
+    """Return the lists and tables of perturbations.yml, as attributes."""
     read = packaged("tasks/perturbations.yml")
     analytes = [
         Analyte(
@@ -48,32 +49,47 @@ def data() -> SimpleNamespace:
 
 @dataclass(frozen=True)
 class PromptParts:
-    # the part that may be changed: the text before its options and before a last line that asks
+    """The parts of a question, and the source of the random choices."""
+
+    # the part that may be changed: the text before the options, and before a last line that asks
     # for the answer
     head: str
-    tail: str
-    beside: str
-    chance: random.Random
+    tail: str  # the rest of the question
+    context: str  # unchanged text that is sent with the question, such as choices
+    rng: random.Random
 
     @property
     def all(self) -> str:
-        return f"{self.head}{self.tail}\n{self.beside}"
+        """The three texts together."""
+        return f"{self.head}{self.tail}\n{self.context}"
 
 
 @lru_cache(maxsize=16)
-def any_of(words: tuple[str, ...], cased: bool = False) -> re.Pattern[str]:
-    """Finds whole words, the longest first; no part of a word with a hyphen or a slash."""
+def pattern_of(words: tuple[str, ...], cased: bool = False) -> re.Pattern[str]:
+    """Return the pattern that finds these words, as complete words, and the longest word first.
+
+    The pattern does not match a part of a word with a hyphen or a slash.
+
+    Args:
+        words: the words or phrases to find.
+        cased: True if the pattern distinguishes upper and lower case.
+    """
     listed = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     return re.compile(rf"(?<![\w/-])(?:{listed})(?![\w/-])", 0 if cased else re.IGNORECASE)
 
 
 def guarded(parts: PromptParts, words: Iterable[str]) -> bool:
-    """Return True if one of a guard's words stands in the text, or in what is asked with it."""
+    """Return True if a part of the question contains one of the words, which forbid a change."""
     return _guard(tuple(words)).search(parts.all) is not None
 
 
 @lru_cache(maxsize=16)
 def _guard(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern that finds words that begin with one of these words.
+
+    A word with `$` at its end is found only as a complete word or its plural with "s". A word in
+    lower case is found in any case.
+    """
     parts = []
     for word in words:
         for spelling in _spellings(word):
@@ -87,14 +103,16 @@ def _guard(words: tuple[str, ...]) -> re.Pattern[str]:
 
 
 _LOST_LETTERS = "rt"
-"""The two letters that published rows of MedMCQA lack in many words: "aboion", "hypeension"."""
-_SHORTEST_SPELLING = 5
+"""The letter pair that is missing in many words of MedMCQA's published rows: "aboion" (abortion),
+"hypeension" (hypertension).
+"""
+_SHORTEST_SPELLING = 5  # in letters
 
 
 def _spellings(word: str) -> list[str]:
-    """Return a guard's word as it is, and as data that lost letters have it.
+    """Return the word, and also the word without `_LOST_LETTERS` if it contains them.
 
-    What is left of a short word would stand at the start of too many others.
+    A short spelling gets a `$`: otherwise too many other words would begin with it.
     """
     damaged = word.replace(_LOST_LETTERS, "")
     if damaged == word:
@@ -105,22 +123,33 @@ def _spellings(word: str) -> list[str]:
 
 
 def in_case_of(old: str, new: str) -> str:
-    return new[0].upper() + new[1:] if old[0].isupper() else new
+    """Return the new word, with a capital letter if the old word begins with a capital letter."""
+    if old[0].isupper():
+        return new[0].upper() + new[1:]
+    return new
 
 
 def clashes(before: str, old: str, new: str) -> bool:
-    """Return True if the article in front fits the old word alone: an elevated, a raised."""
+    """Return True if an article before the old word does not fit the new word.
+
+    Example: "an elevated" would become "an raised".
+
+    Args:
+        before: the text before the old word.
+        old: the old word.
+        new: the new word.
+    """
     vowels = [word[0].lower() in "aeiou" for word in (old, new)]
     return vowels[0] != vowels[1] and re.search(r"\ban?\s+\Z", before, re.IGNORECASE) is not None
 
 
-def put(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
-    """The text with each part replaced.
+def with_changes(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
+    """Return the text with each change made.
 
     Args:
-        text: the whole text.
-        changes: (first character, the one after the last, new text) of each part; parts do not
-            overlap.
+        text: the complete text.
+        changes: (start, end, new text) of each change. `end` is the position after the last
+            replaced character. Changes must not overlap.
     """
     for start, end, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[end:]

@@ -1,7 +1,7 @@
-"""Families of perturbations word a question differently without a change of its right answer.
+"""Perturbs questions: a family of perturbations changes the wording and keeps the right answer.
 
-`perturbed` returns None for a question whose answer might change. Only words that are listed in
-perturbations.yml are replaced, so nothing else in a text can change.
+`perturbed` returns None for a question whose right answer might change. Words are replaced only if
+perturbations.yml lists them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.perturbation_words import (
     Analyte,
     PromptParts,
-    any_of,
     clashes,
-    data,
     guarded,
     in_case_of,
-    put,
+    pattern_of,
+    with_changes,
+    word_lists,
 )
 
 
 def not_offered(family: str, task_name: str) -> str | None:
-    """Return why a family is not offered for a task of framework.yml.
+    """Return the reason why a family is not offered for a task.
 
-    None is returned if it is offered, or if the task does not stand in framework.yml.
+    None is returned if the family is offered, or if perturbations.yml does not list the task.
     """
-    for questions in data().classes.values():
+    for questions in word_lists().classes.values():
         if task_name not in questions["tasks"]:
             continue
         for refusal in questions["not_offered"]:
@@ -42,29 +42,29 @@ def not_offered(family: str, task_name: str) -> str | None:
     return None
 
 
-def perturbed(family: str, text: str, instance_id: str, beside: str = "") -> str | None:
-    """Return the text in the family's wording.
+def perturbed(family: str, text: str, instance_id: str, context: str = "") -> str | None:
+    """Return the question as the family words it.
 
     None is returned if the family does not apply, or if the right answer might change.
 
     Args:
         family: a name of `FAMILIES`.
         text: the question.
-        instance_id: seeds the random choices, together with the family.
-        beside: text that is asked with the question and stays as it is, such as choices that it
-            does not show; words in it can forbid a change too.
+        instance_id: the id of the instance; it seeds the random choices, together with the family.
+        context: text that is sent with the question and never changed, such as choices that are not
+            part of `text`. Words in this text can forbid a change too.
 
     Raises:
-        KeyError: there is no such family.
+        KeyError: `FAMILIES` does not have the family.
     """
     change = FAMILIES[family].change
-    parted = _parted(text)
-    if parted is None or not _is_english(text):
+    head_and_tail = _split_changeable(text)
+    if head_and_tail is None or not _is_english(text):
         return None
-    head, tail = parted
+    head, tail = head_and_tail
     seed = hashlib.sha256(f"perturbation {family} of {instance_id}".encode()).digest()
-    chance = random.Random(seed)  # noqa: S311  no secret depends on it
-    changed = change(PromptParts(head, tail, beside, chance))
+    rng = random.Random(seed)  # noqa: S311  no secret depends on it
+    changed = change(PromptParts(head, tail, context, rng))
     if changed is None or changed == head:
         return None
     return changed + tail
@@ -80,10 +80,10 @@ _LAST_LINE = re.compile(
 )
 
 
-def _parted(text: str) -> tuple[str, str] | None:
-    """Return the part of the text that may be changed, and the part after it.
+def _split_changeable(text: str) -> tuple[str, str] | None:
+    """Return the part of the text that may be changed, and the rest of the text.
 
-    None is returned if the text shows several lists of options: it holds examples.
+    None is returned for a text with several lists of options: such a text contains examples.
     """
     end = len(text)
     if options_shown(text):
@@ -97,26 +97,27 @@ def _parted(text: str) -> tuple[str, str] | None:
     return text[:end], text[end:]
 
 
-_FEW_WORDS = 8
+_FEW_WORDS = 8  # a text with fewer words is short
 _WORDS_PER_TYPO = 20
 _GAPS_PER_CHANGE = 8
 
 
 def _is_english(text: str) -> bool:
+    """Return True if the text has listed English words, and no more foreign than English ones."""
     words = re.findall(r"[^\W\d_]+", text.lower())
-    english_words = set(data().english)
-    foreign_words = set(data().foreign)
+    english_words = set(word_lists().english)
+    foreign_words = set(word_lists().foreign)
     english = sum(word in english_words for word in words)
     foreign = sum(word in foreign_words for word in words)
     if foreign > english:
         return False
-    # a short text may have none of the words that are listed
+    # A short English text may have none of the listed words.
     is_short = len(words) < _FEW_WORDS and text.isascii()
     return english > 0 or is_short
 
 
 def _typos(parts: PromptParts) -> str | None:
-    typo_words = set(data().typo_words.split())
+    typo_words = set(word_lists().typo_words.split())
     words = list(re.finditer(r"(?<![\w/-])[A-Za-z]{5,}(?![\w/-])", parts.head))
     ordinary = [word for word in words if word.group() in typo_words]
     if not ordinary:
@@ -124,33 +125,33 @@ def _typos(parts: PromptParts) -> str | None:
     wanted = max(1, round(len(words) / _WORDS_PER_TYPO))
     count = min(wanted, len(ordinary))
     changes = []
-    for word in parts.chance.sample(ordinary, count):
-        changes.append((*word.span(), _mistyped(word.group(), parts.chance)))
-    return put(parts.head, changes)
+    for word in parts.rng.sample(ordinary, count):
+        changes.append((*word.span(), _mistyped(word.group(), parts.rng)))
+    return with_changes(parts.head, changes)
 
 
-def _mistyped(word: str, chance: random.Random) -> str:
-    """Return the word with two inner letters swapped, or one missing or doubled.
+def _mistyped(word: str, rng: random.Random) -> str:
+    """Return the word with two inner letters swapped, or one inner letter missing or doubled.
 
-    It is never an ordinary word, nor one of the list `never_made`.
+    The result is never an ordinary word, nor a word of the list `never_made`.
     """
     inner = range(1, len(word) - 1)
     swapped = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in inner[:-1]]
     missing = [word[:i] + word[i + 1 :] for i in inner]
     doubled = [word[:i] + word[i] + word[i:] for i in inner]
-    real_words = {word, *data().typo_words.split(), *data().never_made}
+    real_words = {word, *word_lists().typo_words.split(), *word_lists().never_made}
     forms = [form for form in (*swapped, *missing, *doubled) if form not in real_words]
-    return chance.choice(forms)
+    return rng.choice(forms)
 
 
-# a capitalized word; of two letters only these, for others are symbols (Na, Hg, Pa)
+# A capitalized word. Words of two letters are listed: others may be symbols (Na, Hg, Pa).
 _WORD = re.compile(
     r"(?:He|In|It|Is|At|An|As|By|Do|If|Of|On|Or|So|To|Up|We|My|Be|Me)|[A-Z][a-z]{2,}"
 )
 
 
 def _case(parts: PromptParts) -> str:
-    negations = set(data().negations)
+    negations = set(word_lists().negations)
 
     def lowered(match: re.Match[str]) -> str:
         token = match.group()
@@ -166,37 +167,37 @@ def _spaces(parts: PromptParts) -> str | None:
     if not gaps:
         return None
     changes = []
-    for gap in parts.chance.sample(gaps, max(1, round(len(gaps) / _GAPS_PER_CHANGE))):
-        changes.append((*gap.span(), " " * parts.chance.randint(2, 4)))
-    return put(parts.head, changes)
+    for gap in parts.rng.sample(gaps, max(1, round(len(gaps) / _GAPS_PER_CHANGE))):
+        changes.append((*gap.span(), " " * parts.rng.randint(2, 4)))
+    return with_changes(parts.head, changes)
 
 
 def _synonyms(parts: PromptParts) -> str | None:
-    pairs = data().synonyms
+    pairs = word_lists().synonyms
     changes = []
-    for match in any_of(tuple(pairs)).finditer(parts.head):
+    for match in pattern_of(tuple(pairs)).finditer(parts.head):
         word = match.group()
         new = in_case_of(word, pairs[word.lower()])
         if word[1:].islower() and not clashes(parts.head[: match.start()], word, new):
             changes.append((*match.span(), new))
     if not changes:
         return None
-    return put(parts.head, parts.chance.sample(changes, (len(changes) + 1) // 2))
+    return with_changes(parts.head, parts.rng.sample(changes, (len(changes) + 1) // 2))
 
 
 def _dialect(parts: PromptParts) -> str:
-    """Return the text in American spelling, or a text that has no British spelling in British.
+    """Return the text in American spelling; in British spelling if it is American already.
 
-    American is tried first: the British "oedema" holds the American "edema".
+    American spelling is tried first because the British "oedema" contains the American "edema".
     """
     to_british = {}
     to_american: dict[str, dict[str, str]] = {}
     for position in _POSITIONS:
-        to_british[position] = data().spelling[position]
+        to_british[position] = word_lists().spelling[position]
         to_american[position] = {}
         for american, british in to_british[position].items():
             to_american[position][british] = american
-    for word in data().spelling["american"]:
+    for word in word_lists().spelling["american"]:
         to_american["anywhere"][word] = word
     american = _respelled(parts.head, to_american)
     if american != parts.head:
@@ -209,7 +210,7 @@ _POSITIONS = {
     "start": r"(?<![A-Za-z]){}(?=[a-z])",
     "whole": r"(?<![A-Za-z]){}(?![A-Za-z])",
 }
-"""Position of letters in a word -> the pattern that finds them there."""
+"""Position of a spelling in a word -> the pattern that finds the spelling at this position."""
 
 
 def _respelled(text: str, tables: Mapping[str, Mapping[str, str]]) -> str:
@@ -217,13 +218,13 @@ def _respelled(text: str, tables: Mapping[str, Mapping[str, str]]) -> str:
     for position, pattern in _POSITIONS.items():
         table = tables[position]
         listed = "|".join(sorted(table, key=len, reverse=True))
-        # no word in capitals is found: its second letter would have to be small
+        # A word in capitals does not match: the second letter must be in lower case.
         spelling = re.compile(pattern.format(f"(?:{listed}|(?:{listed.title()}))"))
         changes = []
         for match in spelling.finditer(text):
             old = match.group()
             changes.append((*match.span(), in_case_of(old, table[old.lower()])))
-        text = put(text, changes)
+        text = with_changes(text, changes)
     return text
 
 
@@ -251,7 +252,7 @@ class _Patient(NamedTuple):
 
 
 def _patient(text: str) -> _Patient | None:
-    """Return the patient; None if the text is not about a single one, or states no single age."""
+    """Return the patient; None if the text has several patients, or not exactly one age."""
     ages = list(_AGE.finditer(text))
     if len(ages) != 1:
         return None
@@ -297,9 +298,16 @@ def _with_sentence_first(head: str, sentence: str) -> str:
 def _with_sentence_in_gap(
     head: str, sentence: str, gap: re.Match[str], refers: re.Pattern[str] = _REFERS
 ) -> str:
-    """Return the text with the sentence in the gap.
+    """Return the text with the sentence inserted in the gap.
 
-    The sentence comes first if a word after the gap may refer to the text before it.
+    The sentence is put before the text instead if a word in the sentence after the gap may refer
+    to the text before the gap.
+
+    Args:
+        head: the text.
+        sentence: the sentence to insert.
+        gap: the white space between two sentences of the text.
+        refers: finds the words that may refer to the text before the gap.
     """
     next_sentence = re.split(r"[.?!\n]", head[gap.end() :])[0]
     if refers.search(next_sentence):
@@ -311,7 +319,10 @@ def _with_sentence_in_gap(
 
 
 def _with_sentence_about(patient: _Patient, head: str, sentence: str) -> str:
-    """Return the text with the sentence in the first gap after the patient's age, or first."""
+    """Return the text with the sentence after the sentence that states the patient's age.
+
+    The sentence is put before the text if the age is in the last sentence.
+    """
     for gap in _sentence_gaps(head):
         if gap.start() >= patient.age_end:
             return _with_sentence_in_gap(head, sentence, gap)
@@ -322,40 +333,44 @@ _ANY_PERSON = re.compile(rf"{_REFERS.pattern}|\b(?:he|she|his|her|him)\b", re.IG
 
 
 def _distractor(parts: PromptParts) -> str:
-    """Add the sentence before the text, or in its last gap."""
+    """Insert a sentence before the text, or before the last sentence of the text."""
     last_gap = _sentence_gaps(parts.head)[-1:]
-    gap = parts.chance.choice([None, *last_gap])
-    sentence = parts.chance.choice(data().distractors)
+    gap = parts.rng.choice([None, *last_gap])
+    sentence = parts.rng.choice(word_lists().distractors)
     if gap is None:
         return _with_sentence_first(parts.head, sentence)
     return _with_sentence_in_gap(parts.head, sentence, gap, _ANY_PERSON)
 
 
 def _worried(parts: PromptParts) -> str:
-    return _with_sentence_first(parts.head, parts.chance.choice(data().worried_tones))
+    return _with_sentence_first(parts.head, parts.rng.choice(word_lists().worried_tones))
 
 
 def _first_person(parts: PromptParts) -> str | None:
     patient = _patient(parts.head)
-    if patient is None or patient.age < _GROWN_UP_FROM or guarded(parts, data().first_person_stops):
+    if (
+        patient is None
+        or patient.age < _GROWN_UP_FROM
+        or guarded(parts, word_lists().first_person_stops)
+    ):
         return None
-    return _with_sentence_first(parts.head, parts.chance.choice(data().voices))
+    return _with_sentence_first(parts.head, parts.rng.choice(word_lists().voices))
 
 
 _FROM_SOMEWHERE = re.compile(
     r"\b(?:from|to|in|of|near|visit\w*|native)\s+(?:the\s+|rural\s+|northern\s+|southern\s+)?"
     r"[A-Z][a-z]{3,}"
 )
-"""Finds somebody from Nepal, or a traveller to Kenya: a place may tell the descent, too."""
+"""Finds places ("from Nepal", "visited Kenya"): a place may be a clue to the patient's ancestry."""
 
 
 def _race(parts: PromptParts) -> str | None:
     patient = _patient(parts.head)
-    if patient is None or guarded(parts, data().ancestry_words):
+    if patient is None or guarded(parts, word_lists().ancestry_words):
         return None
     if _FROM_SOMEWHERE.search(parts.all):
         return None
-    race = parts.chance.choice(data().races)
+    race = parts.rng.choice(word_lists().races)
     return _with_sentence_about(patient, parts.head, f"The patient is {race}.")
 
 
@@ -365,12 +380,12 @@ _OLDEST = 90
 
 def _demographics(parts: PromptParts) -> str | None:
     patient = _patient(parts.head)
-    if patient is None or guarded(parts, data().demographic_stops):
+    if patient is None or guarded(parts, word_lists().demographic_stops):
         return None
     if not _WORKING_FROM <= patient.age <= _OLDEST:
         return None
-    residence = parts.chance.choice(data().residences)
-    job = parts.chance.choice(data().jobs)
+    residence = parts.rng.choice(word_lists().residences)
+    job = parts.rng.choice(word_lists().jobs)
     return _with_sentence_about(
         patient, parts.head, f"The patient lives {residence} and has worked as {job}."
     )
@@ -393,7 +408,7 @@ _GENDERED = re.compile(
 
 
 def _sex_of(text: str) -> Literal["female", "male", "either"]:
-    """Return the sex that all words for the patient have; "either" if there is none, or two."""
+    """Return the sex of all words for persons; "either" if there are no such words, or both."""
     female_words = {*_TO_MALE, *_HERS}
     sexes: set[Literal["female", "male"]] = set()
     for word in _GENDERED.findall(text):
@@ -412,7 +427,7 @@ _CHILD_UP_TO = 12
 
 
 def _tells_of_two(text: str, years: int) -> bool:
-    """Return whether a word for a person does not fit the age, such as a boy beside a man of 24."""
+    """Return True if a word for a person does not fit the age: a boy in a text on a man of 24."""
     if years >= _GROWN_UP_FROM:
         return _CHILD.search(text) is not None
     return years <= _CHILD_UP_TO and _GROWN_UP.search(text) is not None
@@ -423,8 +438,8 @@ def _gender(parts: PromptParts) -> str | None:
     if patient is None or _tells_of_two(parts.all, patient.age):
         return None
     sex = _sex_of(parts.all)
-    in_unchanged_text = _GENDERED.search(f"{parts.tail}\n{parts.beside}")
-    if sex == "either" or in_unchanged_text or guarded(parts, data().sex_words):
+    in_unchanged_text = _GENDERED.search(f"{parts.tail}\n{parts.context}")
+    if sex == "either" or in_unchanged_text or guarded(parts, word_lists().sex_words):
         return None
     table = _TO_FEMALE
     if sex == "female":
@@ -442,18 +457,18 @@ def _gender(parts: PromptParts) -> str | None:
         if new is None:
             return None
         changes.append((*word.span(), in_case_of(old, new)))
-    return put(parts.head, changes)
+    return with_changes(parts.head, changes)
 
 
 def _pronoun(old: str, before: str, after: str) -> str | None:
-    """Return the pronoun of the other sex for her, hers or his.
+    """Return the pronoun of the other sex for "her", "hers" or "his".
 
-    None is returned if the words around it do not show which one it is: "her" is him or his.
+    None is returned if the words around the pronoun do not decide: "her" becomes "him" or "his".
     """
     if old == "hers":
         return "his"
     next_word = re.match(r"\s+['\"]?([\w-]+)", after)
-    is_alone = next_word is None or next_word[1].lower() in data().object_before
+    is_alone = next_word is None or next_word[1].lower() in word_lists().object_before
     if old == "his":
         if is_alone:
             return None
@@ -461,45 +476,45 @@ def _pronoun(old: str, before: str, after: str) -> str | None:
     if is_alone:
         return "him"
     last_word = re.search(r"(\w+)\s+\Z", before)
-    if last_word and last_word[1].lower() in data().two_objects:
+    if last_word and last_word[1].lower() in word_lists().two_objects:
         return None
     return "his"
 
 
-# a name before the age: Ana, a 73-year-old woman
+# a name before the age: "Ana, a 73-year-old woman"
 _NAMED = re.compile(r"(?:[A-Z][a-z]+(?:,| is| was)|[A-Z]\.,?) ?(?:an? |of )?(?=\d{1,3}\b)")
 _TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss)\b\.? ([A-Z][a-z]+)\b(?! [A-Z][a-z])")
 
 
 def _person_name(parts: PromptParts) -> str | None:
-    # a name may tell the descent
-    if guarded(parts, data().ancestry_words):
+    # A name may be a clue to the patient's ancestry.
+    if guarded(parts, word_lists().ancestry_words):
         return None
     titled = _TITLED.findall(parts.head)
-    if len(set(titled)) == 1 and not _TITLED.search(f"{parts.tail}\n{parts.beside}"):
+    if len(set(titled)) == 1 and not _TITLED.search(f"{parts.tail}\n{parts.context}"):
         old = titled[0]
-        new = parts.chance.choice([name for name in data().surnames if name != old])
+        new = parts.rng.choice([name for name in word_lists().surnames if name != old])
         is_always_titled = len(re.findall(rf"\b{old}\b", parts.all)) == len(titled)
         if not is_always_titled:
             return None
         return re.sub(rf"\b{old}\b", new, parts.head)
     patient = _patient(parts.head)
-    if patient is None or _NAMED.search(parts.head) or guarded(parts, data().name_stops):
+    if patient is None or _NAMED.search(parts.head) or guarded(parts, word_lists().name_stops):
         return None
-    name = parts.chance.choice(data().names[_sex_of(parts.head)])
+    name = parts.rng.choice(word_lists().names[_sex_of(parts.head)])
     return _with_sentence_about(patient, parts.head, f"The patient's name is {name}.")
 
 
 def _brand_names(parts: PromptParts) -> str | None:
-    brands = data().brands
-    drugs = any_of(tuple(brands)).finditer(parts.head)
+    brands = word_lists().brands
+    drugs = pattern_of(tuple(brands)).finditer(parts.head)
     return _renamed(parts, {drug.span(): brands[drug.group().lower()] for drug in drugs})
 
 
 def _generic_names(parts: PromptParts) -> str | None:
-    generic = {brand: name for name, brand in data().brands.items()}
+    generic = {brand: name for name, brand in word_lists().brands.items()}
     names = {}
-    for drug in any_of(tuple(generic), cased=True).finditer(parts.head):
+    for drug in pattern_of(tuple(generic), cased=True).finditer(parts.head):
         name = generic[drug.group()]
         if re.search(r"(?:\A|[.?!:\n])\s*\Z", parts.head[: drug.start()]):
             name = in_case_of("A", name)
@@ -510,9 +525,16 @@ def _generic_names(parts: PromptParts) -> str | None:
 def _renamed(parts: PromptParts, names: Mapping[tuple[int, int], str]) -> str | None:
     """Return the text with the drugs at these positions renamed.
 
-    None is returned if a name may be the question, or a salt, a form or an abbreviation follows it.
+    None is returned if the question may be about a name, or if a salt, a form or an abbreviation
+    follows a name.
+
+    Args:
+        parts: the text.
+        names: (start, end) of a drug's name -> the new name.
     """
-    salt = re.compile(rf"\s+(?:{'|'.join(data().salts)})\b|\s*\((?-i:[A-Z]{{2}})", re.IGNORECASE)
+    salt = re.compile(
+        rf"\s+(?:{'|'.join(word_lists().salts)})\b|\s*\((?-i:[A-Z]{{2}})", re.IGNORECASE
+    )
     changes = []
     for (start, end), new in names.items():
         old = parts.head[start:end]
@@ -522,9 +544,9 @@ def _renamed(parts: PromptParts, names: Mapping[tuple[int, int], str]) -> str | 
         if clashes(parts.head[:start], old, new):
             return None
         changes.append((start, end, new))
-    if guarded(parts, data().name_question):
+    if guarded(parts, word_lists().name_question):
         return None
-    return put(parts.head, changes)
+    return with_changes(parts.head, changes)
 
 
 _UNITS = {
@@ -548,27 +570,29 @@ _VALUE = re.compile(
 _OTHERWISE = re.compile(
     r"\d\s?(?:m?g ?%|m?g ?/ ?100|(?:m|\u00b5|\u03bc|u)?(?:g|mol) per (?:d?l|100)\b)", re.IGNORECASE
 )
-# the temperatures of a body in °C; others are differences, or not of a body
+# Body temperatures in °C. Other values are differences, or temperatures of something else.
 MIN_CELSIUS = 30
 MAX_CELSIUS = 45
 _Measured = Analyte | Literal["other"] | None
-"""The analyte that a value is of: "other" is one that is not converted, None an uncertain one."""
+"""The analyte of a value. "other": an analyte that is not converted; None: the analyte is
+uncertain.
+"""
 
 
 def _in_other_units(parts: PromptParts) -> str | None:
-    """Return the text with all values of analytes of perturbations.yml converted.
+    """Return the text with all values of the analytes in perturbations.yml converted.
 
-    None is returned if one of the values is not certain. A unit without a value, or one in the
-    unchanged text, may be what the question asks for.
+    None is returned if the analyte of a value is uncertain. None is also returned for a unit
+    without a value, and for a unit in the unchanged text: the question may ask for this unit.
     """
     values = list(_VALUE.finditer(parts.head))
     if any(_belongs_to_more(parts.head, value) for value in values):
         return None
     units = list(_ANY_UNIT.finditer(parts.head))
-    in_unchanged_text = _ANY_UNIT.search(f"{parts.tail}\n{parts.beside}")
+    in_unchanged_text = _ANY_UNIT.search(f"{parts.tail}\n{parts.context}")
     if len(units) != len(values) or in_unchanged_text or _OTHERWISE.search(parts.head):
         return None
-    if guarded(parts, data().unit_question):
+    if guarded(parts, word_lists().unit_question):
         return None
     changes: list[tuple[int, int, str]] = []
     measured: _Measured = None
@@ -585,7 +609,7 @@ def _in_other_units(parts: PromptParts) -> str | None:
         if new is None:
             return None
         changes.append((*value.span(), new))
-    return put(parts.head, changes)
+    return with_changes(parts.head, changes)
 
 
 # a number before a value that may share its unit: "70, " or "between 70 and "
@@ -601,9 +625,9 @@ _GOES_ON = re.compile(
 
 
 def _belongs_to_more(text: str, value: re.Match[str]) -> bool:
-    """Return whether a number without a unit beside it shares the unit of this value.
+    """Return True if a number without a unit shares the unit of this value.
 
-    In "70, 100 and 130 mg/dL" only the last number would be converted, and the others left.
+    In "70, 100 and 130 mg/dL", only the last number would be converted.
     """
     if _OTHER_END.search(text[max(0, value.start() - 60) : value.start()]):
         return True
@@ -611,7 +635,7 @@ def _belongs_to_more(text: str, value: re.Match[str]) -> bool:
 
 
 def _stated_twice(text: str, values: list[re.Match[str]]) -> list[re.Match[str]]:
-    """Return the values that stand in both units, such as 38.3 C (100.9 F)."""
+    """Return the values that are stated in both units, such as 38.3 C (100.9 F)."""
     twice = []
     for first, second in pairwise(values):
         is_beside = re.fullmatch(r"\s*[(/\[]\s*", text[first.end() : second.start()])
@@ -621,7 +645,7 @@ def _stated_twice(text: str, values: list[re.Match[str]]) -> list[re.Match[str]]
 
 
 def _unit_of(value: re.Match[str]) -> str:
-    """Return the value's unit as `_UNITS` names it."""
+    """Return the value's unit, as a key of `_UNITS`."""
     for name, form in _UNITS.items():
         if re.fullmatch(form, value["unit"], re.IGNORECASE):
             return name
@@ -630,43 +654,49 @@ def _unit_of(value: re.Match[str]) -> str:
 
 
 def _analyte_of(before: str, last: _Measured) -> _Measured:
-    """Return the analyte whose value follows the text `before`; None if that is not certain.
+    """Return the analyte of the value that follows the text `before`; None if it is uncertain.
 
     Args:
-        before: the text from the end of the last value to this one.
-        last: the analyte of the last value.
+        before: the text between the previous value and this value.
+        last: the analyte of the previous value.
     """
     clause = re.split(r"[;\n]|[.?!] ", before)[-1]
     table: dict[str, _Measured] = {}
-    for analyte in data().analytes:
+    for analyte in word_lists().analytes:
         table |= dict.fromkeys(map(str.lower, analyte.names), analyte)
-    table |= dict.fromkeys(map(str.lower, data().other_analytes), "other")
-    names = list(any_of(tuple(table)).finditer(clause))
+    table |= dict.fromkeys(map(str.lower, word_lists().other_analytes), "other")
+    names = list(pattern_of(tuple(table)).finditer(clause))
     if not names:
-        if _has_only(before, data().range_words):
+        if _has_only(before, word_lists().range_words):
             return last
         return None
-    # in a list of names, the value is of the name after the last comma
+    # In a list of names, the value belongs to the name after the last comma.
     names = [name for name in names if "," not in clause[name.end() :].lstrip()[1:]]
     analytes = [table[name.group().lower()] for name in names]
     if not analytes or any(analyte != analytes[0] for analyte in analytes):
         return None
     between = clause[names[-1].end() :]
-    if not _has_only(between, data().range_words + data().value_words):
+    if not _has_only(between, word_lists().range_words + word_lists().value_words):
         return None
     return analytes[0]
 
 
 def _has_only(text: str, words: list[str]) -> bool:
-    """Return whether the text has no digit, and no other word than these."""
+    """Return True if the text has no digits, and only words of the list."""
     words_and_digits = set(re.findall(r"[^\W\d_]+|\d", text.lower()))
     return words_and_digits <= set(map(str.lower, words))
 
 
 def _in_other_unit(analyte: Analyte, value: re.Match[str], after: str) -> str | None:
-    """Return the value, or range, in the analyte's other unit; None if it may not be converted.
+    """Return the value or range in the analyte's other unit.
 
-    A threshold stays as it is, and so does a value with a number in brackets `after` it.
+    None is returned if the value must not be converted: a threshold, a temperature that is not of a
+    body, or a value with a number in brackets after the value.
+
+    Args:
+        analyte: the analyte of the value.
+        value: a match of `_VALUE`.
+        after: the text after the value.
     """
     unit = _unit_of(value)
     low = Decimal(value["low"])
@@ -696,19 +726,20 @@ def _in_other_unit(analyte: Analyte, value: re.Match[str], after: str) -> str | 
     return f"{converted}{gap}{other_unit}"
 
 
-_MAX_DIGITS = 11
+_MAX_DIGITS = 11  # significant digits of a converted number
 
 
 def _is_temperature(analyte: Analyte) -> bool:
-    """Return whether the scales of the analyte's units have different zeros."""
+    """Return True if the analyte's units have different zero points."""
     return bool(analyte.offset)
 
 
 def _converted(number: str, analyte: Analyte, unit: str, other_unit: str) -> str:
-    """Return the number in the other unit, with as many digits as it needs.
+    """Return the number in the other unit, with the smallest sufficient number of digits.
 
-    It has three digits or more; converted back and rounded, it is the same number again.
-    A temperature has a decimal at least: fever begins at 38 °C, 100.4 °F.
+    Digits are sufficient if the result, converted back and rounded, is the original number. A
+    result is rounded to at least three significant digits, and a temperature to at least one
+    decimal: fever begins at 38 °C, which is 100.4 °F. Zeros at the end of the decimals are removed.
     """
     value = Decimal(number)
     exact = analyte.exact(value, unit)
@@ -730,15 +761,15 @@ def _converted(number: str, analyte: Analyte, unit: str, other_unit: str) -> str
 
 @dataclass(frozen=True)
 class Family:
-    """One way to word a question differently.
+    """A family of perturbations: one way to word a question differently.
 
     Attributes:
-        about: a clause that says what is changed.
-        why_safe: a clause that says why the right answer stays.
-        needs: the words or values that a question has to hold for the family to apply.
-        change: returns the changed text; None if the family does not apply.
-        unchecked: a clinician has to read the changed questions, for the guards do not hold
-            everywhere.
+        about: a clause that describes the change.
+        why_safe: a clause that gives the reason why the right answer stays the same.
+        needs: the words or values that a question must contain for the family to apply.
+        change: a function that returns the changed text; None if the family does not apply.
+        unchecked: True if a clinician must read the changed questions, because the word lists do
+            not cover every case.
     """
 
     about: str
@@ -749,7 +780,7 @@ class Family:
 
 
 _SAME_INGREDIENT = "the ingredient is the same, and the question does not ask for names"
-_NOTHING_DEPENDS_ON_IT = (
+_NOTHING_DEPENDS_ON_CHANGE = (
     "only for one patient whose age is stated; "
     "nothing in the text or its choices may depend on it (word lists)"
 )
@@ -788,21 +819,21 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "gender": Family(
         "the patient's sex is swapped, with all words for it",
-        _NOTHING_DEPENDS_ON_IT,
+        _NOTHING_DEPENDS_ON_CHANGE,
         _ONE_PATIENT,
         _gender,
         unchecked=True,
     ),
     "race": Family(
         "a sentence names the patient's race",
-        _NOTHING_DEPENDS_ON_IT,
+        _NOTHING_DEPENDS_ON_CHANGE,
         _ONE_PATIENT,
         _race,
         unchecked=True,
     ),
     "person_name": Family(
         "the patient gets a name, or another one",
-        _NOTHING_DEPENDS_ON_IT,
+        _NOTHING_DEPENDS_ON_CHANGE,
         _ONE_PATIENT,
         _person_name,
         unchecked=True,
@@ -847,7 +878,7 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "demographics": Family(
         "residence and occupation are added",
-        _NOTHING_DEPENDS_ON_IT,
+        _NOTHING_DEPENDS_ON_CHANGE,
         _ONE_PATIENT,
         _demographics,
         unchecked=True,

@@ -1,5 +1,6 @@
-"""HELM's metrics of pictures: which run specs have each, and what it loads; the table is
-`picture_metrics.yml`.
+"""Reads `picture_metrics.yml`, the table of HELM's metrics of pictures.
+
+The table lists each metric's run specs, and the packages and weights that the metric loads.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from functools import lru_cache
 from eval_factory.core.plain_yaml import packaged
 
 CLASSES = "helm.benchmark.metrics.image_generation."
+"""The package of the metrics' classes, with a dot at the end."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A file that a metric loads beside its packages."""
+    """A model's weights, which a metric loads from a file."""
 
     name: str
-    size: str
-    source: str
-    file: str  # `PLACE:path`; the path may have `*`
+    size: str  # such as `1.7 GB`
+    source: str  # the URL of the download
+    file: str  # `PLACE:path`, such as `home:.cache/clip/ViT-L-14.pt`; the path may have `*`
 
     def __str__(self) -> str:
         return f"{self.name} ({self.size}, {self.source})"
@@ -28,32 +30,35 @@ class Weights:
 
 @dataclass(frozen=True)
 class PictureMetric:
-    """One metric of HEIM."""
+    """One of HELM's metrics of pictures."""
 
-    shown: str
-    class_name: str  # the class, as run specs name it
-    packages: tuple[str, ...] = ()  # modules
+    shown: str  # the metric's name in reports
+    class_name: str  # the import path of the metric's class, as run specs name it
+    packages: tuple[str, ...] = ()  # the modules that the metric imports
     weights: tuple[Weights, ...] = ()
-    run_specs: frozenset[str] | None = None  # None: all that make pictures
-    argument: str | None = None  # the metric is asked for only if this argument is true
-    alone: bool = False  # True if no other metric is then asked for
-    people: bool = False  # True if it asks people
+    run_specs: frozenset[str] | None = None  # None: all run specs whose answers are pictures
+    argument: str | None = None  # the metric is computed only if this run entry argument is true
+    alone: bool = False  # True if the metric replaces all metrics that are not `alone`
+    people: bool = False  # True if human raters score the pictures
 
     def is_asked_for(self, run_spec: str, arguments: Mapping[str, str | int]) -> bool:
-        """Tell whether a run with these arguments has it; others may stand alone."""
+        """Return True if the run spec and its arguments ask for this metric.
+
+        A metric that is `alone` may still replace this metric.
+        """
         if self.run_specs is not None and run_spec not in self.run_specs:
             return False
         return self.argument is None or is_true(arguments.get(self.argument))
 
 
 def is_true(value: str | int | None) -> bool:
-    """An argument of a run entry as HELM reads it."""
+    """Return True if HELM reads this argument of a run entry as true."""
     return str(value).lower() in ("true", "1")
 
 
 @lru_cache(maxsize=1)
 def picture_metrics() -> tuple[PictureMetric, ...]:
-    """The whole table."""
+    """Return all metrics of the table."""
     table = packaged("tasks/picture_metrics.yml")
     weights = {}
     for name, record in table["weights"].items():
@@ -77,13 +82,13 @@ def picture_metrics() -> tuple[PictureMetric, ...]:
 
 
 def metrics_of(run_spec: str, arguments: Mapping[str, str | int]) -> list[PictureMetric]:
-    """Return the metrics of a run whose answers are pictures."""
-    asked = []
+    """Return the metrics that HELM computes in a run whose answers are pictures."""
+    requested = []
     for metric in picture_metrics():
         if metric.is_asked_for(run_spec, arguments):
-            asked.append(metric)
+            requested.append(metric)
     alone = []
-    for metric in asked:
+    for metric in requested:
         if metric.alone:
             alone.append(metric)
-    return alone or asked
+    return alone or requested

@@ -1,8 +1,9 @@
-"""Published benchmarks that HELM has no scenario for: the form of each, its questions and pictures.
+"""Reads the files of published multiple-choice benchmarks for which HELM has no scenario.
 
-A converter makes a question of a row. It returns None for a row that is not a question of the
-benchmark, and raises RowFaultError for a question that cannot be read. The forms are those of the
-data sets' cards, and of the authors' programs.
+`FORMS` describes the file format of each benchmark, after the data set's card and the authors'
+programs. Each form has a converter, which makes a question of a row. A converter returns None for a
+row that is not a question of the benchmark, and raises RowFaultError for a question that cannot be
+read.
 """
 
 from __future__ import annotations
@@ -37,35 +38,39 @@ from eval_factory.tasks.choice_question import (
 from eval_factory.tasks.file_problems import ReadFile
 
 EVERY_TIER = "all"
-ROWS_AT_ONCE = 16  # rows of a Parquet file that are read at once: each may hold a picture
+ROWS_AT_ONCE = 16  # rows of a Parquet file in memory at the same time: each may hold a picture
 
 
 class PublishedForm(NamedTuple):
-    """One published form: its columns, its converter, and where its pictures lie."""
+    """The format of one benchmark's files: columns, converter, and location of the pictures."""
 
     columns: tuple[str, ...]  # the columns that every question needs
     convert: Callable[[DataRow], ChoiceQuestion | None]
     files: str = ""
-    """The files of a set with pictures in its folder, as a pattern; "" if the set is one file."""
-    pictures: str = ""  # the column of the pictures
-    archive: str = ""  # the ZIP file of the pictures, in the folder
-    has_header: bool = True  # False: the table has no header, and `columns` in their order
+    """A glob pattern for the files in the data set's folder; "" if the data set is one file."""
+    pictures: str = ""  # the column of the pictures; "" if the questions have no pictures
+    archive: str = ""  # the name of the ZIP file with the pictures, in the data set's folder
+    has_header: bool = (
+        True  # False: the table has no header; its columns have the order of `columns`
+    )
 
     def archive_of(self, file: Path) -> Path | None:
+        """Return the ZIP file with the pictures of a file's questions; None if there is none."""
         if not self.archive:
             return None
         return file.parents[self.files.count("/")] / self.archive
 
 
-def medxpertqa(row: DataRow) -> ChoiceQuestion:
-    """MedXpertQA Text (Zuo et al. 2025, arXiv 2501.18362): ten choices, which the question
-    repeats at its end.
+def medxpertqa_question(row: DataRow) -> ChoiceQuestion:
+    """Convert a row of MedXpertQA (Zuo et al. 2025, arXiv 2501.18362).
+
+    The text of the question repeats the choices at its end.
     """
     options = lettered(row, "options")
     choices, right = chosen_options(options, cell_text(row, "label"), "label", "options")
     question = cell_text(row, "question")
-    # HELM writes the choices itself; what stands behind the mark and is not these choices is the
-    # question's own
+    # HELM adds the choices to the prompt, so the repeated choices are removed. A text after the
+    # mark that differs from the choices belongs to the question and stays.
     stem, mark, rest = question.rpartition("Answer Choices:")
     listed = " ".join(f"({letter}) {text}" for letter, text in options.items())
     if mark and stem.strip() and rest.split() == listed.split():
@@ -75,8 +80,9 @@ def medxpertqa(row: DataRow) -> ChoiceQuestion:
 
 
 def careqa_question(row: DataRow) -> ChoiceQuestion:
-    """CareQA (Arias-Duart et al. 2025, arXiv 2502.06666): four choices; `cop` is the right one,
-    from 1.
+    """Convert a row of CareQA (Arias-Duart et al. 2025, arXiv 2502.06666).
+
+    A question has four choices; `cop` is the number of the right choice, from 1.
     """
     options = {number: row.get(f"op{number}") for number in "1234"}
     choices, right = chosen_options(options, str(row.get("cop")).strip(), "cop", "op1 to op4")
@@ -87,29 +93,30 @@ def careqa_question(row: DataRow) -> ChoiceQuestion:
 
 
 def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
-    """AfriMed-QA v2 (Olatunji et al. 2025, arXiv 2411.15640): its multiple-choice questions.
+    """Convert a row of AfriMed-QA v2 (Olatunji et al. 2025, arXiv 2411.15640).
 
-    As in the authors' program, a choice that is N/A is left out. A question with several right
-    choices is left out too: its answer is not one letter.
+    Returns None if the row is not a multiple-choice question, or if the question has several right
+    choices: the answer would not be one letter. Choices that are N/A are skipped, as in the
+    authors' program.
     """
     if cell_text(row, "question_type").lower() != "mcq":
         return None
     right = {part.strip() for part in cell_text(row, "correct_answer").split(",")} - {""}
     if len(right) > 1:
         return None
-    # JSON in one cell; a table of typed columns may hold the object itself
-    named = row.get("answer_options")
-    if not isinstance(named, Mapping):
+    # A CSV file has the choices as JSON in one cell; a Parquet file may have them as an object.
+    choice_texts = row.get("answer_options")
+    if not isinstance(choice_texts, Mapping):
         try:
-            named = json.loads(cell_text(row, "answer_options"))
+            choice_texts = json.loads(cell_text(row, "answer_options"))
         except (json.JSONDecodeError, RecursionError):
-            named = None
-    if not isinstance(named, Mapping):
+            choice_texts = None
+    if not isinstance(choice_texts, Mapping):
         raise RowFaultError(
             "answer_options", 'must be a JSON object such as {"option1": "...", "option2": "..."}'
         )
     options = {}
-    for name, text in named.items():
+    for name, text in choice_texts.items():
         options[name] = None if str(text).strip().upper() == "N/A" else text
     choices, index = chosen_options(
         options, next(iter(right), ""), "correct_answer", "answer_options"
@@ -124,8 +131,9 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
 
 
 def metamedqa_question(row: DataRow) -> ChoiceQuestion:
-    """MetaMedQA (Griot et al. 2025): six choices, "None of the above" and "I don't know" among
-    them.
+    """Convert a row of MetaMedQA (Griot et al. 2025).
+
+    A question has six choices; two of them are "None of the above" and "I don't know".
     """
     choices, right = chosen_options(
         lettered(row, "options"), cell_text(row, "answer_idx"), "answer_idx", "options"
@@ -135,8 +143,10 @@ def metamedqa_question(row: DataRow) -> ChoiceQuestion:
 
 
 def medexqa_question(row: DataRow) -> ChoiceQuestion:
-    """MedExQA (Kim et al. 2024, arXiv 2406.06331): questions of five professions, each with a file
-    of its own, and four choices. The two explanations do not belong to the question.
+    """Convert a row of MedExQA (Kim et al. 2024, arXiv 2406.06331).
+
+    A question has four choices. Each of the five professions has a file of its own. The two columns
+    with explanations are not used.
     """
     options = {letter: row.get(letter) for letter in "ABCD"}
     choices, right = chosen_options(options, cell_text(row, "answer").upper(), "answer", "A to D")
@@ -146,19 +156,21 @@ def medexqa_question(row: DataRow) -> ChoiceQuestion:
 
 
 def m_arc_question(row: DataRow) -> ChoiceQuestion:
-    """M-ARC (Kim et al. 2025, arXiv 2502.04381): five to seven choices, a JSON list in one cell.
-    A choice that is N/A is left out, as in the authors' program.
+    """Convert a row of M-ARC (Kim et al. 2025, arXiv 2502.04381).
+
+    A question has five to seven choices, as a JSON list in one cell. Choices that are N/A are
+    skipped, as in the authors' program.
     """
-    named = row.get("options")
-    if not isinstance(named, list):
+    choice_texts = row.get("options")
+    if not isinstance(choice_texts, list):
         try:
-            named = json.loads(cell_text(row, "options"))
+            choice_texts = json.loads(cell_text(row, "options"))
         except (json.JSONDecodeError, RecursionError):
-            named = None
-    if not isinstance(named, list) or len(named) > len(LETTERS):
+            choice_texts = None
+    if not isinstance(choice_texts, list) or len(choice_texts) > len(LETTERS):
         raise RowFaultError("options", 'must be a JSON list such as ["...", "..."]')
     options = {}
-    for letter, text in zip(LETTERS, named, strict=False):
+    for letter, text in zip(LETTERS, choice_texts, strict=False):
         options[letter] = None if text == "N/A" else text
     choices, right = chosen_options(options, cell_text(row, "answer"), "answer", "options")
     name = cell_text(row, "question_id")
@@ -171,8 +183,10 @@ _OPTIONS = ("option1", "option2", "option3", "option4")
 
 
 def medconceptsqa_question(row: DataRow) -> ChoiceQuestion:
-    """MedConceptsQA (Ben Shoham and Rappoport 2024, arXiv 2405.07348): what a medical code means,
-    with four choices, which the question repeats after its first line.
+    """Convert a row of MedConceptsQA (Ben Shoham and Rappoport 2024, arXiv 2405.07348).
+
+    A question asks for the meaning of a medical code and has four choices. The text of the question
+    repeats the choices after its first line.
     """
     options = dict(zip("ABCD", map(row.get, _OPTIONS), strict=True))
     choices, right = chosen_options(
@@ -184,20 +198,19 @@ def medconceptsqa_question(row: DataRow) -> ChoiceQuestion:
 
 
 def longhealth_question(row: DataRow) -> ChoiceQuestion:
-    """LongHealth (Adams et al. 2024, arXiv 2401.14490), task 1: a question to all documents of one
-    patient.
+    """Convert a row of LongHealth, task 1 (Adams et al. 2024, arXiv 2401.14490).
 
-    The row is a question with its patient's documents (`_patient_rows`); `correct` is the right
-    choice's text.
+    The row holds a question and all documents of its patient (see `_patient_rows`). `correct` is
+    the text of the right choice.
     """
     options = {f"answer_{letter}": row.get(f"answer_{letter}") for letter in "abcde"}
-    right = _plain(cell_text(row, "correct"))
-    equal = ""
-    for letter, text in options.items():
-        if not is_blank(text) and _plain(str(text)) == right:
-            equal = letter
+    right_text = _plain(cell_text(row, "correct"))
+    right_column = ""
+    for column, text in options.items():
+        if not is_blank(text) and _plain(str(text)) == right_text:
+            right_column = column
             break
-    choices, index = chosen_options(options, equal, "correct", "answer_a to answer_e")
+    choices, index = chosen_options(options, right_column, "correct", "answer_a to answer_e")
     patient = cell_text(row, "patient")
     name = "" if is_blank(row.get("No")) else f"{patient}-{row['No']}"
     texts = row.get("texts")
@@ -210,25 +223,29 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
     parts = []
     for number, text in enumerate(texts.values(), start=1):
         parts.append(f"[Document {number}]\n{text.strip()}")
-    shown = [
+    paragraphs = [
         "These are the documents of one patient.",
         *parts,
         "[End of the documents]",
         cell_text(row, "question"),
     ]
-    return ChoiceQuestion(name, "\n\n".join(shown), choices, index, cluster=("patient", patient))
+    return ChoiceQuestion(
+        name, "\n\n".join(paragraphs), choices, index, cluster=("patient", patient)
+    )
 
 
 def _plain(text: str) -> str:
-    """Return the text without what differs between a choice and its repetition: case, spaces, the
-    last full stop.
+    """Return the text in lower case, with single spaces and without full stops at its end.
+
+    A choice and its repetition differ in these details.
     """
     return " ".join(text.split()).rstrip(".").casefold()
 
 
 def slake_question(row: DataRow) -> ChoiceQuestion:
-    """SLAKE (Liu et al. 2021, arXiv 2102.09542): a question in English or Chinese, and its short
-    answer.
+    """Convert a row of SLAKE (Liu et al. 2021, arXiv 2102.09542).
+
+    A row is a question in English or Chinese, with a short answer instead of choices.
     """
     groups = groups_of(row, ("answer_type", "modality", "location", "q_lang"))
     image = "" if is_blank(row.get("img_id")) else str(row["img_id"])
@@ -240,34 +257,42 @@ def slake_question(row: DataRow) -> ChoiceQuestion:
 
 
 def path_vqa_question(row: DataRow) -> ChoiceQuestion:
-    """PathVQA (He et al. 2020, arXiv 2003.10286), and VQA-RAD in the same form: a question and
-    its short answer.
+    """Convert a row of PathVQA (He et al. 2020, arXiv 2003.10286), or of VQA-RAD in the same form.
+
+    A row is a question with a short answer instead of choices.
     """
     answer = cell_text(row, "answer")
     groups = {"answer_type": "closed" if answer.lower() in ("yes", "no") else "open"}
     return ChoiceQuestion("", cell_text(row, "question"), (answer,), 0, groups)
 
 
-_OF_MEDXPERTQA = ("id", "question", "options", "label")
-_OF_SLAKE = ("img_id", "img_name", "question", "answer", "q_lang", "answer_type")
-_OF_AFRIMED = ("sample_id", "question_type", "question", "answer_options", "correct_answer", "tier")
+_MEDXPERTQA_COLUMNS = ("id", "question", "options", "label")
+_SLAKE_COLUMNS = ("img_id", "img_name", "question", "answer", "q_lang", "answer_type")
+_AFRIMED_COLUMNS = (
+    "sample_id",
+    "question_type",
+    "question",
+    "answer_options",
+    "correct_answer",
+    "tier",
+)
 FORMS = {
-    "medxpertqa": PublishedForm(_OF_MEDXPERTQA, medxpertqa),
+    "medxpertqa": PublishedForm(_MEDXPERTQA_COLUMNS, medxpertqa_question),
     "medxpertqa_mm": PublishedForm(
-        (*_OF_MEDXPERTQA, "images"),
-        medxpertqa,
+        (*_MEDXPERTQA_COLUMNS, "images"),
+        medxpertqa_question,
         "MM/test.jsonl",
         pictures="images",
         archive="images.zip",
     ),
     "slake": PublishedForm(
-        _OF_SLAKE, slake_question, "test.json", pictures="img_name", archive="imgs.zip"
+        _SLAKE_COLUMNS, slake_question, "test.json", pictures="img_name", archive="imgs.zip"
     ),
     "path_vqa": PublishedForm(
         ("image", "question", "answer"), path_vqa_question, "data/test-*.parquet", pictures="image"
     ),
     "careqa": PublishedForm(("question", "op1", "op2", "op3", "op4", "cop"), careqa_question),
-    "afrimed_qa": PublishedForm(_OF_AFRIMED, afrimed_question),
+    "afrimed_qa": PublishedForm(_AFRIMED_COLUMNS, afrimed_question),
     "metamedqa": PublishedForm(("question", "options", "answer_idx"), metamedqa_question),
     "medexqa": PublishedForm(
         ("question", "A", "B", "C", "D", "exp0", "exp1", "answer"),
@@ -281,8 +306,15 @@ FORMS = {
 }
 
 
-def of_tier(questions: Sequence[ChoiceQuestion], tier: str) -> list[ChoiceQuestion]:
-    """Return the questions of experts, of the crowd, or of one language, if the form has these."""
+def questions_of_tier(questions: Sequence[ChoiceQuestion], tier: str) -> list[ChoiceQuestion]:
+    """Return the questions of one tier or language.
+
+    Questions that have neither a tier nor a language are always returned.
+
+    Args:
+        questions: the questions of a file.
+        tier: the tier (AfriMed-QA: experts or crowd), the language (SLAKE), or `EVERY_TIER`.
+    """
     of_that_tier = []
     for question in questions:
         if tier in (EVERY_TIER, question.groups.get("tier", question.groups.get("q_lang", tier))):
@@ -291,60 +323,69 @@ def of_tier(questions: Sequence[ChoiceQuestion], tier: str) -> list[ChoiceQuesti
 
 
 def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ReadFile[ChoiceQuestion]:
-    """Return all questions, and every mistake with its place: `row 3, column label: is empty`.
-    Raises OSError.
+    """Return all questions of a file, and each mistake such as `row 3, column label: is empty`.
 
     Args:
         path: the published file.
-        form: the name of its published form.
-        folder: the folder for the files of pictures; None: pictures are checked, and not written.
+        form: a name of `FORMS`.
+        folder: the folder to which the files of pictures are written; None: pictures are checked
+            and not written.
+
+    Raises:
+        OSError: the file cannot be read.
     """
     content: ReadFile[ChoiceQuestion] = ReadFile()
     with content.reading(path, "has no question", UNLIKE_PUBLISHED, ERRORS_OF_ROWS):
         _read_rows(content, path, form, folder)
-    for number, name in enumerate(own_ids([question.id for question in content.rows])):
+    for number, name in enumerate(unique_ids([question.id for question in content.rows])):
         content.rows[number] = replace(content.rows[number], id=name)
     return content
 
 
-def own_ids(ids: Sequence[str]) -> list[str]:
-    """Return the ids, with a number behind each repeated one: HELM knows an instance by its id."""
+def unique_ids(ids: Sequence[str]) -> list[str]:
+    """Return the ids, with a number added to each repeated id.
+
+    HELM identifies an instance by its id, so each id must be unique.
+    """
     taken = set(ids)
-    times: Counter[str] = Counter()
-    own = []
+    counts: Counter[str] = Counter()
+    unique = []
     for name in ids:
-        times[name] += 1
-        if times[name] > 1:
-            while f"{name}-{times[name]}" in taken:
-                times[name] += 1
-            name = f"{name}-{times[name]}"
+        counts[name] += 1
+        if counts[name] > 1:
+            while f"{name}-{counts[name]}" in taken:
+                counts[name] += 1
+            name = f"{name}-{counts[name]}"
             taken.add(name)
-        own.append(name)
-    return own
+        unique.append(name)
+    return unique
 
 
 def _read_rows(
     content: ReadFile[ChoiceQuestion], path: Path, form: str, folder: Path | None
 ) -> None:
-    form_read = FORMS[form]
-    if not form_read.has_header:
-        rows = _rows_without_header(path, form_read.columns)
+    """Add the questions and mistakes of a file to `content`."""
+    published_form = FORMS[form]
+    if not published_form.has_header:
+        rows = _rows_without_header(path, published_form.columns)
     elif form == "longhealth":
         rows = _patient_rows(_json(_text_of(path), "it"))
     else:
         rows = published_rows(path)
-    with opened_pictures(form_read.pictures, form_read.archive_of(path), folder) as pictures:
+    archive = published_form.archive_of(path)
+    with opened_pictures(published_form.pictures, archive, folder) as pictures:
         for label, row in rows:
-            missing = [name for name in form_read.columns if name not in row]
-            if missing and not content.rows and not content.problems and not content.left_out:
-                there = ", ".join(map(str, row)) or "none"
+            missing = [name for name in published_form.columns if name not in row]
+            is_first_row = not content.rows and not content.problems and not content.left_out
+            if missing and is_first_row:
+                columns = ", ".join(map(str, row)) or "none"
                 content.problems.append(
-                    f"{label}: has no column {', '.join(missing)}; it has {there}"
+                    f"{label}: has no column {', '.join(missing)}; it has {columns}"
                 )
                 break
             try:
-                question = form_read.convert(row)
-                shown = () if question is None else pictures.of(row)
+                question = published_form.convert(row)
+                file_names = () if question is None else pictures.of(row)
             except RowFaultError as fault:
                 content.problems.append(f"{label}, {fault}")
                 continue
@@ -352,24 +393,27 @@ def _read_rows(
                 content.left_out += 1
             else:
                 name = question.id or label.replace(" ", "-")
-                content.rows.append(replace(question, id=name, pictures=shown))
+                content.rows.append(replace(question, id=name, pictures=file_names))
 
 
 ERRORS_OF_ROWS = (ValueError, RecursionError, csv.Error)
-"""The errors of reading rows of a file that is not of the published form."""
+"""The exceptions that mean that a file does not have the published form."""
 UNLIKE_PUBLISHED = "is not of the published form"
 
 
 def published_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
-    """Yield the rows of a Parquet, CSV or JSON file, each with its place. Raises ValueError: the
-    file is not one of these.
+    """Yield (position, row) for each row of a Parquet, CSV or JSON file; a position is `row 3`.
+
+    A file with another extension is read as a JSON list or as JSON lines. Raises ValueError if the
+    file is not JSON.
     """
     kind = path.suffix.lower()
     if kind == ".parquet":
         import pyarrow.parquet
 
         table = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20)
-        # group by group: iterating over all of them holds the whole file in the end
+        # Read each row group separately: one iteration over all groups would end up with the
+        # complete file in memory.
         number = 0
         for group in range(table.num_row_groups):
             for batch in table.iter_batches(ROWS_AT_ONCE, [group]):
@@ -400,7 +444,10 @@ def _text_of(path: Path) -> str:
 
 
 def _rows_without_header(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, DataRow]]:
-    """Yield the rows of a table with tabs; the file's name says whose questions they are."""
+    """Yield (position, row) for each row of a table with tabs between the columns.
+
+    The file name states the profession, which becomes the column `specialty`.
+    """
     csv.field_size_limit(MAX_CELL_LENGTH)
     specialty = path.stem.removesuffix("_test")
     with open_text(path, encoding="utf-8-sig", newline="") as file:
@@ -415,10 +462,13 @@ def _rows_without_header(path: Path, columns: Sequence[str]) -> Iterator[tuple[s
 
 
 def _patient_rows(patients: Any) -> Iterator[tuple[str, DataRow]]:
-    """Yield the rows of LongHealth's file, an object with documents and questions by patient."""
+    """Yield (position, row) for each question of LongHealth's file.
+
+    The file is a JSON object: the name of a patient -> the patient's documents and questions.
+    """
     for name, patient in _object(patients, "it").items():
         if not isinstance(patient, Mapping):
-            continue  # the canary string
+            continue  # the canary string, which marks the file as test data
         questions = patient.get("questions")
         if not isinstance(questions, list):
             raise ValueError(f"{name}: questions must be a list")
@@ -444,21 +494,21 @@ def _json(text: str, label: str) -> Any:
 
 
 class Pictures:
-    """The pictures of one published file; each is looked through once."""
+    """The pictures of one published file; each picture is checked and written once."""
 
     def __init__(self, column: str, archive: zipfile.ZipFile | None, folder: Path | None) -> None:
         """
         Args:
-            column: a picture's name in the archive, a list of names, or an object with the
-                picture's `bytes`; "" where the questions have no pictures.
-            archive: holds the files of pictures; None if the table itself does.
-            folder: where files are made; None: nothing is written.
+            column: the column of the pictures. A cell is a picture's name in the archive, a list of
+                names, or an object with the picture's `bytes`. "" if questions have no pictures.
+            archive: the ZIP file with the pictures; None if the table holds the pictures.
+            folder: the folder to which pictures are written; None: nothing is written.
         """
         self._column = column
         self._archive = archive
         self._folder = folder
         listed = [member for member in archive.infolist() if not member.is_dir()] if archive else []
-        # the one folder around all may have any name
+        # All pictures may be in one top folder of any name, which the cells do not state.
         self._members = {}
         for member in listed:
             if "/" in member.filename:
@@ -466,10 +516,12 @@ class Pictures:
         for member in listed:
             self._members[member.filename] = member
         self._files: dict[str, str] = {}
-        """Name in the archive, or SHA-256 -> file name."""
+        """A picture's name in the archive, or its SHA-256 -> the name of the written file."""
 
     def of(self, row: DataRow) -> tuple[str, ...]:
-        """Return their file names. Raises RowFaultError: one is missing, or cannot be sent."""
+        """Return the file names of a row's pictures. Raises RowFaultError: a picture is missing or
+        cannot be sent to a model.
+        """
         if not self._column:
             return ()
         cell = row.get(self._column)
@@ -484,12 +536,12 @@ class Pictures:
     def _file_of(self, cell: Any) -> str:
         if isinstance(cell, str) and self._archive is not None:
             if cell not in self._files:
-                self._files[cell] = self._kept(self._member(cell))
+                self._files[cell] = self._stored_name(self._member(cell))
             return self._files[cell]
         data = cell.get("bytes") if isinstance(cell, Mapping) else None
         if not isinstance(data, bytes):
             raise self._fault("holds no picture")
-        return self._kept(data)
+        return self._stored_name(data)
 
     def _member(self, name: str) -> bytes:
         if name.startswith("/") or "\\" in name or ".." in name.split("/"):
@@ -514,7 +566,7 @@ class Pictures:
                 f"names a picture that the archive does not give: {type(error).__name__}"
             ) from None
 
-    def _kept(self, data: bytes) -> str:
+    def _stored_name(self, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
         if digest not in self._files:
             try:
@@ -530,8 +582,15 @@ class Pictures:
 
 @contextmanager
 def opened_pictures(column: str, archive: Path | None, folder: Path | None) -> Iterator[Pictures]:
-    """Open the pictures of a file. `archive`: a zip file, None if rows hold pictures or have none.
-    Raises ValueError: it cannot be opened.
+    """Open the pictures of a published file.
+
+    Args:
+        column: the column of the pictures; "" if questions have no pictures.
+        archive: the ZIP file with the pictures; None if the rows hold the pictures or have none.
+        folder: the folder to which pictures are written; None: nothing is written.
+
+    Raises:
+        ValueError: the ZIP file cannot be opened.
     """
     if archive is None:
         yield Pictures(column, None, folder)

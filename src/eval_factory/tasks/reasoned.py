@@ -1,8 +1,8 @@
-"""Questions whose answers are asked for with reasoning (`extra.answer_style: reasoned`): which
-tasks take it, and what their prompts say then.
+"""Defines the prompts of tasks whose answers contain reasoning (`extra.answer_style: reasoned`).
 
-Benchmarks that grant one to five tokens and forbid words measure whether a model obeys; a model
-that reasons is asked to do so here, and to end with a line that holds the answer.
+Some benchmarks allow one to five tokens and forbid explanations. A model that reasons then fails
+because of the form of its answer. With this style, the prompt asks for reasoning, and for a last
+line with the answer.
 """
 
 from __future__ import annotations
@@ -18,25 +18,28 @@ REASONED = "reasoned"
 LETTER = "letter"
 MAX_TOKENS = 2048
 SUFFIX = ".reasoned"
-"""Ends the name of a main metric that is read from the last line of reasoned answers."""
+"""The end of the name of a main metric that is computed from the last lines of reasoned answers."""
 
 _ENDS = {
     "letter": "X is the letter of the one right option",
     "value": "X is the requested value alone, without its unit",
 }
+"""Kind of answer -> the clause of the prompt that describes the last line."""
 _LAST_LINE = re.compile(r"^[\s>*#_`]*answer[\s*_`]*:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class ReasonedTask:
+    """The changes of one task's prompts that ask for reasoning."""
+
     ends: str  # the content of the last line: `letter` or `value`
-    removes: tuple[str, ...] = ()  # the benchmark's words that ask for another form
-    # why the benchmark's examples are left out; None: they stay, or there are none
+    removes: tuple[str, ...] = ()  # the phrases of the benchmark that ask for another form
+    # the reason why the examples are removed; None: they stay, or the benchmark has none
     why_left_out: str | None = None
 
     @property
     def request(self) -> str:
-        """The end of a prompt, in place of the benchmark's own."""
+        """The end of a prompt, which replaces the benchmark's own end."""
         return (
             "Think step by step, and write your reasoning down. Then write one last line "
             f"`Answer: X`, where {_ENDS[self.ends]}."
@@ -44,10 +47,14 @@ class ReasonedTask:
 
     @property
     def has_examples(self) -> bool:
+        """True if the benchmark's examples are not removed."""
         return self.why_left_out is None
 
     def instructions(self, text: str) -> str:
-        """The benchmark's instructions without its form. Raises ValueError: they are others."""
+        """Return the benchmark's instructions without the phrases that ask for another form.
+
+        Raises ValueError if the instructions do not contain one of these phrases.
+        """
         for words in self.removes:
             if words not in text:
                 raise ValueError(
@@ -59,7 +66,7 @@ class ReasonedTask:
 
 @cache
 def reasoned_tasks() -> Mapping[str, ReasonedTask]:
-    """Return how each task is asked for with reasoning, by the task's name; others take none."""
+    """Return the tasks that can be asked for reasoning: name of a task -> changes of prompts."""
     table = packaged("tasks/reasoned.yml")
     tasks = {}
     for name, entry in table["tasks"].items():
@@ -72,10 +79,11 @@ def reasoned_tasks() -> Mapping[str, ReasonedTask]:
 
 
 def tasks_that_reason_already() -> tuple[str, ...]:
+    """Return the names of the tasks whose own prompts ask for reasoning."""
     return tuple(packaged("tasks/reasoned.yml")["reason_already"])
 
 
 def last_line(answer: str) -> str:
-    """Return what the last line `Answer: X` holds; the answer itself if there is none."""
+    """Return X of the last line `Answer: X`; the complete answer if there is no such line."""
     lines = _LAST_LINE.findall(answer)
     return lines[-1].strip(" \t*_`") if lines else answer

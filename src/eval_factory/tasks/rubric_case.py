@@ -1,7 +1,8 @@
-"""A case of a rubric benchmark: a conversation, the criteria that its answer is judged by, and its
-score.
+"""Defines the cases of rubric benchmarks, and computes their scores.
 
-HealthBench: Arora et al. 2025, arXiv 2505.08775; MIT.
+A case is a conversation, and criteria for the model's answer. Judges decide whether the answer
+meets each criterion. The scores are those of HealthBench (Arora et al. 2025, arXiv 2505.08775;
+MIT).
 """
 
 from __future__ import annotations
@@ -15,26 +16,25 @@ USER = "user"
 ASSISTANT = "assistant"
 ROLES = (SYSTEM, "developer", USER, ASSISTANT)
 
-WHOLE = "all"  # the subset of HealthBench that is all of it
-RUBRIC_METRIC = "rubric_score"  # that of a custom rubric benchmark
-RUBRIC_RUN_SPEC = "eval_factory_rubric"  # that of our plug-in, which runs rubric benchmarks
+ALL_CASES = "all"  # the value of the parameter `subset` for all cases of HealthBench
+RUBRIC_METRIC = "rubric_score"  # the metric of a custom rubric benchmark
+RUBRIC_RUN_SPEC = "eval_factory_rubric"  # eval-factory's run spec for rubric benchmarks
 HEALTHBENCH_METRIC = "healthbench_score"
 PROFESSIONAL_METRIC = "healthbench_professional_score"
-DIAGNOSIS_METRIC = "diagnosis_score"  # MedCaseReasoning's: the share of right diagnoses
+DIAGNOSIS_METRIC = "diagnosis_score"  # MedCaseReasoning: the share of right diagnoses
 
 UNCLIPPED = ".unclipped"
-"""Ends the name of a rubric's score that may be below 0, beside the published one, which is
-never.
+"""The end of the name of a rubric score that may be below 0. The published score is clipped at 0.
 """
 
 LENGTH_ADJUSTED = ".length_adjusted"
-"""Ends the name of HealthBench Professional's score as if each answer had 2,000 characters; not
-clipped.
+"""The end of the name of HealthBench Professional's score after the adjustment for the length of
+the answers (see `length_adjusted`); not clipped at 0.
 """
 
 JUDGE_CORRECTED = ".judge_corrected"
-"""Ends the name of a rubric's score without its judge's mistakes, as far as the judge's passport
-shows these.
+"""The end of the name of a rubric score that is corrected for the error rates in the judge's
+passport.
 """
 
 RUBRICS = "rubrics"
@@ -43,13 +43,14 @@ _CLUSTER = "cluster"
 CANARY = "canary"
 ANSWER = "answer"
 SAMPLE = "sample"
-"""The key under which HELM keeps a case beside its instance."""
+"""The keys of an instance's extra data, in which HELM stores the parts of a case."""
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """A statement about an answer, and what it is worth: negative points are for what it should not
-    do.
+    """A statement about an answer, and the points of an answer for which the statement is true.
+
+    The points are negative if the statement describes a fault.
     """
 
     text: str
@@ -57,39 +58,43 @@ class Criterion:
     tags: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the criterion in the form of HealthBench's files."""
         return {"criterion": self.text, "points": self.points, "tags": list(self.tags)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Criterion:
+        """Return the criterion that `as_dict` made a mapping of."""
         return cls(record["criterion"], record["points"], tuple(record["tags"]))
 
 
 @dataclass(frozen=True)
 class RubricCase:
+    """A conversation, and the criteria for the model's answer to it."""
+
     id: str
-    # messages with `role` and `content`; the last is the user's
+    # messages with `role` and `content`; the last message is the user's
     messages: tuple[Mapping[str, str], ...]
     criteria: tuple[Criterion, ...]
-    reference: str | None = None  # a good answer, which the judges are shown
-    cluster: str | None = None
+    reference: str | None = None  # a good answer, which is shown to the judges
+    cluster: str | None = None  # the source that several cases share
     tags: tuple[str, ...] = ()
-    canary: str | None = None  # marks data that no model may be trained on; it stays with them
-    answer: str | None = None  # the answer to judge, if it is there already: the model is not asked
+    canary: str | None = None  # a string that marks test data, so that no model is trained on them
+    answer: str | None = None  # an existing answer to judge: the model is then not asked
     sample: int | None = None
-    """Makes the judges' answers another sample than those to the same case with another number,
-    or none.
+    """A number that makes judges decide again about the same case: equal requests with another
+    number, or without a number, are separate samples.
     """
 
     def extra_data(self) -> dict[str, Any]:
-        """Return what HELM keeps beside the instance; empty values are left out."""
-        fields_known = {
+        """Return the instance's extra data, without the optional fields that are None."""
+        optional_fields = {
             _CLUSTER: self.cluster,
             CANARY: self.canary,
             ANSWER: self.answer,
             SAMPLE: self.sample,
         }
         stored = {}
-        for name, value in fields_known.items():
+        for name, value in optional_fields.items():
             if value is not None:
                 stored[name] = value
         return {
@@ -100,7 +105,10 @@ class RubricCase:
 
 
 def conversation_text(messages: Sequence[Mapping[str, str]]) -> str:
-    """The messages as one text: a single one of the user's as it is, several each with its role."""
+    """Return the messages as one text.
+
+    A single message of the user is returned unchanged; otherwise each message begins with its role.
+    """
     if len(messages) == 1 and messages[0]["role"] == USER:
         return messages[0]["content"]
     turns = []
@@ -114,14 +122,16 @@ def positive_points(criteria: Iterable[Criterion]) -> float:
 
 
 def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> float | None:
-    """Points of the criteria that are met / sum of the positive points (Arora et al. 2025, arXiv
-    2505.08775): 1 at most, and below 0 if more is lost than won; None if a criterion is not
-    judged, or none has positive points.
+    """Return the score of a case: the sum of the points of all met criteria, divided by the sum of
+    all positive points (Arora et al. 2025, arXiv 2505.08775).
+
+    The score is at most 1, and below 0 if negative points prevail. Returns None if no judge decided
+    about a criterion, or if no criterion has positive points.
 
     Args:
-        criteria: of the case; `points` of each may be negative.
-        met: of each criterion 1, 0, or 0.5 where as many judges say yes as no; None if no judge
-            said anything.
+        criteria: the criteria of the case.
+        met: for each criterion 1 (met), 0 (not met) or 0.5 (a tie between the judges); None if no
+            judge decided.
     """
     maximum = positive_points(criteria)
     if maximum <= 0 or any(share is None for share in met):
@@ -134,13 +144,15 @@ def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> fl
 
 
 def length_adjusted(score: float, length: int) -> float:
-    """0.0147 less for each 500 characters above 2,000, and as much more for each below: HealthBench
-    Professional (R. Soskin Hicks et al. 2026, arXiv 2604.27470, section 4.1), linear in `length`,
-    as simple-evals computes it.
+    """Return the score of a case after the adjustment for the length of the answer.
+
+    HealthBench Professional subtracts 0.0147 for each 500 characters above 2,000, and adds 0.0147
+    for each 500 characters below (R. Soskin Hicks et al. 2026, arXiv 2604.27470, section 4.1). The
+    adjustment is linear, as in simple-evals.
 
     Args:
-        score: of a case: 1 at most.
-        length: of the answer, in characters.
+        score: the score of the case, at most 1.
+        length: the length of the answer in characters.
     """
     return score - 0.0147 * (length - 2000) / 500
 
@@ -148,8 +160,14 @@ def length_adjusted(score: float, length: int) -> float:
 def case_bounds(
     criteria: Sequence[Criterion], ranges: Sequence[tuple[float, float]]
 ) -> tuple[float, float] | None:
-    """The least and the greatest score of a case, by the least and the greatest share that each
-    criterion can be met by.
+    """Return the lowest and the highest possible score of a case.
+
+    Returns None if no criterion has positive points.
+
+    Args:
+        criteria: the criteria of the case.
+        ranges: for each criterion the lowest and the highest possible value of `met` (see
+            `case_score`).
     """
     maximum = positive_points(criteria)
     if maximum <= 0:
@@ -161,8 +179,11 @@ def case_bounds(
 
 
 def share_met(decisions: Iterable[bool | None]) -> float | None:
-    """Return the decision of most judges that decided: 1, 0, or 0.5 for a tie; None if none
-    decided.
+    """Return the decision of the majority: 1 (met), 0 (not met) or 0.5 (a tie).
+
+    Args:
+        decisions: the decision of each judge; None for a judge without a decision. If no judge
+            decided, the result is None.
     """
     decided = [decision for decision in decisions if decision is not None]
     if decided:
@@ -171,9 +192,7 @@ def share_met(decisions: Iterable[bool | None]) -> float | None:
 
 
 def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
-    """Return what the majority would be if each judge that gave no decision said no, and if each
-    said yes.
-    """
+    """Return the majority if all judges without a decision decided no, and if all decided yes."""
     if not decisions:
         return 0.0, 1.0
     yes = sum(decision is True for decision in decisions)
@@ -181,5 +200,8 @@ def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
     return _majority(yes, len(decisions)), _majority(yes + missing, len(decisions))
 
 
-def _majority(yes: int, of: int) -> float:
-    return 0.5 if 2 * yes == of else float(2 * yes > of)
+def _majority(yes: int, total: int) -> float:
+    """Return the decision of the majority of `total` judges: 1, 0, or 0.5 for a tie."""
+    if 2 * yes == total:
+        return 0.5
+    return float(2 * yes > total)

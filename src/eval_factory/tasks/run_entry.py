@@ -1,4 +1,7 @@
-"""The tasks of `config.type: helm:<run entry>`: any run spec that HELM knows, as a task."""
+"""Makes a task of a HELM run entry, for `config.type: helm:<run entry>`.
+
+A run entry names one of HELM's run specs and its arguments: `mmlu:subject=anatomy`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from eval_factory.tasks.run_specs import (
     load_index,
     wrong_processor,
 )
-from eval_factory.tasks.upstreams import HELM, UNLIKE_HELM, UPSTREAMS, Upstream
+from eval_factory.tasks.upstreams import DIFFERENCES_FROM_HELM, HELM, UPSTREAMS, Upstream
 
 WHERE = "config.type"
 
@@ -26,14 +29,14 @@ NO_REEVAL = (
     "questions for each model, so that its score is not the benchmark's; "
     "config.params.extra.stop_when asks fewer questions and keeps the score"
 )
-OURS = {
+RESERVED_ARGUMENTS = {
     "model": "eval-factory names the model: give target.api_endpoint.model_id",
     "model_deployment": "eval-factory names the deployment: give target.api_endpoint.model_id",
     "reeval_parameters": NO_REEVAL,
     "model_ability": NO_REEVAL,
     JURY_PARAMETER: "eval-factory writes the jury's configuration: give config.params.extra.judges",
 }
-"""Arguments of a run entry that are not the user's to give, and what to give instead."""
+"""Arguments that a run entry must not set -> the reason, and the setting to use instead."""
 
 SAME_SETTING = {
     "num_output_tokens": ("max_new_tokens", "extra.num_output_tokens"),
@@ -41,14 +44,14 @@ SAME_SETTING = {
     "num_train_trials": ("extra.num_train_trials",),
     "max_eval_instances": ("limit_samples",),
 }
-"""Arguments that are another name of something in config.params: only one of them may be given."""
+"""Arguments that set the same as a key of config.params: only one of the two may be set."""
 
-# the parameter by which a run spec lets its judge be chosen
+# the parameter that chooses the judge of a run spec
 JUDGE_DEPLOYMENT = "annotator_model_deployment"
 
 PATH_PARAMETERS = frozenset({"data_path", "config_path", "path"})
-"""Parameters of HELM's run specs that name a file or folder. helm-run has another working
-directory than the user.
+"""Parameters of HELM's run specs that name a file or folder. Relative paths are made absolute,
+because helm-run does not run in the user's working directory.
 """
 
 ENDPOINT_TYPES = ["chat", "completions"]
@@ -56,13 +59,14 @@ ENDPOINT_TYPES = ["chat", "completions"]
 
 @dataclass(frozen=True)
 class RunEntry:
-    """The name of a run spec and its arguments, as written."""
+    """The name of a run spec and its arguments, as the user writes them."""
 
     name: str
     arguments: dict[str, str]
 
     @property
     def text(self) -> str:
+        """The run entry as HELM reads it: `name:key=value,key=value`."""
         joined = ",".join(f"{key}={value}" for key, value in self.arguments.items())
         if not joined:
             return self.name
@@ -70,6 +74,7 @@ class RunEntry:
 
 
 def prefix_of(framework: Framework) -> str:
+    """Return the start of a `config.type` that is a run entry: `helm:`."""
     return f"{framework.framework.name}:"
 
 
@@ -78,8 +83,10 @@ def is_run_entry(name: str, framework: Framework) -> bool:
 
 
 def task_on(upstream: Upstream, task: Task, problems: list[str]) -> Task | None:
-    """Return a task of ours as another upstream runs it; None, with the reason in `problems`, if it
-    does not have it.
+    """Return a task of framework.yml as another upstream runs it.
+
+    If the upstream does not have the task's run spec, None is returned, and the problem is appended
+    to `problems`.
     """
     if task.helm.indexed is not None and task.helm.run_spec not in load_index(upstream).run_specs:
         problems.append(
@@ -89,19 +96,28 @@ def task_on(upstream: Upstream, task: Task, problems: list[str]) -> Task | None:
         )
         return None
     about = task.about
-    unlike = UNLIKE_HELM.get(task.helm.run_spec)
-    if unlike is not None:
-        about = replace(about, notes=(*about.notes, unlike), instances=None)
+    difference = DIFFERENCES_FROM_HELM.get(task.helm.run_spec)
+    if difference is not None:
+        about = replace(about, notes=(*about.notes, difference), instances=None)
     return replace(task, helm=replace(task.helm, upstream=upstream), about=about)
 
 
 def task_of_run_entry(
     name: str, framework: Framework, problems: list[str], upstream: Upstream = HELM
 ) -> Task | None:
-    """The task that runs `name`, or None and what is wrong with it added to `problems`."""
+    """Return the task of a run entry.
+
+    If the run entry has mistakes, None is returned, and each mistake is appended to `problems`.
+
+    Args:
+        name: the value of `config.type`, such as `helm:mmlu:subject=anatomy`.
+        framework: the content of framework.yml.
+        problems: the list for the mistakes.
+        upstream: the HELM that runs the task.
+    """
     index = load_index(upstream)
     mistakes_found: list[str] = []
-    # split as HELM does: at the first colon, at commas, at the first equals sign of each
+    # Split as HELM does: at the first colon, at each comma, at each part's first equals sign.
     run_spec, colon, rest = name.removeprefix(prefix_of(framework)).partition(":")
     arguments: dict[str, str] = {}
     parts = []
@@ -122,8 +138,8 @@ def task_of_run_entry(
     if entry.name == REEVAL_RUN:
         mistakes_found.append(f"{WHERE}: {NO_REEVAL}")
     elif spec is None and framework.task(entry.name) is not None:
-        without = f"write it without {prefix_of(framework)!r}"
-        mistakes_found.append(f"{WHERE}: {entry.name!r} is a task of eval-factory's own: {without}")
+        remedy = f"write it without {prefix_of(framework)!r}"
+        mistakes_found.append(f"{WHERE}: {entry.name!r} is a task of eval-factory's own: {remedy}")
     elif spec is None:
         mistakes_found.append(f"{WHERE}: {_unknown(entry.name, index, upstream)}")
     else:
@@ -136,13 +152,13 @@ def task_of_run_entry(
 
 
 def _unknown(run_spec: str, index: RunSpecIndex, upstream: Upstream) -> str:
-    """HELM has no such run spec, and the next step."""
+    """Return the message for a run spec that HELM does not have, with the next action."""
     name = "HELM"
     option = ""
     if upstream is not HELM:
         name = upstream.name
         option = f" --upstream {upstream.name}"
-    hint = elsewhere(run_spec, upstream)
+    hint = upstream_hint(run_spec, upstream)
     if not hint:
         near = did_you_mean(run_spec, list(index.run_specs))
         hint = f"{near}; 'eval-factory ls --all{option}' lists them"
@@ -150,12 +166,13 @@ def _unknown(run_spec: str, index: RunSpecIndex, upstream: Upstream) -> str:
 
 
 def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iterator[str]:
+    """Yield a message for each mistake in the arguments of a run entry."""
     if spec.asks is not None and not spec.makes_images:
         yield f"{entry.name} asks a model for {spec.asks}, which eval-factory cannot ask for"
-    takes = [name for name in spec.parameters if name not in OURS]
+    takes = [name for name in spec.parameters if name not in RESERVED_ARGUMENTS]
     for name in entry.arguments:
-        if name in OURS:
-            yield f"{name} cannot be given here; {OURS[name]}"
+        if name in RESERVED_ARGUMENTS:
+            yield f"{name} cannot be set in a run entry; {RESERVED_ARGUMENTS[name]}"
         elif name and name not in takes and name not in index.expanders and not spec.any_parameter:
             near = did_you_mean(name, [*takes, *index.expanders])
             yield (
@@ -173,26 +190,29 @@ def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iter
         )
 
 
-def given_twice(task: Task, params: Any) -> Iterator[str]:
-    for name, elsewhere in SAME_SETTING.items():
-        for path in elsewhere if name in task.helm.arguments else ():
+def duplicate_settings(task: Task, params: Any) -> Iterator[str]:
+    """Yield a message for each setting that both the run entry and config.params set."""
+    for name, paths in SAME_SETTING.items():
+        if name not in task.helm.arguments:
+            continue
+        for path in paths:
             section = params
             if path.startswith("extra."):
                 section = params.extra
             if getattr(section, path.removeprefix("extra.")) is not None:
                 yield (
                     f"{WHERE}: {name} and config.params.{path} are the same setting; "
-                    "give one of them"
+                    "set only one of the two"
                 )
 
 
 def parameters_of(name: str, spec: IndexedRunSpec) -> str:
-    """A sentence with each parameter, its default, and which are needed."""
+    """Return a clause that lists the run spec's parameters, each with its default or `needed`."""
     if spec.any_parameter:
         return f"{name} takes any parameter"
     shown = []
     for parameter, rule in spec.parameters.items():
-        if parameter not in OURS:
+        if parameter not in RESERVED_ARGUMENTS:
             shown.append(signature(parameter, rule))
     if not shown:
         return f"{name} has no parameters of its own"
@@ -200,16 +220,18 @@ def parameters_of(name: str, spec: IndexedRunSpec) -> str:
 
 
 def for_every_run_spec(index: RunSpecIndex) -> list[str]:
-    """The arguments of HELM's own for any run spec, but for those that eval-factory gives."""
-    return [name for name in index.expanders if name not in OURS]
+    """Return the arguments that HELM accepts for every run spec, without those in
+    `RESERVED_ARGUMENTS`.
+    """
+    return [name for name in index.expanders if name not in RESERVED_ARGUMENTS]
 
 
 def signature(name: str, rule: Any) -> str:
-    """Return `name=default`, or `name` with what it needs.
+    """Return `name=default`; for a parameter without a default `name (type, needed)`.
 
     Args:
-        name: of the parameter.
-        rule: its `type` and `default`, as the index of run specs has them.
+        name: the name of the parameter.
+        rule: the `type` and `default` of the parameter in the index of run specs.
     """
     if "default" in rule:
         return f"{name}={rule['default']}"
@@ -218,22 +240,24 @@ def signature(name: str, rule: Any) -> str:
     return f"{name} (needed)"
 
 
-def elsewhere(run_spec: str, upstream: Upstream) -> str:
-    """A hint where another upstream has the run spec; empty if none has."""
+def upstream_hint(run_spec: str, upstream: Upstream) -> str:
+    """Return a hint that another upstream has the run spec; "" if no other upstream has it."""
     for candidate in UPSTREAMS.values():
         if candidate is not upstream and run_spec in load_index(candidate).run_specs:
             return f"; {candidate} has one: config.params.extra.upstream: {candidate.name}"
     return ""
 
 
-def near_name(name: str, framework: Framework) -> str:
-    """A hint where `name` is no task: the task that it is nearly, or HELM's run spec that it is
-    or nearly is.
+def similar_name_hint(name: str, framework: Framework) -> str:
+    """Return a hint for a name that is not a task; "" if no similar name exists.
+
+    The hint names HELM's run spec of this name, or the task or run spec with the most similar name.
     """
     spec = name.partition(":")[0]
     if spec in load_index().run_specs:
         return f"; HELM has a run spec of that name: {prefix_of(framework)}{name}"
-    prefix = prefix_of(framework)  # before both, a name has to be nearer than others have
+    # Both names get the prefix, which makes them more similar: hence the stricter cutoff.
+    prefix = prefix_of(framework)
     run_specs = [prefix + run_spec for run_spec in load_index().run_specs]
     return did_you_mean(name, framework.names()) or did_you_mean(
         prefix + spec, run_specs, cutoff=0.85
@@ -241,28 +265,27 @@ def near_name(name: str, framework: Framework) -> str:
 
 
 def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream: Upstream) -> Task:
+    """Return the task of a run entry without mistakes."""
     name = prefix_of(framework) + entry.text
     chosen = entry.arguments.get(JUDGE_DEPLOYMENT)
     prescribed = spec.prescribed_judges
     if chosen:
         prescribed = (str(chosen),)
-    arguments = {}
-    for key, value in entry.arguments.items():
-        arguments[key] = (
-            os.path.abspath(os.path.expanduser(value)) if key in PATH_PARAMETERS else value
-        )
-    # the facts about the run spec, from our own tasks that it is the run spec of
-    of_ours = [task for task in framework.evaluations if task.helm.run_spec == entry.name]
+    arguments = dict(entry.arguments)
+    for key in PATH_PARAMETERS & arguments.keys():
+        arguments[key] = os.path.abspath(os.path.expanduser(arguments[key]))
+    # The tasks of framework.yml with the same run spec state further facts about it.
+    known_tasks = [task for task in framework.evaluations if task.helm.run_spec == entry.name]
     notes: list[str] = []
-    for task in of_ours:
+    for task in known_tasks:
         rules = task.helm.parameters.items()
         if all(rule.fixed in (None, entry.arguments.get(key)) for key, rule in rules):
             notes += task.about.notes
     if prescribed:
         notes.append(
-            f"judges that HELM prescribes ({', '.join(prescribed)}) score it, asked at the "
-            "target's URL or where extra.judges says; eval-factory does not count what they "
-            "fail to judge"
+            f"judges that HELM prescribes ({', '.join(prescribed)}) score the answers; they are "
+            "asked at the target's URL, or at the URLs in extra.judges; eval-factory does not "
+            "count the answers that they fail to judge"
         )
     return Task(
         name=name,
@@ -278,7 +301,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
             scenario=spec.scenario or entry.name,
             upstream=upstream,
             main_metric=next(
-                iter((*spec.main_metrics, *(task.helm.main_metric for task in of_ours))), None
+                iter((*spec.main_metrics, *(task.helm.main_metric for task in known_tasks))), None
             ),
             judges=tuple(framework.judges) if spec.has_jury else (),
             any_run_spec=True,
@@ -286,12 +309,12 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
             main_metrics=spec.main_metrics,
             main_split=spec.main_split,
             prescribed_judges=prescribed,
-            cluster=of_ours[0].helm.cluster if of_ours else None,
+            cluster=known_tasks[0].helm.cluster if known_tasks else None,
         ),
         about=About(
             tags=("helm",),
             access="unknown",
-            source=f"what HELM's scenario {spec.scenario_class or entry.name} reads or downloads",
+            source=f"the data of HELM's scenario {spec.scenario_class or entry.name}",
             instances=None,
             notes=tuple(dict.fromkeys(notes)),
         ),

@@ -1,7 +1,7 @@
-"""The index of each upstream's run specs, `<upstream>_index.json`, and which of them execute what a
-model answers.
+"""Reads the index of an upstream's run specs, and lists the run specs that execute answers.
 
-scripts/make_helm_index.py makes the index; HELM itself is not imported.
+The index is `<upstream>_index.json`, written by scripts/make_helm_index.py. HELM itself is not
+imported.
 """
 
 from __future__ import annotations
@@ -23,79 +23,83 @@ JURY_PARAMETER = "jury_config_path"  # the parameter of run specs whose jury the
 
 @dataclass(frozen=True)
 class IndexedRunSpec:
-    """One run spec as the index knows it. What is not known is None or empty."""
+    """The index entry of one run spec. Unknown facts are None or empty."""
 
-    module: str  # under `helm.benchmark.run_specs`
+    module: str  # the module under `helm.benchmark.run_specs` that defines the run spec
     description: str = ""
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Name -> `type` (annotation) and `default`; without a default it is required."""
-    any_parameter: bool = False
+    """Name -> `type` (annotation) and `default`; a parameter without a default is required."""
+    any_parameter: bool = False  # True if the run spec accepts parameters of any name
     main_metrics: tuple[str, ...] = ()
-    """Several if it depends on the parameters: the first that a run has is its main
-    metric.
+    """The possible main metrics, which may depend on the parameters: the first of these metrics
+    that a run has is the main metric.
     """
-    main_split: str | None = None
-    scenario: str | None = None  # the folder that its data are kept in
+    main_split: str | None = None  # the split of the data that is scored
+    scenario: str | None = None  # the scenario's name, which is also the folder of its data
     scenario_class: str | None = None
     annotators: tuple[str, ...] = ()
     judge_deployments: tuple[str, ...] = ()
-    """Judges that HELM prescribes, and asks with its own clients unless the run spec takes a
-    jury.
+    """The judges that HELM's code names. HELM asks them with its own clients, unless the run spec
+    has a parameter for a jury.
     """
     packages: tuple[str, ...] = ()
-    """Modules that it imports in any case, and that neither HELM nor eval-factory brings along."""
+    """The modules that each run imports and that neither HELM nor eval-factory installs."""
     executes: Mapping[str, str] | None = None
-    """The parts of an answer that HELM executes (Python, C++, SQL ...) -> where in HELM; found by
-    reading its source.
+    """Language of the code in answers that HELM executes (Python, C++, SQL ...) -> the place in
+    HELM's source.
     """
     asks: str | None = None
-    """The thing that it asks for beside a model's answer to a chat: then it cannot be run, unless
-    it is pictures.
+    """The kind of request, if it is not a request for text. Such a run spec cannot be run, unless
+    the kind is `IMAGE_GENERATION`.
     """
-    media: str | None = None  # the media in its prompts beside text: `images` or `sounds`
-    zero_shot: bool = False  # True if its prompts are known to hold no examples
+    media: str | None = None  # the media in prompts in addition to text: `images` or `sounds`
+    zero_shot: bool = False  # True if prompts are known to contain no examples
     choices: str | None = None
-    """The meaning of lettered options: the letters say an option's place (`by place`), or the
-    instructions say what each stands for (`by meaning`).
+    """The meaning of the options' letters. `by place`: a letter is the position of an option in the
+    question's list. `by meaning`: the instructions define the meaning of each letter.
     """
 
     @property
     def makes_images(self) -> bool:
-        """True if its answers are pictures, of an endpoint of the type `images`."""
+        """True if the answers are pictures, from an endpoint of the type `images`."""
         return self.asks == IMAGE_GENERATION
 
     @property
     def endpoint_types(self) -> list[str]:
-        """The only ones that it runs on; none: it runs on any that answers with text."""
+        """The required types of endpoints; empty if any endpoint with text answers can be used."""
         if self.makes_images:
             return [IMAGES]
         return ["chat"] if self.media else []
 
     @property
     def required(self) -> list[str]:
+        """The parameters that a run entry must set."""
         return [name for name, record in self.parameters.items() if "default" not in record]
 
     @property
     def prescribed_judges(self) -> tuple[str, ...]:
+        """The judges that the user cannot replace by a jury."""
         return () if self.has_jury else self.judge_deployments
 
     @property
     def has_jury(self) -> bool:
+        """True if the user can choose the jury."""
         return JURY_PARAMETER in self.parameters
 
 
 @dataclass(frozen=True)
 class RunSpecIndex:
-    """Every run spec of one version of HELM."""
+    """The index of all run specs of one version of HELM."""
 
-    helm: str
-    expanders: tuple[str, ...]  # arguments that every run spec takes
-    packages: Mapping[str, str]  # module -> what to install for it: `sacrebleu~=2.2`
+    helm: str  # the version of HELM
+    expanders: tuple[str, ...]  # the arguments that every run spec accepts
+    packages: Mapping[str, str]  # module -> the requirement to install, such as `sacrebleu~=2.2`
     run_specs: Mapping[str, IndexedRunSpec]
 
 
 @lru_cache(maxsize=2)
 def load_index(upstream: Upstream = HELM) -> RunSpecIndex:
+    """Read an upstream's index; the result is cached."""
     content = json.loads(Path(__file__).with_name(f"{upstream.name}_index.json").read_bytes())
     run_specs = {}
     for name, record in content["run_specs"].items():
@@ -116,22 +120,23 @@ NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
 (`helm_plugin/patches/executed_answers.py`).
 """
 
-# run specs that execute answers with one value of one parameter only
+# run spec -> the only parameter and value with which it executes answers
 ONLY_WITH = {"cleva": ("task", "code_synthesis")}
 
 NOT_CONFINED = frozenset({"bigcodebench", "unitxt", "image2musicsheet"})
-"""Run specs whose programs run where HELM, or somebody's package, runs them; eval-factory does not
-confine them.
+"""Run specs whose programs are executed by HELM or another package without a sandbox of
+eval-factory.
 """
 
 
 def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what a run executes of the answers (Python, C++ ...), each with the place in HELM;
-    empty if it executes nothing.
+    """Return the languages of code in answers that a run executes, each with the place in HELM.
+
+    The mapping is empty if the run does not execute answers.
 
     Args:
         run_spec: the name of HELM's run spec.
-        arguments: of the run entry: name -> value.
+        arguments: the arguments of the run entry (name -> value).
     """
     spec = load_index().run_specs.get(run_spec) or load_index(MEDHELM).run_specs.get(run_spec)
     name, value = ONLY_WITH.get(run_spec, ("", ""))
@@ -141,41 +146,41 @@ def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str
 
 
 def needs_permission(run_spec: str, spec: IndexedRunSpec) -> bool:
+    """Return True if the user must allow the execution of answers."""
     return bool(spec.executes) and run_spec not in NEEDS_NO_PERMISSION
 
 
 def needs_sandbox(run_spec: str, arguments: Mapping[str, str]) -> bool:
-    """Return True if programs of the model's are executed here; SQL is not: its processes only
-    read.
+    """Return True if a run executes programs in answers, and eval-factory can confine them.
+
+    SQL needs no sandbox: its processes can only read.
     """
     executes = executed_by(run_spec, arguments)
     return bool(executes.keys() - {"SQL"}) and run_spec not in NOT_CONFINED
 
 
 def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
+    """Return a clause that describes how a run executes answers: where, and how confined."""
     places = "; ".join(f"{subject}, in HELM's {place}" for subject, place in executes.items())
     if run_spec in NEEDS_NO_PERMISSION:
         return (
-            f"executes what a model answers ({places}) in processes that only read and are ended "
-            "after a time"
+            f"executes what a model answers ({places}) in processes that can only read and have "
+            "a time limit"
         )
-    unconfined = run_spec in NOT_CONFINED
-    manner = (
-        "where HELM does it, which eval-factory cannot confine"
-        if unconfined
-        else "in a confined process"
-    )
+    manner = "in a confined process"
+    if run_spec in NOT_CONFINED:
+        manner = "in HELM's own process, which eval-factory cannot confine"
     if run_spec in ONLY_WITH:
         manner += f"; only with {'='.join(ONLY_WITH[run_spec])}"
     return f"executes what a model answers ({places}), {manner}"
 
 
 def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
-    """Return why a run needs the user's permission; None if it needs none.
+    """Return the message for a run that needs the user's permission; None if it needs none.
 
     Args:
         run_spec: the name of HELM's run spec.
-        arguments: of the run entry: name -> value.
+        arguments: the arguments of the run entry (name -> value).
     """
     executes = executed_by(run_spec, arguments)
     if not executes or run_spec in NEEDS_NO_PERMISSION:
@@ -188,12 +193,16 @@ def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
 
 
 def wrong_processor(arguments: Mapping[str, str]) -> str | None:
-    """HELM imports and calls the function that `process_output` names, with the answers."""
+    """Return the message for a `process_output` that is not allowed; None if it is allowed.
+
+    HELM imports the function with this name and calls it with each answer, so any other function
+    could be executed.
+    """
     module = "helm.benchmark.metrics.output_processors."
-    named = arguments.get("process_output")
-    if named is None or named.startswith(module):
+    function = arguments.get("process_output")
+    if function is None or function.startswith(module):
         return None
     return (
         "process_output names a function that is called with the answers; "
-        f"it has to be one of {module}*"
+        f"the function has to be one of {module}*"
     )

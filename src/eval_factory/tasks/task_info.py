@@ -1,4 +1,4 @@
-"""The facts about a task, as records for other programs; `ls --json` prints them."""
+"""Collects the facts about a task in records for other programs; `ls --json` prints the records."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ _ABOUT = (
 
 @dataclass(frozen=True)
 class ParameterInfo:
-    """A value of `config.params.extra` that a task takes."""
+    """A parameter of a task: a key of `config.params.extra`."""
 
     required: bool
-    fixed: str | None  # its fixed value, if the user cannot choose
-    allowed: tuple[str, ...]  # all that it may be; empty if it may be anything
-    path: bool
-    other_name: str | None
+    fixed: str | None  # the fixed value, if the user cannot choose the value
+    allowed: tuple[str, ...]  # all allowed values; empty if any value is allowed
+    path: bool  # True if the value is the path of a file or folder
+    other_name: str | None  # another name of the parameter, if there is one
     about: str | None
-    # the entries that HELM needs in the user's own files: an entry a file
+    # the files that HELM needs at the path: one record for each file
     layout: tuple[Mapping[str, Any], ...]
-    default: Any
+    default: Any  # the value if the user sets none
 
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """One of the benchmarks that `config.type` may name."""
+    """The facts about one benchmark that `config.type` may name."""
 
     name: str
-    type: str  # as `helm.NAME`, which means the same
+    type: str  # the name in the form `helm.NAME`, which `config.type` accepts too
     description: str
-    endpoint_types: tuple[str, ...]  # `chat`, `completions`, `images`: what its endpoint may be
-    judges: tuple[str, ...]  # the default jury; empty if it is scored by a rule
+    endpoint_types: tuple[str, ...]  # the allowed types: `chat`, `completions`, `images`
+    judges: tuple[str, ...]  # the default jury; empty if a rule scores the task
     main_metric: str | None
     run_spec: str
     access: str  # `public`, `gated` (your own copy) or `private` (your own data)
@@ -61,36 +61,38 @@ class TaskInfo:
     revision: str | None
     instances: int | None
     size_mb: float | None
-    # the month by which it was public, `YYYY-MM`; None if nobody has established it
+    # the month (`YYYY-MM`) by which the benchmark was public; None if the month is not known
     published: str | None
-    answers_public: bool | None  # True if everybody can read its answers
+    answers_public: bool | None  # True if everybody can read the right answers
     label_noise: tuple[float, float] | None
-    """The least and the greatest share that wrong labels cost a model that is right; None if
-    no audit is known.
+    """The lowest and the highest share of points that a model without errors loses to wrong labels;
+    None if no audit is known.
     """
     tags: tuple[str, ...]
     parameters: Mapping[str, ParameterInfo]
-    tried: str | None  # the data on which we ran it
+    tried: str | None  # the data on which eval-factory's authors ran the task
     notes: tuple[str, ...]
-    # known defects of the benchmark, and what is done about them
+    # known defects of the benchmark, and the remedy for each
     errata: tuple[Mapping[str, Any], ...]
-    executes: Mapping[str, str]  # the executed parts of answers: language -> what executes it
+    # the language of code in answers (such as SQL) -> the program that executes the code
+    executes: Mapping[str, str]
 
     @property
     def scoring(self) -> Scoring:
-        if "benchmark" in self.parameters:  # one of the user's own
+        """The scorer: a rule or a jury; "either" for a task that runs the user's own benchmark."""
+        if "benchmark" in self.parameters:
             return "either"
         return "jury" if self.judges else "rule"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, as `eval-factory ls --json` prints it."""
+        """Return the record as plain JSON values, as `eval-factory ls --json` prints them."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain
 
 
 def _parameter_info(rule: ScenarioParameter, default: Any) -> ParameterInfo:
     return ParameterInfo(
-        layout=tuple(entry.given() for entry in rule.layout),
+        layout=tuple(entry.as_dict() for entry in rule.layout),
         default=default,
         required=rule.required,
         fixed=rule.fixed,
@@ -102,8 +104,8 @@ def _parameter_info(rule: ScenarioParameter, default: Any) -> ParameterInfo:
 
 
 def task_info(task: Task) -> TaskInfo:
-    """Return all that `framework.yml` and the errata say of a task."""
-    from eval_factory.tasks.errata import load_errata  # a list of names is quicker without
+    """Return all facts about a task in `framework.yml` and in the errata."""
+    from eval_factory.tasks.errata import load_errata  # only here: listing names stays fast
 
     helm = task.helm
     errata = []
@@ -128,20 +130,19 @@ def task_info(task: Task) -> TaskInfo:
 
 
 def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:
-    """The tasks that `config.type` may name, as `eval-factory ls` lists them: in the order of
-    `framework.yml`.
+    """Return the tasks that `config.type` may name, in the order of `framework.yml`.
 
     Args:
-        tag: only those that have it.
+        tag: return only the tasks with this tag; None: return all tasks.
 
     Raises:
-        ConfigError: none has it.
+        ConfigError: no task has the tag.
     """
     return tuple(task_info(task) for task in tasks_with(tag, load_framework()))
 
 
 def tasks_with(tag: str | None, framework: Framework) -> list[Task]:
-    """Return the tasks with a tag; all of them without one. Raises ConfigError: no task has the
+    """Return the tasks with a tag; all tasks if `tag` is None. Raises ConfigError: no task has the
     tag.
     """
     tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]

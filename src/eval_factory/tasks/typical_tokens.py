@@ -1,6 +1,7 @@
-"""Typical sizes of one request of each public task: for estimates before its data are here.
+"""Reads the typical size of a request of each public task, for estimates before data are
+downloaded.
 
-The figures are `typical_tokens.yml`'s, which `scripts/make_typical_tokens.py` writes.
+`scripts/make_typical_tokens.py` writes the figures to `typical_tokens.yml`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ FILE = Path(__file__).parent / "typical_tokens.yml"
 
 @dataclass(frozen=True)
 class TypicalRequest:
-    """Means of one request."""
+    """The mean size of the requests of one task."""
 
     prompt_bytes: int
+    """The length of the prompt in bytes."""
     answer_tokens: int
-    """The tokens of an answer, at most as many as the benchmark lets it have."""
+    """The number of tokens of an answer, at most the benchmark's own limit."""
     source: str
+    """A note on the data that the figures were measured on."""
     judge_requests: float = 0.0
-    """The requests to each judge of a rubric, which is asked by criterion."""
+    """The number of requests to each judge: a rubric needs one request for each criterion."""
     media_tokens: int = 0
-    """The tokens of pictures and sounds, roughly."""
+    """The approximate number of tokens of pictures and sounds in the prompt."""
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""The upstreams: which HELM a run is of, by `config.params.extra.upstream`."""
+"""Lists the upstreams: the versions of HELM that `config.params.extra.upstream` can choose."""
 
 from __future__ import annotations
 
@@ -7,33 +7,35 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Upstream:
-    """A HELM that can be run, in the one version that patches, errata and the index of run specs
-    were checked with.
+    """A HELM distribution that can be run, in one exact version.
+
+    The patches, the errata and the index of run specs were checked with this version only.
     """
 
-    name: str  # as a run config says it
-    package: str
+    name: str  # the value of `config.params.extra.upstream`
+    package: str  # the distribution's name on PyPI
     version: str
 
     def __str__(self) -> str:
         return f"{self.package} {self.version}"
 
 
-# Stanford's, the default; it lives in the environment of eval-factory
 HELM = Upstream("helm", "crfm-helm", "0.5.16")
+"""Stanford's HELM, the default; installed in the same environment as eval-factory."""
 MEDHELM = Upstream("medhelm", "medhelm", "0.8.0")
-"""Its medical successor, under another owner. It installs the import name `helm` too, and so
-lives elsewhere.
+"""The medical successor of HELM, maintained by others. medhelm also has the import name `helm`, so
+it needs an environment of its own.
 """
 UPSTREAMS = {upstream.name: upstream for upstream in (HELM, MEDHELM)}
 HEIM = Upstream("heim", HELM.package, HELM.version)
-"""The same crfm-helm, with what its metrics of pictures import (torch and more), in an environment
-of its own. No run config names it: a run whose answers are pictures takes it where it is installed.
+"""The same crfm-helm in an environment of its own, with the packages that its picture metrics
+import (torch and more). A run config cannot name HEIM: if HEIM is installed, runs whose answers are
+pictures use it.
 """
 ENVIRONMENTS = {**UPSTREAMS, HEIM.name: HEIM}
-"""All that can lie in an environment, by its name."""
+"""Name -> each distribution that can be installed in an environment."""
 
-UNLIKE_HELM = {
+DIFFERENCES_FROM_HELM = {
     "ehr_sql": (
         "medhelm leaves out the 950 questions that no query answers (1,959 of 2,909 are left), "
         "sets the time of asking in the gold query, and does not use stated values as results: "
@@ -49,6 +51,4 @@ UNLIKE_HELM = {
         "with crfm-helm's"
     ),
 }
-"""Run spec -> why its score by medhelm is of another benchmark than that of its name by
-crfm-helm.
-"""
+"""Run spec -> the reason why its scores by medhelm and by crfm-helm cannot be compared."""

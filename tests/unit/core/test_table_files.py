@@ -10,7 +10,7 @@ import pytest
 from openpyxl import Workbook
 
 from eval_factory.core.table_files import TableError, file_of_table, table_rows
-from eval_factory.tasks.file_problems import said_once
+from eval_factory.tasks.file_problems import merged_by_message
 
 ROWS = [["question", "correct_answer"], ["Is it größer, or not?", "B"], ["x;y", "A"]]
 
@@ -99,7 +99,7 @@ def test_a_problem_of_many_rows_is_said_once_with_three_of_them() -> None:
         f"d.csv: row {number} (line {number + 1}), column x: is empty" for number in range(1, 6)
     ]
     alone = "d.csv: row 9 (line 10), column y: is empty"
-    assert said_once([*empty[:2], alone, *empty[2:], "d.csv: other"]) == [
+    assert merged_by_message([*empty[:2], alone, *empty[2:], "d.csv: other"]) == [
         "d.csv: rows 1, 2, 3 and 2 more, column x: is empty",
         alone,
         "d.csv: other",

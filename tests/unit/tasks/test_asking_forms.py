@@ -18,9 +18,9 @@ from eval_factory.tasks.asking_forms import (
     is_in_another_form,
     is_not_to_know,
     may_abstain_text,
-    parted,
     pushback_text,
     says_not_to_know,
+    split_confidence,
     turn_of,
 )
 
@@ -98,7 +98,7 @@ def test_a_share_is_a_confidence_only_where_shares_were_asked_for() -> None:
 def test_an_answer_ends_where_its_confidence_begins(
     text: str, answer: str, said: str | None
 ) -> None:
-    assert parted(text) == (answer, said)
+    assert split_confidence(text) == (answer, said)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_file_in_the_published_form(tmp_path: Path) -> None:
     )
     read = read_concordance_file(file)
     assert read.problems == []
-    assert [(one.id, one.best, one.chosen[2]) for one in read.rows] == [
+    assert [(one.id, one.best, one.expert_counts[2]) for one in read.rows] == [
         ("a", "0", 4.5),
         ("c", "+2", 0.0),
     ]

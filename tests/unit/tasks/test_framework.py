@@ -43,8 +43,8 @@ def test_a_task_is_found_by_both_of_its_names() -> None:
 )
 def test_a_layout_says_what_is_not_usual_and_is_made_of_it_again(told: dict[str, Any]) -> None:
     layout = file_layout(json.loads(json.dumps(told)))
-    assert layout.given() == told
-    assert file_layout(layout.given()) == layout
+    assert layout.as_dict() == told
+    assert file_layout(layout.as_dict()) == layout
 
 
 TEXT = framework_path().read_text("utf-8")
@@ -101,8 +101,8 @@ def test_what_is_wrong_is_an_error(right: str, wrong: str, problem: str, own: Pa
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [
-        ({}, "by `field` or by `text`: give one"),
-        ({"field": "a", "text": "(b)"}, "by `field` or by `text`: give one"),
+        ({}, "by `field` or by `text`: set exactly one"),
+        ({"field": "a", "text": "(b)"}, "by `field` or by `text`: set exactly one"),
         ({"text": "(b"}, "is not a regular expression: missing"),
         ({"text": "b"}, "must have one group, it has 0"),
         ({"text": "(b)(c)"}, "must have one group, it has 2"),

@@ -85,7 +85,11 @@ def test_how_ratings_are_named() -> None:
 
 
 def test_the_judges_prompt_is_filled() -> None:
-    assert (HELMS_FORM.places, WORDS.places, TEN.places) == ((), ("SCALE",), ("SCALE", "CRITERIA"))
+    assert (HELMS_FORM.placeholders, WORDS.placeholders, TEN.placeholders) == (
+        (),
+        ("SCALE",),
+        ("SCALE", "CRITERIA"),
+    )
     assert HELMS_FORM.filled("{SCALE} {CRITERIA} {RESPONSE}") == "{SCALE} {CRITERIA} {RESPONSE}"
     worst_to_best = "(from the worst to the best)"
     assert (

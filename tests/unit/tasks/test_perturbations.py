@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.perturbation_words import data
+from eval_factory.tasks.perturbation_words import word_lists
 from eval_factory.tasks.perturbations import (
     CHECKED_FAMILIES,
     FAMILIES,
@@ -43,8 +43,8 @@ CASE = (
 OPTIONS = "\nA. Following treatment with atorvastatin\nB. The physician began 131 things\nAnswer:"
 
 
-def changed(family: str, text: str, instance: str = "id1", beside: str = "") -> str:
-    new = perturbed(family, text, instance, beside)
+def changed(family: str, text: str, instance: str = "id1", context: str = "") -> str:
+    new = perturbed(family, text, instance, context)
     assert new is not None
     assert new != text
     return new
@@ -178,11 +178,11 @@ def test_gender_is_left_where_something_may_depend_on_it_or_a_word_is_not_sure(t
 
 def test_the_choices_beside_a_text_count_for_its_guards() -> None:
     text = "A 40-year-old man is ill. What should be done?"
-    assert changed("gender", text, beside="Give aspirin\nWait") == text.replace("man", "woman")
-    assert perturbed("gender", text, "id1", beside="Pregnancy test\nWait") is None
-    assert changed("race", text, beside="Give aspirin")
-    assert perturbed("race", text, "id1", beside="Sickle cell disease") is None
-    assert perturbed("units", "The glucose is 131 mg/dL.", "id1", beside="150 mg/dL") is None
+    assert changed("gender", text, context="Give aspirin\nWait") == text.replace("man", "woman")
+    assert perturbed("gender", text, "id1", context="Pregnancy test\nWait") is None
+    assert changed("race", text, context="Give aspirin")
+    assert perturbed("race", text, "id1", context="Sickle cell disease") is None
+    assert perturbed("units", "The glucose is 131 mg/dL.", "id1", context="150 mg/dL") is None
 
 
 def test_race_is_told_once_where_nothing_depends_on_it() -> None:
@@ -205,7 +205,9 @@ def test_race_is_told_once_where_nothing_depends_on_it() -> None:
 
 def test_a_name_is_given_or_changed_and_fits_the_sex() -> None:
     new = changed("person_name", "A 40-year-old woman has a cough. She is ill.")
-    assert any(f". The patient's name is {name}. She" in new for name in data().names["female"])
+    assert any(
+        f". The patient's name is {name}. She" in new for name in word_lists().names["female"]
+    )
     new = changed("person_name", "Mr. Smith has a cough. Mr. Smith is ill.")
     assert re.fullmatch(r"Mr\. (\w+) has a cough\. Mr\. \1 is ill\.", new)
     for kept in (
@@ -225,8 +227,8 @@ def test_brands_and_generic_names_replace_each_other() -> None:
     assert (
         changed("generic_names", "He takes Coumadin. It is red.") == "He takes warfarin. It is red."
     )
-    assert 60 <= len(data().brands) <= 110
-    assert max(Counter(data().brands.values()).values()) == 1
+    assert 60 <= len(word_lists().brands) <= 110
+    assert max(Counter(word_lists().brands.values()).values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -302,7 +304,9 @@ def test_values_stay_where_one_of_them_is_not_sure(text: str) -> None:
     assert perturbed("units", text, "id1") is None
 
 
-@given(st.sampled_from(data().analytes), st.booleans(), st.integers(1, 9999), st.integers(0, 2))
+@given(
+    st.sampled_from(word_lists().analytes), st.booleans(), st.integers(1, 9999), st.integers(0, 2)
+)
 @settings(max_examples=200, deadline=None)
 def test_a_converted_value_gives_the_old_one_again(
     analyte: Any, first: bool, digits: int, decimals: int
@@ -336,7 +340,9 @@ def test_a_temperature_has_a_decimal_and_comes_back(tenths: int) -> None:
 def test_a_distractor_stands_first_or_before_a_last_sentence_that_refers_to_nothing() -> None:
     text = "Asthma is common. Which drug is best?"
     made = {changed("distractor", text, f"id{number}") for number in range(40)}
-    assert {re.sub("|".join(map(re.escape, data().distractors)), "...", one) for one in made} == {
+    assert {
+        re.sub("|".join(map(re.escape, word_lists().distractors)), "...", one) for one in made
+    } == {
         f"... {text}",
         "Asthma is common. ... Which drug is best?",
     }
@@ -513,9 +519,9 @@ def test_each_task_has_the_families_that_we_stand_by() -> None:
 
 
 def test_a_task_stands_in_one_class_and_a_reason_names_known_families() -> None:
-    listed = Counter(chain.from_iterable(one["tasks"] for one in data().classes.values()))
+    listed = Counter(chain.from_iterable(one["tasks"] for one in word_lists().classes.values()))
     assert listed == Counter(load_framework().names())
-    for one in data().classes.values():
+    for one in word_lists().classes.values():
         for refusal in one["not_offered"]:
             assert refusal["reason"]
             assert refusal["families"] == "all" or set(refusal["families"]) <= EVERY

@@ -64,7 +64,7 @@ def test_what_figures_are_made_of(tmp_path: Path) -> None:
         ),
         (
             {"prompt": None},
-            "prompt: is missing; it (or prompt_id) says which lines are of one conversation",
+            "prompt: is missing; prompt (or prompt_id) identifies the lines of one conversation",
         ),
         ({"prompt_id": 7}, "prompt_id: must be text"),
         ({"completion": [SECRET]}, "completion: must be text"),
@@ -134,7 +134,7 @@ def test_what_a_judge_is_asked_about(tmp_path: Path) -> None:
         ({"prompt": [{"role": "doctor", "content": SECRET}]}, "prompt.0.role: must be one of"),
         (
             {"completion": None},
-            "completion: is missing; it is the answer that the judge is asked about",
+            "completion: is missing; the judge is shown the answer",
         ),
         ({"rubric": None}, "rubric: is missing"),
     ):

@@ -104,7 +104,7 @@ def test_what_makes_no_sense_with_pictures() -> None:
         ),
         (
             "helm:med_qa:reeval_parameters=1",
-            "reeval_parameters cannot be given here; eval-factory does not run HELM's adaptive testing",
+            "reeval_parameters cannot be set in a run entry; eval-factory does not run HELM's adaptive testing",
         ),
         (
             "helm:med_qa:model_ability=0.0",
@@ -114,7 +114,10 @@ def test_what_makes_no_sense_with_pictures() -> None:
             "helm:reeval_run:model_ability=0.0",
             "config.type: eval-factory does not run HELM's adaptive testing (reeval_run.py)",
         ),
-        ("helm:boolq:model=x/y", "model cannot be given here; eval-factory names the model"),
+        (
+            "helm:boolq:model=x/y",
+            "model cannot be set in a run entry; eval-factory names the model",
+        ),
         ("helm:aci_bench:jury_config_path=x", "give config.params.extra.judges"),
         ("helm:msr_vtt", "asks a model for videos"),
         ("helm:wikitext_103", "asks a model for log probabilities"),

@@ -22,7 +22,7 @@ from eval_factory.helm.environments import environment_of, home_of
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import load_index
-from eval_factory.tasks.upstreams import HELM, MEDHELM, UNLIKE_HELM
+from eval_factory.tasks.upstreams import DIFFERENCES_FROM_HELM, HELM, MEDHELM
 from eval_factory.workflows import install_upstream
 from facts import naming
 
@@ -50,9 +50,10 @@ def test_a_task_on_the_other_upstream() -> None:
     )
     task = evaluation("ehr_sql", upstream="medhelm").task
     assert (task.helm.upstream, task.about.instances) == (MEDHELM, None)
-    assert task.about.notes[-1] == UNLIKE_HELM["ehr_sql"]
+    assert task.about.notes[-1] == DIFFERENCES_FROM_HELM["ehr_sql"]
     assert (
-        UNLIKE_HELM.keys() <= load_index(MEDHELM).run_specs.keys() & load_index().run_specs.keys()
+        DIFFERENCES_FROM_HELM.keys()
+        <= load_index(MEDHELM).run_specs.keys() & load_index().run_specs.keys()
     )
     assert evaluation("healthbench", upstream="medhelm").task.helm.upstream is MEDHELM, (
         "ours runs on both"

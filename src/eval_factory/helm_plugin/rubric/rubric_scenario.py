@@ -31,11 +31,11 @@ from eval_factory.tasks.message_files import (
     read_rubric_file,
 )
 from eval_factory.tasks.rubric_case import (
+    ALL_CASES,
     DIAGNOSIS_METRIC,
     HEALTHBENCH_METRIC,
     PROFESSIONAL_METRIC,
     RUBRIC_RUN_SPEC,
-    WHOLE,
 )
 
 _MAX_TOKENS = 2048  # in an answer: what the published sampler of HealthBench grants
@@ -59,7 +59,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[Instance]:
         if self._file is None:
-            task = self.name if self._subset in (None, WHOLE) else f"{self.name}_{self._subset}"
+            task = self.name if self._subset in (None, ALL_CASES) else f"{self.name}_{self._subset}"
             (file,) = downloaded(output_path, task)
         else:
             file = Path(self._file)
@@ -140,7 +140,7 @@ def rubric_benchmark(config_path: str, criteria_per_request: int = 1) -> RunSpec
 @run_spec_function("healthbench")  # type: ignore[untyped-decorator]
 def healthbench(
     jury_config_path: str,
-    subset: str = WHOLE,
+    subset: str = ALL_CASES,
     data_path: str | None = None,
     criteria_per_request: int = 1,
 ) -> RunSpec:

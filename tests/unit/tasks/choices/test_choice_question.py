@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from eval_factory.tasks import choice_question
-from eval_factory.tasks.choice_question import RowFaultError, chosen_options, orders_of, why_kept
+from eval_factory.tasks.choice_question import (
+    RowFaultError,
+    chosen_options,
+    orders_of,
+    why_not_reordered,
+)
 from facts import naming
 
 AB = {"A": "fever", "B": "cough"}
@@ -113,7 +118,7 @@ FOUR = ["Aspirin", "Insulin", "Heparin", "Warfarin"]
 )
 def test_what_refers_to_other_choices(choice: str) -> None:
     assert choice_question.refers_to_others(choice)
-    assert why_kept([*FOUR, choice]) == choice_question.REFERS
+    assert why_not_reordered([*FOUR, choice]) == choice_question.REFERS
 
 
 @pytest.mark.parametrize(
@@ -148,14 +153,19 @@ def test_what_refers_to_other_choices(choice: str) -> None:
 )
 def test_what_does_not(choice: str) -> None:
     assert not choice_question.refers_to_others(choice)
-    assert why_kept([*FOUR, choice]) is None
+    assert why_not_reordered([*FOUR, choice]) is None
 
 
 def test_choices_that_are_letters_or_alone_are_kept() -> None:
-    assert why_kept(["A", "B", "C"]) == choice_question.LABELS
-    assert why_kept(["(a)", "b."]) == choice_question.LABELS
-    assert why_kept(["A", "Both lungs"]) is None
-    assert why_kept(["yes"]) == why_kept([]) == why_kept(["same", "same"]) == choice_question.ALONE
+    assert why_not_reordered(["A", "B", "C"]) == choice_question.LABELS
+    assert why_not_reordered(["(a)", "b."]) == choice_question.LABELS
+    assert why_not_reordered(["A", "Both lungs"]) is None
+    assert (
+        why_not_reordered(["yes"])
+        == why_not_reordered([])
+        == why_not_reordered(["same", "same"])
+        == choice_question.ALONE
+    )
 
 
 def test_orders_are_different_and_the_original_is_first() -> None:

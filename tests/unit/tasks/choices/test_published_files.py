@@ -17,10 +17,10 @@ from eval_factory.tasks.published_choices import (
     EVERY_TIER,
     FORMS,
     afrimed_question,
-    medxpertqa,
-    of_tier,
-    own_ids,
+    medxpertqa_question,
+    questions_of_tier,
     read_choice_file,
+    unique_ids,
 )
 from facts import each_says, says
 from published_rows import (
@@ -83,9 +83,9 @@ def test_csv_and_whose_questions_they_are(tmp_path: Path) -> None:
     found = read_choice_file(write_csv(tmp_path / "a.csv", rows), "afrimed_qa")
     assert (found.problems, found.left_out) == ([], 2)
     assert [one.id for one in found.rows] == ["s2", "s3"]
-    assert [one.id for one in of_tier(found.rows, "expert")] == ["s2"]
-    assert [one.id for one in of_tier(found.rows, "crowdsourced")] == ["s3"]
-    assert of_tier(found.rows, EVERY_TIER) == found.rows
+    assert [one.id for one in questions_of_tier(found.rows, "expert")] == ["s2"]
+    assert [one.id for one in questions_of_tier(found.rows, "crowdsourced")] == ["s3"]
+    assert questions_of_tier(found.rows, EVERY_TIER) == found.rows
 
 
 def test_patients_and_their_questions(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_names_that_come_again_get_a_number(tmp_path: Path) -> None:
     ],
 )
 def test_no_two_instances_have_one_id(ids: list[str], own: list[str]) -> None:
-    assert own_ids(ids) == own
+    assert unique_ids(ids) == own
 
 
 def test_each_mistake_is_told_with_its_row_and_column(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_files_of_another_form(
 
 
 def test_medxpertqa() -> None:
-    found = medxpertqa(medxpertqa_row(9))
+    found = medxpertqa_question(medxpertqa_row(9))
     assert (found.id, found.question, found.right) == ("Text-9", "What is right in case 9?", 9)
     assert found.choices == tuple(f"Choice {letter}9" for letter in "ABCDEFGHIJ")
     assert found.groups == {
@@ -191,7 +191,7 @@ def test_medxpertqa() -> None:
     assert found.cluster is None
     question = "Which?\n\nAnswer Choices:\n(A) a  x\n(B) b "  # known however they are spaced
     row = {"id": "1", "question": question, "options": {"A": "a x", "B": "b"}, "label": "A"}
-    assert medxpertqa(row).question == "Which?"
+    assert medxpertqa_question(row).question == "Which?"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_medxpertqa() -> None:
 )
 def test_what_is_not_the_choices_stays_in_the_question(question: str) -> None:
     row = {**medxpertqa_row(0), "question": question, "options": {"A": "a", "B": "b"}, "label": "B"}
-    assert medxpertqa(row).question == question
+    assert medxpertqa_question(row).question == question
 
 
 def test_careqa() -> None:

@@ -11,7 +11,7 @@ import pytest
 import published_rows as made
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.own_data import faults
-from eval_factory.tasks.published_choices import of_tier, read_choice_file
+from eval_factory.tasks.published_choices import questions_of_tier, read_choice_file
 from facts import says
 from seeing_endpoint import picture, tone
 
@@ -26,7 +26,7 @@ def test_slake(tmp_path: Path) -> None:
     found = read_choice_file(
         made.write_sets_with_pictures(tmp_path, RED) / "test.json", "slake", tmp_path / "out"
     )
-    first, second = of_tier(found.rows, "en")
+    first, second = questions_of_tier(found.rows, "en")
     assert (first.id, first.question, first.choices, first.right) == (
         "10",
         "Is the disc red?",

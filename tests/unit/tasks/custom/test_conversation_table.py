@@ -159,7 +159,7 @@ MISSING = "rows.jsonl: line 2: {}: is missing, and 1 other lines have one; all h
         ([{**ROW, "cluster": ""}], "rows.jsonl: line 1: cluster: is empty"),
         (
             [{**ROW, "note": ["x"]}],
-            "rows.jsonl: line 1: note: must be text or a number; the results keep it with the instance",
+            "rows.jsonl: line 1: note: must be text or a number; it is stored with the instance's results",
         ),
         (
             [{**ROW, "id": "a"}, {**ROW, "id": "a"}],

@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.core.table_files import TableError
 from eval_factory.tasks.custom_table import becomes_nothing
-from eval_factory.tasks.file_problems import other_kind, rows_below, table_columns
+from eval_factory.tasks.file_problems import kind_problem, rows_below, table_columns
 from facts import naming
 
 SOUND = [
@@ -66,7 +66,7 @@ def test_a_file_of_another_kind_is_known_by_its_first_bytes(
     content: bytes, kind: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "data.csv").write_bytes(content)
-    assert other_kind(tmp_path / "data.csv") == kind
+    assert kind_problem(tmp_path / "data.csv") == kind
 
 
 NOTHING = (

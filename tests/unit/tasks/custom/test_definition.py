@@ -169,7 +169,10 @@ IN_THE_YAML: list[tuple[Any, str]] = [
     ({"metrics": "exact_match"}, "metrics: must be a list"),
     ({"metrics": ["exact_match"]}, "metrics.0: must be a mapping such as {name: exact_match}"),
     ({"metrics": [{"name": "exact_mach"}]}, "no metric 'exact_mach', did you mean 'exact_match'?"),
-    ({"metrics": [{"name": "zzz"}]}, "no metric 'zzz'; there are exact_match, jury_score, rouge_1"),
+    (
+        {"metrics": [{"name": "zzz"}]},
+        "no metric 'zzz'; its metrics: exact_match, jury_score, rouge_1",
+    ),
     (
         {"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]},
         "metrics.1.name: rouge_l is listed twice",
@@ -178,7 +181,7 @@ IN_THE_YAML: list[tuple[Any, str]] = [
         {"metrics": [{"name": "exact_match"}, {"name": "rouge_l"}]},
         "HELM's rouge_l counts an incorrect answer as right, like the correct one",
     ),
-    ({"metrics": [{"name": "BERTScore-F"}]}, "only where torch finds a GPU"),
+    ({"metrics": [{"name": "BERTScore-F"}]}, "only if torch finds a GPU"),
     (
         {"metrics": [{"name": "jury_score"}]},
         "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt",
@@ -237,7 +240,7 @@ IN_THE_TABLE: list[tuple[Any, str]] = [
     ("question,,correct_answer\n1,2,3\n", "line 1: column 2 has no name"),
     (
         "question,correct_answer\nOne, two?,A\n",
-        "row 1 (line 2): has 3 cells where the first line names 2 columns",
+        "row 1 (line 2): has 3 cells, but the first line names 2 columns",
     ),
     (
         'question,correct_answer\nOne?,A\n\n"a\r\nb","A\nTwo?,A\n' + "x,A\n" * 50_000,
@@ -437,17 +440,17 @@ def test_own_ones_are_another_run(tmp_path: Path) -> None:
         (
             {"criteria": [{"name": "tone"}]},
             JUDGE_PROMPT + "{CRITERIA}",
-            "D/judge.txt: line 6: {CRITERIA} brings <rubric_criteria> with it; delete one of the two",
+            "D/judge.txt: line 6: {CRITERIA} is replaced by text with <rubric_criteria>, which the prompt has already; delete one of the two",
         ),
         (
             {},
             JUDGE_PROMPT + "{SCALE}",
-            "D/judge.txt: line 6: {SCALE} is not filled in where the jury's metric has no scale; add that key",
+            "D/judge.txt: line 6: {SCALE} is not filled in if the jury's metric has no scale; add that key",
         ),
         (
             {"scale": {"min": 0, "max": 1}},
             JUDGE_PROMPT + "{CRITERIA}",
-            "where the jury's metric has no criteria;",
+            "if the jury's metric has no criteria;",
         ),
         (
             {"scale": {"min": 0, "max": 1}},

@@ -55,7 +55,7 @@ def test_sound_ones(scale: Any, criteria: Any) -> None:
             "scale: has more than 100 steps from 0 to 101; use a coarser scale",
         ),
         ({"poor": 0, "bad": 0}, "or two words have the same rating"),
-        ({"poor": 0, "POOR": 1}, "scale: two words are the same but for capital letters"),
+        ({"poor": 0, "POOR": 1}, "scale: two words differ only in capital letters"),
         ({True: 1, "no": 0}, "Input should be a valid string"),
         ({"1": 1, "no": 0}, "scale: each rating needs a word, not a number"),
         ({"very {x}": 1, "no": 0}, "scale.very {x}.[key]: must not hold any of { } $"),

@@ -64,7 +64,7 @@ def test_a_sound_one(tmp_path: Path) -> None:
     [
         (
             {"kind": "table"},
-            "kind: must be rubric; a benchmark with a prompt and a table is written without it",
+            "kind: must be rubric; a benchmark with a prompt and a table does not have this key",
         ),
         ({"name": None}, "name: is missing"),
         (

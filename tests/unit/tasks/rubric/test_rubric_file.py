@@ -136,7 +136,7 @@ LIST_OF_CRITERIA = (
         ({"messages": [{**USER, "content": ""}]}, "messages.0.content: is empty"),
         (
             {"messages": [USER, {**USER, "role": "assistant"}]},
-            "messages.1.role: the last message must be the user's: it is what the model answers",
+            "messages.1.role: the last message must be the user's, because the model answers this message",
         ),
         ({"rubrics": {}}, LIST_OF_CRITERIA),
         ({"rubrics": []}, LIST_OF_CRITERIA),
@@ -148,7 +148,7 @@ LIST_OF_CRITERIA = (
         ),
         (
             {"messages": [{**USER, "name": "Mrs Example"}]},
-            "messages.0.name: is not a known field; known here: role, content",
+            "messages.0.name: is not a known field; known fields: role, content",
         ),
         (rubric(points=None), "rubrics.0.points: is missing"),
         (
@@ -183,7 +183,7 @@ LIST_OF_CRITERIA = (
         ({"cluster": 5}, "cluster: must be text"),
         (
             {"zzz": 1},
-            "zzz: is not a known field; known here: id, messages, rubrics, reference, cluster, tags, canary, answer, sample",
+            "zzz: is not a known field; known fields: id, messages, rubrics, reference, cluster, tags, canary, answer, sample",
         ),
     ],
 )

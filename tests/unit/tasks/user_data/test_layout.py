@@ -188,7 +188,7 @@ BROKEN: list[tuple[str, str, Break, str]] = [
         "mimic_rrs",
         "nothing",
         _write("test.impression.tok", "\n" * 6),
-        "has no line that is filled both here and in test.impression.tok",
+        "has no line that has text both in this file and in test.impression.tok",
     ),
     (
         "mimic_rrs",
