@@ -218,10 +218,7 @@ def load_benchmark(path: Path) -> Benchmark:
     findings = Findings()
     has_turns = message_files.holds_conversations(document.get("dataset_file"))
     if has_turns:
-        if "prompt_file" in document:
-            sent = f"eval-factory sends the messages of {document['dataset_file']}"
-            findings.problems.append(f"{path}: prompt_file: leave it out; {sent}")
-        document = {**document, "prompt_file": document["dataset_file"]}
+        document = _without_prompt(path, document, findings)
     file = _validated(path, document, _TableFile)
     _check_metrics(path, file.metrics, findings)
     if file.has_answers and not has_turns:
@@ -264,6 +261,14 @@ def load_benchmark(path: Path) -> Benchmark:
         rows_with_pictures=pictures.rows,
         first_with_pictures=pictures.first,
     )
+
+
+def _without_prompt(path: Path, document: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
+    """Return the YAML document of conversations, with the `dataset_file` as its `prompt_file`."""
+    if "prompt_file" in document:
+        sent = f"eval-factory sends the messages of {document['dataset_file']}"
+        findings.problems.append(f"{path}: prompt_file: leave it out; {sent}")
+    return {**document, "prompt_file": document["dataset_file"]}
 
 
 def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
