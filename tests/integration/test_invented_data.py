@@ -61,7 +61,7 @@ def test_gold_answers_give_full_marks(
     score = outcome.scores()[known.helm.main_metric]
     assert score == pytest.approx(full), document["validity"]
     other_data = [
-        note for note in document["validity"]["notes"] if "another version of them?" in note
+        note for note in document["validity"]["notes"] if "another version of the data?" in note
     ]
     assert bool(other_data) is (known.about.instances is not None)  # these are not the real ones
     corrected = outcome.scores().get(f"{known.helm.main_metric}.corrected")

@@ -1,8 +1,8 @@
-"""The reading of answers: the form that the benchmark asks for, refusals, answers with nothing in
-them.
+"""Finds the answers that a metric cannot read: in another form, refused, empty or cut off.
 
-The form is taken from the run where the run shows it; what only the prompt says stands in
-framework.yml (`answer_labels`, `answer_form`). Open text has no form, so no answer is unlike it.
+Most forms, such as the letter of an option, follow from HELM's run spec and references. A form that
+only the prompt describes is declared in framework.yml (`answer_labels`, `answer_form`). Open text
+has no form, so every answer is acceptable.
 """
 
 from __future__ import annotations
@@ -51,19 +51,22 @@ _QUERY = re.compile(r"(?:[\s(]|--[^\n]*\n)*(?:select|with)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class AnswerForm:
-    """The form that an answer has to have for HELM to find something in it."""
+    """The form in which HELM's metric can read an answer."""
 
-    about: str  # in words, for a reader
+    about: str  # a description for the reader of a report
     reads: Callable[[output.RequestState, str], bool]
-    """True if HELM finds what was asked for in this answer, which is not empty."""
+    """True if HELM can read this answer, which is not empty."""
     labels: Callable[[output.RequestState], Mapping[str, str]] = lambda _state: {}
-    """Label of an option -> what is compared with the references; empty if there are no
-    options.
+    """Label of an option -> the text that is compared with the references.
+
+    Empty if the question has no options.
     """
 
     def options(self, state: output.RequestState) -> Mapping[str, str]:
-        """Return the text of each label's option, which the prompt shows where labels are compared;
-        empty if it is not known.
+        """Return label -> text of each option; an unknown text is empty.
+
+        If the labels themselves are compared with the references, the texts are read from the
+        prompt.
         """
         labels = self.labels(state)
         if any(label != text for label, text in labels.items()):
@@ -72,26 +75,27 @@ class AnswerForm:
         return {label: shown.get(label, "") for label in labels}
 
     def stated(self, state: output.RequestState, answer: str) -> str | None:
-        """The label of the option that an answer states, in HELM's form or any other; None if
-        it states none, or the form has no options.
+        """Return the label of the option that an answer states, in HELM's form or any other form.
+
+        Return None if the answer states no option, or if the form has no options.
         """
         labels = self.labels(state)
-        alone = answer.strip()
+        stripped = answer.strip()
         if not labels:
             return None
-        if alone in labels:
-            return alone
+        if stripped in labels:
+            return stripped
         return stated_option(part_read(answer), self.options(state))
 
     def rated(self, state: output.RequestState, answer: str) -> tuple[str, bool] | None:
-        """Return what the answer states, and whether that is right; None if it states nothing."""
+        """Return the option's text, and True if it is right; None if the answer states none."""
         label = self.stated(state, answer)
         if label is None:
             return None
         return self.labels(state)[label], self.is_right(state, label)
 
     def is_right(self, state: output.RequestState, label: str | None) -> bool:
-        """The label is of a right option."""
+        """Return True if this is the label of a right option."""
         if label is None:
             return False
         chosen = self.labels(state).get(label)
@@ -99,8 +103,10 @@ class AnswerForm:
 
 
 def part_read(answer: str) -> str:
-    """The answer if it is not very long, else its beginning and its end: to look for an option
-    takes 20 s a megabyte.
+    """Return the part of an answer in which an option is looked for.
+
+    This is the whole answer, or the beginning and the end of an answer with more than `MAX_READ`
+    characters: the search takes 20 s per megabyte.
     """
     if len(answer) <= MAX_READ:
         return answer
@@ -109,16 +115,16 @@ def part_read(answer: str) -> str:
 
 
 def window_is_full(state: output.RequestState, stored: CachedAnswer) -> bool:
-    """The answer was cut off long before the tokens that it was granted."""
-    granted = state.request.get("max_tokens")
-    _, given = stored.tokens
-    if finish_reason_of(state) != FinishReason.LENGTH or not granted or given is None:
+    """Return True if the answer was cut off long before its token limit: the window is full."""
+    max_tokens = state.request.get("max_tokens")
+    _, generated = stored.tokens
+    if finish_reason_of(state) != FinishReason.LENGTH or not max_tokens or generated is None:
         return False
-    return bool(given < _NEARLY_ALL * granted)
+    return bool(generated < _NEARLY_ALL * max_tokens)
 
 
 def kind_of_empty(state: output.RequestState, stored: CachedAnswer) -> Unreadable:
-    """The kind of an answer with nothing in it, by its cause and its finish reason."""
+    """Return the kind of an empty answer: the reason why it is empty."""
     if finish_reason_of(state) == FinishReason.LENGTH:
         if window_is_full(state, stored):
             return Unreadable.FULL_WINDOW
@@ -129,23 +135,22 @@ def kind_of_empty(state: output.RequestState, stored: CachedAnswer) -> Unreadabl
 
 
 def nothing_is_right(state: output.RequestState) -> bool:
-    """An empty answer is right, as for the questions of ehr_sql that no query answers."""
+    """Return True if an empty answer is right, as for ehr_sql's questions that no query answers."""
     impossible = (state.instance.extra_data or {}).get("is_impossible") is True
     return impossible or any(not text.strip() for text in right_answers(state))
 
 
 def right_answers(state: output.RequestState) -> list[str]:
+    """Return the texts of the references that are tagged as correct."""
     return [ref.output.text for ref in state.instance.references if output.CORRECT_TAG in ref.tags]
 
 
 def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> AnswerForm | None:
-    """The form that a run's answers are asked for in; None for open text, and for what is no
-    text.
-    """
+    """Return the form that a benchmark asks for; None for open text and for generated pictures."""
     if entry.answer_form is not None:
         return _FORMS[entry.answer_form]
     if entry.answer_labels:
-        return _one_of(entry.answer_labels)
+        return _form_of_labels(entry.answer_labels)
     if not any(stat.name.name == METRIC for stat in run.stats):
         return None
     adapter = run.run_spec.adapter_spec
@@ -159,8 +164,8 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
         )
     if adapter.method != "generation" or main_metric != METRIC:
         return None
-    # An answer has to equal a reference, each a single capital letter: all up to the last, for few
-    # instances show all.
+    # The run has options if each reference is a single capital letter. All letters up to the last
+    # one are labels, because the sampled instances may not contain every letter.
     last = ""
     for state in run.request_states():
         if not state.instance.references:
@@ -172,11 +177,16 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
             last = max(last, text)
     if not last:
         return None
-    return _one_of([chr(code) for code in range(ord("A"), ord(max(last, "D")) + 1)])
+    return _form_of_labels([chr(code) for code in range(ord("A"), ord(max(last, "D")) + 1)])
 
 
 def option_read(answer: str, pattern: str | None) -> str:
-    """Return what HELM looks up among the labels of options."""
+    """Return the part of an answer that HELM looks up among the labels of options.
+
+    Args:
+        answer: the answer.
+        pattern: HELM's regular expression for a label; None if the whole answer is looked up.
+    """
     label = answer.strip()
     if not pattern:
         return label
@@ -188,7 +198,8 @@ def option_read(answer: str, pattern: str | None) -> str:
     return match[0]
 
 
-def _one_of(labels: Sequence[str]) -> AnswerForm:
+def _form_of_labels(labels: Sequence[str]) -> AnswerForm:
+    """Return the form of an answer that is one of the labels."""
     return AnswerForm(
         f"one of {', '.join(labels)} alone",
         lambda _state, answer: answer.strip() in labels,
@@ -197,28 +208,35 @@ def _one_of(labels: Sequence[str]) -> AnswerForm:
 
 
 def _reads_value(state: output.RequestState, answer: str) -> bool:
-    """A number, a date or a duration, if one is asked for, as medcalc_bench reads them."""
+    """Return True if the answer is a value of the same kind as the right answer.
 
-    def is_a(kind: Callable[[str], object], text: str) -> bool:
+    The kinds are those of medcalc_bench: a number, a date, or a duration in weeks and days. Also
+    return True if the right answer is of none of these kinds.
+    """
+
+    def parses(parser: Callable[[str], object], text: str) -> bool:
         try:
-            return bool(kind(text))
+            return bool(parser(text))
         except ValueError:
             return False
 
-    kinds = (
+    parsers = (
         lambda text: math.isfinite(float(text)),
         lambda text: datetime.strptime(text, DATE_FORMATS[0]),
         _WEEKS.match,
     )
     gold = next(iter(right_answers(state)), "").strip()
-    return next((is_a(kind, answer.strip()) for kind in kinds if is_a(kind, gold)), True)
+    for parser in parsers:
+        if parses(parser, gold):
+            return parses(parser, answer.strip())
+    return True
 
 
 def _reads_query(state: output.RequestState, answer: str) -> bool:
-    """Return whether a query is read after HELM's own extraction: what stands between its tags,
-    without backticks and the name of a fence.
+    """Return True if HELM extracts an SQL query from the answer.
 
-    Tags or a fence with nothing in them are an empty answer.
+    HELM takes the text between `<sql>` tags, and removes backticks and the language name of a code
+    fence. Empty tags or an empty fence count as an empty answer.
     """
     text = answer
     if "sql" in answer.lower():
@@ -244,47 +262,54 @@ _FORMS = {
 }
 
 
-_NEARLY_ALL = 0.9  # of the tokens that were granted
-MAX_READ = 20_000  # characters of an answer in which an option is looked for
+_NEARLY_ALL = 0.9  # share of the token limit
+MAX_READ = 20_000  # in characters
 MAX_IDENTICAL = 0.1
-_ENOUGH_TO_TELL = 20
-"""Share of the answers that may be equal without a note, and answers from which on a share says
-something.
-"""
+"""A note warns if more than this share of the answers repeat the answer to another question."""
+_MIN_ANSWERS = 20
+"""The number of answers that this warning needs."""
 
 
 @dataclass
 class Readability(Part):
+    """The counts of answers that a metric cannot read, and of signs such as refusals."""
+
     form: AnswerForm | None
-    # the stored answer; None: it is gone
+    # returns the stored answer; None if the cache has lost it
     look_up: Callable[[output.RequestState], CachedAnswer | None]
     signs: dict[str, set[InstanceKey]] = field(
         default_factory=lambda: {name: set() for name in ANSWER_SIGNS}
     )
-    # empty, and not because of unfinished thinking
-    nothing: set[InstanceKey] = field(default_factory=set)
+    # instances with an empty answer, except answers that were cut off during thinking
+    empty: set[InstanceKey] = field(default_factory=set)
+    # instance -> 1 if the option that its answer states in any form is right, else 0
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
-    same: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """The number of times that an answer came, by its hash, but for case and white space, and that
-    of its question.
+    times_given: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """(hash of an answer, hash of its question) -> the number of times that this answer was given.
+
+    Answers are compared without case and white space.
     """
-    # instances in whose answers the lenient readings find one option
-    named: set[InstanceKey] = field(default_factory=set)
+    # instances whose answers state one option, in any form
+    with_option: set[InstanceKey] = field(default_factory=set)
     kinds: dict[InstanceKey, Unreadable] = field(default_factory=dict)
-    """Answers that say nothing, each with its kind."""
+    """Instance with an unreadable answer -> the kind of that answer."""
     windows: CutPrompts = field(default_factory=CutPrompts)
-    cut: CutPromptsFound = NONE_CUT  # prompts that the server cut, once all were seen
+    cut: CutPromptsFound = NONE_CUT  # the prompts that the server cut; set after all were seen
     prompts: int = 0
-    """The number of prompts that are looked at here. Further turns and the like are not: the
-    benchmark does not say in which form they are answered.
+    """The number of prompts that this part saw.
+
+    Further turns and questions in other forms are not counted, because the benchmark prescribes no
+    form for their answers.
     """
-    failed: int = 0  # how many of these prompts failed
+    failed: int = 0  # the number of these prompts whose request failed
 
     @property
     def answered(self) -> int:
+        """The number of prompts that were answered."""
         return self.prompts - self.failed
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
+        """Classify an answer: readable, refused, cut off during thinking, unreadable or empty."""
         self.prompts += 1
         if state.prompt_truncated:
             self.signs["prompt_truncated"].add(key)
@@ -297,20 +322,19 @@ class Readability(Part):
         self.windows.add(key, sent_text(state), stored.tokens[0], stored.cached_tokens)
         form = self.form
         answer = text_of(state)
-        says = bool(answer.strip())
+        has_text = bool(answer.strip())
         if stored.stripped:
             self.signs["thinking_stripped"].add(key)
-        # Equal answers are normal if they are labels: options, a form, or short texts.
+        # Count repeated answers of open text only: equal labels or short texts are normal.
         if (
             form is None
             and not state.output_mapping
             and key[2] is None
             and len(answer.strip()) > MAX_LABEL_LENGTH
         ):
-            self.same[
-                hash(" ".join(answer.casefold().split())), hash(state.instance.input.text)
-            ] += 1
-        is_read = form is not None and says and form.reads(state, answer)
+            answer_hash = hash(" ".join(answer.casefold().split()))
+            self.times_given[answer_hash, hash(state.instance.input.text)] += 1
+        is_read = form is not None and has_text and form.reads(state, answer)
         declined = not is_read and stored.declined
         label = None
         if not declined:
@@ -324,24 +348,25 @@ class Readability(Part):
             self.kinds[key] = Unreadable.UNFINISHED
             if window_is_full(state, stored):
                 self.kinds[key] = Unreadable.FULL_WINDOW
-        elif (
-            not is_read and says and form is not None
-        ):  # open text has no form, so nothing is unlike it
+        elif not is_read and has_text and form is not None:
             self.signs["unparsed"].add(key)
             self.kinds[key] = Unreadable.UNPARSED
-        elif not says and state.request.get("max_tokens") != 0 and not nothing_is_right(state):
-            self.nothing.add(key)  # no token is granted: the prompt alone is measured
+        # With max_tokens 0, HELM measures the prompt alone: an empty answer is normal.
+        elif not has_text and state.request.get("max_tokens") != 0 and not nothing_is_right(state):
+            self.empty.add(key)
             self.kinds[key] = kind_of_empty(state, stored)
 
     def complete(self, draft: Draft) -> None:
+        """Find the prompts that the server cut, and add the lenient metrics."""
         limited = draft.plan.evaluation.extra.max_length is not None
         self.cut = self.windows.found(by_plateau=not limited)
         self.signs["prompt_truncated"] |= self.cut.keys
         is_reasoned = draft.plan.evaluation.extra.answer_style == REASONED
-        if self.lenient and not is_reasoned:  # questions have options
+        if self.lenient and not is_reasoned:  # `lenient` is empty if questions have no options
             draft.metrics += lenient_metrics(draft.metrics, self.lenient)
 
     def report(self, draft: Draft) -> None:
+        """Add the counts and notes of this part to the result."""
         draft.instances = self.counted(draft.instances)
         draft.notes.extend(self.notes(draft.plan, draft.instances, draft.scores))
         draft.unreadable = Counter(self.kinds.values())
@@ -350,45 +375,47 @@ class Readability(Part):
         draft.answers_with_form = self.answered
 
     def _stated(self, state: output.RequestState, answer: str) -> str | None:
-        """The label of the option that an answer states; None if there are no options."""
+        """Return the label of the option that an answer states; None if it states none."""
         if self.form is None or not self.form.labels(state):
             return None
         return self.form.stated(state, answer)
 
     def _rate(self, key: InstanceKey, state: output.RequestState, label: str | None) -> None:
-        """Note whether the stated option is right; nothing if there are no options."""
+        """Store whether the stated option is right; do nothing if the question has no options."""
         if self.form is None or not self.form.labels(state):
             return
         self.lenient[key] = float(self.form.is_right(state, label))
         if label is not None:
-            self.named.add(key)
+            self.with_option.add(key)
 
     def counted(self, instances: Instances) -> Instances:
-        """Return the counts with those of this part; answers that are the same to different
-        questions are identical.
+        """Return the counts of instances, completed by the counts of this part.
+
+        Answers are identical if the same answer was given to different questions.
         """
-        questions = Counter(answer for answer, _ in self.same)
+        questions_of_answer = Counter(answer for answer, _ in self.times_given)
         identical = 0
-        for (answer, _), times in self.same.items():
-            if questions[answer] > 1:
+        for (answer, _), times in self.times_given.items():
+            if questions_of_answer[answer] > 1:
                 identical += times
-        unreadable = self.signs["unparsed"] | self.signs["thinking_unfinished"] | self.nothing
+        unreadable = self.signs["unparsed"] | self.signs["thinking_unfinished"] | self.empty
         counts = {name: len(keys) for name, keys in self.signs.items()}
         return replace(instances, **counts, unreadable=len(unreadable), identical=identical)
 
     def signs_of(self, key: InstanceKey) -> tuple[str, ...]:
+        """Return the names of the signs that the instance's answer shows."""
         return tuple(name for name, keys in self.signs.items() if key in keys)
 
     def notes(
         self, plan: Plan, instances: Instances, scores: Mapping[str, Score]
     ) -> Iterator[Note]:
-        """The notes, those on incomplete scores first."""
+        """Yield the notes of this part; notes on incomplete scores come first."""
         yield from self._notes_on_reading(plan)
         yield from _notes_on_lenient_scores(scores)
         yield from self._notes_on_content(plan, instances)
 
     def _counts(self) -> dict[str, str]:
-        """Return in words how many answers have each sign; only of signs that there are."""
+        """Return sign -> text such as "3 of 20 answers", for each sign that an answer shows."""
         counts = {}
         for name, keys in self.signs.items():
             if keys:
@@ -396,6 +423,7 @@ class Readability(Part):
         return counts
 
     def _notes_on_reading(self, plan: Plan) -> Iterator[Note]:
+        """Yield notes on answers that the metrics cannot read, and on cut prompts."""
         counts = self._counts()
         is_reasoned = plan.evaluation.extra.answer_style == REASONED
         if "unparsed" in counts and is_reasoned:
@@ -408,7 +436,7 @@ class Readability(Part):
                 " metrics read nothing from them"
             )
             if self.lenient:
-                read = len(self.signs["unparsed"] & self.named)
+                read = len(self.signs["unparsed"] & self.with_option)
                 text += (
                     f"; {read} of them state one option in other words or signs, "
                     f"which {METRIC}{LENIENT} reads"
@@ -425,9 +453,10 @@ class Readability(Part):
             yield Note(Importance.INCOMPLETE, f"{text}: the model saw a part of them only")
 
     def _notes_on_content(self, plan: Plan, instances: Instances) -> Iterator[Note]:
+        """Yield notes on repeated answers, refusals, and thinking that was removed."""
         answered = self.answered
         counts = self._counts()
-        if answered >= _ENOUGH_TO_TELL and instances.identical / answered > MAX_IDENTICAL:
+        if answered >= _MIN_ANSWERS and instances.identical / answered > MAX_IDENTICAL:
             text = (
                 f"{instances.identical} of {answered} "
                 "answers repeat word for word the answer to another question"
@@ -455,6 +484,7 @@ class Readability(Part):
 
 
 def _notes_on_lenient_scores(scores: Mapping[str, Score]) -> Iterator[Note]:
+    """Yield a note on each lenient score that differs from HELM's own score."""
     for label, score in scores.items():
         if score.metric != METRIC + LENIENT:
             continue

@@ -1,4 +1,7 @@
-"""The reasons that make a run not reportable, each with its text and the next step."""
+"""Decides whether the scores of a run may be reported.
+
+Each reason against reporting has a message with the next step for the user.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +31,29 @@ _TOKENS_ADVICE = (
     "a model that thinks first needs more tokens than the benchmark grants"
 )
 _PARSER_ADVICE = (
-    "the server puts all of the answer into its reasoning field: give it this model's reasoning "
-    "parser, or none (vLLM and SGLang: --reasoning-parser; llama.cpp: --reasoning-format)"
+    "the server puts the complete answer into its reasoning field: configure this model's "
+    "reasoning parser, or no parser (vLLM and SGLang: --reasoning-parser; llama.cpp: "
+    "--reasoning-format)"
 )
 _ENDED_ADVICE = (
-    "the model itself ended with nothing: look at the server's chat template and stop words "
-    "(adapter_config.params_to_remove: [stop] sends none)"
+    "the model ended its answer without any text: look at the server's chat template and stop "
+    "words (adapter_config.params_to_remove: [stop] sends no stop words)"
 )
 WINDOW = (
-    "a larger window of the server keeps all of a prompt (Ollama: num_ctx; llama.cpp: --ctx-size)"
+    "a larger context window of the server keeps the complete prompt (Ollama: num_ctx; "
+    "llama.cpp: --ctx-size)"
 )
 
 
 class Unreadable(Enum):
-    """The kinds of answers in which the score can read nothing."""
+    """The kinds of answers that the score cannot read."""
 
-    UNPARSED = "unparsed"
-    UNFINISHED = "unfinished"
-    CUT_OFF = "cut_off"
-    FULL_WINDOW = "full_window"
-    IN_REASONING = "in_reasoning"
-    ENDED = "ended"
+    UNPARSED = "unparsed"  # not in the form that the benchmark asks for
+    UNFINISHED = "unfinished"  # cut off while the model was thinking
+    CUT_OFF = "cut_off"  # empty, and cut off at the token limit
+    FULL_WINDOW = "full_window"  # cut off before the token limit, because the window was full
+    IN_REASONING = "in_reasoning"  # empty, with all text in the reasoning field
+    ENDED = "ended"  # empty, and not cut off
 
 
 _STATE_AND_ADVICE = {
@@ -65,13 +70,13 @@ _STATE_AND_ADVICE = {
     ),
     Unreadable.ENDED: ("are empty, and were not cut off", _ENDED_ADVICE),
 }
-"""A kind of unreadable answer -> the state of such answers, and what to set."""
+"""Kind of unreadable answers -> (a description of these answers, advice for the user)."""
 
 
 def reasons_against(draft: Draft) -> tuple[str, ...]:
-    """Return why the scores of a finished draft may not be reported, each with what to do.
+    """Return the reasons why the scores of a finished draft may not be reported, with advice.
 
-    Coverage and a missing main score are not among them: `why_not_reportable` adds those.
+    Low coverage and a missing main score are not included: `why_not_reportable` adds these.
     """
     extra = draft.plan.evaluation.extra
     reasons = [
@@ -92,9 +97,10 @@ def reasons_against(draft: Draft) -> tuple[str, ...]:
 
 
 def demo_reasons(plan: Plan) -> list[str]:
-    """Return why answers, or judgements, of the embedded endpoint measure nothing.
+    """Return the reasons against a run that asked the embedded endpoint.
 
-    One reason stands for all if the target is a demo. If judges alone are, each has its own.
+    If the model is a demo, there is one reason. If only judges are demos, there is a reason for
+    each of these judges.
     """
     judges = [judge.role for judge in (*plan.judges, *plan.prescribed) if judge.is_demo]
     if plan.asks_demo or (plan.model.is_demo and judges):
@@ -102,8 +108,8 @@ def demo_reasons(plan: Plan) -> list[str]:
     reasons = []
     for judge in judges:
         reasons.append(
-            f"judge {judge} was the embedded endpoint, which judges nothing\n"
-            f"  give the url, model_id and api_key of a model for {judge}"
+            f"judge {judge} was the embedded endpoint, which does not judge answers\n"
+            f"  set the url, model_id and api_key of a model for {judge}"
         )
     return reasons
 
@@ -111,13 +117,15 @@ def demo_reasons(plan: Plan) -> list[str]:
 def too_unreadable(
     unreadable: int, answered: int, max_unreadable: float, kinds: Mapping[Unreadable, int]
 ) -> tuple[str, ...]:
-    """Return a reason for each kind of unreadable answers, the most frequent first.
+    """Return a reason for each kind of unreadable answers, the most frequent kind first.
+
+    Return no reason if the share of unreadable answers is at most `max_unreadable`.
 
     Args:
-        unreadable: how many answers are unreadable.
-        answered: how many answers came, readable or not.
-        max_unreadable: the greatest share of the answers that may be unreadable.
-        kinds: how many answers there are of each kind.
+        unreadable: the number of unreadable answers.
+        answered: the number of all answers, readable or not.
+        max_unreadable: the greatest permitted share of unreadable answers.
+        kinds: kind of unreadable answers -> their number.
     """
     if not answered or unreadable / answered <= max_unreadable:
         return ()
@@ -129,7 +137,7 @@ def too_unreadable(
         state, advice = _STATE_AND_ADVICE[kind]
         reason = f"{count} of {answered} answers {state}"
         if count < unreadable:
-            reason += f" (the score reads nothing of {unreadable} of {answered})"
+            reason += f" (the score cannot read {unreadable} of {answered} answers)"
         reasons.append(f"{reason}; {limit}\n  {advice}")
     return tuple(reasons)
 
@@ -140,9 +148,9 @@ def judges_that_failed(
     """Return a reason for each judge that failed too often to count as one of the jury.
 
     Args:
-        judges: the counts of each judge.
-        max_failures: the greatest share that a judge may leave without a usable judgement.
-        judged: what the judges were asked about, such as "criteria".
+        judges: role of each judge -> its counts.
+        max_failures: the greatest permitted share of answers without a usable judgement.
+        judged: the noun for what the judges were asked about, such as "criteria".
     """
     reasons = []
     for judge, counts in judges.items():
@@ -150,8 +158,8 @@ def judges_that_failed(
             reasons.append(
                 f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} "
                 f"{judged}, and max_judge_failures is {max_failures:g}\n"
-                "  the same command asks it again (validity.failures say why it failed); "
-                "extra.judges may name another judge"
+                "  run the same command to ask this judge again (validity.failures state why the "
+                "judge failed), or name another judge in extra.judges"
             )
     return tuple(reasons)
 
@@ -162,8 +170,8 @@ def endpoints_of_other_models(
     """Return a reason for each endpoint that answered with another model too often.
 
     Args:
-        endpoints: what was asked, by role.
-        max_mismatch: the greatest share of an endpoint's answers that may state another model.
+        endpoints: role -> what was asked of the endpoint, and which models answered.
+        max_mismatch: the greatest permitted share of answers that state another model.
     """
     reasons = []
     for role, endpoint in endpoints.items():
@@ -178,14 +186,14 @@ def endpoints_of_other_models(
 
 DEMO_MESSAGE = (
     "NOT REPORTABLE: demo: the embedded endpoint answered, which is not a model\n"
-    "  give target.api_endpoint.url, model_id and api_key of a model"
+    "  set target.api_endpoint.url, model_id and api_key of a model"
 )
 
 
 def failure_in(not_reportable: str | None) -> str | None:
-    """Return the message of `why_not_reportable` if it makes the exit code 1.
+    """Return the message of `why_not_reportable` if the exit code is 1; else None.
 
-    The message of a demo makes no exit code: None is returned for it.
+    A run of the demo endpoint is not reportable, but its exit code is 0.
     """
     if not_reportable == DEMO_MESSAGE:
         return None
@@ -193,12 +201,12 @@ def failure_in(not_reportable: str | None) -> str | None:
 
 
 def why_not_reportable(result: TaskResult, min_coverage: float) -> str | None:
-    """Return the message with what to do, or None if the scores may be reported."""
+    """Return a message with the reasons and next steps; None if the scores may be reported."""
     if result.reportable:
         return None
     messages = _messages_of(result.validity.not_reportable)
     if messages and result.provenance.imported is not None:
-        return "\n".join(messages)  # another program made the scores: its reasons are all there
+        return "\n".join(messages)  # an imported result: the stored reasons are complete
     has_main_score = result.main_metric in result.scores
     is_covered = result.validity.instances.coverage >= min_coverage
     if not has_main_score and not result.something_to_ask:
@@ -209,7 +217,7 @@ def why_not_reportable(result: TaskResult, min_coverage: float) -> str | None:
 
 
 def _message_of_coverage(result: TaskResult, min_coverage: float) -> str:
-    """Return the message for answers, or a main score, that are missing."""
+    """Return the message about missing answers, or about a missing main score."""
     coverage = result.validity.instances.coverage
     if coverage >= min_coverage and result.main_metric not in result.scores:
         reason = f"{result.main_metric} has no value"
@@ -226,6 +234,7 @@ def _message_of_coverage(result: TaskResult, min_coverage: float) -> str:
 
 
 def _messages_of(reasons: Collection[str]) -> list[str]:
+    """Return a message for each reason."""
     messages = []
     for reason in reasons:
         if reason == DEMO:

@@ -1,6 +1,4 @@
-"""Reads facts out of one request of HELM's and its answer, and finds rows that the data hold more
-than once.
-"""
+"""Reads facts from HELM's record of a request and its answer; finds repeated rows of the data."""
 
 from __future__ import annotations
 
@@ -26,19 +24,22 @@ def key_of(state: output.RequestState) -> InstanceKey:
 
 
 def has_failed(state: output.RequestState) -> bool:
-    """Return whether there is no answer; one that a content filter withheld is not a failure."""
+    """Return True if the request has no answer.
+
+    An answer that a content filter withheld is not a failure.
+    """
     result = state.result
     return result is None or (not result.success and result.error != openai_api.FILTERED_MESSAGE)
 
 
 def was_filtered(state: output.RequestState) -> bool:
-    """Return whether the endpoint's content filter withheld the answer."""
+    """Return True if the endpoint's content filter withheld the answer."""
     result = state.result
     return result is not None and not result.success and result.error == openai_api.FILTERED_MESSAGE
 
 
 def finish_reason_of(state: output.RequestState) -> str | None:
-    """Return why the generation ended; None if nobody said so, or there is no answer."""
+    """Return why the generation ended; None if the reason is unknown or there is no answer."""
     if was_filtered(state):
         return openai_api.FILTERED
     completion = _completion_of(state)
@@ -62,7 +63,10 @@ def _completion_of(state: output.RequestState) -> output.Completion | None:
 
 
 def media_prompt_of(state: output.RequestState) -> str:
-    """Return a prompt with a line for each picture or sound; empty if it holds none."""
+    """Return the prompt as text, with one line for each picture or sound.
+
+    Return an empty text if the prompt contains no picture or sound.
+    """
     prompt = state.request.get(output.MULTIMODAL_PROMPT)
     if not prompt:
         return ""
@@ -74,13 +78,15 @@ def media_prompt_of(state: output.RequestState) -> str:
 
 
 def shows_picture(instance: output.Instance) -> bool:
+    """Return True if the question shows a picture."""
     content = (instance.input.multimedia_content or {}).get(output.MEDIA_OBJECTS, ())
     return any(str(medium.get("content_type")).startswith("image/") for medium in content)
 
 
 def prompt_of(state: output.RequestState) -> str:
-    """Return the prompt as reports show it. A request of several messages has no `prompt`; the text
-    of its instance stands in for it.
+    """Return the prompt as reports show it.
+
+    A request of several messages has no `prompt`; the text of its instance is returned instead.
     """
     prompt = media_prompt_of(state) or state.request.get("prompt")
     if not prompt and state.request.get("messages"):
@@ -89,7 +95,7 @@ def prompt_of(state: output.RequestState) -> str:
 
 
 def sent_text(state: output.RequestState) -> str:
-    """Return all text that the model was sent to read, with every message of a conversation."""
+    """Return all text that was sent to the model, with every message of a conversation."""
     messages = state.request.get("messages")
     if messages:
         return conversation_text(messages)
@@ -100,21 +106,21 @@ def media_of(state: output.RequestState, helm_dir: Path) -> tuple[dict[str, Any]
     """Return a record of each picture and sound that was sent, as `media.records_of` makes it.
 
     Args:
-        state: of the request.
-        helm_dir: HELM's folder; the paths of the records start from the folder that it is in.
+        state: HELM's record of the request.
+        helm_dir: HELM's folder; the paths of the records are relative to its parent folder.
     """
     prompt = state.request.get(output.MULTIMODAL_PROMPT)
     if not prompt:
         return ()
-    # resolved, as `verify` gives a link to HELM's folder here, and paths of media are without links
+    # `verify` passes a link to HELM's folder, but the paths of media contain no links: resolve it.
     return tuple(media.records_of(prompt[output.MEDIA_OBJECTS], helm_dir.resolve().parent))
 
 
 def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
     """Return (the gold answer, the choices).
 
-    The gold answer is the text of the first right reference, or empty if there is none. The choices
-    are the texts of all references; there are none if all references are right.
+    The gold answer is the text of the first right reference; it is empty if no reference is right.
+    The choices are the texts of all references; they are empty if all references are right.
     """
     texts = []
     right = []
@@ -132,14 +138,15 @@ def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
 
 @dataclass
 class RepeatedRows:
-    """Finds instances that repeat the question of an earlier one: `add` gets each, in their order.
+    """Finds instances that repeat the question of an earlier instance.
 
-    It keeps hashes of texts, never a text.
+    Call `add` for each instance, in the order of the data. The class stores hashes of the texts,
+    never the texts.
     """
 
-    # ids of instances that have the question and the gold answer of an earlier one
+    # ids of instances with the question and the gold answer of an earlier instance
     repeated: set[str] = field(default_factory=set)
-    # ids of instances that have the question of an earlier one, but another gold answer
+    # ids of instances with the question of an earlier instance, but another gold answer
     with_another_gold: set[str] = field(default_factory=set)
     # hash of a question -> hash of a gold answer -> id of the first instance that has both
     _first: dict[bytes, dict[bytes, str]] = field(default_factory=dict)
@@ -148,13 +155,13 @@ class RepeatedRows:
         """Add an instance.
 
         Args:
-            instance: its id; an instance that comes again in another trial repeats nothing.
-            question: its text.
+            instance: the id; the same id in another trial does not count as a repetition.
+            question: the text of the question.
             gold: the right answer.
-            choices: a part of the question; their order does not count.
+            choices: the choices of the question, in any order.
 
         Returns:
-            Whether an earlier instance has the same question and gold answer.
+            True if an earlier instance has the same question and gold answer.
         """
         first_by_gold = self._first.setdefault(_hash(question, *sorted(choices)), {})
         first_with_gold = first_by_gold.setdefault(_hash(gold), instance)
@@ -166,24 +173,25 @@ class RepeatedRows:
         return first_with_gold != instance
 
     def notes(self, instances: int) -> Iterator[Note]:
-        """The notes on repeated rows. `instances`: how many there are."""
+        """Yield the notes on repeated rows; `instances` is the number of instances."""
         if self.repeated:
             yield Note(
                 Importance.BACKGROUND,
-                f"{len(self.repeated)} of {instances} instances repeat an earlier one (the same "
-                "question and gold answer, but for blanks and capitals): such a question counts "
+                f"{len(self.repeated)} of {instances} instances repeat an earlier instance (same "
+                "question and gold answer, apart from blanks and capitals): these questions count "
                 "more than once",
             )
         if self.with_another_gold:
             yield Note(
                 Importance.BACKGROUND,
                 f"{len(self.with_another_gold)} of {instances} instances repeat the question of an "
-                "earlier one with another gold answer: an answer that is right for one may be "
-                "wrong for the other",
+                "earlier instance with another gold answer: an answer that is right for one "
+                "instance may be wrong for the other",
             )
 
 
 def _hash(*texts: str) -> bytes:
-    # no text holds the separator: `split` takes it for a blank, and removes it
+    """Return a hash of the texts, which ignores case and white space."""
+    # No text contains the separator: `split` treats it as white space and removes it.
     plain = "\x1f".join(" ".join(text.casefold().split()) for text in texts)
     return hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()

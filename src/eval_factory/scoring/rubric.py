@@ -1,5 +1,6 @@
-"""The rubric of a finished run: what its judges said of each case, and the scores, bounds and
-agreement of that.
+"""Scores a run by a rubric: judges decide about each criterion whether the answer meets it.
+
+The module collects the judges' decisions, and computes scores, bounds and the judges' agreement.
 """
 
 from __future__ import annotations
@@ -48,47 +49,48 @@ from eval_factory.tasks.rubric_case import (
     share_met,
 )
 
-# judge -> whether it holds a criterion to be met; None if it gave no decision
 Votes = Mapping[str, bool | None]
+"""Judge -> True if the judge calls a criterion met, False if not met, None without a decision."""
 
 
 @dataclass(frozen=True)
 class JudgedCase:
-    """A case with what the judges said of each of its criteria; `votes` is None if the answer
-    did not come.
-    """
+    """A case with the judges' decisions about its criteria."""
 
     criteria: tuple[Criterion, ...]
-    votes: tuple[Votes, ...] | None
+    votes: tuple[Votes, ...] | None  # one for each criterion; None if there is no answer
     tags: tuple[str, ...] = ()
 
     def shares(self) -> list[float | None]:
-        """The majority's decision about each criterion: 1, 0, 0.5 of a tie, None if nobody
-        decided.
+        """Return the majority's decision about each criterion.
+
+        The decision is 1 (met), 0 (not met), 0.5 (a tie), or None if no judge decided.
         """
         if self.votes is None:
             return [None] * len(self.criteria)
         return [share_met(votes.values()) for votes in self.votes]
 
     def score(self) -> float | None:
+        """Return the score by the majority; None if a criterion has no decision."""
         return case_score(self.criteria, self.shares())
 
     def score_by(self, judge: str) -> float | None:
-        """The score by one judge alone; None if it left a criterion without a decision."""
+        """Return the score by one judge alone; None if the judge left a criterion undecided."""
         if self.votes is None:
             return case_score(self.criteria, [None] * len(self.criteria))
         return case_score(self.criteria, [_as_share(votes.get(judge)) for votes in self.votes])
 
     def bounds(self) -> Bounds | None:
+        """Return the lowest and the highest score that the missing decisions allow."""
         if self.votes is None:
             return case_bounds(self.criteria, [(0.0, 1.0)] * len(self.criteria))
         return case_bounds(self.criteria, [range_met(list(votes.values())) for votes in self.votes])
 
     def lowest(self, tag: str | None = None) -> float:
-        """The least score that it can have.
+        """Return the lowest score that the case can have.
 
         Args:
-            tag: only criteria with this tag count; all if not given.
+            tag: count only criteria with this tag; all criteria if None.
         """
         criteria = self.criteria
         if tag is not None:
@@ -99,21 +101,27 @@ class JudgedCase:
         return bounds[0]
 
     def score_of_tag(self, tag: str, shares: Sequence[float | None]) -> float | None:
-        """The score over the criteria with a tag. `shares`: of each criterion."""
-        criteria = []
-        of_criteria = []
+        """Return the score over the criteria with this tag.
+
+        Args:
+            tag: the tag.
+            shares: the decision about each criterion of the case, as `shares` returns it.
+        """
+        tagged_criteria = []
+        tagged_shares = []
         for criterion, share in zip(self.criteria, shares, strict=True):
             if tag in criterion.tags:
-                criteria.append(criterion)
-                of_criteria.append(share)
-        return case_score(criteria, of_criteria)
+                tagged_criteria.append(criterion)
+                tagged_shares.append(share)
+        return case_score(tagged_criteria, tagged_shares)
 
     def tags_of_criteria(self) -> set[str]:
+        """Return the tags of all criteria of the case."""
         return set(chain.from_iterable(criterion.tags for criterion in self.criteria))
 
 
 def _as_share(met: bool | None) -> float | None:
-    """A decision as a share of judges."""
+    """Return 1.0 for met, 0.0 for not met, and None without a decision."""
     if met is None:
         return None
     return float(met)
@@ -123,7 +131,10 @@ Cases = Mapping[InstanceKey, JudgedCase]
 
 
 def clipped(score: Score) -> Score:
-    """The score of a benchmark from 0 to 1, as published; the scores of cases are not clipped."""
+    """Return a benchmark's score, clipped to 0 .. 1 as published.
+
+    The scores of the cases are not clipped.
+    """
     stats = replace(
         score.stats,
         mean=_in_range(score.stats.mean),
@@ -144,8 +155,9 @@ def _end_in_range(end: float | None) -> float | None:
 
 
 def bounds_over_criteria(cases: Cases) -> Bounds | None:
-    """The benchmark's score, clipped, if every criterion without a decision were judged against the
-    answer, and if every one for it; None if no case has a score.
+    """Return the lowest and the highest clipped score that the missing decisions allow.
+
+    Return None if no case has bounds.
     """
     low = {}
     high = {}
@@ -161,15 +173,15 @@ def bounds_over_criteria(cases: Cases) -> Bounds | None:
 def scores_by_tag(
     metric: MetricValues, cases: Cases, *, failed_as_zero: bool = False
 ) -> dict[str, dict[str, dict[str, Score]]]:
-    """Return the scores over the criteria with one tag alone, by field, value and metric.
+    """Return field -> value -> metric -> the score over the criteria with this tag.
 
-    HealthBench's axes are computed so. A case has one value in each, so intervals are over
-    conversations.
+    A tag consists of a field and a value (`field_of`). HealthBench's axes are such scores. Each
+    case has one value for each tag, so the intervals are over cases.
 
     Args:
-        metric: the rubric's.
+        metric: the rubric's metric.
         cases: the judged cases.
-        failed_as_zero: a case without an answer counts as 0.
+        failed_as_zero: count a case without an answer as 0.
     """
     by_tag: dict[str, dict[InstanceKey, float]] = defaultdict(dict)
     for key, case in cases.items():
@@ -183,14 +195,15 @@ def scores_by_tag(
     scores: dict[str, dict[str, dict[str, Score]]] = defaultdict(dict)
     for tag, values in sorted(by_tag.items()):
         field, value = field_of(tag)
-        of_tag = replace(metric, lowest={key: cases[key].lowest(tag) for key in values})
-        scores[field][value] = {metric.label: clipped(mean_score(of_tag, values))}
+        tag_metric = replace(metric, lowest={key: cases[key].lowest(tag) for key in values})
+        scores[field][value] = {metric.label: clipped(mean_score(tag_metric, values))}
     return dict(scores)
 
 
 def field_of(tag: str) -> tuple[str, str]:
-    """Return the field and the value of a tag: `axis:accuracy` is of the field axis, `urgent` of
-    the field tag.
+    """Return the field and the value of a tag.
+
+    `axis:accuracy` has the field `axis` and the value `accuracy`; `urgent` has the field `tag`.
     """
     field, _, value = tag.partition(":")
     if field and value:
@@ -201,7 +214,7 @@ def field_of(tag: str) -> tuple[str, str]:
 def _agreements(
     votes: Sequence[Votes], judges: Sequence[str]
 ) -> Iterator[tuple[str, PairAgreement]]:
-    """The agreement of each pair of judges, over the criteria that both decided."""
+    """Yield the agreement of each pair of judges, over the criteria that both judges decided."""
     for first_judge, second_judge in combinations(judges, 2):
         pairs = []
         for by_judge in votes:
@@ -216,17 +229,20 @@ def _agreements(
 
 
 def _share_same(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return the share of pairs of equal decisions."""
     return sum(first == second for first, second in pairs) / len(pairs)
 
 
 def _decided(votes: Votes) -> list[bool]:
-    """The decisions about a criterion."""
+    """Return the decisions about a criterion, without those of judges who did not decide."""
     return [met for met in votes.values() if met is not None]
 
 
 def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
-    """Add up the judges' decisions. A criterion is met if the majority says so, tied if as
-    many say no.
+    """Return a report on the judges' decisions.
+
+    A criterion is met if the majority of the judges calls it met, and tied if exactly half of them
+    do.
     """
     votes: list[Votes] = []
     for case in cases.values():
@@ -244,6 +260,7 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
 
 
 def _votes_of_judge(cases: Cases, votes: Sequence[Votes], judge: str) -> RubricVotes:
+    """Return the numbers of a judge's decisions, and the mean score by this judge alone."""
     scores = {}
     for key, case in cases.items():
         score = case.score_by(judge)
@@ -256,20 +273,21 @@ def _votes_of_judge(cases: Cases, votes: Sequence[Votes], judge: str) -> RubricV
 
 
 def _share_unanimous(decided: Sequence[Sequence[bool]]) -> float | None:
-    """The share of criteria on which all judges agree, of those that several decided."""
-    of_several = [met for met in decided if len(met) > 1]
-    if not of_several:
+    """Return the share of unanimous criteria among the criteria that several judges decided."""
+    by_several = [met for met in decided if len(met) > 1]
+    if not by_several:
         return None
-    return sum(len(set(met)) == 1 for met in of_several) / len(of_several)
+    return sum(len(set(met)) == 1 for met in by_several) / len(by_several)
 
 
 def _is_constant(votes: RubricVotes) -> bool:
-    """The judge decided enough criteria to tell, and all of them in the same way."""
+    """Return True if the judge made the same decision about all of at least 20 criteria."""
     decided = votes.met + votes.not_met
     return decided >= MIN_DECISIONS and decided in (votes.met, votes.not_met)
 
 
 def _counted(shares: Sequence[float | None], score: float | None = None) -> RubricVotes:
+    """Return how many criteria are met, not met, undecided and tied."""
     return RubricVotes(
         len(shares),
         shares.count(1.0),
@@ -281,18 +299,21 @@ def _counted(shares: Sequence[float | None], score: float | None = None) -> Rubr
 
 
 VERDICTS = {1.0: "met", 0.0: "not met", 0.5: "tied", None: "unjudged"}
-"""The majority's share -> the verdict about a criterion."""
+"""The majority's decision about a criterion -> the word for that decision."""
 
 
 @dataclass
 class RubricTally(Part):
+    """The part of a result that collects the judges' decisions and scores the cases."""
+
     metric: str
     judges: tuple[str, ...]
-    families: Mapping[str, bool | None]  # judge -> whether it and the model are of one family
+    # judge -> True if the judge and the evaluated model are of one family; None if not known
+    families: Mapping[str, bool | None]
     cases: dict[InstanceKey, JudgedCase] = field(default_factory=dict)
     errors: dict[str, list[str | None]] = field(default_factory=dict)
-    """Judge -> why it gave no decision, a reason a criterion."""
-    # the lengths of the answers that came, in characters
+    """Judge -> for each criterion that it did not decide, the reason."""
+    # the length of each answer, in characters
     lengths: dict[InstanceKey, int] = field(default_factory=dict)
 
     @classmethod
@@ -308,6 +329,7 @@ class RubricTally(Part):
         return cls(metric, tuple(judges), families)
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
+        """Store the judges' decisions about an answer."""
         criteria = _criteria_of(state)
         tags = tuple((state.instance.extra_data or {}).get(TAGS, ()))
         if has_failed(state):
@@ -324,8 +346,9 @@ class RubricTally(Part):
                     self.errors.setdefault(judge, []).append(reason)
 
     def count(self, draft: Draft) -> None:
-        """Count which cases have no score and why judges failed; add fields to group cases by,
-        and the least score of each case.
+        """Count the cases without a score, and the reasons why judges failed.
+
+        Also set the lowest possible score of each case, and the fields by which cases are grouped.
         """
         tally = draft.tally
         for metric in draft.metrics:
@@ -350,7 +373,10 @@ class RubricTally(Part):
                 tally.members[name][value].append(key)
 
     def _length_adjusted(self, metric: MetricValues) -> MetricValues:
-        """Beside the plain score; what was not answered keeps its place in the bounds."""
+        """Return the metric of the scores as if each answer had 2,000 characters.
+
+        Instances without an answer keep their value, so that the bounds include them.
+        """
         values = {}
         for key, value in metric.values.items():
             values[key] = length_adjusted(value, self.lengths.get(key, 2000))
@@ -366,8 +392,9 @@ class RubricTally(Part):
         )
 
     def publish(self, draft: Draft) -> None:
-        """The published score in the place of HELM's mean, which stands beside it; bounds over
-        open criteria.
+        """Replace HELM's mean by the clipped score, as published; add bounds and notes.
+
+        HELM's mean is reported as well, with the suffix `.unclipped`.
         """
         mean = draft.scores.get(self.metric)
         if mean is not None:
@@ -385,8 +412,9 @@ class RubricTally(Part):
         draft.notes.extend(self.notes(draft.scores))
 
     def report(self, draft: Draft) -> None:
-        """Report what the judges decided. Due is a decision of each judge about each criterion,
-        those about answers that did not come among them.
+        """Report the judges' decisions.
+
+        A decision of each judge about each criterion is due, even if an answer is missing.
         """
         by_length = {}
         for judge in self.judges:
@@ -403,6 +431,7 @@ class RubricTally(Part):
         draft.judged = "criteria"
 
     def _scores_and_lengths(self, judge: str) -> list[tuple[float, int]]:
+        """Return the score by this judge and the length of each answer that the judge scored."""
         pairs = []
         for key, length in self.lengths.items():
             score = self.cases[key].score_by(judge)
@@ -411,29 +440,30 @@ class RubricTally(Part):
         return pairs
 
     def group(self, draft: Draft) -> None:
-        """Clip the groups of cases as published, and add those of criteria, of which few cases
-        make no group either.
+        """Clip the scores of groups of cases, and add scores of groups of criteria.
+
+        A group of criteria is hidden if it has too few cases.
         """
         hidden = dict(draft.groups.hidden)
         scores = _clipped_groups(draft.groups.scores)
-        of_criteria: GroupScores = {}
+        criterion_scores: GroupScores = {}
         if draft.main_values is not None:
-            of_criteria = scores_by_tag(
+            criterion_scores = scores_by_tag(
                 draft.main_values, self.cases, failed_as_zero=draft.missing_as_zero
             )
-        of_cases = scores.keys() | hidden.keys()
-        for tag, by_value in of_criteria.items():
-            name = tag
-            if tag in of_cases:  # the field of cases is the plainer one
-                name = f"criterion_{tag}"
+        case_fields = scores.keys() | hidden.keys()
+        for criterion_field, by_value in criterion_scores.items():
+            name = criterion_field
+            if name in case_fields:  # cases have a field with this name, too
+                name = f"criterion_{criterion_field}"
             shown = {}
             small = []
-            for value, of_value in by_value.items():
-                size = max(score.stats.count for score in of_value.values())
+            for value, by_metric in by_value.items():
+                size = max(score.stats.count for score in by_metric.values())
                 if size < SMALLEST_GROUP:
                     small.append(size)
                 else:
-                    shown[value] = of_value
+                    shown[value] = by_metric
             if small:
                 hidden[name] = small
             if shown:
@@ -441,6 +471,7 @@ class RubricTally(Part):
         draft.groups = Groups(scores, hidden)
 
     def notes(self, scores: Mapping[str, Score]) -> Iterator[Note]:
+        """Yield notes on constant judges, missing decisions, ties and a negative mean."""
         report = report_of(self.cases, self.judges)
         counts = report.criteria
         for judge in report.constant:
@@ -450,8 +481,8 @@ class RubricTally(Part):
                 decision = "met"
             same = f"judge {judge} calls all {votes.met + votes.not_met} criteria {decision}"
             advice = (
-                "its decisions do not tell good answers from bad ones: read some of them, or name "
-                "another judge"
+                "its decisions do not distinguish good answers from bad answers: read some of "
+                "them, or name another judge"
             )
             yield Note(Importance.DOUBTFUL, f"{same}; {advice}")
         if counts.unjudged:
@@ -469,7 +500,7 @@ class RubricTally(Part):
                 f"the judges are divided equally on {counts.tied} of {counts.asked} criteria: as "
                 "many say met as not met"
             )
-            half = "such a criterion counts half its points; an odd number of judges has no ties"
+            half = "a tied criterion counts half its points; an odd number of judges has no ties"
             yield Note(Importance.DOUBTFUL, f"{tied}: {half}")
         raw = scores.get(self.metric + UNCLIPPED)
         if raw is not None and raw.value < 0:
@@ -477,8 +508,10 @@ class RubricTally(Part):
             yield Note(Importance.DOUBTFUL, f"{mean}; it is clipped to 0, as published")
 
     def criteria_in(self, state: output.RequestState) -> tuple[dict[str, Any], ...]:
-        """Each criterion of a case with what the judges said of it, for results.jsonl. `agreement`:
-        the share of pairs of judges that say the same, where two or more decided.
+        """Return each criterion with the judges' decisions and reasons, for results.jsonl.
+
+        `agreement` is the share of pairs of judges with the same decision; it is absent if fewer
+        than two judges decided.
         """
         criteria = _criteria_of(state)
         votes = decisions_of(state.annotations, self.judges, len(criteria))
@@ -494,7 +527,7 @@ class RubricTally(Part):
         return tuple(lines)
 
     def fields_of(self, key: InstanceKey) -> dict[str, str]:
-        """Return the value of each field in a case, by its tags; several values are one text."""
+        """Return field -> value of the case's tags; several values are joined by commas."""
         fields: dict[str, str] = {}
         for name, value in map(field_of, self.cases[key].tags):
             if name in fields:
@@ -504,8 +537,9 @@ class RubricTally(Part):
         return fields
 
     def scores_by_judge(self, key: InstanceKey) -> dict[str, float]:
-        """Return the score of a case by each judge alone; without judges that left a criterion
-        undecided.
+        """Return judge -> the score of a case by this judge alone.
+
+        Judges that left a criterion undecided are left out.
         """
         by_judge = {}
         for judge in self.judges:
@@ -516,7 +550,7 @@ class RubricTally(Part):
 
 
 def _lacks_decisions(case: JudgedCase) -> bool:
-    """The answer came, and a criterion that nobody decided leaves the case without a score."""
+    """Return True if the case has an answer, but no score: no judge decided a criterion."""
     return case.votes is not None and case.score() is None
 
 
@@ -525,6 +559,7 @@ GroupScores = Mapping[str, Mapping[str, Mapping[str, Score]]]
 
 
 def _clipped_groups(groups: GroupScores) -> dict[str, dict[str, Mapping[str, Score]]]:
+    """Return the groups with all scores clipped to 0 .. 1."""
     clipped_groups: dict[str, dict[str, Mapping[str, Score]]] = {}
     for field_name, by_value in groups.items():
         clipped_groups[field_name] = {}
@@ -535,5 +570,6 @@ def _clipped_groups(groups: GroupScores) -> dict[str, dict[str, Mapping[str, Sco
 
 
 def _criteria_of(state: output.RequestState) -> tuple[Criterion, ...]:
+    """Return the criteria of the request's instance."""
     rubrics = (state.instance.extra_data or {}).get(RUBRICS, ())
     return tuple(map(Criterion.from_dict, rubrics))

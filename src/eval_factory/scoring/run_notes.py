@@ -1,4 +1,4 @@
-"""The notes on the requests and answers of a run, and on its data."""
+"""Writes the notes on a run's model, answers, judges, metrics and data."""
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ from eval_factory.tasks.picture_metrics import metrics_of
 from eval_factory.tasks.run_specs import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
 from eval_factory.tasks.run_specs import executed_by
 
-MAX_REASONS = 5  # finish reasons that a note names, each
+MAX_REASONS = 5  # the number of unknown finish reasons that get a note
 
 
 class NotesOnRun(Part):
-    """The notes on what was asked and answered, and on the data."""
+    """The part of a result that adds notes on requests, answers and data."""
 
     def note(self, draft: Draft) -> None:
+        """Add the notes."""
         draft.notes.extend(notes_of(draft))
         draft.notes.extend(notes_on_data(draft.plan, draft.earlier_notes))
 
 
 class NotesOnLabels(Part):
-    """The note on a score that is as high as wrong labels let a model come."""
+    """The part of a result that adds a note if the score reaches the limit set by wrong labels."""
 
     def weigh(self, draft: Draft) -> None:
+        """Add the note."""
         about = draft.plan.evaluation.task.about
         draft.notes.extend(notes_on_labels(draft.main, draft.scores, about))
 
@@ -47,16 +49,17 @@ class NotesOnLabels(Part):
 def notes_of(draft: Draft) -> list[Note]:
     """Return the notes on the requests and answers of a run."""
     instances = sum(len(ids) for ids in draft.tally.splits.values())
-    kinds_of_notes = (
+    groups_of_notes = (
         _notes_on_target(draft),
         _notes_on_answers(draft),
         _notes_on_scores(draft),
         draft.tally.rows.notes(instances),
     )
-    return list(chain.from_iterable(kinds_of_notes))
+    return list(chain.from_iterable(groups_of_notes))
 
 
 def _notes_on_target(draft: Draft) -> Iterator[Note]:
+    """Yield notes on who answered, and on which instances were asked."""
     plan = draft.plan
     tally = draft.tally
     if plan.asks_demo:
@@ -70,35 +73,37 @@ def _notes_on_target(draft: Draft) -> Iterator[Note]:
             "and target.api_endpoint.model_id only names them"
         )
         yield Note(Importance.BACKGROUND, no_model)
-    if (origin := read_origin(plan.rundir.cache_db)) is not None:
-        then = f"the model's answers are those of the run of {origin.started_at}"
-        yield Note(Importance.BACKGROUND, f"{then}; the model was not asked again")
-    found = len({key[0] for key in tally.requested})
+    origin = read_origin(plan.rundir.cache_db)
+    if origin is not None:
+        earlier_run = f"the model's answers are those of the run of {origin.started_at}"
+        yield Note(Importance.BACKGROUND, f"{earlier_run}; the model was not asked again")
+    instances = len({key[0] for key in tally.requested})
     known = plan.evaluation.task.about.instances
     drawn = output.read_run_record(plan.rundir.helm).drawn_sample
     if plan.evaluation.stop_when is not None and drawn is not None:
-        found = drawn.of
+        instances = drawn.of
     rules = plan.evaluation.task.helm.parameters
     chosen = plan.evaluation.extra.instances
     if chosen is not None:
-        these = (
-            f"the score is of {formats.counted(found, 'instance')} "
+        selection = (
+            f"the score is of {formats.counted(instances, 'instance')} "
             "that extra.instances names, not of the benchmark"
         )
-        yield Note(Importance.DOUBTFUL, these)
-    in_part = chosen is not None or any(
-        name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments
-    )
-    if known not in (None, found) and not in_part and plan.evaluation.params.limit_samples is None:
-        other = (
-            f"the data hold {found} instances; they held {known} when this task was described: "
-            "is this another version of them?"
+        yield Note(Importance.DOUBTFUL, selection)
+    is_partial = chosen is not None or plan.evaluation.params.limit_samples is not None
+    for name in plan.scenario_arguments:
+        if name in rules and rules[name].chooses_a_part:
+            is_partial = True
+    if known not in (None, instances) and not is_partial:
+        changed = (
+            f"the data contain {instances} instances, but {known} when this task was described: "
+            "are they another version of the data?"
         )
-        yield Note(Importance.DOUBTFUL, other)
+        yield Note(Importance.DOUBTFUL, changed)
 
 
-def _of_pictures(plan: Plan, run: output.HelmRun) -> Iterator[Note]:
-    """Yield a note on the metrics of HELM that were left out where the run was made."""
+def _notes_on_pictures(plan: Plan, run: output.HelmRun) -> Iterator[Note]:
+    """Yield a note on HELM's picture metrics that the run could not compute, and what they need."""
     helm = plan.evaluation.task.helm
     left_out = []
     for metric in metrics_of(helm.run_spec, {**helm.arguments, **plan.scenario_arguments}):
@@ -114,7 +119,7 @@ def _of_pictures(plan: Plan, run: output.HelmRun) -> Iterator[Note]:
 
 
 def _notes_on_answers(draft: Draft) -> Iterator[Note]:
-    plan = draft.plan
+    """Yield notes on answers that are cut off, missing, unscorable or unjudged."""
     run = draft.run
     instances = draft.instances
     tally = draft.tally
@@ -126,31 +131,14 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
         complete = "they count as complete answers; look at them in results.jsonl"
         yield Note(Importance.DOUBTFUL, f"{unknown}; {complete}")
     if instances.failed:
-        handling = plan.evaluation.extra.on_failure
-        how = (
-            "count as 0"
-            if handling == "zero"
-            else "are left out of the scores; bounds show the range"
-        )
-        if handling == "zero" and run.jury is not None:
-            what = "0" if tally.ratings.form.lowest > 0 else "a failure"
-            how += (
-                f", but are left out of the jury's score, because no judge can give {what}: the "
-                "bounds of that score count them"
-            )
-        asks_again = (
-            tally.something_to_ask
-            and not tally.causes.all_last
-            and read_origin(plan.rundir.cache_db) is None
-        )
-        again = "; the same command asks them again" if asks_again else ""
-        yield Note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
-    for reason, count in Counter(why for why, _ in tally.unscorable.values()).most_common():
+        yield _note_on_failures(draft)
+    unscorable_reasons = Counter(reason for reason, _ in tally.unscorable.values())
+    for reason, count in unscorable_reasons.most_common():
         unscorable = (
             f"{count} of the failed instances have an answer that HELM cannot score: {reason}"
         )
-        kept = "these answers stay in responses/, and the model is not asked again"
-        yield Note(Importance.INCOMPLETE, f"{unscorable}; {kept}")
+        stored = "these answers stay in responses/, and the model is not asked again"
+        yield Note(Importance.INCOMPLETE, f"{unscorable}; {stored}")
     if instances.unjudged and run.rubric is None:
         unjudged = (
             f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
@@ -159,7 +147,31 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
         yield Note(Importance.INCOMPLETE, f"{unjudged} ({default})")
 
 
+def _note_on_failures(draft: Draft) -> Note:
+    """Return the note on failed instances: how these count, and whether to ask them again."""
+    plan = draft.plan
+    tally = draft.tally
+    handling = "are left out of the scores; bounds show the range"
+    if plan.evaluation.extra.on_failure == "zero":
+        handling = "count as 0"
+        if draft.run.jury is not None:
+            mark = "0" if tally.ratings.form.lowest > 0 else "a failure"
+            handling += (
+                f", but are left out of the jury's score, because no judge can give {mark}: the "
+                "bounds of that score count them"
+            )
+    asks_again = (
+        tally.something_to_ask
+        and not tally.causes.all_last
+        and read_origin(plan.rundir.cache_db) is None
+    )
+    again = "; the same command asks them again" if asks_again else ""
+    text = f"{draft.instances.failed} instances failed and {handling}{again}"
+    return Note(Importance.INCOMPLETE, text)
+
+
 def _notes_on_scores(draft: Draft) -> Iterator[Note]:
+    """Yield notes on judges, and on metrics that are absent or misleading."""
     plan = draft.plan
     run = draft.run
     tally = draft.tally
@@ -191,7 +203,7 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
         )
         yield Note(Importance.NO_RESULT, f"{left_out}; {later}")
     elif plan.evaluation.task.helm.makes_images:
-        yield from _of_pictures(plan, run)
+        yield from _notes_on_pictures(plan, run)
     summarizes = run.has_metric("SummarizationMetric")
     if summarizes and not any(label.startswith(("BERTScore", "summac")) for label in draft.scores):
         yield Note(
@@ -205,16 +217,16 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
             Importance.BACKGROUND,
             "HELM's toxicity metrics are left out: they need the Perspective API",
         )
-    # the check of a custom benchmark has said so, with the row
+    # For a custom benchmark, the check of its data has already reported this, with the row.
     if tally.nothing_right and plan.evaluation.benchmark is None:
         share_of_instances = f"{tally.nothing_right} of {draft.instances.requested} instances"
         yield Note(Importance.DOUBTFUL, note_on_quasi(share_of_instances))
     if tally.injected:
         injected = (
-            f"{tally.injected} answers tell their judges what to do "
+            f"{tally.injected} answers give instructions to their judges "
             "(see `injection` in results.jsonl)"
         )
-        ignored = "no text in them was read as a judgement; look at their scores"
+        ignored = "no text of these answers was read as a judgement; look at their scores"
         yield Note(Importance.DOUBTFUL, f"{injected}: {ignored}")
 
 
@@ -225,8 +237,14 @@ NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about
 
 
 def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
-    """Return the notes on the data of a run. `earlier` are notes of an earlier collection, which
-    hold where the data are gone. Raises HelmError.
+    """Return the notes on the data of a run.
+
+    Args:
+        plan: the plan of the run.
+        earlier: the notes of an earlier collection; they are used if the data were deleted since.
+
+    Raises:
+        HelmError: HELM's record of the run cannot be read.
     """
     notes = []
     run_spec = plan.evaluation.task.helm.run_spec
@@ -234,9 +252,12 @@ def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
     if limited is not None:
         longer = f"longer than max_length={limited.max_length} tokens"
         if limited.left_out:
-            who = f"{limited.left_out} of {limited.records} patients (at the time of a prediction)"
+            patients = (
+                f"{limited.left_out} of {limited.records} patients (at the time of a prediction)"
+            )
             lost = "are left out by HELM: the score says nothing about them"
-            notes.append(Note(Importance.INCOMPLETE, f"{who} have a prompt {longer} and {lost}"))
+            text = f"{patients} have a prompt {longer} and {lost}"
+            notes.append(Note(Importance.INCOMPLETE, text))
         if limited.cut:
             cut_records = f"{limited.cut} of {limited.records} records are {longer} allows"
             notes.append(
@@ -244,20 +265,27 @@ def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
             )
     if run_spec == "ehr_sql":
         database = output.scenario_folder(plan.rundir.helm, run_spec) / "eicu.sqlite"
-        if not _has_rows(database) if database.is_file() else NO_ROWS in earlier:
+        is_empty = NO_ROWS in earlier
+        if database.is_file():
+            is_empty = not _has_rows(database)
+        if is_empty:
             notes.append(Note(Importance.NO_RESULT, NO_ROWS))
     return notes + _notes_on_execution(plan)
 
 
 def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Iterator[Note]:
-    """Note if the main score, or its corrected value, may be as high as wrong labels let a model
-    come that is right.
+    """Yield a note if the main score, or its corrected value, may reach the limit of wrong labels.
+
+    The limit is the score of a model that is always right; it is below 1 because some labels of
+    the benchmark are wrong.
     """
     if about.label_noise is None:
         return
     lowest, highest = (1 - share for share in reversed(about.label_noise))
     for label in (main, f"{main}{CORRECTED}"):
-        high = scores[label].stats.ci_high if label in scores else None
+        if label not in scores:
+            continue
+        high = scores[label].stats.ci_high
         if high is not None and high >= lowest:
             interval = f"{label}: the 95 % interval, up to {formats.score(formats.rounded(high))}"
             reach = f"{formats.decimals(lowest, 2)} .. {formats.decimals(highest, 2)}"
@@ -271,8 +299,9 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
 
 
 def notes_on_age(plan: Plan, provenance: Provenance) -> Iterator[Note]:
-    """Note if the model may have been trained on the answers, as far as dates tell; not of the
-    demo or the sample.
+    """Yield a note if the dates allow that the model was trained on the answers.
+
+    There is no note for the demo endpoint and the sample benchmark.
     """
     is_trial = plan.evaluation.endpoint.is_demo or "sample" in plan.evaluation.task.about.tags
     if not is_trial:
@@ -280,11 +309,11 @@ def notes_on_age(plan: Plan, provenance: Provenance) -> Iterator[Note]:
 
 
 def note_on_age(provenance: Provenance, option: str) -> Iterator[Note]:
-    """Note if the model may have been trained on the answers, as far as dates tell.
+    """Yield a note if the dates allow that the model was trained on the answers.
 
     Args:
-        provenance: when the data were published, and when the model's training data end.
-        option: by which the user says when they end.
+        provenance: has the date of the data's publication, and the model's training cut-off.
+        option: the configuration key by which the user states the training cut-off.
     """
     public = provenance.published
     cutoff = provenance.training_cutoff
@@ -304,6 +333,7 @@ def note_on_age(provenance: Provenance, option: str) -> Iterator[Note]:
 
 
 def _notes_on_execution(plan: Plan) -> list[Note]:
+    """Return notes on how the code in the answers was executed."""
     helm = plan.evaluation.task.helm
     if helm.run_spec in NOT_CONFINED_RUN_SPECS:
         return [Note(Importance.DOUBTFUL, _NOT_CONFINED)]
@@ -324,7 +354,7 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
 
 
 def _has_rows(database: Path) -> bool:
-    """A table has rows; also true if the file cannot be read, of which nothing is known then."""
+    """Return True if a table of the SQLite database has rows, or if the file cannot be read."""
     uri = f"{database.absolute().as_uri()}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:

@@ -1,5 +1,6 @@
-"""The values that HELM's metrics gave to instances -> scores: HELM's means to the last digit,
-intervals, bounds.
+"""Computes scores with intervals and bounds from the values that HELM stores for each instance.
+
+The means agree with HELM's means to the last digit.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ from eval_factory.tasks.errata import CORRECTED
 
 InstanceKey = tuple[str, int, str | None]  # (instance id, trial, perturbation)
 _WORST = ".worst"
+"""The suffix of a perturbation if HELM scores an instance by its lowest value, perturbed or not."""
 ORIGINAL = ".original"
-"""End the label of a perturbation if HELM computed on the least value, and on the instances
-before it.
-"""
+"""The suffix of a perturbation if HELM scores the original instances, before the perturbation."""
 
 
 @dataclass
@@ -30,24 +30,25 @@ class MetricValues:
 
     label: str
     name: str
-    # None if HELM has no mean of all, or these are not its own values
+    # None if HELM has no mean over all instances, or if the values are not HELM's own
     helm_mean: float | None
-    # the least and the greatest value that there can be, if that is known
+    # the lowest and the highest possible value, if these are known
     scale: Bounds | None = None
     values: dict[InstanceKey, float] = field(default_factory=dict)
     split: str | None = None
     perturbation: str | None = None
-    # how much HELM counted of an instance, if not one
+    # the number of observations in the value of an instance, if it is not 1
     counts: dict[InstanceKey, int] = field(default_factory=dict)
     parts: Mapping[InstanceKey, Sequence[InstanceKey]] = field(default_factory=dict)
-    """A worst case -> the instances, as they are and perturbed, of which it has the least value."""
-    # id of an instance -> its source; None: the task declares none
+    """Worst case -> the original and perturbed instances; the worst case has their lowest value."""
+    # id of an instance -> its source; None if the task declares no sources
     clusters: Mapping[str, str] | None = None
-    looks: float = 1  # as `intervals.describe` has it
-    # the least value of each, if they differ, as a rubric's do
+    looks: float = 1  # the argument of `intervals.describe`
+    # the lowest possible value of each instance, if these differ, as for a rubric
     lowest: Mapping[InstanceKey, float] | None = None
 
     def score(self, value: float, stats: Stats) -> Score:
+        """Return a score of this metric with this value and these statistics."""
         facts = facts_of(self.name, self.scale)
         return Score(
             value,
@@ -62,12 +63,12 @@ class MetricValues:
 
 
 def is_judged(metric: MetricValues, jury_metric: str | None) -> bool:
-    """The metric is the jury's, or made of it."""
+    """Return True if the metric is the jury's metric, or its corrected form."""
     return metric.name.removesuffix(CORRECTED) == jury_metric
 
 
 def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[MetricValues]:
-    """Each metric with its values, in HELM's order."""
+    """Return each metric with its values, in HELM's order."""
     by_label: dict[str, MetricValues] = {}
     for stat in run.stats:
         if stat.mean is None or not is_score(stat.name.name):
@@ -83,8 +84,8 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
                 label, name, stat.mean, split=split, perturbation=perturbation
             )
     applied = _add_values(by_label, run, main_split)
-    # HELM writes worst cases of a family that was not applied all the same; they repeat the plain
-    # scores
+    # HELM also writes worst cases of families that were not applied. These repeat the plain scores,
+    # so they are left out.
     metrics = []
     for metric in by_label.values():
         if metric.perturbation is None or _family_of(metric) in applied:
@@ -95,45 +96,46 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
 
 
 def is_derived(metric: MetricValues) -> bool:
-    """The metric is of a worst case, or of the instances before they were perturbed."""
+    """Return True if the metric is of worst cases, or of the instances before perturbation."""
     return metric.perturbation is not None and metric.perturbation.endswith((_WORST, ORIGINAL))
 
 
 def _family_of(metric: MetricValues) -> str:
-    """The family of a metric's perturbation; a single one is a family too."""
+    """Return the family of a metric's perturbation; a single perturbation is its own family."""
     return str(metric.perturbation).removesuffix(_WORST).removesuffix(ORIGINAL)
 
 
 def _add_worst_cases(
     metric: MetricValues, metrics: Sequence[MetricValues], applied: Mapping[str, set[str]]
 ) -> None:
-    """Add the values of a worst case, or of the instances before they were perturbed, which HELM
-    keeps of no instance.
+    """Add the values of instances to a metric of worst cases, or of instances before perturbation.
 
-    As `compute_worst_case_metrics` in helm/benchmark/metrics/metric.py makes them: an instance's
-    least value as it is and perturbed; of robustness and fairness also of instances that no
-    perturbation changed.
+    HELM stores only the means of these metrics. The values are computed as in
+    `compute_worst_case_metrics` (helm/benchmark/metrics/metric.py): the lowest value of an
+    instance, original and perturbed. Instances that no perturbation changed count for the families
+    robustness and fairness only.
     """
     if not is_derived(metric):
         return
     family = _family_of(metric)
-    before = str(metric.perturbation).endswith(ORIGINAL)
-    of_family = {None, *applied[family]}
+    only_original = str(metric.perturbation).endswith(ORIGINAL)
+    perturbations = {None, *applied[family]}
     values: dict[InstanceKey, float] = {}
-    for side in metrics:
-        is_same = side.name == metric.name and side.split == metric.split
-        if is_same and side.perturbation in of_family:
-            if side.counts:  # HELM takes the least of what it counted then: no file has that
+    for candidate in metrics:
+        is_same = candidate.name == metric.name and candidate.split == metric.split
+        if is_same and candidate.perturbation in perturbations:
+            # HELM takes the lowest of several observations, which no file contains.
+            if candidate.counts:
                 values = {}
                 break
-            values |= side.values
-    changed = set()
+            values |= candidate.values
+    counted = set()
     for key in values:
-        if key[2] or family not in of_family:
-            changed.add(key[:2])
+        if key[2] or family not in perturbations:
+            counted.add(key[:2])
     parts: dict[InstanceKey, list[InstanceKey]] = {}
     for key in values:
-        if key[:2] in changed and not (before and key[2]):
+        if key[:2] in counted and not (only_original and key[2]):
             parts.setdefault((*key[:2], metric.perturbation), []).append(key)
     metric.parts = parts
     metric.values = {}
@@ -144,10 +146,15 @@ def _add_worst_cases(
 def _add_values(
     metrics: Mapping[str, MetricValues], run: output.HelmRun, main_split: str | None
 ) -> dict[str, set[str]]:
-    """Add the values of instances. `metrics`: by label.
+    """Add the values of the instances to the metrics.
+
+    Args:
+        metrics: label -> metric.
+        run: HELM's run.
+        main_split: the split whose metrics have labels without a split.
 
     Returns:
-        The families of perturbations that were applied, each with its perturbations.
+        Each applied family of perturbations -> the names of its perturbations.
     """
     keys: dict[InstanceKey, InstanceKey] = {}
     labels: dict[tuple[str, str | None, output.Perturbation | None], str] = {}
@@ -178,13 +185,15 @@ def _add_values(
 
 
 def helm_mean(values: Mapping[InstanceKey, float]) -> float:
-    """The mean as HELM computes it, to the last digit: per trial a running sum divided by its
-    count, then the same over trials.
+    """Return the mean as HELM computes it, to the last digit.
+
+    HELM divides a running sum by the count: first for each trial, then over the trials' means.
     """
     return _running_mean(trial_means(values))
 
 
 def trial_means(values: Mapping[InstanceKey, float]) -> list[float]:
+    """Return the mean of each trial, in the order of the trials."""
     trials: dict[int, list[float]] = defaultdict(list)
     for (_, trial, _), value in values.items():
         trials[trial].append(value)
@@ -193,7 +202,7 @@ def trial_means(values: Mapping[InstanceKey, float]) -> list[float]:
 
 def _running_mean(values: Sequence[float]) -> float:
     total: float = 0
-    for value in values:  # not sum() or fsum(): the order of rounding is HELM's
+    for value in values:  # not sum() or fsum(), because these round otherwise than HELM
         total += value
     return total / len(values)
 
@@ -201,14 +210,20 @@ def _running_mean(values: Sequence[float]) -> float:
 def score_of(
     metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero: bool
 ) -> Score | None:
-    """Return the score, or None if the metric is no mean of instances' values and some instance
-    is missing, or none is left.
+    """Return the score of a metric; None if it cannot be computed without the missing instances.
+
+    This is the case if the metric is not a mean of instances' values, or if no instance is left.
+
+    Args:
+        metric: the metric.
+        missing: the instances without a usable value.
+        failed_as_zero: count missing instances as 0 instead of leaving them out.
     """
     if missing and not metric.values:
-        return None  # computed over all instances at once, the missing ones among them
-    touched = missing & metric.values.keys()
+        return None  # HELM computed the metric over all instances, including the missing ones
+    missing_here = missing & metric.values.keys()
     is_mean = bool(metric.values) and metric.helm_mean in (None, helm_mean(metric.values))
-    if not touched:
+    if not missing_here:
         value = metric.helm_mean
         if value is None:
             value = helm_mean(metric.values)
@@ -217,7 +232,7 @@ def score_of(
         return metric.score(value, _stats_of_a_ratio(metric, value))
     if not is_mean:
         return None
-    counted = with_missing_counted(metric.values, touched, failed_as_zero=failed_as_zero)
+    counted = with_missing_counted(metric.values, missing_here, failed_as_zero=failed_as_zero)
     if not counted:
         return None
     return mean_score(metric, counted)
@@ -226,23 +241,25 @@ def score_of(
 def with_missing_counted(
     values: Mapping[InstanceKey, float], missing: set[InstanceKey], *, failed_as_zero: bool
 ) -> dict[InstanceKey, float]:
-    """Return the values without the missing instances, or with 0 for each."""
+    """Return the values without the missing instances, or with 0 for each missing instance."""
     if failed_as_zero:
         return _with_missing_as(0.0, values, missing)
     return {key: value for key, value in values.items() if key not in missing}
 
 
 def _with_missing_as(
-    stand_in: float, values: Mapping[InstanceKey, float], missing: Collection[InstanceKey]
+    replacement: float, values: Mapping[InstanceKey, float], missing: Collection[InstanceKey]
 ) -> dict[InstanceKey, float]:
+    """Return the values, with the replacement for each missing instance."""
     counted = dict(values)
     for key in missing:
         if key in counted:
-            counted[key] = stand_in
+            counted[key] = replacement
     return counted
 
 
 def mean_score(metric: MetricValues, values: Mapping[InstanceKey, float]) -> Score:
+    """Return the score of a metric that is the mean of these values."""
     value = helm_mean(values)
     return metric.score(value, _stats(metric, values, value))
 
@@ -250,8 +267,9 @@ def mean_score(metric: MetricValues, values: Mapping[InstanceKey, float]) -> Sco
 def sample_of(
     metric: MetricValues, values: Mapping[InstanceKey, float]
 ) -> tuple[list[float], list[str] | None]:
-    """One value per instance, the mean over its trials; and of each the source that it shares
-    with others.
+    """Return one value for each instance, the mean over its trials, and the sources of these.
+
+    The sources are None if the task declares no sources.
     """
     grouped: dict[tuple[str, str | None], list[float]] = defaultdict(list)
     for (instance, _, perturbation), value in values.items():
@@ -261,13 +279,17 @@ def sample_of(
 
 
 def sources_of(metric: MetricValues, instances: Sequence[str]) -> list[str] | None:
-    """An instance that was not sorted is a source of its own."""
+    """Return the source of each instance; None if the task declares no sources.
+
+    An instance without a known source is a source of its own.
+    """
     if metric.clusters is None:
         return None
     return [metric.clusters.get(instance, instance) for instance in instances]
 
 
 def _stats(metric: MetricValues, values: Mapping[InstanceKey, float], value: float) -> Stats:
+    """Return the statistics of a score that is the mean of these values."""
     sample, sources = sample_of(metric, values)
     lowest = None
     if metric.lowest is not None:
@@ -283,11 +305,11 @@ def _stats(metric: MetricValues, values: Mapping[InstanceKey, float], value: flo
 
 
 def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
-    """The statistics of what is no mean of instances' values: a bootstrap interval if HELM's value
-    is a ratio of their sums.
+    """Return the statistics of a score that is not a mean of the instances' values.
 
-    What HELM computes over all instances at once, and keeps nothing of, has none; nor is there one
-    at several looks.
+    If HELM's value is a ratio of two sums over the instances, the statistics have a bootstrap
+    interval. There is no interval if HELM computed the value over all instances at once, or if the
+    run looks at its sample several times.
     """
     plain = Stats(len(metric.values), value, None, None, None, None, None)
     counts = []
@@ -305,9 +327,10 @@ def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
 
 
 def bounds_of(metric: MetricValues, missing: set[InstanceKey]) -> Bounds | None:
-    """The value if every missing instance were wrong, and if every one were right.
+    """Return the score if every missing instance had the lowest, and the highest, possible value.
 
-    Only for values of a known scale, or that all lie from 0 to 1.
+    Return None if there are no values, or if a value lies outside the metric's scale (0 to 1 if the
+    scale is unknown).
     """
     if not metric.values:
         return None

@@ -1,9 +1,11 @@
-"""The rule of `extra.stop_when`: what is known at each look at a growing sample, and if it holds.
+"""Applies the rule of `extra.stop_when`, which may end a run before all instances were asked.
 
-Each look's interval misses the mean in alpha / K of all samples, K being the number of looks: so
-one of them misses it in alpha of them at most (Bonferroni's inequality), wherever one stops.
-Confidence sequences made by betting (I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024) are wider
-at so few looks: benchmarks/stop_when_coverage.py.
+The program looks at the score several times while the sample grows, and stops if the rule is
+fulfilled. Let K be the number of looks. The interval of each look misses the true mean with a
+probability of alpha / K. Any of the intervals misses the true mean with a probability of at most
+alpha (Bonferroni's inequality), whenever the run stops. Confidence sequences made by betting
+(I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024) are wider for few looks, as
+benchmarks/stop_when_coverage.py shows.
 """
 
 from __future__ import annotations
@@ -26,110 +28,114 @@ from eval_factory.scoring.scores import InstanceKey, helm_mean, mean_score, with
 
 
 def looks_up_to(first: int, all_instances: int) -> tuple[int, ...]:
-    """Instances at each look."""
-    return (
-        (first, *looks_up_to(2 * first, all_instances))
-        if first < all_instances
-        else (all_instances,)
-    )
+    """Return the number of asked instances at each look; the number doubles from look to look."""
+    if first >= all_instances:
+        return (all_instances,)
+    return (first, *looks_up_to(2 * first, all_instances))
 
 
 def bias_of_stopping(stop: StopWhen) -> str | None:
-    """A run that stops because its score is good stops rather where chance made it good; None of a
-    rule that looks at the width alone.
+    """Return a warning that the score of a stopped run is biased; None if it is not.
+
+    A run that stops because of a good score stops more often if the score is good by chance. A rule
+    about the width of the interval has no such bias.
     """
     if stop.beats_floor:
         size = (
-            "2 to 5 points of a model that is 3 to 10 above the best score without a model, "
-            "simulated"
+            "in simulations by 2 to 5 points, for a model that is 3 to 10 points above the best "
+            "score without a model"
         )
-        shown = f"a score at which a run stopped is too good on average ({size})"
+        bias = f"the score of a run that stopped early is too good on average ({size})"
     elif stop.differs_from is not None:
-        shown = "a difference at which a run stopped is too large on average"
+        bias = "the difference of a run that stopped early is too large on average"
     else:
         return None
-    advice = "report the interval, which holds, or ask all instances"
-    return f"stop_when: {stop.text}: {shown}; {advice}"
+    advice = "report the interval, which allows for this, or ask all instances"
+    return f"stop_when: {stop.text}: {bias}; {advice}"
 
 
 @dataclass(frozen=True)
 class Looks(Part):
-    """The looks at the instances of one run, which stand in the order in which they were drawn."""
+    """The looks at the growing sample of one run; its instances come in the order of drawing."""
 
     plan: Plan
     stop: StopWhen
     drawn: output.DrawnSample
-    others: Mapping[str, float]  # id -> the other run's value, with `differs_from`
-    _place: dict[str, int] = field(default_factory=dict)  # id -> which one it is, from 0
+    # id of an instance -> its value in the other run that `differs_from` names; else empty
+    other_values: Mapping[str, float]
+    # id of an instance -> its position in the order of drawing, from 0
+    _position: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan) -> Looks | None:
-        """Return the looks, or None without a rule. Raises HelmError; PrerequisiteError: the other
-        run's values cannot be read.
+        """Return the looks; None if the run has no rule.
+
+        Raises:
+            HelmError: HELM's record of the run cannot be read.
+            PrerequisiteError: The values of the other run cannot be read.
         """
         stop = plan.evaluation.stop_when
         drawn = output.read_run_record(plan.rundir.helm).drawn_sample
         if stop is None or drawn is None:
             return None
         file = plan.rundir.model_configs / names.OTHER_RUN
+        other_values: Mapping[str, float] = {}
         try:
-            others = (
-                parse_json(file.read_text(encoding="utf-8"))["values"] if stop.differs_from else {}
-            )
+            if stop.differs_from:
+                other_values = parse_json(file.read_text(encoding="utf-8"))["values"]
         except (OSError, ValueError, LookupError) as error:
             raise PrerequisiteError(f"{file}: cannot be read: {error}") from None
-        return cls(plan, stop, drawn, others)
+        return cls(plan, stop, drawn, other_values)
 
     @property
-    def most(self) -> int:
-        """Instances that may be asked."""
+    def max_instances(self) -> int:
+        """The number of instances that the run may ask."""
         return min(self.plan.evaluation.params.limit_samples or self.drawn.of, self.drawn.of)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return looks_up_to(self.stop.first, self.most)
+        """The number of asked instances at each look."""
+        return looks_up_to(self.stop.first, self.max_instances)
 
     def see(self, key: InstanceKey, _state: output.RequestState) -> None:
-        self._place.setdefault(key[0], len(self._place))
+        """Store the position of the instance in the order of drawing."""
+        self._position.setdefault(key[0], len(self._position))
 
     def weigh(self, draft: Draft) -> None:
-        """Report what was known at each look; a rule may be about the floor.
+        """Report score and interval at each look, and whether the run stopped early.
+
+        This phase follows the scores, because a rule may compare the score with the floor.
 
         Raises:
-            ConfigError: no interval can hold at several looks.
+            ConfigError: No interval of this metric is valid at several looks.
         """
         stop = self.stop
         asked = self.drawn.asked
         looks = tuple(self._look(draft, size) for size in self.sizes if size <= asked)
-        holds = bool(looks) and self._holds(draft, looks[-1])
+        holds = bool(looks) and self._is_fulfilled(draft, looks[-1])
         run = draft.usage.this_run.total
         paid = draft.usage.all_runs.total.cost
-        saved = round((run.requests + run.cached) / asked * (self.most - asked))
-        cost = (
-            paid.value / paid.priced_requests * saved
-            if paid is not None and not paid.unpriced_requests
-            else None
-        )
+        saved_requests = round((run.requests + run.cached) / asked * (self.max_instances - asked))
+        saved_cost = None
+        if paid is not None and not paid.unpriced_requests:
+            saved_cost = paid.value / paid.priced_requests * saved_requests
         rule: dict[str, Any] = {
             **stop.rules,
             "alpha": stop.alpha,
             "seed": stop.seed,
             "first": stop.first,
         }
-        stopped = holds and asked < self.most
+        stopped = holds and asked < self.max_instances
         draft.stopped_early = StoppedEarly(
-            rule, looks, asked, self.drawn.of, holds, stopped, saved, cost
+            rule, looks, asked, self.drawn.of, holds, stopped, saved_requests, saved_cost
         )
         if asked < self.drawn.of:
-            drawn_how = (
-                f"{asked} of {self.drawn.of} instances, drawn at random with seed {stop.seed}"
-            )
-            draft.notes.add(
-                Importance.DOUBTFUL, f"the score is of a sample: {drawn_how} (stop_when)"
-            )
-        if stopped and (bias := bias_of_stopping(stop)) is not None:
+            sample = f"{asked} of {self.drawn.of} instances, drawn at random with seed {stop.seed}"
+            draft.notes.add(Importance.DOUBTFUL, f"the score is of a sample: {sample} (stop_when)")
+        bias = bias_of_stopping(stop)
+        if stopped and bias is not None:
             draft.notes.add(Importance.DOUBTFUL, bias)
-        if asked == self.most:
+        if asked == self.max_instances:
             when = "held only when" if holds else "never held:"
             text = (
                 f"stop_when: {stop.text} {when} all {asked} instances that may be asked were asked"
@@ -137,38 +143,44 @@ class Looks(Part):
             draft.notes.add(Importance.BACKGROUND, text)
 
     def _look(self, draft: Draft, size: int) -> Look:
+        """Return score and interval of the first `size` instances; None for an absent number."""
         metric = draft.main_values
         if metric is None or not metric.values:
             return Look(size, None, None, None)
         if metric.helm_mean not in (None, helm_mean(metric.values)):
-            why = "is not a mean over instances: no interval holds at several looks"
-            raise ConfigError(f"{STOP_WHEN}: {draft.main} {why}")
-        first = {key: value for key, value in metric.values.items() if self._place[key[0]] < size}
+            problem = "is not a mean over instances: no interval is valid at several looks"
+            raise ConfigError(f"{STOP_WHEN}: {draft.main} {problem}")
+        first = {}
+        for key, value in metric.values.items():
+            if self._position[key[0]] < size:
+                first[key] = value
         values = with_missing_counted(first, draft.missing, failed_as_zero=draft.missing_as_zero)
         if self.stop.differs_from is not None:
-            values = {
-                key: value - self.others[key[0]]
-                for key, value in values.items()
-                if key[0] in self.others
-            }
+            differences = {}
+            for key, value in values.items():
+                if key[0] in self.other_values:
+                    differences[key] = value - self.other_values[key[0]]
+            values = differences
             score = draft.scores.get(draft.main)
-            low, high = (score.scale if score is not None else None) or PROPORTION
-            if not all(
-                low <= one <= high for one in (*metric.values.values(), *self.others.values())
-            ):
+            low, high = PROPORTION
+            if score is not None and score.scale:
+                low, high = score.scale
+            all_values = (*metric.values.values(), *self.other_values.values())
+            if not all(low <= value <= high for value in all_values):
                 raise ConfigError(
                     f"{STOP_WHEN}.differs_from: the scale of {draft.main} has no known ends"
                 )
             metric = replace(metric, scale=(low - high, high - low), lowest=None)
         if not values:
             return Look(size, None, None, None)
-        # a level other than 95 % counts as so many looks more, or fewer
-        found = mean_score(
-            replace(metric, looks=len(self.sizes) * 2 * TAIL_ALPHA / self.stop.alpha), values
-        )
-        return Look(size, found.value, found.stats.ci_low, found.stats.ci_high)
+        # Intervals have the level 95 %. Another alpha is expressed as more, or fewer, looks.
+        looks = len(self.sizes) * 2 * TAIL_ALPHA / self.stop.alpha
+        score_at_look = mean_score(replace(metric, looks=looks), values)
+        stats = score_at_look.stats
+        return Look(size, score_at_look.value, stats.ci_low, stats.ci_high)
 
-    def _holds(self, draft: Draft, look: Look) -> bool:
+    def _is_fulfilled(self, draft: Draft, look: Look) -> bool:
+        """Return True if the look fulfils the rule."""
         stop = self.stop
         floor = draft.floors.get(draft.main)
         if look.ci_low is None or look.ci_high is None:
@@ -179,4 +191,6 @@ class Looks(Part):
             return not look.ci_low <= 0 <= look.ci_high
         if floor is None or floor.assumed:
             return False
-        return look.ci_high < floor.value if floor.lower_is_better else look.ci_low > floor.value
+        if floor.lower_is_better:
+            return look.ci_high < floor.value
+        return look.ci_low > floor.value

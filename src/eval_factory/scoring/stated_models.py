@@ -1,8 +1,7 @@
-"""The models that answered: what was asked for, and what the answers themselves state. Pure
-functions.
+"""Reports which models answered: the requested models, and the models that the answers state.
 
-A gateway may answer with another model than was asked for (its fallback, when the first is down or
-out of budget), and nothing but the `model` in its responses says so.
+A gateway may fall back to another model than requested, for example if the requested model is down
+or over its budget. Only the field `model` of the responses shows this.
 """
 
 from __future__ import annotations
@@ -33,11 +32,12 @@ from eval_factory.scoring.provenance import utc_of
 from eval_factory.tasks.asking_forms import MIN_ANSWER_TOKENS, follows_an_answer
 
 MAX_LISTED = 20
-"""Models that one endpoint's answers state, and ways in which it was asked, that a result lists."""
+"""The number of stated models, and of sampling settings, that a result lists per endpoint."""
 MAX_MODEL = 200
-"""Characters of a model's name."""
+"""The length of a model's name in a result, in characters."""
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
-FAR_APART_DAYS = 7  # between the first and the last answer, from which on a note says so
+FAR_APART_DAYS = 7
+"""A note warns if the first and the last answer are at least this number of days apart."""
 
 
 def stated_model(answer: Any) -> str | None:
@@ -51,8 +51,9 @@ def stated_model(answer: Any) -> str | None:
 
 
 def sampling_of(body: Any) -> dict[str, Any]:
-    """Return the fields of a request's body beside the model and the question. Of a schema only the
-    kind is returned, because the prompts' hash holds the rest.
+    """Return the fields of a request's body, without the model and the question.
+
+    For a response format, only its type is returned; the hash of the prompts covers its schema.
     """
     fields = body.items() if isinstance(body, Mapping) else ()
     sampling = {
@@ -65,25 +66,28 @@ def sampling_of(body: Any) -> dict[str, Any]:
 
 
 def of_questions_as_they_are(settings: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Return the settings without those of questions in other words, which grant more tokens for
-    the answer and are otherwise the same.
+    """Return the settings without those of questions that were asked again in other words.
+
+    These questions have a higher token limit; their other settings are those of the plain
+    questions.
     """
-    kept = []
+    plain = []
     for fields in settings:
         has_room = any(fields.get(name) == MIN_ANSWER_TOKENS for name in TOKEN_LIMITS)
         if not has_room or not _is_repeated(fields, settings):
-            kept.append(dict(fields))
-    return tuple(kept)
+            plain.append(dict(fields))
+    return tuple(plain)
 
 
 def _is_repeated(fields: Mapping[str, Any], settings: Sequence[Mapping[str, Any]]) -> bool:
-    """Return True if other settings differ from these in the limits of tokens alone."""
-    alike = _without_limits(fields)
-    beside = [second for second in settings if second is not fields]
-    return alike in map(_without_limits, beside)
+    """Return True if other settings differ from these in the token limits alone."""
+    without_limits = _without_limits(fields)
+    remaining = [second for second in settings if second is not fields]
+    return without_limits in map(_without_limits, remaining)
 
 
 def _without_limits(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without the token limits."""
     return {name: value for name, value in fields.items() if name not in TOKEN_LIMITS}
 
 
@@ -91,17 +95,19 @@ def _without_limits(fields: Mapping[str, Any]) -> dict[str, Any]:
 class _Seen:
     """The counts of one role's answers."""
 
-    other: int = 0  # answers that state another model than was asked for
+    other: int = 0  # the number of answers that state another model than requested
     answers_at: Counter[str] = field(default_factory=Counter)
+    """URL of a server -> the number of its answers."""
     stated_at: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    """Server -> the models that its answers state, with their counts."""
-    sampling: Counter[str] = field(default_factory=Counter)  # as JSON
-    first: float = math.inf
-    last: float = -math.inf
+    """URL of a server -> the models that its answers state, with their counts."""
+    sampling: Counter[str] = field(default_factory=Counter)
+    """Sampling settings as JSON -> the number of requests with these settings."""
+    first: float = math.inf  # the time of the first answer, in seconds since the epoch
+    last: float = -math.inf  # the time of the last answer
 
 
 class StatedModels(Part):
-    """The models that were asked for, and those that the answers of a result state, by role."""
+    """The requested models, and the models that the answers of a result state, by role."""
 
     def __init__(
         self,
@@ -109,12 +115,13 @@ class StatedModels(Part):
         used: Collection[str],
         servers: Mapping[str, str] | None = None,
     ) -> None:
-        """Begin without an answer.
+        """Create counts of no answers; `add` counts answers.
 
         Args:
-            endpoints: the model's and the judges'.
-            used: the keys of the answers that the result is made of, of all roles.
-            servers: URL of the server that gave an answer, by its key, if there were several.
+            endpoints: the endpoints of the model and of the judges.
+            used: the cache keys of all answers that the result is computed from, of all roles.
+            servers: cache key of an answer -> URL of the server that gave the answer; needed only
+                if an endpoint has several servers.
         """
         self._servers = servers or {}
         self._asked = {endpoint.role: endpoint for endpoint in endpoints}
@@ -122,16 +129,16 @@ class StatedModels(Part):
         self._seen: dict[str, _Seen] = defaultdict(_Seen)
 
     def add(self, answer: Answer) -> None:
-        """Count one stored answer, if it is among the used ones."""
+        """Count a stored answer, if the result is computed from this answer."""
         if answer.role not in self._asked or answer.key not in self._used:
             return
         endpoint = self._asked[answer.role]
         seen = self._seen[answer.role]
         server = _shown_url(self._servers.get(answer.key, endpoint.url))
         seen.answers_at[server] += 1
-        came = answer.created + answer.latency_s
-        seen.first = min(seen.first, came)
-        seen.last = max(seen.last, came)
+        arrived = answer.created + answer.latency_s
+        seen.first = min(seen.first, arrived)
+        seen.last = max(seen.last, arrived)
         if not follows_an_answer(answer.request):
             seen.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
         stated = stated_model(answer.response)
@@ -141,7 +148,7 @@ class StatedModels(Part):
                 seen.other += 1
 
     def report(self, draft: Draft) -> None:
-        """Report what was asked where, and the models that answered."""
+        """Report for each role what was asked of which server, and which models answered."""
         plan = draft.plan
         draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *draft.changes)
         annotation = ANNOTATION
@@ -157,10 +164,10 @@ class StatedModels(Part):
     def endpoints(
         self, judge_prompts: Mapping[str, tuple[str, ...] | None]
     ) -> dict[str, AskedEndpoint]:
-        """Return what was asked of each role, and what its answers state.
+        """Return role -> what was asked of its endpoint, and what the answers state.
 
         Args:
-            judge_prompts: judge -> SHA-256 of the templates of its prompt.
+            judge_prompts: judge -> SHA-256 of each template of its prompt; None if not recorded.
         """
         by_role = {}
         for role, endpoint in self._asked.items():
@@ -189,19 +196,26 @@ class StatedModels(Part):
 
 
 def _shown_url(url: str) -> str:
+    """Return the base of a URL, without query and fragment."""
     return urlunsplit(urlsplit(base_of(url))._replace(query="", fragment=""))
 
 
 def host_in(url: str) -> str:
-    """Return host and port as the URL names them, without a user name or password."""
+    """Return host and port of the URL, without user name and password."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def notes_on_models(
     endpoints: Mapping[str, AskedEndpoint], judges: Collection[str]
 ) -> Iterator[Note]:
-    """Yield notes on answers of another model than was asked for, and on judges that are one model,
-    or the evaluated one. `judges`: their roles.
+    """Yield notes on the models that answered.
+
+    The notes are about answers of another model than requested, answers that are many days apart,
+    judges that are the evaluated model, and several judges that are the same model.
+
+    Args:
+        endpoints: role -> what was asked of the endpoint, and which models answered.
+        judges: the roles of the judges.
     """
     for role, endpoint in endpoints.items():
         if endpoint.other_model:
@@ -216,7 +230,7 @@ def notes_on_models(
                 f"{who_answered(role)} was {period}: its server may have changed models meanwhile",
             )
     evaluated = endpoints.get(MODEL_ROLE)
-    groups: dict[str, list[str]] = {}  # model -> its judges
+    groups: dict[str, list[str]] = {}  # model -> the judges that are this model
     for judge, endpoint in endpoints.items():
         if judge not in judges:
             continue
@@ -233,7 +247,7 @@ def notes_on_models(
 
 
 def _name_in(models: Iterable[str], model: str) -> str:
-    """Return the name that a model has among others; its own if it is not among them."""
+    """Return the first of `models` that is the same model; if there is none, the model's name."""
     for name in models:
         if same_model(name, model):
             return name

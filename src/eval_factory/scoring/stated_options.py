@@ -1,8 +1,7 @@
-"""The metric `exact_match.lenient`: whether the option that an answer states is right
-(docs/results.md).
+"""Computes the metric `exact_match.lenient`: 1 if the option that an answer states is right.
 
-HELM's exact_match counts a label alone; `reading` reads what an answer states, however it is
-written.
+HELM's exact_match accepts an answer only if it consists of the label alone. The package `reading`
+finds the stated option in other forms, too (docs/results.md).
 """
 
 from __future__ import annotations
@@ -18,11 +17,14 @@ METRIC = "exact_match"
 def lenient_metrics(
     metrics: Iterable[MetricValues], values: Mapping[InstanceKey, float]
 ) -> list[MetricValues]:
-    """Return `exact_match.lenient`, for each split in which HELM computed exact_match of what was
-    not perturbed.
+    """Return `exact_match.lenient` for each split in which HELM computed exact_match.
 
-    An instance without an answer has no value by the readings; it keeps its slot, with 0, for
-    bounds.
+    Metrics of perturbed instances are left out.
+
+    Args:
+        metrics: HELM's metrics.
+        values: instance -> 1 if the stated option is right, else 0. An instance without an answer
+            is absent; its value is 0, so that the bounds include the instance.
     """
     return [
         MetricValues(

@@ -1,8 +1,7 @@
-"""The requests of a finished run and their answers, counted: who failed, what was empty, which
-share a source.
+"""Counts the requests and answers of a finished run: failed, empty, cut off, unjudged.
 
-How the source of an instance is found (a note, a question, a calculator) a task says in
-framework.yml (`helm.cluster`).
+The module also finds the source of each instance, such as a patient's note. Instances of one source
+are not independent. A task declares in framework.yml (`helm.cluster`) how its sources are found.
 """
 
 from __future__ import annotations
@@ -37,15 +36,17 @@ from eval_factory.tasks.framework import ClusterRule
 from eval_factory.tasks.jury_form import HELMS_FORM, SHARES_FORM
 
 _MAX_LABEL = 80
-MAX_REASON = 40  # characters of a finish reason that a note shows
+MAX_REASON = 40  # the length of a finish reason in a note, in characters
 
 
 @dataclass(frozen=True)
 class Clusters:
+    """The sources of a task's instances."""
+
     rule: ClusterRule
-    # the text that the pattern finds -> the source, by the data
+    # the text that the rule finds in an instance -> the source, according to the data files
     recorded: Mapping[str, str] = field(default_factory=dict)
-    # id -> its source, if those data are gone
+    # id of an instance -> its source in the stored result, if the data files were deleted
     remembered: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -55,12 +56,12 @@ class Clusters:
         folder: Path,
         remembered: Mapping[str, str] = MappingProxyType({}),
     ) -> Clusters | None:
-        """Return the clusters, or None if the task declares none.
+        """Return the sources; None if the task declares no rule.
 
         Args:
-            rule: the task's.
-            folder: the scenario's data.
-            remembered: id -> its source, as an earlier collection found it.
+            rule: the task's rule.
+            folder: the folder of the scenario's data.
+            remembered: id of an instance -> its source, as an earlier collection found it.
         """
         if rule is None:
             return None
@@ -70,15 +71,17 @@ class Clusters:
         for name in rule.records:
             try:
                 loaded = json.loads((folder / name).read_bytes())
-            except (OSError, ValueError):  # each instance is a source of its own then
+            except (OSError, ValueError):  # without the file, each instance is its own source
                 continue
             if isinstance(loaded, list):
                 recorded.update(_labels_in(loaded, rule))
         return cls(rule, recorded)
 
     def label_of(self, instance: output.Instance) -> str:
-        """Return an instance's source on one line; of a long text, which may be a patient's note,
-        its hash. The instance's own id if nothing says that it shares a source.
+        """Return the name of an instance's source, on one line.
+
+        Return a hash instead of a long text, because the text may be a patient's note. Return the
+        instance's id if its source is unknown: the instance is then a source of its own.
         """
         if self.remembered:
             return self.remembered.get(instance.id, instance.id)
@@ -94,7 +97,7 @@ class Clusters:
 
 
 def _labels_in(records: Sequence[Any], rule: ClusterRule) -> Iterator[tuple[str, str]]:
-    """Return the pattern's match of each record, and its source."""
+    """Yield the key and the source of each record of a data file that has both."""
     for record in records:
         if not isinstance(record, Mapping):
             continue
@@ -106,47 +109,52 @@ def _labels_in(records: Sequence[Any], rule: ClusterRule) -> Iterator[tuple[str,
 
 @dataclass
 class Tally(Part):
-    """The counts of a run."""
+    """The counts of a run's requests and answers, and the sets of instances behind the counts."""
 
     judges: dict[str, JudgeCounts] = field(default_factory=dict)
     requested: set[InstanceKey] = field(default_factory=set)
     splits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # split -> ids
     failed: set[InstanceKey] = field(default_factory=set)
     unscorable: dict[InstanceKey, tuple[str, str | None]] = field(default_factory=dict)
-    """The failed instances that were answered: why HELM cannot score them, and their split; none is
-    asked again.
+    """Failed instance that has an answer -> (the reason why HELM cannot score it, its split).
+
+    These instances are not asked again.
     """
     filtered: set[InstanceKey] = field(default_factory=set)
     empty: set[InstanceKey] = field(default_factory=set)
     truncated: set[InstanceKey] = field(default_factory=set)
     unknown_reasons: Counter[str] = field(default_factory=Counter)
-    """Finish reasons that nobody here knows -> answers that ended so."""
+    """Finish reason that this program does not know -> the number of answers that ended with it."""
     unjudged: set[InstanceKey] = field(default_factory=set)
-    # cases of a rubric with a criterion that nobody judged
+    # cases of a rubric with a criterion that no judge decided
     undecided: set[InstanceKey] = field(default_factory=set)
     members: dict[str, dict[str, list[InstanceKey]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-    """Field of the instances -> its value -> instances."""
+    """Field, such as the specialty -> value -> the instances with this value."""
     ratings: Ratings = field(default_factory=Ratings)
-    injected: int = 0
-    # instances with a right answer that HELM's quasi metrics take for nothing
+    injected: int = 0  # the number of answers that give instructions to their judges
+    # the number of instances whose right answer is empty after the normalisation of quasi metrics
     nothing_right: int = 0
-    has_pictures: bool = False  # True if a question shows one
+    has_pictures: bool = False  # True if any question shows a picture
     rows: request_states.RepeatedRows = field(default_factory=request_states.RepeatedRows)
-    # id of an instance -> the source that it shares with others
+    # id of an instance -> the name of its source
     clusters: dict[str, str] = field(default_factory=dict)
-    sources: Clusters | None = None
-    is_quasi: bool = False  # True if HELM computed one of its quasi metrics
-    prompts: Any = field(default_factory=hashlib.sha256)
-    causes: Causes = field(default_factory=Causes)
+    sources: Clusters | None = None  # finds the source of an instance; None without a rule
+    is_quasi: bool = False  # True if HELM computed a quasi metric, such as quasi_exact_match
+    prompts: Any = field(default_factory=hashlib.sha256)  # the hash of all prompts
+    causes: Causes = field(default_factory=Causes)  # the causes of failed requests
 
     @classmethod
     def of(
         cls, plan: Plan, run: output.HelmRun, sources: Mapping[str, str] = MappingProxyType({})
     ) -> Tally:
-        """Return a tally of nothing. `sources` are the instances' sources by id, as an earlier
-        collection found it.
+        """Return an empty tally.
+
+        Args:
+            plan: the plan of the run.
+            run: HELM's run.
+            sources: id of an instance -> its source, as an earlier collection found it.
         """
         helm = plan.evaluation.task.helm
         data = output.scenario_folder(plan.rundir.helm, run.scenario_name or helm.scenario)
@@ -163,6 +171,7 @@ class Tally(Part):
         )
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
+        """Count a request and its answer."""
         instance = state.instance
         self.splits[instance.split or ""].add(instance.id)
         sent = (
@@ -173,7 +182,7 @@ class Tally(Part):
         if not is_asked_again(key[2]):
             self.prompts.update(json.dumps([instance.id, sent]).encode())
         if instance.perturbation is None:
-            # a conversation's is in its messages
+            # The text of a conversation is empty; its messages contain the question.
             question = instance.input.text or json.dumps(sent)
             self.rows.add(
                 instance.id,
@@ -210,14 +219,14 @@ class Tally(Part):
             self.unknown_reasons[one_line(str(reason), MAX_REASON)] += 1
 
     def see_other_form(self, key: InstanceKey, state: output.RequestState) -> None:
-        """See a question in another form, of which a failure alone counts."""
+        """Count a failure of a question in another form; nothing else of it counts."""
         self.count_failure(key, state)
 
     def count_failure(self, key: InstanceKey, state: output.RequestState) -> bool:
-        """Count a request's failure, also if its answer counts for nothing else here.
+        """Count a request, and its failure if it failed.
 
         Returns:
-            Whether the request failed.
+            True if the request failed.
         """
         self.requested.add(key)
         if not request_states.has_failed(state):
@@ -231,22 +240,24 @@ class Tally(Part):
         return True
 
     def fail(self, key: InstanceKey, error: str) -> None:
+        """Count an instance as failed, with this error message."""
         self.failed.add(key)
         self.causes.add(MODEL_ROLE, error)
 
     @property
     def something_to_ask(self) -> bool:
-        """True if the same command would ask for something again."""
+        """True if running the same command would ask the model or a judge again."""
         return bool(self.failed - self.unscorable.keys()) or any(
             counts.failed for counts in self.judges.values()
         )
 
     @property
     def silent(self) -> set[InstanceKey]:
+        """The instances whose answer is empty or was withheld by a content filter."""
         return self.empty | self.filtered
 
     def counts(self, missing: set[InstanceKey]) -> Instances:
-        """Return the counts. `missing`: instances that the main metric's score does without."""
+        """Return the counts; `missing` are the instances that the main score leaves out."""
         return Instances(
             requested=len(self.requested),
             scored=len(self.requested - missing),
@@ -261,11 +272,11 @@ class Tally(Part):
 def notes_on_clusters(
     rule: ClusterRule | None, labels: Mapping[str, str], main: Score | None
 ) -> list[Note]:
-    """Return what a reader has to know of the main score's sample.
+    """Return the notes on instances that share a source.
 
     Args:
-        rule: how the task finds sources; None if it declares none.
-        labels: of each instance its source.
+        rule: the task's rule for sources; None if the task declares no rule.
+        labels: id of an instance -> its source.
         main: the main score.
     """
     if rule is None:
@@ -275,19 +286,20 @@ def notes_on_clusters(
     notes = []
     if sources < count:
         shared = f"the {count} instances come from {sources} sources ({rule.what})"
-        alike = "the intervals do not count instances of one source as independent"
-        notes.append(Note(Importance.BACKGROUND, f"{shared}: {alike}"))
-    if (few := few_sources(list(labels.values()))) is not None:
+        dependent = "the intervals do not count instances of one source as independent"
+        notes.append(Note(Importance.BACKGROUND, f"{shared}: {dependent}"))
+    few = few_sources(list(labels.values()))
+    if few is not None:
         notes.append(Note(Importance.DOUBTFUL, f"{few} ({rule.what})"))
     if main is None or main.stats.design_effect is None:
         return notes
     effect = main.stats.design_effect
-    if effect > 2:  # else the count says enough of the sample's size
+    if effect > 2:  # a smaller effect hardly changes the size of the sample
         independent = formats.decimals(main.stats.count / effect, 0)
         text = (
-            f"the {main.stats.count} instances of the main score say as much as {independent} "
-            f"independent ones: the design effect is {formats.decimals(effect, 1)} ({rule.what}); "
-            "its interval allows for that"
+            f"the {main.stats.count} instances of the main score are worth {independent} "
+            f"independent instances: the design effect is {formats.decimals(effect, 1)} "
+            f"({rule.what}); the interval allows for this"
         )
         notes.append(Note(Importance.BACKGROUND, text))
     return notes

@@ -185,7 +185,7 @@ def test_instances_of_one_question_are_one_source(tmp_path: Path) -> None:
     few, shared, large = [note for note in result.validity.notes if "(question)" in note]
     says(few, "few sources", "4 sources", "4.0 of equal size")
     says(shared, "20 instances", "4 sources (question)")
-    says(large, "design effect", "6.3 (question)", "20 instances", "as much as 3")
+    says(large, "design effect", "6.3 (question)", "20 instances", "worth 3 independent")
     even = result.groups["category"]["even"]["exact_match"].stats
     assert (even.count, even.clusters) == (10, 4)
 

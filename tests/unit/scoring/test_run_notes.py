@@ -46,7 +46,7 @@ NOTHING = Instances(requested=0, scored=0, failed=0, empty=0, truncated=0, filte
 
 
 def _other_data(found: int, known: int) -> list[tuple[Importance, str]]:
-    text = f"the data hold {found} instances; they held {known} when this task was described: is this another version of them?"
+    text = f"the data contain {found} instances, but {known} when this task was described: are they another version of the data?"
     return [(Importance.DOUBTFUL, text)]
 
 
@@ -202,7 +202,7 @@ FAILED = {"failed": {("id0", 0, None), ("id1", 0, None)}}
             {"injected": 2},
             {},
             Importance.DOUBTFUL,
-            "2 answers tell their judges what to do (see `injection` in results.jsonl): ",
+            "2 answers give instructions to their judges (see `injection` in results.jso",
         ),
     ],
 )

@@ -167,7 +167,7 @@ def test_notes_tell_of_shared_sources_and_of_a_large_design_effect() -> None:
     main = Score(0.5, describe([1.0] * 16 + [0.0] * 16, clusters=list(labels.values())))
     shared, large = notes_on_clusters(rule, labels, main)
     says(shared.text, "32 instances", "8 sources (note)")
-    says(large.text, "design effect", "4.4 (note)", "32 instances", "as much as 7")
+    says(large.text, "design effect", "4.4 (note)", "32 instances", "worth 7 independent")
     assert {shared.importance, large.importance} == {Importance.BACKGROUND}
     alternating = Score(0.5, describe([1.0, 0.0] * 16, clusters=list(labels.values())))
     assert notes_on_clusters(rule, labels, alternating) == [shared]
