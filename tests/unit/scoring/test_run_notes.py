@@ -202,7 +202,7 @@ FAILED = {"failed": {("id0", 0, None), ("id1", 0, None)}}
             {"injected": 2},
             {},
             Importance.DOUBTFUL,
-            "2 answers give instructions to their judges (see `injection` in results.jso",
+            "2 answers give instructions to their judges (see `injection` in results.jsonl): ",
         ),
     ],
 )
