@@ -378,27 +378,27 @@ def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
     # imported here, as the rest of the page: a comparison as text needs none of it
     from markupsafe import Markup
 
-    from eval_factory.report.page.document import Beside, page, shown_of
+    from eval_factory.report.page.document import PageComparison, page, shown_results
 
     compared = compare(folders)
     stored = list(map(load_result, folders))
     labels = [model.label for model in compared.models]
-    shown = shown_of(stored, labels, with_texts=with_texts, pairs=paired_ids(stored))
+    shown = shown_results(stored, labels, with_texts=with_texts, pairs=paired_ids(stored))
     names = [f"{model.label}, {one_line(model.name)}" for model in compared.models]
     tasks = ", ".join(dict.fromkeys(result.result.task for result in stored))
-    beside = Beside(
+    comparison = PageComparison(
         title=f"{', '.join(names[:-1])} and {names[-1]}, on {tasks}",
         plots=list(map(Markup, _plots(compared, stored))),  # SVG of ours, which escapes
         sentences=[list(sentences(comparison)) for comparison in compared.comparisons],
         reasons=[reason.message for reason in compared.reasons],
     )
-    return page(shown, beside=beside, with_texts=with_texts)
+    return page(shown, comparison=comparison, with_texts=with_texts)
 
 
 def _plots(compared: Compared, stored: Sequence[StoredResult]) -> Iterator[str]:
     """Yield the plot of the scores, then one for each difference between them."""
     from eval_factory.report.drawing import svg
-    from eval_factory.report.plots import dot_plot, plotted
+    from eval_factory.report.plots import dot_plot, plotted_score
 
     metrics = [result.result.main_metric for result in stored]
     title = metrics[0] if len(set(metrics)) == 1 else "main metric"
@@ -408,7 +408,7 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> Iterator[str]:
         score = result.result.scores.get(metric)
         if score is not None:
             scale = score.scale
-            rows.append(plotted(f"{model.label} {model.name}", score))
+            rows.append(plotted_score(f"{model.label} {model.name}", score))
     if rows:
         yield svg(dot_plot(f"{title} of each result", rows, axis_label=title, scale=scale))
     for comparison in compared.comparisons:

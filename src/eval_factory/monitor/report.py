@@ -587,7 +587,7 @@ class _Epoch:
             ticks[10.0**power] = f"{10.0**power:,.6g}"
         plot.frame(ticks)
         plot.level(level, "second")
-        plot.shapes.append(drawing.words(LEFT + 5, plot.at(level) - 5, f"alarm at {level:g}"))
+        plot.shapes.append(drawing.text_shape(LEFT + 5, plot.at(level) - 5, f"alarm at {level:g}"))
         for name, by_look in by_limit.items():
             plot.line(by_look, name, "faint")
         plot.line(mean, "mean e-value")
@@ -624,15 +624,17 @@ class _Plot:
         for value, shown in ticks.items():
             self.shapes.append(drawing.line(LEFT, self.at(value), RIGHT, self.at(value), "grid"))
             self.shapes.append(
-                drawing.words(LEFT - 6, self.at(value) + FONT_SIZE / 3, shown, "end")
+                drawing.text_shape(LEFT - 6, self.at(value) + FONT_SIZE / 3, shown, "end")
             )
         self.shapes.append(drawing.line(LEFT, BOTTOM, RIGHT, BOTTOM))
-        self.shapes.append(drawing.words((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
+        self.shapes.append(drawing.text_shape((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
         step = 1 + len(self.epoch.numbered) // 15
         for look in self.epoch.numbered:
             if look["look"] % step == 0:
                 self.shapes.append(
-                    drawing.words(self.x(look["look"]), BOTTOM + 18, str(look["look"]), "middle")
+                    drawing.text_shape(
+                        self.x(look["look"]), BOTTOM + 18, str(look["look"]), "middle"
+                    )
                 )
             if look["kind"] == NOT_MADE:
                 self._sign(look, "x", f"not made: {look['reason']}")
@@ -641,11 +643,11 @@ class _Plot:
         if self.alarm["since"] is not None:
             x = self.x(self.alarm["since"])
             self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=True))
-            self.shapes.append(drawing.words(x - 4, TOP - 11, "since", "end"))
+            self.shapes.append(drawing.text_shape(x - 4, TOP - 11, "since", "end"))
         if self.alarm["look"] is not None:
             x = self.x(self.alarm["look"])
             self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=False))
-            self.shapes.append(drawing.words(x + 4, TOP - 11, "alarm", "start"))
+            self.shapes.append(drawing.text_shape(x + 4, TOP - 11, "alarm", "start"))
 
     def level(self, value: float, colour: Colour) -> None:
         y = self.at(value)
@@ -680,7 +682,7 @@ class _Plot:
     def _sign(self, look: Line, sign: str, why: str) -> None:
         title = one_line(f"look {_named(look)}: {why}")
         self.shapes.append(
-            drawing.words(self.x(look["look"]), BOTTOM - 6, sign, "middle", title=title)
+            drawing.text_shape(self.x(look["look"]), BOTTOM - 6, sign, "middle", title=title)
         )
 
     def ends(self, labels: Sequence[tuple[float, str]]) -> None:
@@ -688,7 +690,7 @@ class _Plot:
         above = math.inf
         for value, text in sorted(labels):
             above = min(above - FONT_SIZE, self.at(value))
-            self.shapes.append(drawing.words(RIGHT + 6, above + FONT_SIZE / 3, text))
+            self.shapes.append(drawing.text_shape(RIGHT + 6, above + FONT_SIZE / 3, text))
 
     def drawing(self, title: str) -> Drawing:
         words = "Its figures are in the tables of this page."

@@ -1,5 +1,7 @@
-"""Turns a result into plain documents: evaluation_config.yaml, results.yml, run_config.yml, and the
-lines of instances.jsonl and results.jsonl.
+"""Turns a result into plain documents, which other modules write into files.
+
+The documents are evaluation_config.yaml, results.yml, run_config.yml, and the lines of
+instances.jsonl and results.jsonl.
 
 All functions are pure. This module does all rounding of numbers in files, so that the same result
 always gives the same document. Scores are never rounded.

@@ -1,12 +1,13 @@
-"""A drawing as records of what is on it, from which its SVG and its PNG are made alike. Lengths are
-1/96 inch.
+"""Describes a drawing as a list of shapes, and writes the drawing as SVG and as PNG.
 
-Colours are those of M. Okabe and K. Ito, Color Universal Design, 2008
-(https://jfly.uni-koeln.de/color/), which readers with any colour vision tell apart. No colour alone
-means anything: what differs has another shape, hatching or words.
+All lengths are in CSS pixels, 1/96 inch.
 
-The SVG is made here: its text stays text, and its colours follow the page. matplotlib (extra
-`plots`) draws the PNG.
+The colours are from M. Okabe and K. Ito, Color Universal Design, 2008
+(https://jfly.uni-koeln.de/color/). Readers with any colour vision can distinguish them. A colour is
+never the only mark of a difference: shapes, hatching or words show the difference too.
+
+This module writes the SVG itself: text stays text, and the colours follow those of the page.
+matplotlib (extra `plots`) draws the PNG.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.safe_files import atomic_file, write_atomic
 
-WIDTH = 640.0  # of every drawing: 6.7 inches, the width of a page's text
+WIDTH = 640.0  # the usual width of a drawing: 6.7 inches, the width of the text on a page
 FONT_SIZE = 13.0
-DASH = 5.0  # length of a dash, and of the gap behind it
+DASH = 5.0  # the length of a dash in a dashed line, and of the gap after the dash
 ELLIPSIS = "…"
-MAX_TITLE = 2_000  # characters of a label that its tooltip has
+MAX_TITLE = 2_000  # the maximum number of characters in a tooltip
 
 Colour = Literal["ink", "faint", "grid", "data", "second", "paper"]
 Anchor = Literal["start", "middle", "end"]
@@ -37,13 +38,13 @@ Anchor = Literal["start", "middle", "end"]
 
 @dataclass(frozen=True)
 class Shape:
-    """An element of SVG."""
+    """A shape of a drawing, which is one element of SVG."""
 
     tag: Literal["line", "rect", "circle", "polygon", "text"]
-    colour: Colour  # of a line, or of what is filled
-    place: Mapping[str, Any]  # its attributes in SVG, numbers or texts
-    title: str = ""  # shown where a reader's pointer is; SVG only
-    words: str = ""
+    colour: Colour  # the colour of a line, and the fill of all other shapes
+    attributes: Mapping[str, Any]  # the SVG attributes, numbers or texts
+    title: str = ""  # the tooltip; the SVG only has tooltips
+    text: str = ""  # the words of a `text` shape
 
 
 def line(
@@ -56,6 +57,7 @@ def line(
     *,
     dashed: bool = False,
 ) -> Shape:
+    """Return a straight line from (x1, y1) to (x2, y2)."""
     dash = {}
     if dashed:
         dash = {"stroke-dasharray": DASH}
@@ -65,23 +67,26 @@ def line(
 
 
 def rect(x: float, y: float, width: float, height: float, fill: Colour, title: str = "") -> Shape:
+    """Return a filled rectangle; (x, y) is its upper left corner."""
     return Shape("rect", fill, {"x": x, "y": y, "width": width, "height": height}, title)
 
 
 def circle(x: float, y: float, radius: float, fill: Colour, title: str = "") -> Shape:
+    """Return a filled circle around (x, y)."""
     return Shape("circle", fill, {"cx": x, "cy": y, "r": radius}, title)
 
 
 def polygon(points: Iterable[tuple[float, float]], fill: Colour, title: str = "") -> Shape:
+    """Return a filled polygon with these corners."""
     return Shape(
         "polygon",
         fill,
-        {"points": " ".join(f"{_number(x)},{_number(y)}" for x, y in points)},
+        {"points": " ".join(f"{_number_text(x)},{_number_text(y)}" for x, y in points)},
         title,
     )
 
 
-def words(
+def text_shape(
     x: float,
     y: float,
     text: str,
@@ -90,12 +95,12 @@ def words(
     *,
     title: str = "",
 ) -> Shape:
-    """Return a text. `y` is its baseline; `title` the uncut text, if `text` is cut."""
+    """Return a line of text. `y` is the baseline. If `text` is cut, `title` is the uncut text."""
     return Shape("text", colour, {"x": x, "y": y, "text-anchor": anchor}, title, text)
 
 
-def _number(value: float | str) -> str:
-    """Return a number as text, to a hundredth of a pixel."""
+def _number_text(value: float | str) -> str:
+    """Return a number as text with at most two decimals; a text is returned unchanged."""
     if isinstance(value, str):
         return value
     return f"{value:.2f}".rstrip("0").rstrip(".")
@@ -103,22 +108,24 @@ def _number(value: float | str) -> str:
 
 @dataclass(frozen=True)
 class Drawing:
-    title: str  # in a few words, for those who do not see it
-    description: str  # all that it shows, in words and numbers
+    """A drawing: its shapes, its size, and a title and description for readers who cannot see."""
+
+    title: str  # a few words
+    description: str  # everything that the drawing shows, in words and numbers
     height: float
     shapes: tuple[Shape, ...]
     width: float = WIDTH
 
 
 def text_width(text: str) -> float:
-    """About how wide a text is in a sans-serif font, which nobody knows before it is shown."""
+    """Return an estimate of a text's width. The font is not known before the text is shown."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    # rather more than less for most letters and digits
+    # The factors of the font size are rather too large than too small for most characters.
     return FONT_SIZE * (wide * 1.05 + (len(text) - wide) * 0.6)
 
 
 def fitted(text: str, width: float) -> str:
-    """A foreign text as one printable line, cut if it would be wider."""
+    """Return a text as one printable line; a line that is wider than `width` is cut."""
     line = one_line(text, MAX_TITLE)
     if text_width(line) <= width:
         return line
@@ -128,10 +135,10 @@ def fitted(text: str, width: float) -> str:
 
 
 def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "start") -> Shape:
-    """A foreign text in so much room, with the uncut text as its title if it was cut."""
+    """Return a text that is at most `width` wide. If it is cut, its title is the uncut text."""
     shown = fitted(text, width)
     uncut = one_line(text, MAX_TITLE)
-    return words(x, y, shown, anchor, title="" if shown == uncut else uncut)
+    return text_shape(x, y, shown, anchor, title="" if shown == uncut else uncut)
 
 
 COLOURS: Mapping[Colour, str] = {
@@ -142,25 +149,27 @@ COLOURS: Mapping[Colour, str] = {
     "second": "#d55e00",
     "paper": "#ffffff",
 }
-"""On white."""
+"""The colours on a white background."""
 DARK_COLOURS: Mapping[Colour, str] = {
     "faint": "#b0b0b0",
     "grid": "#484848",
     "data": "#56b4e9",
     "second": "#e69f00",
 }
-"""The colours in a page that is dark."""
-_OF_THE_PAGE: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper": "none"}
+"""The colours on a dark page, where they differ from the page's own colours."""
+_PAGE_COLOURS: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper": "none"}
+"""The colours in an SVG that is a part of a page: text and background are the page's own."""
 
 
 def svg(drawing: Drawing, *, standalone: bool = False) -> str:
-    """One `<svg>` element, with a title and a description in words; no ids, no scripts, nothing
-    from elsewhere. `standalone`: as a file of its own: valid XML with its namespace, its size, and
-    on white.
+    """Return a drawing as one `<svg>` element with its title and description.
+
+    The element has no ids, no scripts and no references to other files. With `standalone`, the SVG
+    is a complete XML file with its namespace and size, on a white background.
     """
-    width = _number(drawing.width)
-    height = _number(drawing.height)
-    colours = _OF_THE_PAGE
+    width = _number_text(drawing.width)
+    height = _number_text(drawing.height)
+    colours = _PAGE_COLOURS
     beginning = ""
     size_attributes = ""
     paper = ""
@@ -173,41 +182,45 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
     return (
         f'{beginning}<svg{size_attributes} class="plot" viewBox="0 0 {width} {height}" role="img"'
         ' font-family="system-ui, Helvetica, Arial, '
-        f'sans-serif" font-size="{_number(FONT_SIZE)}">\n'
+        f'sans-serif" font-size="{_number_text(FONT_SIZE)}">\n'
         f"<title>{_escaped(drawing.title)}</title>\n<desc>{_escaped(drawing.description)}</desc>\n"
         f"{paper}{elements}\n</svg>" + ("\n" if standalone else "")
     )
 
 
 def _element(shape: Shape, colours: Mapping[Colour, str]) -> str:
+    """Return the SVG element of a shape."""
     kind = "fill"
     if shape.tag == "line":
         kind = "stroke"
     attributes = {
-        **shape.place,
+        **shape.attributes,
         kind: colours[shape.colour],
         "class": f"plot-{kind}-{shape.colour}",
     }
-    written = " ".join(f'{name}="{_number(value)}"' for name, value in attributes.items())
+    written = " ".join(f'{name}="{_number_text(value)}"' for name, value in attributes.items())
     title = ""
     if shape.title:
         title = f"<title>{_escaped(shape.title)}</title>"
-    inside = _escaped(shape.words) + title
+    inside = _escaped(shape.text) + title
     return (
         f"<{shape.tag} {written}>{inside}</{shape.tag}>" if inside else f"<{shape.tag} {written}/>"
     )
 
 
 def _escaped(text: str) -> str:
+    """Return a text in printable characters, escaped for XML."""
     return escape(printable(text))
 
 
 def page_css() -> str:
-    """The rules for a page's style sheet: colours as custom properties (`--plot-data`), those of
-    a dark page last.
+    """Return the rules about drawings for a page's style sheet.
+
+    The colours are custom properties, such as `--plot-data`. The last rule sets the colours of a
+    dark page.
     """
     rules = [".plot { max-width: 100%; height: auto; display: block; }"]
-    for name, colour in _OF_THE_PAGE.items():
+    for name, colour in _PAGE_COLOURS.items():
         if name != "paper":
             rules += [
                 f".plot-{kind}-{name} {{ {kind}: var(--plot-{name}, {colour}); }}"
@@ -218,14 +231,17 @@ def page_css() -> str:
     return "\n".join(rules)
 
 
-DPI = 300  # that journals ask for
+DPI = 300  # dots per inch of a PNG, as journals require
 CSS_DPI = 96
-_POINTS = 72 / CSS_DPI  # matplotlib's unit of line widths and letters, in that of a drawing
+_POINTS_PER_PIXEL = 72 / CSS_DPI  # matplotlib has line widths and font sizes in points
 
 
 def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path]:
-    """Write `NAME.svg` and `NAME.png` of each drawing, and return their paths; the folder is made.
-    Raises PrerequisiteError: matplotlib is not installed; nothing is written."""
+    """Write `NAME.svg` and `NAME.png` of each drawing into a folder, and return their paths.
+
+    The folder is created if it does not exist. Raises PrerequisiteError if matplotlib is not
+    installed; no file is then written.
+    """
     pixels = {name: png(drawing) for name, drawing in drawings.items()}
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
@@ -239,10 +255,13 @@ def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path
 
 
 def png(drawing: Drawing) -> bytes:
-    """Return a PNG: the same bytes for the same drawing, with the same matplotlib. Raises
-    PrerequisiteError: matplotlib is not installed.
+    """Return the bytes of a PNG with 300 dots per inch.
+
+    The same version of matplotlib makes the same bytes of the same drawing. Raises
+    PrerequisiteError if matplotlib is not installed.
     """
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it logs that it makes a font cache
+    # matplotlib would log that it builds its font cache.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
@@ -256,61 +275,66 @@ def png(drawing: Drawing) -> bytes:
     width, height = (
         math.ceil(length * DPI / CSS_DPI) for length in (drawing.width, drawing.height)
     )
-    with style.context("default"):  # whatever the user's matplotlibrc says
+    with style.context("default"):  # ignores the user's matplotlibrc
         figure = Figure((width / DPI, height / DPI), DPI, facecolor=COLOURS["paper"])
         pixels = Affine2D().scale(DPI / CSS_DPI, -DPI / CSS_DPI).translate(0, height)
         for order, shape in enumerate(drawing.shapes):
             figure.add_artist(_artist(shape, transform=pixels, zorder=order))
         file = io.BytesIO()
-        about = {"Title": drawing.title, "Description": drawing.description, "Software": None}
-        figure.savefig(file, format="png", metadata=about)
+        metadata = {"Title": drawing.title, "Description": drawing.description, "Software": None}
+        figure.savefig(file, format="png", metadata=metadata)
     return file.getvalue()
 
 
 def _artist(shape: Shape, **options: Any) -> Any:
+    """Return the matplotlib artist of a shape. `options` are the artist's keyword arguments."""
     from matplotlib import font_manager, get_data_path, lines, patches, text
 
     colour = COLOURS[shape.colour]
-    place = shape.place
+    attributes = shape.attributes
     if shape.tag == "line":
-        width = place["stroke-width"]
-        dash = DASH / width  # matplotlib takes it in widths of the line
+        width = attributes["stroke-width"]
+        dash = DASH / width  # matplotlib has the length of a dash in line widths
         options |= {
-            "linestyle": (0, (dash, dash)) if "stroke-dasharray" in place else "solid",
+            "linestyle": (0, (dash, dash)) if "stroke-dasharray" in attributes else "solid",
             "solid_capstyle": "butt",
         }
-        corners = (place["x1"], place["x2"]), (place["y1"], place["y2"])
-        return lines.Line2D(*corners, linewidth=width * _POINTS, color=colour, **options)
+        corners = (attributes["x1"], attributes["x2"]), (attributes["y1"], attributes["y2"])
+        return lines.Line2D(*corners, linewidth=width * _POINTS_PER_PIXEL, color=colour, **options)
     if shape.tag == "text":
-        # the font that matplotlib brings along: no machine need have any
+        # This font comes with matplotlib, so that the PNG does not depend on installed fonts.
         file = Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
-        options |= {"color": colour, "fontsize": FONT_SIZE * _POINTS}
+        options |= {"color": colour, "fontsize": FONT_SIZE * _POINTS_PER_PIXEL}
         options |= {"fontproperties": font_manager.FontProperties(fname=file)}
-        anchor = {"start": "left", "middle": "center", "end": "right"}[place["text-anchor"]]
+        anchor = {"start": "left", "middle": "center", "end": "right"}[attributes["text-anchor"]]
         options |= {
             "horizontalalignment": anchor,
             "verticalalignment": "baseline",
             "parse_math": False,
         }
         return text.Text(
-            place["x"],
-            place["y"],
-            _in_letters_of(font_manager.get_font(file), shape.words),
+            attributes["x"],
+            attributes["y"],
+            _drawable_text(font_manager.get_font(file), shape.text),
             **options,
         )
     options |= {"facecolor": colour, "linewidth": 0}
     if shape.tag == "rect":
         return patches.Rectangle(
-            (place["x"], place["y"]), place["width"], place["height"], **options
+            (attributes["x"], attributes["y"]), attributes["width"], attributes["height"], **options
         )
     if shape.tag == "circle":
-        return patches.Circle((place["cx"], place["cy"]), place["r"], **options)
-    points = [tuple(map(float, point.split(","))) for point in place["points"].split()]
+        return patches.Circle((attributes["cx"], attributes["cy"]), attributes["r"], **options)
+    points = [tuple(map(float, point.split(","))) for point in attributes["points"].split()]
     return patches.Polygon(points, **options)
 
 
-def _in_letters_of(font: Any, text: str) -> str:
-    """A letter that the font does not have stands without its accents, or else as an escape."""
+def _drawable_text(font: Any, text: str) -> str:
+    """Return a text in which the font has every character.
+
+    A character that the font does not have loses its accents. If the font does not have the plain
+    character either, the text has an escape such as `\\u4e00`.
+    """
     letters = []
     for letter in text:
         plain = "".join(
@@ -323,5 +347,6 @@ def _in_letters_of(font: Any, text: str) -> str:
             for candidate in (letter, plain)
             if candidate and all(font.get_char_index(ord(part)) for part in candidate)
         )
-        letters.append(next(drawable, letter.encode("unicode_escape").decode("ascii")))
+        escape_sequence = letter.encode("unicode_escape").decode("ascii")
+        letters.append(next(drawable, escape_sequence))
     return "".join(letters)

@@ -1,7 +1,7 @@
-"""Writes texts about runs for papers and auditors: methods text, TRIPOD-LLM checklist, CHAI's model
-card and evidence packs.
+"""Writes texts about runs for papers and auditors.
 
-The texts are Jinja templates in `papers.yml` and `evidence_packs.yml`; this module fills them with
+These are the methods text, the TRIPOD-LLM checklist, CHAI's model card and the evidence packs. They
+are Jinja templates in `papers.yml` and `evidence_packs.yml`; this module fills them with
 facts from results. A sentence about a fact is left out if the result does not have the fact.
 Values that other people or programs wrote are reduced to one printable line.
 """

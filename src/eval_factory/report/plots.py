@@ -1,5 +1,7 @@
-"""The kinds of plots (estimates with their intervals, distributions, bars with their numbers), and
-the plots of one result by name: those of the page and those for a paper are the same.
+"""Draws plots: estimates with their intervals, histograms, and bars with their numbers.
+
+`plots_of` returns the plots of one result by name. The page and the files for papers have the same
+plots. All lengths are in CSS pixels.
 """
 
 from __future__ import annotations
@@ -20,37 +22,41 @@ from eval_factory.report.drawing import FONT_SIZE, WIDTH, Drawing, Shape, fitted
 from eval_factory.report.result_sentences import MIN_QUESTIONS, by_harm
 from eval_factory.tasks.errata import CORRECTED
 
-LABEL_HEIGHT = 46.0  # of ticks, their numbers and the axis' label, below the axis
-ROW = 24.0
+LABEL_HEIGHT = 46.0  # the height of ticks, their numbers and the axis label, below the axis
+ROW_HEIGHT = 24.0
 MARGIN = 24.0
-_LEFT = 8.0
-_LABEL_ROOM = 180.0
-_COUNT_ROOM = 60.0
-_NUMBERS_ROOM = 190.0
-_GAP = 12.0  # between a shape and its words
-_MIDDLE = 0.35 * FONT_SIZE  # from the middle of a row to the baseline of its text
-BINS = 20
-MAX_GROUPS = 30  # groups that a plot shows
-MAX_DISTINCT = 12  # so many different values have a bar each
-PLOT_HEIGHT = 150.0
-_BAR_LABEL_ROOM = 190.0
+_LEFT_MARGIN = 8.0
+_LABEL_ROOM = 180.0  # the width of a row's label
+_COUNT_ROOM = 60.0  # the width of a row's number of instances
+_NUMBERS_ROOM = 190.0  # the width of a row's value and interval
+_GAP = 12.0  # the distance between a shape and its text
+_BASELINE_OFFSET = 0.35 * FONT_SIZE  # from the middle of a row down to the baseline of its text
+BINS = 20  # the number of bins of a histogram
+MAX_GROUPS = 30  # the maximum number of groups in a plot
+MAX_DISTINCT = 12  # the maximum number of different values that have a bar each
+PLOT_HEIGHT = 150.0  # the height of a histogram without its axis
+_BAR_LABEL_ROOM = 190.0  # the width of a bar's label
 
 
 @dataclass(frozen=True)
 class Axis:
     """A linear axis from left to right."""
 
-    low: float
-    high: float
-    left: float
-    right: float
+    low: float  # the value at the left end
+    high: float  # the value at the right end
+    left: float  # the x coordinate of the left end
+    right: float  # the x coordinate of the right end
 
     def x(self, value: float) -> float:
+        """Return the x coordinate of a value."""
         share = (value - self.low) / (self.high - self.low)
         return self.left + share * (self.right - self.left)
 
     def number(self, value: float) -> str:
-        """A number with the digits that the axis is worth: 0.712 of 0 to 1, 3.85 of 1 to 5."""
+        """Return a number with as many decimals as the range of the axis needs.
+
+        Examples are 0.712 on an axis from 0 to 1, and 3.85 on an axis from 1 to 5.
+        """
         span = self.high - self.low
         if 0 < span < 0.02 or span >= 1e6:
             return formats.short(value)
@@ -60,11 +66,12 @@ class Axis:
         return formats.decimals(value, 0)
 
     def ticks(self) -> list[float]:
-        rough = (self.high - self.low) / 5
-        power = 10.0 ** math.floor(math.log10(rough))
+        """Return the values of about five ticks, at multiples of 1, 2 or 5 times a power of ten."""
+        minimum_step = (self.high - self.low) / 5
+        power = 10.0 ** math.floor(math.log10(minimum_step))
         step = 10 * power
         for factor in (1, 2, 5):
-            if power * factor >= rough * (1 - 1e-9):
+            if power * factor >= minimum_step * (1 - 1e-9):
                 step = power * factor
                 break
         first = math.ceil(self.low / step - 1e-9)
@@ -72,14 +79,17 @@ class Axis:
         return [number * step for number in range(first, min(last, first + 50) + 1)]
 
     def shapes(self, top: float, bottom: float, name: str) -> Iterator[Shape]:
-        """Grid lines from `top` to the axis at `bottom`; below it numbers and the axis' name."""
+        """Yield the shapes of the axis: grid lines, the axis line, ticks, numbers and its name.
+
+        The grid lines run from `top` down to the axis line at `bottom`.
+        """
         for tick in self.ticks():
             x = self.x(tick)
             yield drawing.line(x, top, x, bottom, "grid")
             yield drawing.line(x, bottom, x, bottom + 4, "ink")
             if abs(tick) < 1e-9 * (self.high - self.low):
                 tick = 0.0
-            yield drawing.words(x, bottom + 6 + FONT_SIZE, f"{tick:.6g}", "middle")
+            yield drawing.text_shape(x, bottom + 6 + FONT_SIZE, f"{tick:.6g}", "middle")
         yield drawing.line(self.left, bottom, self.right, bottom, "ink")
         middle = (self.left + self.right) / 2
         yield label(
@@ -93,8 +103,10 @@ def axis_of(
     right: float,
     scale: tuple[float, float] | None = None,
 ) -> Axis:
-    """Return an axis over its scale and all values; without a scale over the values, with a margin,
-    from 0 on if no value is below it.
+    """Return an axis whose range has all values, and the whole scale if there is a scale.
+
+    Without a scale, the range has a margin on both sides. If no value is negative, the range does
+    not go below 0. `left` and `right` are the x coordinates of the ends.
     """
     finite = [value for value in values if value is not None and math.isfinite(value)]
     if scale is not None:
@@ -113,17 +125,18 @@ def axis_of(
 
 @dataclass(frozen=True)
 class PlottedValue:
-    """A value with its interval, as far as there is one."""
+    """A value of a plot, with its label and its interval, if it has one."""
 
     label: str
     value: float
-    low: float | None = None
-    high: float | None = None
-    count: int | None = None  # instances
-    stands_out: bool = False  # True if it is shown to differ: another shape
+    low: float | None = None  # the lower end of the interval
+    high: float | None = None  # the upper end of the interval
+    count: int | None = None  # the number of instances
+    stands_out: bool = False  # True if the value differs significantly: drawn as a diamond
 
     @property
     def interval(self) -> tuple[float, float] | None:
+        """The ends of the interval; None if one end is missing or not finite."""
         if self.low is None or self.high is None or not math.isfinite(self.low + self.high):
             return None
         return self.low, self.high
@@ -138,12 +151,13 @@ class PlottedValue:
 
 @dataclass(frozen=True)
 class Mark:
-    """A value to compare with, such as chance."""
+    """A reference value that is drawn as a dashed line, such as chance."""
 
     label: str
     value: float
 
     def text(self, axis: Axis) -> str:
+        """Return the label with the value."""
         return f"{self.label}: {axis.number(self.value)}"
 
 
@@ -155,10 +169,15 @@ def interval_plot(
     marks: Sequence[Mark] = (),
     bounds: tuple[float, float] | None = None,
 ) -> Drawing:
-    """Return one score with its 95 % interval on its scale; each mark is a triangle in a row of
-    its own.
+    """Return a plot of one score with its 95 % interval on its scale.
 
-    `bounds`: the score if all that is missing were wrong, and if all were right: a hatched band.
+    Args:
+        title: the title.
+        score: the score with its interval.
+        scale: the lowest and the highest possible score; None if not known.
+        marks: reference values; each is a dashed line with a triangle and a text in its own row.
+        bounds: the score if all missing answers were wrong, and if all were right; drawn as a
+            hatched band.
     """
     values = [score.value, *(score.interval or ()), *(bounds or ())]
     for mark in marks:
@@ -168,35 +187,33 @@ def interval_plot(
     rows = len(marks)
     if bounds is not None:
         rows += 1
-    bottom = 66.0 + ROW * rows
+    bottom = 66.0 + ROW_HEIGHT * rows
     shapes = [*axis.shapes(middle - 16, bottom, score.label)]
-    first = f"{score.label}: {score.text(axis)}"
+    score_text = f"{score.label}: {score.text(axis)}"
     if score.interval:
-        first += ", a 95 % interval"
-    words = [first]
-    row = 74.0
+        score_text += ", a 95 % interval"
+    descriptions = [score_text]
+    y = 74.0
     labels = list[Shape]()
-    for mark, on_the_right in _in_rows(axis, marks):
+    for mark, on_the_right in _mark_rows(axis, marks):
         x = axis.x(mark.value)
         text = mark.text(axis)
-        shapes.append(drawing.line(x, middle - 16, x, row, "second", 1.5, dashed=True))
-        shapes.append(
-            drawing.polygon(((x, row - 6), (x + 6, row + 6), (x - 6, row + 6)), "second", text)
-        )
-        labels.append(_beside(axis, x, row, text, on_the_right=on_the_right))
-        words.append(text)
-        row += ROW
-    shapes += labels  # over every line
+        shapes.append(drawing.line(x, middle - 16, x, y, "second", 1.5, dashed=True))
+        shapes.append(drawing.polygon(((x, y - 6), (x + 6, y + 6), (x - 6, y + 6)), "second", text))
+        labels.append(_text_beside(axis, x, y, text, on_the_right=on_the_right))
+        descriptions.append(text)
+        y += ROW_HEIGHT
+    shapes += labels  # The labels come after all lines, so that no line is drawn over a label.
     if bounds is not None:
         bounds_text = " ... ".join(map(axis.number, bounds))
         text = f"missing answers all wrong ... all right: {bounds_text}"
-        shapes += _hatched(axis.x(bounds[0]), axis.x(bounds[1]), middle - 11, 22.0, text)
-        shapes += _hatched(axis.left, axis.left + 24.0, row - 6, 12.0)
-        shapes.append(_beside(axis, axis.left + 20, row, text, on_the_right=True))
-        words.append(text)
-    shapes += _dot(axis, score, middle)
-    shapes.append(_over(axis, score.text(axis), score.value, middle - 20))
-    return Drawing(title, "; ".join(words) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
+        shapes += _hatched_shapes(axis.x(bounds[0]), axis.x(bounds[1]), middle - 11, 22.0, text)
+        shapes += _hatched_shapes(axis.left, axis.left + 24.0, y - 6, 12.0)
+        shapes.append(_text_beside(axis, axis.left + 20, y, text, on_the_right=True))
+        descriptions.append(text)
+    shapes += _dot_shapes(axis, score, middle)
+    shapes.append(_text_over(axis, score.text(axis), score.value, middle - 20))
+    return Drawing(title, "; ".join(descriptions) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
 
 
 def dot_plot(
@@ -209,17 +226,19 @@ def dot_plot(
     elsewhere: int = 0,
     differs_from: str = "the rest of the instances",
 ) -> Drawing:
-    """Return groups below each other, the highest value first, each with its instances and
-    interval; of many the largest.
+    """Return a plot of groups, one row for each, the highest value first.
+
+    A row has the group's number of instances, its value and its interval. If there are more than
+    `MAX_GROUPS` groups, the plot shows those with most instances.
 
     Args:
         title: The title.
         rows: The groups.
         axis_label: The name of the axis.
-        scale: The ends of the axis; None: as the values need it.
-        overall: The score of all instances: a dashed line.
-        elsewhere: How many instances are in none of these groups.
-        differs_from: What a diamond's row is shown to differ from.
+        scale: The ends of the axis; None if the values determine the ends.
+        overall: The score of all instances, which is drawn as a dashed line.
+        elsewhere: The number of instances that are in none of these groups.
+        differs_from: A noun for the value from which a diamond's row differs significantly.
     """
     shown = sorted(rows, key=lambda row: -(row.count or 0))[:MAX_GROUPS]
     shown.sort(key=lambda row: (-row.value, row.label))
@@ -232,29 +251,31 @@ def dot_plot(
     top = 12.0
     if overall is not None:
         top = 30.0
-    bottom = top + ROW * len(shown) + 4
+    bottom = top + ROW_HEIGHT * len(shown) + 4
     shapes = [*axis.shapes(top - 4, bottom, axis_label)]
-    words = []
+    descriptions = []
     if overall is not None:
         x = axis.x(overall)
         shapes.append(drawing.line(x, top - 4, x, bottom, "ink", 1.5, dashed=True))
-        shapes.append(_over(axis, f"all: {axis.number(overall)}", overall, top - 10))
-        words.append(f"all instances: {axis.number(overall)}")
+        shapes.append(_text_over(axis, f"all: {axis.number(overall)}", overall, top - 10))
+        descriptions.append(f"all instances: {axis.number(overall)}")
     for number, row in enumerate(shown):
-        shapes += _row(axis, row, top + ROW * (number + 0.5))
-        words.append(f"{row.label} ({row.count} instances): {row.text(axis)}")
-    foot = list(_foot(shown, len(rows) - len(shown), elsewhere, differs_from))
-    below = bottom + LABEL_HEIGHT
-    for number, text in enumerate(foot):
-        shapes.append(drawing.words(_LEFT, below + ROW * number + FONT_SIZE, text))
-    description = "; ".join([*words, *foot]) + "."
-    return Drawing(title, description, below + ROW * len(foot), tuple(shapes))
+        shapes += _row_shapes(axis, row, top + ROW_HEIGHT * (number + 0.5))
+        descriptions.append(f"{row.label} ({row.count} instances): {row.text(axis)}")
+    foot_lines = list(_foot_lines(shown, len(rows) - len(shown), elsewhere, differs_from))
+    foot_top = bottom + LABEL_HEIGHT
+    for number, text in enumerate(foot_lines):
+        shapes.append(
+            drawing.text_shape(_LEFT_MARGIN, foot_top + ROW_HEIGHT * number + FONT_SIZE, text)
+        )
+    description = "; ".join([*descriptions, *foot_lines]) + "."
+    return Drawing(title, description, foot_top + ROW_HEIGHT * len(foot_lines), tuple(shapes))
 
 
-def _foot(
+def _foot_lines(
     shown: Sequence[PlottedValue], hidden: int, elsewhere: int, differs_from: str
 ) -> Iterator[str]:
-    """Yield the lines below groups: what a diamond means, and what is not shown."""
+    """Yield the lines below the axis: the meaning of a diamond, and what the plot does not show."""
     if any(row.stands_out for row in shown):
         yield f"diamond: differs from {differs_from} (p < 0.05, Holm)"
     if hidden:
@@ -264,6 +285,7 @@ def _foot(
 
 
 def _counted_are(count: int, word: str) -> str:
+    """Return a number with its noun and verb: `1 instance is`, `2 instances are`."""
     if count == 1:
         return f"1 {word} is"
     return f"{formats.counted(count, word)} are"
@@ -277,47 +299,58 @@ def difference_plot(
     axis_label: str,
     higher_is_better: bool = True,
 ) -> Drawing:
-    """Return a difference b - a with its interval, beside a line at zero. `names`: of a and b."""
-    reach = 0.0
+    """Return a plot of the difference b - a with its interval, and with a line at zero.
+
+    `names` are the names of a and b, in this order.
+    """
+    reach = 0.0  # the axis goes from -reach to reach
     for value in (row.value, *(row.interval or ())):
         if math.isfinite(value):
             reach = max(reach, abs(value))
     reach = reach * 1.15 or 1.0
     axis = axis_of([], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, (-reach, reach))
     top = 30.0
-    bottom = 34.0 + ROW
+    bottom = 34.0 + ROW_HEIGHT
     shapes: list[Shape] = [*axis.shapes(top - 4, bottom, axis_label)]
     shapes.append(drawing.line(axis.x(0), top - 4, axis.x(0), bottom, "ink", 1.5))
-    lower, upper = names
+    better_below, better_above = names
     if not higher_is_better:
-        upper, lower = names
-    around = text_width(" is better") + 16
-    shapes.append(_better(axis.x(0) - 8, top - 12, lower, axis.x(0) - around, "end"))
-    shapes.append(_better(axis.x(0) + 8, top - 12, upper, WIDTH - axis.x(0) - around, "start"))
-    shapes += _row(axis, row, top + ROW / 2)
-    words = f"{row.label}: {row.text(axis)}; {upper} is better above zero, {lower} below."
-    return Drawing(title, words, bottom + LABEL_HEIGHT, tuple(shapes))
+        better_above, better_below = names
+    zero = axis.x(0)
+    other_width = text_width(" is better") + 16
+    shapes.append(_better_text(zero - 8, top - 12, better_below, zero - other_width, "end"))
+    shapes.append(
+        _better_text(zero + 8, top - 12, better_above, WIDTH - zero - other_width, "start")
+    )
+    shapes += _row_shapes(axis, row, top + ROW_HEIGHT / 2)
+    description = (
+        f"{row.label}: {row.text(axis)}; {better_above} is better above zero, {better_below} below."
+    )
+    return Drawing(title, description, bottom + LABEL_HEIGHT, tuple(shapes))
 
 
-def _better(x: float, y: float, name: str, room: float, anchor: drawing.Anchor) -> Shape:
-    """Return `NAME is better`; a name that was cut is its title."""
-    shown = fitted(name, room)
+def _better_text(x: float, y: float, name: str, width: float, anchor: drawing.Anchor) -> Shape:
+    """Return the text `NAME is better`. If the name is cut to `width`, the title is the name."""
+    shown = fitted(name, width)
     title = ""
     if shown != name:
         title = name
-    return drawing.words(x, y, f"{shown} is better", anchor, title=title)
+    return drawing.text_shape(x, y, f"{shown} is better", anchor, title=title)
 
 
-def _row(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
-    yield label(_LEFT, y + _MIDDLE, row.label, _LABEL_ROOM - 12)
+def _row_shapes(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
+    """Yield the shapes of a row: label, number of instances, dot with whiskers, and value."""
+    yield label(_LEFT_MARGIN, y + _BASELINE_OFFSET, row.label, _LABEL_ROOM - 12)
     if row.count is not None:
-        yield drawing.words(axis.left - 14, y + _MIDDLE, f"n={row.count}", "end", "faint")
-    yield from _dot(axis, row, y)
-    yield drawing.words(axis.right + 12, y + _MIDDLE, row.text(axis))
+        yield drawing.text_shape(
+            axis.left - 14, y + _BASELINE_OFFSET, f"n={row.count}", "end", "faint"
+        )
+    yield from _dot_shapes(axis, row, y)
+    yield drawing.text_shape(axis.right + 12, y + _BASELINE_OFFSET, row.text(axis))
 
 
-def _dot(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
-    """Yield a whisker with ends, and a dot; a diamond if it stands out."""
+def _dot_shapes(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
+    """Yield the interval as a whisker, and the value as a dot, or as a diamond if it stands out."""
     if row.interval is not None:
         low, high = map(axis.x, row.interval)
         yield drawing.line(low, y, high, y, "data", 2.5)
@@ -331,10 +364,10 @@ def _dot(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
         yield drawing.circle(x, y, 5.5, "data", text)
 
 
-def _hatched(
+def _hatched_shapes(
     left: float, right: float, y: float, height: float, title: str = ""
 ) -> Iterator[Shape]:
-    """Yield a box with lines from lower left to upper right, cut at its edges."""
+    """Yield a box that is hatched with lines from lower left to upper right."""
     width = right - left
     step = 6.0
     yield drawing.rect(left, y, width, height, "grid", title)
@@ -347,44 +380,53 @@ def _hatched(
         )
 
 
-def _over(axis: Axis, text: str, value: float, y: float) -> Shape:
-    """Return a text that is centred over its value, and inside the axis."""
+def _text_over(axis: Axis, text: str, value: float, y: float) -> Shape:
+    """Return a text that is centred over its value, but does not go beyond the ends of the axis."""
     half = text_width(text) / 2
-    return drawing.words(
+    return drawing.text_shape(
         min(max(axis.x(value), axis.left + half), axis.right - half), y, text, "middle"
     )
 
 
-def _in_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
-    """The marks in the order of their rows, and whether each one's words stand to its right: all on
-    one side where there is room, in the order in which no mark's line crosses another's words.
+def _mark_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
+    """Return the marks in the order of their rows, each with True if its text is on its right.
+
+    All texts are on the same side if there is enough room. The rows are in an order in which no
+    mark's line crosses the text of another mark.
     """
-    from_the_right = sorted(marks, key=lambda mark: -mark.value)
-    needed = [(axis.x(mark.value), text_width(mark.text(axis)) + _GAP) for mark in marks]
-    if all(width <= axis.right - x for x, width in needed):
-        return [(mark, True) for mark in from_the_right]
-    if all(width <= x - axis.left for x, width in needed):
-        return [(mark, False) for mark in from_the_right[::-1]]
-    return [(mark, axis.x(mark.value) * 2 < axis.left + axis.right) for mark in from_the_right]
+    right_to_left = sorted(marks, key=lambda mark: -mark.value)
+    widths = [(axis.x(mark.value), text_width(mark.text(axis)) + _GAP) for mark in marks]
+    if all(width <= axis.right - x for x, width in widths):
+        return [(mark, True) for mark in right_to_left]
+    if all(width <= x - axis.left for x, width in widths):
+        return [(mark, False) for mark in right_to_left[::-1]]
+    middle = (axis.left + axis.right) / 2
+    return [(mark, axis.x(mark.value) < middle) for mark in right_to_left]
 
 
-def _beside(axis: Axis, x: float, y: float, text: str, *, on_the_right: bool) -> Shape:
+def _text_beside(axis: Axis, x: float, y: float, text: str, *, on_the_right: bool) -> Shape:
+    """Return a text to the right or to the left of a mark at (x, y)."""
     if on_the_right:
-        return label(x + _GAP, y + _MIDDLE, text, axis.right - x - _GAP)
-    return label(x - _GAP, y + _MIDDLE, text, x - _GAP - axis.left, anchor="end")
+        return label(x + _GAP, y + _BASELINE_OFFSET, text, axis.right - x - _GAP)
+    return label(x - _GAP, y + _BASELINE_OFFSET, text, x - _GAP - axis.left, anchor="end")
 
 
 @dataclass(frozen=True)
 class Bar:
+    """A bar of a bar chart."""
+
     label: str
     value: float
-    text: str  # the number, as it is shown
-    hatched: bool = False  # bars that must not be taken for the others, such as failures
+    text: str  # the value as it is shown
+    hatched: bool = False  # True for a bar of another kind, such as failures
 
 
 @dataclass(frozen=True)
 class Bin:
-    """The count of values from `low` to `high`; only the last one's `high` is one of its values."""
+    """The number of values from `low` to `high`.
+
+    `high` itself belongs to the next bin, except in the last bin.
+    """
 
     low: float
     high: float
@@ -392,9 +434,11 @@ class Bin:
 
     @property
     def middle(self) -> float:
+        """The middle between `low` and `high`."""
         return (self.low + self.high) / 2
 
     def text(self, axis: Axis) -> str:
+        """Return the range of the bin with its count."""
         if self.low == self.high:
             return f"{self.low:.6g}: {self.count}"
         return f"{axis.number(self.low)} to {axis.number(self.high)}: {self.count}"
@@ -408,8 +452,10 @@ def histogram(
     scale: tuple[float, float] | None = None,
     marks: Sequence[Mark] = (),
 ) -> Drawing:
-    """Return how often each value, or each stretch of the scale, occurs; what is not finite is left
-    out, and counted in the description.
+    """Return a histogram of the values, with the marks as dashed lines.
+
+    If there are at most `MAX_DISTINCT` different values, each has a bar. Values that are not finite
+    are left out; the description has their number.
     """
     finite = [value for value in values if math.isfinite(value)]
     axis = axis_of(
@@ -421,7 +467,7 @@ def histogram(
     shapes = [*axis.shapes(top, bottom, axis_label)]
     tallest = max((bar.count for bar in bins), default=1)
     width = (axis.right - axis.left) / BINS - 1
-    if len(set(finite)) <= MAX_DISTINCT:  # columns do not touch, however close two values are
+    if len(set(finite)) <= MAX_DISTINCT:  # Bars of single values never touch each other.
         gaps = [axis.x(right.middle) - axis.x(left.middle) for left, right in pairwise(bins)]
         width = max(2.0, min([34.0, *(gap - 2 for gap in gaps)]))
     for bar in bins:
@@ -432,51 +478,55 @@ def histogram(
                 drawing.rect(x - width / 2, bottom - height, width, height, "data", bar.text(axis))
             )
             if width >= text_width(str(bar.count)) - 4:
-                shapes.append(drawing.words(x, bottom - height - 4, str(bar.count), "middle"))
+                shapes.append(drawing.text_shape(x, bottom - height - 4, str(bar.count), "middle"))
     for number, mark in enumerate(marks):
         x = axis.x(mark.value)
         y = 14.0 + 18.0 * number
         shapes.append(drawing.line(x, y + 4, x, bottom, "second", 1.5, dashed=True))
-        shapes.append(_over(axis, mark.text(axis), mark.value, y))
-    words = [f"{len(finite)} values"]
+        shapes.append(_text_over(axis, mark.text(axis), mark.value, y))
+    descriptions = [f"{len(finite)} values"]
     for bar in bins:
         if bar.count:
-            words.append(bar.text(axis))
+            descriptions.append(bar.text(axis))
     for mark in marks:
-        words.append(mark.text(axis))
+        descriptions.append(mark.text(axis))
     if left_out := len(values) - len(finite):
-        words.append(f"{left_out} that are not numbers are left out")
-    return Drawing(title, "; ".join(words) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
+        descriptions.append(f"{left_out} that are not numbers are left out")
+    return Drawing(title, "; ".join(descriptions) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
 
 
 def bars(
     title: str, rows: Sequence[Bar], *, axis_label: str, scale: tuple[float, float] | None = None
 ) -> Drawing:
-    """Return bars below each other in the given order, from zero, each with its number at its
-    end.
+    """Return a bar chart with one bar in each row, in the order of `rows`.
+
+    The bars begin at zero. Each bar has its number at its end.
     """
     axis = axis_of(
         [0.0, *(row.value for row in rows)], _BAR_LABEL_ROOM, WIDTH - 150.0, scale or (0.0, 0.0)
     )
-    bottom = 8.0 + ROW * len(rows)
+    bottom = 8.0 + ROW_HEIGHT * len(rows)
     shapes: list[Shape] = [*axis.shapes(4.0, bottom, axis_label)]
     for number, row in enumerate(rows):
-        y = 8.0 + ROW * number
-        baseline = y + (ROW + FONT_SIZE * 0.7) / 2
+        y = 8.0 + ROW_HEIGHT * number
+        baseline = y + (ROW_HEIGHT + FONT_SIZE * 0.7) / 2
         left, right = sorted((axis.x(0.0), axis.x(row.value)))
         shapes.append(label(8.0, baseline, row.label, _BAR_LABEL_ROOM - 16))
         tooltip = f"{row.label}: {row.text}"
         if row.hatched:
-            shapes += _hatched(left, right, y + 3, ROW - 6, tooltip)
+            shapes += _hatched_shapes(left, right, y + 3, ROW_HEIGHT - 6, tooltip)
         else:
-            shapes.append(drawing.rect(left, y + 3, right - left, ROW - 6, "data", tooltip))
+            shapes.append(drawing.rect(left, y + 3, right - left, ROW_HEIGHT - 6, "data", tooltip))
         shapes.append(label(right + 8, baseline, row.text, WIDTH - right - 8))
     description = "; ".join(f"{row.label}: {row.text}" for row in rows)
     return Drawing(title, f"{description}.", bottom + LABEL_HEIGHT, tuple(shapes))
 
 
 def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
-    """Return a bin for each value where few are different, else equal parts of the axis."""
+    """Return one bin for each value if there are few different values.
+
+    If there are more than `MAX_DISTINCT`, return `BINS` bins of equal width over the axis.
+    """
     counts = Counter(values)
     if len(counts) <= MAX_DISTINCT:
         return [Bin(value, value, count) for value, count in sorted(counts.items())]
@@ -494,16 +544,17 @@ def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
 
 @dataclass
 class InstanceNumbers:
-    """The numbers of the instances that plots need, taken in one pass; no texts."""
+    """The numbers that plots need of the instances, collected in one pass; no texts."""
 
-    # values of the main score's metric, split and perturbation
+    # the instances' values of the main score's metric, in the main score's split and perturbation
     values: list[float] = field(default_factory=list)
-    latencies: list[float] = field(default_factory=list)
-    ratings: dict[str, list[float]] = field(default_factory=dict)  # judge -> its ratings
+    latencies: list[float] = field(default_factory=list)  # in seconds
+    ratings: dict[str, list[float]] = field(default_factory=dict)  # judge -> the judge's ratings
 
     def add(self, record: InstanceRecord, main: Score | None) -> None:
-        """Add the numbers of an instance. `main` is the main score; None if it could not be
-        computed.
+        """Add the numbers of an instance.
+
+        `main` is the main score, or None if the main score could not be computed.
         """
         if main is not None and record.error is None and main.is_over(record):
             value = record.metrics.get(main.metric)
@@ -516,8 +567,9 @@ class InstanceNumbers:
 
 
 def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict[str, Drawing]:
-    """Return the drawings by name, in the order in which a reader wants them; only drawings that
-    show something. `numbers` are those of the instances, if they have been gone through already.
+    """Return the plots of a result by name, in the order of the page. Empty plots are left out.
+
+    `numbers` are the numbers of the instances. If None, the function reads the instances itself.
     """
     if numbers is None:
         numbers = InstanceNumbers()
@@ -529,15 +581,16 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
         if score_label in result.scores:
             drawings[name] = _score_plot(result, score_label)
     drawings |= _group_plots(result)
-    other_words = _plot_of_other_words(result)
+    other_words = _other_words_plot(result)
     if other_words is not None:
         drawings["other-words"] = other_words
-    drawings |= _of_instances(result, numbers)
+    drawings |= _instance_plots(result, numbers)
     drawings["validity"] = _validity_plot(result.validity.instances)
     return drawings
 
 
 def _group_plots(result: TaskResult) -> dict[str, Drawing]:
+    """Return a plot of the main metric for each field by which instances are grouped."""
     metric = result.main_metric
     main = result.scores.get(metric)
     scale = None
@@ -546,12 +599,12 @@ def _group_plots(result: TaskResult) -> dict[str, Drawing]:
         scale = main.scale
         overall = main.value
     drawings = {}
-    names = _names("groups-", result.groups)
+    names = _file_names("groups-", result.groups)
     for name, (group_field, by_value) in zip(names, result.groups.items(), strict=True):
         rows = []
         for group, scores in by_value.items():
             if metric in scores:
-                rows.append(plotted(group, scores[metric]))
+                rows.append(plotted_score(group, scores[metric]))
         if not rows:
             continue
         elsewhere = 0
@@ -568,7 +621,8 @@ def _group_plots(result: TaskResult) -> dict[str, Drawing]:
     return drawings
 
 
-def _plot_of_other_words(result: TaskResult) -> Drawing | None:
+def _other_words_plot(result: TaskResult) -> Drawing | None:
+    """Return a plot of the changes of the score by family of rewordings; None if there are none."""
     asked_again = result.validity.asked_again
     if asked_again is None or not asked_again.in_other_words:
         return None
@@ -576,7 +630,7 @@ def _plot_of_other_words(result: TaskResult) -> Drawing | None:
     for family, words in by_harm(asked_again.in_other_words):
         change = words.change
         if change.questions >= MIN_QUESTIONS:
-            is_marked = (words.p_holm or 1.0) < 0.05
+            is_significant = (words.p_holm or 1.0) < 0.05
             rows.append(
                 PlottedValue(
                     family,
@@ -584,7 +638,7 @@ def _plot_of_other_words(result: TaskResult) -> Drawing | None:
                     change.ci_low,
                     change.ci_high,
                     change.questions,
-                    is_marked,
+                    is_significant,
                 )
             )
     if not rows:
@@ -603,7 +657,7 @@ def _plot_of_other_words(result: TaskResult) -> Drawing | None:
 
 
 def _validity_plot(instances: Instances) -> Drawing:
-    """Return a bar for each count of instances that is a sign of trouble."""
+    """Return a bar chart of the instances: how many were scored, and how many had each problem."""
     requested = instances.requested
     scored = Bar("scored", instances.scored, f"{instances.scored} of {requested}")
     rows = [scored]
@@ -617,7 +671,7 @@ def _validity_plot(instances: Instances) -> Drawing:
 
 
 def _score_plot(result: TaskResult, label: str) -> Drawing:
-    """Return one score with its interval, beside what answers score that need no model."""
+    """Return a plot of one score with its interval and with the best score without a model."""
     score = result.scores[label]
     bounds = result.validity.bounds.get(label)
     if bounds is not None and bounds[0] == bounds[1]:
@@ -633,10 +687,13 @@ def _score_plot(result: TaskResult, label: str) -> Drawing:
     elif score.higher_is_better is False:
         name = f"{label} (lower is better)"
     title = f"{result.task}: {label} of {result.provenance.target}"
-    return interval_plot(title, plotted(name, score), scale=score.scale, marks=marks, bounds=bounds)
+    return interval_plot(
+        title, plotted_score(name, score), scale=score.scale, marks=marks, bounds=bounds
+    )
 
 
 def _judge_bars(result: TaskResult, means: Mapping[str, float]) -> list[Bar]:
+    """Return a bar for each judge: the mean rating, with the number of ratings."""
     rows = []
     for judge, mean in means.items():
         text = formats.mean_rating(mean)
@@ -647,7 +704,8 @@ def _judge_bars(result: TaskResult, means: Mapping[str, float]) -> list[Bar]:
     return rows
 
 
-def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tuple[str, Drawing]]:
+def _instance_plots(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tuple[str, Drawing]]:
+    """Yield (name, plot) of the values, ratings and latencies of the instances."""
     main = result.scores.get(result.main_metric)
     scale = None
     if main:
@@ -664,29 +722,33 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
             bars("Mean rating of each judge", judges, axis_label="mean rating", scale=scale),
         )
     rated = result.validity.in_judges_order(numbers.ratings)
-    for plot, (judge, ratings) in zip(_names("ratings-", rated), rated.items(), strict=True):
+    for plot, (judge, ratings) in zip(_file_names("ratings-", rated), rated.items(), strict=True):
         name = f"rating by {judge} ({len(ratings)} answers)"
         yield plot, histogram(f"How {judge} rated", ratings, axis_label=name, scale=scale)
     if numbers.latencies:
         name = f"seconds from request to answer ({len(numbers.latencies)} answers)"
         marks = [Mark("median", statistics.median(numbers.latencies))]
         if len(numbers.latencies) > 1:
-            last = statistics.quantiles(numbers.latencies, n=20, method="inclusive")[-1]
-            marks.append(Mark("95 % are faster than", last))
+            quantile_95 = statistics.quantiles(numbers.latencies, n=20, method="inclusive")[-1]
+            marks.append(Mark("95 % are faster than", quantile_95))
         yield (
             "latency",
             histogram("How long answers took", numbers.latencies, axis_label=name, marks=marks),
         )
 
 
-def plotted(label: str, score: Score) -> PlottedValue:
+def plotted_score(label: str, score: Score) -> PlottedValue:
+    """Return a score for a plot. The score stands out if its p-value (Holm) is below 0.05."""
     stats = score.stats
     stands_out = stats.p_holm is not None and stats.p_holm < 0.05
     return PlottedValue(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)
 
 
-def _names(beginning: str, labels: Mapping[str, object]) -> list[str]:
-    """Return a file's name for each label, which may be anything; no two are the same."""
+def _file_names(beginning: str, labels: Mapping[str, object]) -> list[str]:
+    """Return a file name for each label; the labels may have any characters.
+
+    The names differ even if upper and lower case are not distinguished.
+    """
     names: list[str] = []
     for text in labels:
         plain = re.sub(r"[^A-Za-z0-9_]+", "-", text)[:40].strip("-")

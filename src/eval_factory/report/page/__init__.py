@@ -1,3 +1,5 @@
-"""The page of one result or several: one file that needs nothing else, with every instance in it
-(`document.py`).
+"""Writes the page of one result or of several.
+
+A page is one HTML file with all instances, which loads no other file. The entry points are in
+`document.py`.
 """

@@ -1,7 +1,8 @@
-"""The page: one file, opened without a network, with every instance in it; and the raters' form,
-another one. A Content-Security-Policy forbids any connection, and any script and style but the
-page's own two, by their hashes; what others wrote is escaped by the template, or stands in blocks
-from which the script inserts it as text.
+"""Renders the HTML pages: the page of results with every instance, and the form of a rater.
+
+A page is one file that works without a network. Its Content-Security-Policy forbids connections,
+and allows only the page's own script and style, by their hashes. Texts of other people and programs
+are escaped by the templates, or are data from which the page's script inserts them as plain text.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from eval_factory.report.plots import plots_of
 from eval_factory.report.reader import StoredResult, own_benchmark_description
 from eval_factory.report.result_sentences import LostAnswers
 
+# Placeholders in a rendered template, which `render_page` replaces after the redaction.
 _STYLE = "\0style\0"
 _SCRIPT = "\0script\0"
 _DATA = "\0data\0"
@@ -45,51 +47,57 @@ _DATA = "\0data\0"
 
 @dataclass(frozen=True)
 class ShownResult:
-    """One result as it is put on a page."""
+    """A result with all data that a page shows of it."""
 
     result: TaskResult
-    command: str
+    command: str  # the command line that produced the result
     instances: InstanceBlocks
-    methods: str = ""  # text for the methods section of a paper
-    label: str = ""  # a, B ... if there are several results
-    lost: LostAnswers | None = None  # None: the page shows no texts
-    about: str = ""  # the benchmark's own description, of a benchmark of the user's
+    methods: str = ""  # a text for the methods section of a paper
+    label: str = ""  # `A`, `B` ... if the page has several results
+    lost: LostAnswers | None = None  # None if the page must not have prompts and answers
+    about: str = ""  # the description of the user's own benchmark; empty for other benchmarks
 
     @cached_property
     def plots(self) -> dict[str, Markup]:
+        """The plots of the result as SVG, by name."""
         drawings = plots_of(self.result, self.instances.numbers)
         return {name: Markup(svg(drawing)) for name, drawing in drawings.items()}  # noqa: S704
 
 
 @dataclass(frozen=True)
-class Beside:
-    """The part of a page about several results together."""
+class PageComparison:
+    """The part of a page that compares several results."""
 
     title: str
     plots: Sequence[Markup]
-    sentences: Sequence[Sequence[str]]  # of each pair
-    reasons: Sequence[str] = ()  # why they cannot be compared
+    sentences: Sequence[Sequence[str]]  # for each pair of results, the sentences about the pair
+    reasons: Sequence[str] = ()  # the reasons why the results cannot be compared
 
 
 def page(
     shown: Sequence[ShownResult],
     redact: Callable[[str], str] = str,
     *,
-    beside: Beside | None = None,
+    comparison: PageComparison | None = None,
     with_texts: bool = True,
 ) -> str:
-    """The page. `redact`: for what is written out; instances come redacted. `beside`: of two
-    results or more.
+    """Return the page of one result or of several.
+
+    Args:
+        shown: the results.
+        redact: removes secrets from the rendered text; the instances are redacted already.
+        comparison: the comparison, if there are several results.
+        with_texts: False if the page must not have prompts and answers.
     """
-    blocks = "\n".join(chain.from_iterable(result_shown.instances.blocks for result_shown in shown))
-    return whole_page(
+    blocks = "\n".join(chain.from_iterable(shown_result.instances.blocks for shown_result in shown))
+    return render_page(
         "page.html.j2",
         page_style(),
         page_script(),
         blocks,
         redact,
         shown=shown,
-        beside=beside,
+        comparison=comparison,
         with_texts=with_texts,
         words=result_sentences,
         verdicts=verdicts,
@@ -99,7 +107,7 @@ def page(
     )
 
 
-def whole_page(
+def render_page(
     template: str,
     style: str,
     script: str = "",
@@ -107,20 +115,22 @@ def whole_page(
     redact: Callable[[str], str] = str,
     **values: Any,
 ) -> str:
-    """A template, filled in. Style, script and data come last: no redaction alters what the
-    policy has hashes of.
+    """Return a rendered template with its style, script and data.
+
+    Style, script and data are inserted after the redaction. The redaction can therefore not alter
+    the texts whose hashes are in the Content-Security-Policy.
     """
     slots = {"style": (_STYLE, style), "script": (_SCRIPT, script), "data": (_DATA, data)}
     values |= {name: Markup(slot) for name, (slot, _) in slots.items()}  # noqa: S704
-    values = {"version": __version__, **values, "policy": policy(style, script)}
+    values = {"version": __version__, **values, "policy": content_security_policy(style, script)}
     text = redact(page_environment().get_template(template).render(values))
     for slot, part in slots.values():
         text = text.replace(slot, part)
     return text
 
 
-def policy(style: str, script: str) -> str:
-    """Content-Security-Policy, level 2: https://www.w3.org/TR/CSP2/"""
+def content_security_policy(style: str, script: str) -> str:
+    """Return the page's Content-Security-Policy (level 2, https://www.w3.org/TR/CSP2/)."""
     return (
         f"default-src 'none'; script-src '{_source_hash(script)}'; "
         f"style-src '{_source_hash(style)}'; img-src data:; "
@@ -130,29 +140,34 @@ def policy(style: str, script: str) -> str:
 
 
 def _source_hash(text: str) -> str:
+    """Return the hash of a script or style, as a Content-Security-Policy writes it."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"sha256-{digest}"
 
 
 @cache
 def page_style() -> str:
-    """Return the style, with the rules of the plots, light and dark."""
+    """Return the style sheet of a page, with the rules for plots."""
     return f"\n{page_file('page.css')}\n{page_css()}\n"
 
 
 def tables_page(template: str, own_style: str = "", **values: Any) -> str:
-    """A page of tables without a script. What is in `values` and no Markup is escaped."""
-    return whole_page(template, page_style() + page_file("suite.css") + own_style, **values)
+    """Return a page of tables, which has no script.
+
+    `own_style` is added to the style sheet. Texts in `values` are escaped unless they are `Markup`.
+    """
+    return render_page(template, page_style() + page_file("suite.css") + own_style, **values)
 
 
 def pack_page(pack: papers.Pack) -> str:
-    """One offline page of an evidence pack."""
+    """Return the page of an evidence pack."""
     return tables_page("evidence_pack.html.j2", pack=pack)
 
 
 def page_script(name: str = "page.js") -> str:
-    """Return a script behind the functions that show foreign texts, and the page's table of
-    signs.
+    """Return the script of a page: the functions of shown_texts.js, then the named script.
+
+    `page.js` also needs the table of signs, which is inserted before it.
     """
     parts = [page_file("shown_texts.js")]
     if name == "page.js":
@@ -162,8 +177,10 @@ def page_script(name: str = "page.js") -> str:
 
 
 def _sign_columns() -> dict[str, list[Any]]:
-    """Return, by the name of a sign, its label, that of values that are not right or wrong, and
-    whether a row lists it.
+    """Return the columns of each sign, by its name.
+
+    The columns are the label, the label for values that are not right or wrong, and True if the
+    table of instances lists the sign.
     """
     columns = {}
     for name, sign in SIGNS.items():
@@ -173,13 +190,15 @@ def _sign_columns() -> dict[str, list[Any]]:
 
 @cache
 def page_file(name: str) -> str:
+    """Return the text of a file next to this module."""
     return (resources.files("eval_factory.report.page") / name).read_text(encoding="utf-8")
 
 
 @cache
 def page_environment() -> Environment:
-    """Return the environment of the templates beside this module: everything is escaped, foreign
-    text printable.
+    """Return the Jinja environment of the templates next to this module.
+
+    All texts are escaped, and characters that cannot be printed are replaced.
     """
     environment = Environment(
         loader=PackageLoader("eval_factory.report.page", "."),
@@ -203,15 +222,16 @@ def page_environment() -> Environment:
 
 
 def code_marks(text: str) -> Markup:
-    """Return the text with what stands between backticks as code; an odd backtick stays as it
-    is.
+    """Return the escaped text with `<code>` elements in place of backticks.
+
+    A text with an odd number of backticks keeps them.
     """
     parts = printable(text).split("`")
     if len(parts) % 2 == 0:
         return Markup(escape(printable(text)))  # noqa: S704 - escaped
     shown = Markup()
-    for place, part in enumerate(parts):
-        if place % 2 == 0:
+    for index, part in enumerate(parts):
+        if index % 2 == 0:
             shown += part
         else:
             shown += Markup("<code>{}</code>").format(part)
@@ -219,7 +239,10 @@ def code_marks(text: str) -> Markup:
 
 
 def compile_templates() -> None:
-    """Compile the templates of a run's page and of its methods text, as the first page would."""
+    """Compile the templates of a run's page and of its methods text.
+
+    The first page is then rendered faster.
+    """
     for part in ("page", "run", "clinicians", "rubric", "asked_again", "instances"):
         page_environment().get_template(f"{part}.html.j2")
     for text in (papers.paper_texts()["facts"], *papers.paper_texts()["sentences"].values()):
@@ -227,42 +250,43 @@ def compile_templates() -> None:
 
 
 def result_page(stored: StoredResult, *, with_texts: bool = True) -> str:
-    """Return the page of one result: byte for byte the one that the run wrote, if texts are
-    wanted.
+    """Return the page of one result.
+
+    With texts, the page equals the page that the run wrote, byte for byte.
     """
-    return page(shown_of([stored], with_texts=with_texts), with_texts=with_texts)
+    return page(shown_results([stored], with_texts=with_texts), with_texts=with_texts)
 
 
-def shown_of(
+def shown_results(
     stored: Sequence[StoredResult],
     labels: Sequence[str] = ("",),
     *,
     with_texts: bool = True,
     pairs: Sequence[Mapping[str, str]] = (),
 ) -> list[ShownResult]:
-    """Return each with its instances packed.
+    """Return each result with its packed instances, for one page.
 
     Args:
-        stored: the results of one page, the first in front.
-        labels: how each result is called on the page.
-        with_texts: whether prompts and answers are on the page.
-        pairs: of each result, id of a question -> id of the same one in the first result; empty
-            where ids say which questions are the same.
+        stored: the results, in the order of the page.
+        labels: the label of each result on the page.
+        with_texts: False if the page must not have prompts and answers.
+        pairs: for each result, id of a question -> id of the same question in the first result.
+            Empty if equal questions have equal ids.
 
     Raises:
         PrerequisiteError: the files of instances cannot be read.
     """
-    results_shown: list[ShownResult] = []
+    shown: list[ShownResult] = []
     media = PageMedia()
     pairs = pairs or [{}] * len(stored)
-    for number, (result_stored, label) in enumerate(zip(stored, labels, strict=True)):
-        result = result_stored.result
+    for number, (stored_result, label) in enumerate(zip(stored, labels, strict=True)):
+        result = stored_result.result
         packer = InstancePacker(
             result.scores.get(result.main_metric),
             tuple(result.groups),
             number,
             with_texts=with_texts,
-            folder=result_stored.folder,
+            folder=stored_result.folder,
             media=media,
             pairs=pairs[number],
         )
@@ -270,19 +294,19 @@ def shown_of(
         for record in result.instances:
             lost.add(record)
             packer.add(documents.instance_line(record), documents.result_line(record))
-        methods = papers.methods_text(result, result_stored.config, result_stored.target)
-        results_shown.append(
+        methods = papers.methods_text(result, stored_result.config, stored_result.target)
+        shown.append(
             ShownResult(
                 result,
-                result_stored.command,
+                stored_result.command,
                 packer.finish(),
                 methods,
                 label,
                 lost if with_texts else None,
-                own_benchmark_description(result_stored.folder),
+                own_benchmark_description(stored_result.folder),
             )
         )
-    return results_shown
+    return shown
 
 
 def rater_form(
@@ -294,19 +318,19 @@ def rater_form(
     with_reference: bool,
     media: Sequence[Markup] = (),
 ) -> str:
-    """Return the sheet of one rater as a page, filled in with the keyboard alone.
+    """Return the rating sheet of one rater as a page, which can be filled in with the keyboard.
 
     Args:
         sample: The sample that is rated.
         rater: The name of the rater.
-        order: The codes of the answers.
-        shown: Code -> what the rater sees.
-        with_reference: References are shown.
-        media: `PageMedia.add` of the answers.
+        order: The codes of the answers, in the order of the sheet.
+        shown: Code -> the answer as the rater sees it.
+        with_reference: True if the rater sees the references.
+        media: The pictures and sounds, as `PageMedia.add` returns them.
     """
-    data = form_data(sample, rater, order, shown, with_reference=with_reference)
+    data = rater_form_data(sample, rater, order, shown, with_reference=with_reference)
     style = page_file("page.css") + page_file("rater_form.css")
-    return whole_page(
+    return render_page(
         "rater_form.html.j2",
         style,
         page_script("rater_form.js"),
@@ -320,7 +344,7 @@ def rater_form(
     )
 
 
-def form_data(
+def rater_form_data(
     sample: Sample,
     rater: str,
     order: Sequence[str],
@@ -328,7 +352,10 @@ def form_data(
     *,
     with_reference: bool,
 ) -> dict[str, Any]:
-    """Return what the page's script gets: neither a score nor the id of an answer."""
+    """Return the data of the sheet for the page's script.
+
+    The data has no scores and no ids of answers. The arguments are those of `rater_form`.
+    """
     questions = {}
     for answer in sample.answers:
         questions[answer.code] = [question.name for question in answer.questions]
@@ -354,8 +381,10 @@ def form_data(
 
 
 def rating_keys(choices: Sequence[RatingChoice]) -> list[str]:
-    """Return the number key of each rating: the rating itself if all are single digits, else
-    its place from 1; none beyond the ninth.
+    """Return the key that chooses each rating.
+
+    The key is the rating itself if all ratings are single digits. Otherwise it is the rating's
+    position from 1 to 9; later ratings have an empty string.
     """
     labels = [choice.label for choice in choices]
     if all(label.isascii() and label.isdigit() and len(label) == 1 for label in labels):

@@ -1,6 +1,9 @@
-"""The data of the instances in a page: blocks of an index and of texts, and smaller copies of
-pictures and sounds; each an element `<script type="application/x-eval-factory...">`, which no
-browser runs. The page's script unpacks it.
+"""Packs the data of the instances into blocks for a page.
+
+A page has a block with the index of all instances, blocks with the details of the instances, and
+copies of pictures and sounds. Each block is an element
+`<script type="application/x-eval-factory...">`. Browsers do not run a script of this type; the
+page's own script unpacks the data.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from eval_factory.report.reader import instance_record
 
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
 _SOUNDS = ("audio/wav", "audio/mpeg", "audio/flac")
-_MAX_FILE = {"image": 64 << 20, "audio": 1 << 20}  # bytes
+_MAX_FILE_SIZE = {"image": 64 << 20, "audio": 1 << 20}  # in bytes
 _MEDIUM_TYPE = "application/x-eval-factory-medium"
 _MEDIUM_BLOCK = re.compile(
     rf'\n<script type="{_MEDIUM_TYPE}" data-sha256="\w+" data-type="[\w/]+">'
@@ -40,36 +43,41 @@ _MEDIUM_BLOCK = re.compile(
 
 @dataclass
 class PageMedia:
-    """The pictures and sounds of one page."""
+    """The pictures and sounds of one page. Each file is on the page once."""
 
-    max_side: int = 512  # pixels
-    left: int = 10 << 20  # characters of base64 that there is still room for
-    _held: set[str] = field(default_factory=set)  # SHA-256 of what it holds
+    max_side: int = 512  # the maximum width and height of a picture, in pixels
+    remaining: int = 10 << 20  # the number of base64 characters for which the page still has room
+    _added_hashes: set[str] = field(default_factory=set)  # the SHA-256 of each file on the page
 
     def add(self, folder: Path, media: Iterable[Mapping[str, Any]]) -> list[Markup]:
-        """Return an element that no browser runs for each medium that is new on the page, to stand
-        on a line. `media`: of an `InstanceRecord` of this output folder.
+        """Return an element for each picture and sound that is not on the page yet.
+
+        Args:
+            folder: the output folder of the result.
+            media: the `media` of an `InstanceRecord` of this result.
         """
         added = []
         for medium in media:
             sha256 = str(medium.get("sha256") or "")
             file = str(medium.get("file") or "")
-            if not sha256 or not file or not self.left or sha256 in self._held:
+            if not sha256 or not file or not self.remaining or sha256 in self._added_hashes:
                 continue
-            kind, data = _shown_medium(folder, file, str(medium.get("type")), sha256, self.max_side)
+            kind, data = _medium_for_page(
+                folder, file, str(medium.get("type")), sha256, self.max_side
+            )
             text = base64.b64encode(data).decode("ascii")
-            if len(text) > self.left:
-                self.left = 0  # no file is read any more
+            if len(text) > self.remaining:
+                self.remaining = 0  # From now on no file is read.
             elif text:
-                self.left -= len(text)
-                self._held.add(sha256)
+                self.remaining -= len(text)
+                self._added_hashes.add(sha256)
                 tag = f'<script type="{_MEDIUM_TYPE}" data-sha256="{sha256}" data-type="{kind}">'
                 added.append(Markup(f"{tag}{text}</script>"))  # noqa: S704
         return added
 
 
 def media_columns(media: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
-    """Return what the page's script gets of each medium."""
+    """Return the type, SHA-256 and file of each medium, for the page's script."""
     columns = []
     for medium in media:
         columns.append([medium.get("type"), medium.get("sha256"), medium.get("file")])
@@ -77,17 +85,23 @@ def media_columns(media: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
 
 
 def without_media(page: str) -> str:
-    """Return a page without its media: versions of Pillow make other bytes of the same picture;
-    instances.jsonl has the hash of each.
+    """Return a page without its pictures and sounds.
+
+    Pages are compared without media, because versions of Pillow make different bytes of the same
+    picture. instances.jsonl has the hash of each original file.
     """
     return _MEDIUM_BLOCK.sub("", page)
 
 
-def _shown_medium(
+def _medium_for_page(
     folder: Path, file: str, kind: str, sha256: str, max_side: int
 ) -> tuple[str, bytes]:
-    """Return type and content of what a page shows of a file; no content if it shows nothing."""
-    limit = _MAX_FILE.get(kind.partition("/")[0], 0)
+    """Return the type and the content of a picture or sound as the page shows it.
+
+    The content is empty if the file is missing, too large or of an unsupported type, or if its hash
+    is not `sha256`.
+    """
+    limit = _MAX_FILE_SIZE.get(kind.partition("/")[0], 0)
     try:
         with open_regular(folder / file, inside=folder) as opened:
             data = opened.read(limit + 1)
@@ -98,13 +112,16 @@ def _shown_medium(
     if kind in _SOUNDS:
         return kind, data
     if kind in _PICTURES:
-        return "image/jpeg", _smaller(data, _PICTURES[kind], max_side)
+        return "image/jpeg", _reduced_picture(data, _PICTURES[kind], max_side)
     return "image/jpeg", b""
 
 
-def _smaller(data: bytes, form: str, max_side: int) -> bytes:
-    """A JPEG, on white if the picture is transparent; nothing if it is broken."""
-    from PIL import Image, ImageOps  # few results have pictures
+def _reduced_picture(data: bytes, form: str, max_side: int) -> bytes:
+    """Return a picture as a JPEG of at most `max_side` pixels; empty bytes if the file is broken.
+
+    Transparent parts of the picture become white.
+    """
+    from PIL import Image, ImageOps  # imported here, because few results have pictures
 
     out = io.BytesIO()
     try:
@@ -112,9 +129,10 @@ def _smaller(data: bytes, form: str, max_side: int) -> bytes:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             opened = Image.open(io.BytesIO(data), formats=[form])
         with opened:
-            opened.draft(None, (2 * max_side, 2 * max_side))  # a large JPEG is read in part
+            # A large JPEG is read at a lower resolution, which is faster.
+            opened.draft(None, (2 * max_side, 2 * max_side))
             picture = ImageOps.exif_transpose(opened)
-            # 16 bits: `convert` would cut off what is brighter than 255
+            # A picture with 16 bits: `convert` would turn all values above 255 into white.
             if picture.mode.startswith("I"):
                 picture = (
                     picture.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
@@ -124,28 +142,32 @@ def _smaller(data: bytes, form: str, max_side: int) -> bytes:
             shown = Image.new("RGB", picture.size, "white")
             shown.paste(picture, mask=picture)
             shown.save(out, "JPEG", quality=90, subsampling=0)
-    except Exception:  # Pillow raises what it likes at a broken file
+    except Exception:  # Pillow raises exceptions of many classes for broken files.
         return b""
     return out.getvalue()
 
 
 _SHARES: Mapping[str, float] = {"met": 1.0, "tied": 0.5, "not met": 0.0}
-"""Verdict -> the share of its points that a criterion counts; an unjudged one has none."""
-MAX_WORDS = 2_000
-"""Characters of a judge's words, of a criterion and of a tag that a page holds; results.jsonl
-has the rest.
+"""Verdict on a criterion -> the share of the criterion's points that counts. `unjudged` has no
+share.
+"""
+MAX_SHORT_TEXT = 2_000
+"""The maximum number of characters that a page has of a judge's explanation, a criterion or a tag.
+results.jsonl has the complete text.
 """
 MAX_SHOWN_TEXT = 500_000
-"""Characters of a prompt, an answer or a model's thoughts that a page holds: 100,000 words. No
-browser shows many that are longer; results.jsonl and instances.jsonl have all of each.
+"""The maximum number of characters that a page has of a prompt, an answer or a model's reasoning:
+about 100,000 words. Browsers cannot show many longer texts. results.jsonl and instances.jsonl have
+the complete texts.
 """
-MAX_LOST = 25  # criteria and tags, each, in the list of those that cost most points
-MAX_TAGS = 50  # tags of a criterion that a page holds
+MAX_LOST = 25  # the maximum number of criteria, and of tags, in the list of the most points lost
+MAX_TAGS = 50  # the maximum number of tags that a page has of a criterion
 
 
 def points_lost(criterion: Mapping[str, Any]) -> float | None:
-    """Return the points lost against the best answer that there can be; None if no judge
-    decided.
+    """Return the points that an answer lost by a criterion; None if no judge decided.
+
+    The best possible answer loses 0 points.
     """
     share = _SHARES.get(criterion["verdict"])
     if share is None:
@@ -157,7 +179,7 @@ def points_lost(criterion: Mapping[str, Any]) -> float | None:
 
 
 def criterion_signs(record: InstanceRecord) -> Iterator[str]:
-    """Yield the signs of a rubric's criteria; none of an answer that did not come."""
+    """Yield the signs of an answer's criteria; no signs if the request failed."""
     if record.error is not None:
         return
     signs = set()
@@ -177,10 +199,12 @@ def criterion_signs(record: InstanceRecord) -> Iterator[str]:
 
 
 def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) -> list[list[Any]]:
-    """Return number, words, points, tags, verdict, points lost, and of each judge name, decision
-    (1, 0, null) and words; what cost most comes first, then what nobody decided.
+    """Return a row for each criterion of an answer, for the page's script.
 
-    Without texts there are no words of a criterion, a tag or a judge.
+    A row has the number, the text, the points, the tags, the verdict, the points lost, and a list
+    for each judge: name, decision (1, 0 or None) and explanation. The criteria with most lost
+    points come first, then those without a decision. Without texts, the rows have no text of a
+    criterion, tag or judge.
     """
     rows = []
     for number, criterion in enumerate(criteria, 1):
@@ -200,12 +224,12 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) ->
                 _judge_columns(criterion, with_texts=with_texts),
             ]
         )
-    # else in the file's order
+    # Criteria with equal points lost stay in the order of the file.
     return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)
 
 
 def _judge_columns(criterion: Mapping[str, Any], *, with_texts: bool) -> list[list[Any]]:
-    """Return name, decision and words of each judge of a criterion."""
+    """Return the name, the decision and the explanation of each judge of a criterion."""
     columns = []
     for judge, vote in criterion["judges"].items():
         text = None
@@ -218,6 +242,7 @@ def _judge_columns(criterion: Mapping[str, Any], *, with_texts: bool) -> list[li
 
 
 def _decision(vote: Mapping[str, Any]) -> int | None:
+    """Return 1 if a judge decided that the criterion is met, 0 if not, None without a decision."""
     met = vote.get("criteria_met")
     if isinstance(met, bool):
         return int(met)
@@ -225,13 +250,14 @@ def _decision(vote: Mapping[str, Any]) -> int | None:
 
 
 def shortened_text(text: str) -> str:
-    if len(text) <= MAX_WORDS:
+    """Return a text that is cut after `MAX_SHORT_TEXT` characters, with a note on its length."""
+    if len(text) <= MAX_SHORT_TEXT:
         return text
-    return f"{text[:MAX_WORDS]} … ({len(text):,} characters: results.jsonl)"
+    return f"{text[:MAX_SHORT_TEXT]} … ({len(text):,} characters: results.jsonl)"
 
 
-def both_ends(text: str | None) -> str | None:
-    """The beginning and the end of a text that is too long for a page, with a line between."""
+def without_middle(text: str | None) -> str | None:
+    """Return a text; if it is too long for a page, a note replaces its middle."""
     if text is None or len(text) <= MAX_SHOWN_TEXT:
         return text
     half = MAX_SHOWN_TEXT // 2
@@ -244,31 +270,35 @@ def both_ends(text: str | None) -> str | None:
 
 @dataclass
 class LostScore:
-    """A tag, or a criterion that several answers were judged by, and what it cost."""
+    """The points that all answers together lost by a criterion, or by the criteria with a tag."""
 
-    label: str
+    label: str  # the text of the criterion, or the tag
     is_tag: bool
-    judged: int = 0  # how often it was decided
-    times: int = 0  # in how many answers it cost points
-    points: float = 0.0  # the points that it cost in all
-    answers: int = field(default=0, compare=False)  # how many answers were judged by it
+    judged: int = 0  # the number of decisions
+    times: int = 0  # the number of answers that lost points
+    points: float = 0.0  # the sum of the points lost
+    answers: int = field(default=0, compare=False)  # the number of answers that have it
 
 
 @dataclass
 class LostPoints:
-    """Adds up what criteria and tags cost, answer by answer."""
+    """A counter that adds up the points lost by each criterion and tag, answer by answer."""
 
+    # (True for a tag, text) -> index in `_scores`, called the number of the criterion or tag
     _numbers: dict[tuple[bool, str], int] = field(default_factory=dict)
-    _counted: list[LostScore] = field(default_factory=list)
+    _scores: list[LostScore] = field(default_factory=list)
 
     def add(self, criteria: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-        """Return the numbers of what cost this answer points."""
+        """Add the criteria of one answer.
+
+        Return the numbers of the criteria and tags by which this answer lost points.
+        """
         lost: set[int] = set()
         seen: set[int] = set()
         for criterion in criteria:
             points = points_lost(criterion)
             for number in self._numbers_of(criterion):
-                score = self._counted[number]
+                score = self._scores[number]
                 if number not in seen:
                     score.answers += 1
                     seen.add(number)
@@ -281,22 +311,26 @@ class LostPoints:
         return tuple(sorted(lost))
 
     def _numbers_of(self, criterion: Mapping[str, Any]) -> Iterator[int]:
-        """Yield the numbers of a criterion's tags, then its own."""
+        """Yield the numbers of a criterion's tags, then the number of the criterion."""
         for tag in dict.fromkeys(criterion["tags"]):
-            yield self._number(tag, is_tag=True)
-        yield self._number(criterion["criterion"], is_tag=False)
+            yield self._number_of(tag, is_tag=True)
+        yield self._number_of(criterion["criterion"], is_tag=False)
 
-    def _number(self, label: str, *, is_tag: bool) -> int:
-        number = self._numbers.setdefault((is_tag, label), len(self._counted))
-        if number == len(self._counted):
-            self._counted.append(LostScore(shortened_text(label), is_tag))
+    def _number_of(self, label: str, *, is_tag: bool) -> int:
+        """Return the number of a criterion or tag; a new one gets the next number."""
+        number = self._numbers.setdefault((is_tag, label), len(self._scores))
+        if number == len(self._scores):
+            self._scores.append(LostScore(shortened_text(label), is_tag))
         return number
 
     def most(self) -> dict[int, LostScore]:
-        """Return the scores that cost most, by number, tags first; only with several answers."""
+        """Return the tags, then the criteria, that cost most points, by number.
+
+        Criteria and tags that only one answer has are left out.
+        """
         tags = []
         criteria = []
-        for number, score in enumerate(self._counted):
+        for number, score in enumerate(self._scores):
             if score.times and score.answers > 1:
                 if score.is_tag:
                     tags.append((number, score))
@@ -307,99 +341,100 @@ class LostPoints:
         return dict([*tags[:MAX_LOST], *criteria[:MAX_LOST]])
 
 
-# bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros
+# The maximum size of an unpacked block, in bytes. A block of a few kilobytes could otherwise unpack
+# to gigabytes of zeros.
 _MAX_UNPACKED = 256 * 1024 * 1024
-TYPE = "application/x-eval-factory"
+BLOCK_TYPE = "application/x-eval-factory"
 _BLOCK = re.compile(
-    rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)'
+    rf'(<script type="{BLOCK_TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)'
 )
 
 
 def compressed_block(run: int, part: str, lines: Iterable[str]) -> Markup:
-    """Return lines of JSON as gzip (RFC 1952) in base64, which has no `<`: nothing in it ends the
-    element.
+    """Return lines of JSON as an element of the page, compressed with gzip (RFC 1952).
+
+    The content is base64, which has no `<`. No text in the data can therefore end the element.
 
     Args:
         run: The number of the result on the page, from 0.
         part: The name of the block.
-        lines: The lines.
+        lines: The lines of JSON.
     """
     packed = base64.b64encode(gzip.compress("\n".join(lines).encode(), 6, mtime=0)).decode("ascii")
     return Markup(  # noqa: S704
-        f'<script type="{TYPE}" data-run="{int(run)}" data-part="{part}">{packed}</script>'
+        f'<script type="{BLOCK_TYPE}" data-run="{int(run)}" data-part="{part}">{packed}</script>'
     )
 
 
 def readable_page(page: str) -> str:
-    """Return a page with its data readable, each instance on a line, and no media: what two pages
-    are compared by.
+    """Return a page without media and with unpacked data, each instance on a line.
 
-    Versions of zlib compress the same text to other bytes. What cannot be unpacked is left as it
-    is.
+    Pages are compared in this form, because versions of zlib compress the same text to different
+    bytes. Blocks that cannot be unpacked are left unchanged.
     """
     return _BLOCK.sub(_unpacked_block, without_media(page))
 
 
 def _unpacked_block(match: re.Match[str]) -> str:
+    """Return the unpacked block that `_BLOCK` matches; the block itself if that is impossible."""
     unpacker = zlib.decompressobj(wbits=31)
     try:
         packed = base64.b64decode(match[2], validate=True)
         text = unpacker.decompress(packed, _MAX_UNPACKED).decode()
     except (ValueError, zlib.error):
         return match[0]
-    if not unpacker.eof or unpacker.unused_data:  # it is cut, or too large
+    if not unpacker.eof or unpacker.unused_data:  # The block is cut off or too large.
         return match[0]
     return f"{match[1]}\n{text}\n{match[3]}"
 
 
-_CHUNK = 250  # instances that are unpacked together when one of them is opened
+_CHUNK_SIZE = 250  # the number of instances in a block of details
 
 
 @dataclass(frozen=True)
 class InstanceBlocks:
-    """All that a page holds of the instances of one result."""
+    """The data of one result's instances for a page."""
 
     blocks: tuple[Markup, ...]
     numbers: InstanceNumbers
-    counts: Mapping[str, int]  # flag -> questions
-    total: int  # questions; an asking in another form does not count
+    counts: Mapping[str, int]  # flag -> the number of questions with this flag
+    total: int  # the number of questions; rewordings of a question are not counted
     middle: float | None
-    """A value below it (above it, if lower is better) counts as low; None if values are
-    right or wrong.
+    """The value that separates low from high values of the main score. None if an instance is
+    either right or wrong.
     """
     lost: Sequence[LostScore] = ()
-    """Tags and criteria that cost most points, in the order in which the index numbers them."""
+    """The tags and criteria that cost most points, in the order of their numbers in the index."""
 
 
 @dataclass
 class InstancePacker:
-    """Takes the two lines of each instance, redacted as they are written, and packs them as they
-    come.
-    """
+    """A collector that packs the instances of one result, one after the other, for a page."""
 
-    main: Score | None
-    fields: Sequence[str] = ()  # of the instances, by which they are grouped
-    run: int = 0
-    with_texts: bool = True
-    folder: Path | None = None  # of the result, to show pictures and sounds from
-    media: PageMedia = field(default_factory=PageMedia)  # of all results on the page
-    # id of a question -> that of the same question in the first result of the page
+    main: Score | None  # the main score of the result
+    fields: Sequence[str] = ()  # the fields by which instances are grouped
+    run: int = 0  # the number of the result on the page
+    with_texts: bool = True  # False if the page must not have prompts and answers
+    folder: Path | None = None  # the output folder, which has the pictures and sounds
+    media: PageMedia = field(default_factory=PageMedia)  # shared by all results on the page
+    # id of a question -> id of the same question in the first result of the page
     pairs: Mapping[str, str] = field(default_factory=dict)
-    _of_media: list[Markup] = field(default_factory=list)
+    _media_blocks: list[Markup] = field(default_factory=list)
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
-    _rows: list[dict[str, Any]] = field(default_factory=list)  # as the index has them
+    _rows: list[dict[str, Any]] = field(default_factory=list)  # the lines of the index
     _waiting: list[InstanceRecord] = field(default_factory=list)
-    _beginning: str | None = None
+    _shared_beginning: str | None = None
     _blocks: list[Markup] = field(default_factory=list)
     _lost: LostPoints = field(default_factory=LostPoints)
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
-        """One instance, as a line of instances.jsonl and one of results.jsonl."""
+        """Add an instance: its redacted line of instances.jsonl, and its line of results.jsonl."""
         self._waiting.append(instance_record(instance, outcome))
-        if len(self._waiting) == _CHUNK:
+        if len(self._waiting) == _CHUNK_SIZE:
             self._pack()
 
     def finish(self) -> InstanceBlocks:
+        """Pack the last instances and the index, and return all blocks."""
         if self._waiting:
             self._pack()
         middle = self._middle()
@@ -418,15 +453,15 @@ class InstancePacker:
         blocks = (
             compressed_block(self.run, "index", self._index(middle, losses)),
             *self._blocks,
-            *self._of_media,
+            *self._media_blocks,
         )
         lost = tuple(losses.values())
         return InstanceBlocks(blocks, self._numbers, counts, len(questions), middle, lost)
 
     def _middle(self) -> float | None:
-        """Return the middle of the scale, or of the values if it is not known.
+        """Return the middle of the main score's scale; without a scale, the mean of the values.
 
-        None: values are right or wrong.
+        Returns None if all values are 0 or 1: an instance is then right or wrong.
         """
         values = self._numbers.values
         if all(value in (0, 1) for value in values):
@@ -436,7 +471,7 @@ class InstancePacker:
         return sum(self.main.scale) / 2
 
     def _is_low(self, value: float, middle: float | None) -> bool:
-        """Return whether a value is wrong, or on the worse side of the middle."""
+        """Return True if a value is wrong, or on the worse side of the middle."""
         lower_is_better = self.main is not None and self.main.higher_is_better is False
         if middle is None:
             if lower_is_better:
@@ -447,7 +482,10 @@ class InstancePacker:
         return value < middle
 
     def _questions(self) -> list[dict[str, Any]]:
-        """Return the rows of the table: a question that was asked in other forms too is one."""
+        """Return the rows of the table, one for each question.
+
+        The rows of a reworded question are left out if the index has the original question.
+        """
         plain = set()
         for row in self._rows:
             if row["perturbation"] is None:
@@ -459,24 +497,25 @@ class InstancePacker:
         return questions
 
     def _pack(self) -> None:
-        """Pack the waiting instances.
+        """Pack the waiting instances into a block, and empty the list.
 
-        A table does not show what all prompts of the first chunk begin with: the examples.
+        The table of the page shows prompts without the beginning that all prompts of the first
+        block share: instructions and examples.
         """
         records = self._waiting
         self._waiting = []
-        if self._beginning is None:
-            self._beginning = common_beginning(list(map(_text_of_prompt, records)))
+        if self._shared_beginning is None:
+            self._shared_beginning = common_beginning(list(map(_prompt_text, records)))
         for record in records:
-            self._rows.append(self._row(record, self._beginning))
+            self._rows.append(self._row(record, self._shared_beginning))
             self._numbers.add(record, self.main)
             if self.with_texts and self.folder is not None:
-                self._of_media += self.media.add(self.folder, record.media)
+                self._media_blocks += self.media.add(self.folder, record.media)
         lines = (json_line(self._detail(record)) for record in records)
         self._blocks.append(compressed_block(self.run, str(len(self._blocks)), lines))
 
     def _row(self, record: InstanceRecord, beginning: str) -> dict[str, Any]:
-        """Return a line of the index."""
+        """Return the line of the index for an instance; `beginning` is not shown of its prompt."""
         row: dict[str, Any] = {"id": record.id}
         if record.id in self.pairs:
             row["pair"] = self.pairs[record.id]
@@ -493,7 +532,7 @@ class InstancePacker:
         answer = ""
         lost: tuple[int, ...] = ()
         if self.with_texts:
-            question = _text_of_prompt(record).removeprefix(beginning).rpartition("Question:")[2]
+            question = _prompt_text(record).removeprefix(beginning).rpartition("Question:")[2]
             prompt = first_words(question, 90)
             answer = first_words(record.completion or "", 48)
             if record.error is None:
@@ -514,7 +553,10 @@ class InstancePacker:
         }
 
     def _detail(self, record: InstanceRecord) -> dict[str, Any]:
-        """Return what is shown of an opened instance; what is empty is left out."""
+        """Return the details of an instance, which the page shows when the instance is opened.
+
+        Empty fields are left out.
+        """
         detail: dict[str, Any] = {
             "metrics": dict(record.metrics),
             "finish_reason": record.finish_reason,
@@ -527,7 +569,7 @@ class InstancePacker:
             "criteria": criteria_rows(record.criteria, with_texts=self.with_texts),
         }
         if self.with_texts:
-            detail |= _texts_of(record)
+            detail |= _detail_texts(record)
         shown = {}
         for name, value in detail.items():
             if not (value is None or value is False or value in ([], {})):
@@ -535,11 +577,12 @@ class InstancePacker:
         return shown
 
     def _index(self, middle: float | None, lost_scores: Mapping[int, LostScore]) -> Iterator[str]:
-        """Yield a line about all instances, then a line for each, which ends with what cost it
-        points.
+        """Yield the lines of the index: a line about all instances, then a line for each instance.
+
+        An instance's `lost` has the positions of its criteria and tags in `lost_scores`.
         """
         head: dict[str, Any] = {
-            "chunk": _CHUNK,
+            "chunk": _CHUNK_SIZE,
             "flags": list(SIGNS),
             "groups": self.fields,
             "middle": middle,
@@ -548,16 +591,17 @@ class InstancePacker:
         if lost_scores:
             head["lost"] = [[score.label, score.is_tag] for score in lost_scores.values()]
         yield json_line(head)
-        numbers = {label: number for number, label in enumerate(lost_scores)}
+        positions = {number: position for position, number in enumerate(lost_scores)}
         for row in self._rows:
-            lost = [numbers[label] for label in row["lost"] if label in numbers]
+            lost = [positions[number] for number in row["lost"] if number in positions]
             yield json_line({**row, "lost": lost})
 
 
-def _texts_of(record: InstanceRecord) -> dict[str, Any]:
+def _detail_texts(record: InstanceRecord) -> dict[str, Any]:
+    """Return the details of an instance that are texts, and its media."""
     prompt = None
     if not record.turns:
-        prompt = both_ends(record.prompt)
+        prompt = without_middle(record.prompt)
     references = []
     for reference in record.references:
         references.append([reference.get("text", ""), "correct" in reference.get("tags", ())])
@@ -566,8 +610,8 @@ def _texts_of(record: InstanceRecord) -> dict[str, Any]:
         "turns": list(record.turns),
         "references": references,
         "media": media_columns(record.media),
-        "answer": both_ends(record.completion),
-        "reasoning": both_ends(record.reasoning),
+        "answer": without_middle(record.completion),
+        "reasoning": without_middle(record.reasoning),
         "error": record.error,
         "judges": dict(record.judgements),
         "categories": dict(record.categories),
@@ -575,7 +619,10 @@ def _texts_of(record: InstanceRecord) -> dict[str, Any]:
 
 
 def flags_of(record: InstanceRecord) -> Iterator[str]:
-    """Yield all signs of an instance but whether it is right, which depends on the others."""
+    """Yield the signs of an instance, except `right` and `wrong`.
+
+    These two depend on the values of all instances.
+    """
     sign = facts_of(record.finish_reason).sign
     if record.error is not None:
         yield sign if sign == "filtered" else "failed"
@@ -597,15 +644,15 @@ def flags_of(record: InstanceRecord) -> Iterator[str]:
 
 
 def common_beginning(texts: Sequence[str]) -> str:
-    """Return what all of them begin with, up to the end of a line; nothing of a single one."""
+    """Return the complete lines with which all texts begin; empty if there is only one text."""
     if len(texts) < 2:
         return ""
-    shared = os.path.commonprefix(list(texts))  # noqa: RUF071 - of texts, letter by letter
+    shared = os.path.commonprefix(list(texts))  # noqa: RUF071 - compares characters, not paths
     return shared[: shared.rfind("\n") + 1]
 
 
-def _text_of_prompt(record: InstanceRecord) -> str:
-    """Return a prompt without the system prompt, which all have."""
+def _prompt_text(record: InstanceRecord) -> str:
+    """Return the text of a prompt without the system prompt, which is the same for all."""
     texts = []
     for turn in record.turns:
         if turn.get("role") != "system" and isinstance(turn.get("content"), str):
@@ -614,8 +661,10 @@ def _text_of_prompt(record: InstanceRecord) -> str:
 
 
 def first_words(text: str, length: int) -> str:
-    """Return the first words on one line. It ends where something was redacted: `verify` makes the
-    page again and knows no key.
+    """Return the beginning of a text on one line, with at most `length` characters.
+
+    The result ends at the first redaction mark. `verify` makes the page again from redacted texts:
+    a cut after the mark would depend on the length of the secret.
     """
     before, redacted, _ = text[: 8 * length].partition(REDACTED)
     shown = " ".join(before.split())

@@ -26,12 +26,12 @@ from eval_factory.core.results import (
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page import document
 from eval_factory.report.page.document import (
-    Beside,
+    PageComparison,
     ShownResult,
+    content_security_policy,
     page,
     page_script,
     page_style,
-    policy,
     result_page,
 )
 from eval_factory.report.page.instance_data import InstancePacker, LostScore, readable_page
@@ -174,7 +174,7 @@ def test_nothing_comes_from_elsewhere_and_nothing_that_others_wrote_is_markup(
 def test_ids_are_unique_and_every_link_has_its_place(result: TaskResult) -> None:
     both = page(
         [shown(result, label="A"), shown(result, label="B", run=1)],
-        beside=Beside("A and B", (), [["x"]]),
+        comparison=PageComparison("A and B", (), [["x"]]),
     )
     for text in (html(changed(result, notes=("x",), failures=causes(1))), both):
         elements = Elements(text).found
@@ -188,13 +188,17 @@ def test_ids_are_unique_and_every_link_has_its_place(result: TaskResult) -> None
 def test_the_policy_allows_the_pages_own_script_and_style_alone(result: TaskResult) -> None:
     text = html(result)
     said = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)">', text)
-    assert [one.replace("&#39;", "'") for one in said] == [policy(page_style(), page_script())]
+    assert [one.replace("&#39;", "'") for one in said] == [
+        content_security_policy(page_style(), page_script())
+    ]
     for tag, directive in (("script", "script-src"), ("style", "style-src")):
         (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
-        assert f"{directive} 'sha256-{digest}';" in policy(page_style(), page_script())
-    assert policy("", "").startswith("default-src 'none'; ")
-    assert "connect" not in policy("", "")
+        assert f"{directive} 'sha256-{digest}';" in content_security_policy(
+            page_style(), page_script()
+        )
+    assert content_security_policy("", "").startswith("default-src 'none'; ")
+    assert "connect" not in content_security_policy("", "")
     assert text.index("Content-Security-Policy") < text.index("<style>")
 
 
@@ -410,7 +414,9 @@ def test_usage_methods_and_provenance_stand_at_the_end(result: TaskResult) -> No
 
 def test_several_results_begin_with_what_is_said_of_them_together(result: TaskResult) -> None:
     both = [shown(result, label="A"), shown(result, label="B", run=1)]
-    text = page(both, beside=Beside("A and <B>", (), [["B is better.", "2 right in B alone."]]))
+    text = page(
+        both, comparison=PageComparison("A and <B>", (), [["B is better.", "2 right in B alone."]])
+    )
     assert '<h1 id="title">A and &lt;B&gt;</h1>' in text
     assert '<p class="verdict">B is better.</p>' in text
     says(text, "2 right in B")
@@ -422,7 +428,7 @@ def test_several_results_begin_with_what_is_said_of_them_together(result: TaskRe
     ]
     assert places == sorted(places)
     says(
-        page(both, beside=Beside("x", (), (), ("not <the> same",))),
+        page(both, comparison=PageComparison("x", (), (), ("not <the> same",))),
         "cannot be compared",
         "not &lt;the&gt; same",
     )
@@ -526,7 +532,7 @@ def test_without_texts_none_is_in_the_page_nor_in_its_data(tmp_path: Path) -> No
 def test_each_of_two_results_holds_what_it_asked(tmp_path: Path) -> None:
     others = [instance("q0", 1.0), instance("q1", 0.0, prompt="another")]
     folders = [right_or_wrong(tmp_path / "a", "10"), written(tmp_path / "b", made_of(others))]
-    first, second = document.shown_of([load_result(folder) for folder in folders], ["A", "B"])
+    first, second = document.shown_results([load_result(folder) for folder in folders], ["A", "B"])
     assert (first.label, second.label) == ("A", "B")
     assert "What is q1?" in readable_page("".join(first.instances.blocks))
     of_second = readable_page("".join(second.instances.blocks))

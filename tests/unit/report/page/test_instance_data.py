@@ -20,8 +20,8 @@ from eval_factory.core.signs import DISAGREE, HARM, NOT_MET, SIGNS, UNDECIDED
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page import instance_data
 from eval_factory.report.page.instance_data import (
-    _CHUNK,
-    MAX_WORDS,
+    _CHUNK_SIZE,
+    MAX_SHORT_TEXT,
     InstanceBlocks,
     LostScore,
     readable_page,
@@ -54,14 +54,14 @@ def rows(blocks: InstanceBlocks) -> list[dict[str, Any]]:
 
 
 def test_every_instance_is_found_by_its_place_in_the_chunks() -> None:
-    made = packed([instance(f"q{number}", 1.0) for number in range(2 * _CHUNK + 1)])
-    assert made.total == 2 * _CHUNK + 1
-    assert [len(lines_of(made, number)) for number in (1, 2, 3)] == [_CHUNK, _CHUNK, 1]
+    made = packed([instance(f"q{number}", 1.0) for number in range(2 * _CHUNK_SIZE + 1)])
+    assert made.total == 2 * _CHUNK_SIZE + 1
+    assert [len(lines_of(made, number)) for number in (1, 2, 3)] == [_CHUNK_SIZE, _CHUNK_SIZE, 1]
     assert ['data-part="0"' in made.blocks[1], 'data-part="2"' in made.blocks[3]] == [True, True]
     for place, row in enumerate(rows(made)):
-        chunk, at = divmod(place, _CHUNK)
+        chunk, at = divmod(place, _CHUNK_SIZE)
         assert row["id"] == f"q{place}"
-        if at in (0, _CHUNK - 1):
+        if at in (0, _CHUNK_SIZE - 1):
             assert lines_of(made, 1 + chunk)[at]["answer"] == f"answer to q{place}"
 
 
@@ -92,7 +92,7 @@ def test_a_row_says_what_the_table_shows() -> None:
     made = packed([record, instance("q1", None)], fields=("ward",))
     head, first, second = lines_of(made, 0)
     assert head["groups"] == ["ward"]
-    assert (head["chunk"], head["middle"], head["texts"]) == (_CHUNK, None, True)
+    assert (head["chunk"], head["middle"], head["texts"]) == (_CHUNK_SIZE, None, True)
     assert first == {
         "id": "q0",
         "trial": 2,
@@ -249,14 +249,14 @@ def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
     drawn = random.Random(1)  # noqa: S311 - of words
     total = 0
     packer = instance_data.InstancePacker(SHARE)
-    for number in range(_CHUNK * 8):
+    for number in range(_CHUNK_SIZE * 8):
         record = instance(
             f"q{number}", float(number % 2), prompt=" ".join(drawn.choices(words, k=310))
         )
         total += len(record.prompt)
         packer.add(instance_line(record), result_line(record))
     made = packer.finish()
-    assert total > 2_700 * _CHUNK * 8
+    assert total > 2_700 * _CHUNK_SIZE * 8
     assert sum(map(len, made.blocks)) * 5 < 12_000_000
 
 
@@ -411,11 +411,11 @@ def test_what_cost_most_comes_first_then_what_nobody_decided() -> None:
 
 
 def test_long_texts_are_cut_and_say_so() -> None:
-    assert instance_data.shortened_text("x" * MAX_WORDS) == "x" * MAX_WORDS
-    long = "x" * (MAX_WORDS + 1)
+    assert instance_data.shortened_text("x" * MAX_SHORT_TEXT) == "x" * MAX_SHORT_TEXT
+    long = "x" * (MAX_SHORT_TEXT + 1)
     assert (
         instance_data.shortened_text(long)
-        == f"{'x' * MAX_WORDS} … (2,001 characters: results.jsonl)"
+        == f"{'x' * MAX_SHORT_TEXT} … (2,001 characters: results.jsonl)"
     )
     one = criterion(
         1,

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from eval_factory.report.documents import instance_line
-from eval_factory.report.page.document import result_page, shown_of
+from eval_factory.report.page.document import result_page, shown_results
 from eval_factory.report.page.instance_data import PageMedia, readable_page
 from eval_factory.report.reader import load_result
 from seeing_endpoint import COLOURS, middle_of, picture, tone
@@ -70,7 +70,7 @@ def test_what_one_of_two_results_has_lost_the_other_one_shows(tmp_path: Path) ->
             folder, result([instance("q0", 1.0, media=(kept(folder, "red.png", picture("red")),))])
         )
     (folders[0] / "helm/scenarios/x/red.png").unlink()
-    shown = shown_of([load_result(folder) for folder in folders], ["A", "B"])
+    shown = shown_results([load_result(folder) for folder in folders], ["A", "B"])
     assert [len(HELD.findall("".join(one.instances.blocks))) for one in shown] == [0, 1]
 
 
@@ -105,9 +105,9 @@ def test_every_kind_of_pixel_is_shown(mode: str, tmp_path: Path) -> None:
 
 def test_beyond_the_limit_nothing_is_read_any_more(tmp_path: Path) -> None:
     first, second, third = (kept(tmp_path, f"{one}.png", picture(one, side=200)) for one in COLOURS)
-    media = PageMedia(left=len(HELD.findall(PageMedia().add(tmp_path, [first])[0])[0][2]) + 9)
+    media = PageMedia(remaining=len(HELD.findall(PageMedia().add(tmp_path, [first])[0])[0][2]) + 9)
     assert [middle_of(data) for data in held_by(media, tmp_path, first, second, third)] == ["red"]
-    assert (held_by(media, tmp_path, third), media.left) == ([], 0)
+    assert (held_by(media, tmp_path, third), media.remaining) == ([], 0)
     assert (
         held_by(
             PageMedia(), tmp_path, kept(tmp_path, "long.wav", bytes(1 << 20) + b"!", "audio/wav")

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from eval_factory.analysis.annotation_sheets import csv_sheet
 from eval_factory.core.annotations import YES_NO, AnswerKey, Question, RatingChoice, ShownAnswer
-from eval_factory.report.page.document import form_data, page_script, rater_form, rating_keys
+from eval_factory.report.page.document import page_script, rater_form, rater_form_data, rating_keys
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import SAMPLE
 
@@ -37,7 +37,7 @@ def form(text: str, *, with_reference: bool = True) -> str:
 
 
 def test_it_tells_what_is_rated_and_nothing_of_who_answered() -> None:
-    data = form_data(SAMPLE, "2", ["bcdfg"], {"bcdfg": shown("text")}, with_reference=False)
+    data = rater_form_data(SAMPLE, "2", ["bcdfg"], {"bcdfg": shown("text")}, with_reference=False)
     assert data == {
         "sheet": "sheet",
         "rater": "2",
@@ -62,7 +62,7 @@ def test_pictures_stand_beside_the_question() -> None:
     block = Markup("<script data-sha256>")
     record = {"type": "image/png", "sha256": "ab", "file": "helm/x.png"}
     seen = {"bcdfg": replace(shown("text"), media=(record,))}
-    (item,) = form_data(SAMPLE, "2", ["bcdfg"], seen, with_reference=True)["items"]
+    (item,) = rater_form_data(SAMPLE, "2", ["bcdfg"], seen, with_reference=True)["items"]
     assert item["media"] == [["image/png", "ab", "helm/x.png"]]
     assert block in rater_form(SAMPLE, "1", ["bcdfg"], seen, with_reference=True, media=[block])
     assert "text \u23ce [file helm/x.png],text," in csv_sheet(

@@ -27,7 +27,7 @@ from eval_factory.report.drawing import (
     polygon,
     rect,
     svg,
-    words,
+    text_shape,
 )
 from eval_factory.report.plots import PlottedValue, dot_plot
 
@@ -40,7 +40,7 @@ SHAPES: tuple[Shape, ...] = (
     rect(5, 6, 7, 8, "grid"),
     circle(9, 10, 11, "data", "a dot"),
     polygon(((1, 2), (3.5, 4)), "second", "a diamond"),
-    words(12, 13, "words", "end", "faint", title="all words"),
+    text_shape(12, 13, "words", "end", "faint", title="all words"),
 )
 
 
@@ -96,7 +96,7 @@ def test_every_shape_is_an_element_with_its_place() -> None:
 
 
 def test_in_a_page_it_takes_the_colours_of_the_page_which_are_lighter_on_a_dark_one() -> None:
-    inside = svg(drawn(*SHAPES, words(1, 2, "ink")))
+    inside = svg(drawn(*SHAPES, text_shape(1, 2, "ink")))
     assert inside.startswith('<svg class="plot" viewBox="0 0 96 48"')
     assert "xmlns" not in inside
     assert 'width="96"' not in inside
@@ -199,7 +199,7 @@ def test_it_has_300_dots_per_inch_and_is_the_same_each_time() -> None:
     assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.01)
     assert (picture.info["Title"], picture.info["Description"]) == ("Title", "What it shows.")
     assert picture.getcolors() == [(300 * 150, (255, 255, 255))]
-    drawing = drawn(words(10, 20, "words"), circle(40, 20, 10, "data"))
+    drawing = drawn(text_shape(10, 20, "words"), circle(40, 20, 10, "data"))
     assert png(drawing) == png(drawing)
 
 
@@ -222,7 +222,7 @@ def test_shapes_stand_where_the_drawing_has_them(shape: Shape, box: list[float])
     ("anchor", "left", "right"), [("start", 40, 59), ("middle", 30.5, 49.5), ("end", 21, 40)]
 )
 def test_words_stand_at_their_anchor(anchor: Any, left: float, right: float) -> None:
-    box = box_of(image(drawn(words(40, 30, "HH", anchor))), "ink")
+    box = box_of(image(drawn(text_shape(40, 30, "HH", anchor))), "ink")
     assert box[0] == pytest.approx(left, abs=2)
     assert box[2] == pytest.approx(right, abs=2)
     assert box[3] == pytest.approx(30, abs=0.7)  # the baseline
@@ -240,7 +240,7 @@ def test_png_and_svg_agree() -> None:
 
 
 def of(text: str) -> bytes:
-    return png(drawn(words(4, 30, text), width=400))
+    return png(drawn(text_shape(4, 30, text), width=400))
 
 
 def test_letters_that_the_font_does_not_have_are_spelled() -> None:

@@ -20,8 +20,8 @@ from eval_factory.report.drawing import (
     fitted,
     label,
     svg,
+    text_shape,
     text_width,
-    words,
 )
 from eval_factory.report.plots import (
     Axis,
@@ -166,7 +166,7 @@ def test_what_is_not_shown_is_told(
 ) -> None:
     monkeypatch.setattr(plots, "MAX_GROUPS", most)
     drawing = dot_plot("Groups", GROUPS, axis_label="x", scale=UNIT, elsewhere=elsewhere)
-    texts = [shape.words for shape in drawing.shapes if shape.tag == "text"]
+    texts = [shape.text for shape in drawing.shapes if shape.tag == "text"]
     assert [text for text in texts if "shown" in text or "too small" in text] == told
     assert all(text in drawing.description for text in told)
     assert "large" in texts  # the largest stays
@@ -209,9 +209,9 @@ def test_a_label_is_one_printable_line_cut_where_it_is_too_wide() -> None:
     assert fitted("abcd", text_width("abcd")) == "abcd"
     assert fitted("ab cde", text_width("abcd")) == f"ab{ELLIPSIS}"
     assert fitted("abc", 0) == ELLIPSIS
-    assert label(1, 2, "short", 100) == words(1, 2, "short")
+    assert label(1, 2, "short", 100) == text_shape(1, 2, "short")
     cut = label(1, 2, "a label that is much longer", 60, anchor="end")
-    assert cut.words.endswith(ELLIPSIS)
-    assert (cut.title, cut.place["text-anchor"]) == ("a label that is much longer", "end")
+    assert cut.text.endswith(ELLIPSIS)
+    assert (cut.title, cut.attributes["text-anchor"]) == ("a label that is much longer", "end")
     assert len(label(0, 0, "x" * 9_999, 60).title) == MAX_TITLE
-    assert label(0, 0, "a\nb\x1b[2J\u202e", 500).words == r"a b\x1b[2J\u202e"
+    assert label(0, 0, "a\nb\x1b[2J\u202e", 500).text == r"a b\x1b[2J\u202e"

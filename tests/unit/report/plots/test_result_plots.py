@@ -48,7 +48,7 @@ def with_validity(made: TaskResult, **changes: Any) -> TaskResult:
 
 
 def texts(drawing: Drawing) -> list[str]:
-    return [shape.words for shape in drawing.shapes if shape.tag == "text"]
+    return [shape.text for shape in drawing.shapes if shape.tag == "text"]
 
 
 def test_a_plain_result_has_its_plots_in_order(made: TaskResult) -> None:
@@ -202,7 +202,7 @@ def test_validity_shows_the_trouble_that_there_is(made: TaskResult) -> None:
     assert drawing.description.count("40") == 4
     scored, failed, empty, _ = [shape for shape in drawing.shapes if shape.tag == "rect"]
     assert (scored.colour, failed.colour, empty.colour) == ("data", "grid", "grid")
-    assert scored.place["width"] == 225  # 300 pixels are the 40 that were asked
+    assert scored.attributes["width"] == 225  # 300 pixels are the 40 that were asked
     more = {
         "truncated": 1,
         "filtered": 2,
@@ -266,7 +266,7 @@ def test_latencies_have_their_median_and_95th_percentile(made: TaskResult) -> No
             [
                 shape
                 for shape in drawing.shapes
-                if shape.tag == "line" and "stroke-dasharray" in shape.place
+                if shape.tag == "line" and "stroke-dasharray" in shape.attributes
             ]
         )
         == 2
