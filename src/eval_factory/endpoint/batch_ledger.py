@@ -1,8 +1,9 @@
-"""batches.db: which requests wait for a batch, which batches were sent, and what came back.
+"""Stores batches.db: the requests that wait for a batch, the sent batches, and their replies.
 
-Each step is on disk before the next one is taken, so that nothing is paid twice, whatever dies
-when. An intent is written before its file is sent, the file's id before a batch is made of it, and
-the batch's id before the batch counts as sent. Replies stay until the response cache has them.
+Each step is on disk before the next step begins, so that nothing is paid twice, even if a process
+is killed at any time. An intent is written before the batch's file is uploaded; the file's id is
+written before a batch is made from the file; the batch's id is written when the batch counts as
+sent. Replies stay until the response cache has them.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from eval_factory.core.enums import Word
 
 
 class BatchState(Word):
-    """The state of a batch; the last three are ends."""
+    """The state of a batch. The last three states are final."""
 
-    INTENDED = "intended"  # nothing was sent
-    UPLOADED = "uploaded"  # the provider has its file
-    CREATING = "creating"  # the provider may have it, or not: its answer did not arrive
-    SENT = "sent"
-    ENDED = "ended"  # its outcome is in the ledger
-    RESENT = "resent"  # the user said that it is to be sent anew
-    SPLIT = "split"  # the provider refused it for its size: its requests go in smaller ones
+    INTENDED = "intended"  # nothing was sent yet
+    UPLOADED = "uploaded"  # the provider has the batch's file
+    CREATING = "creating"  # the batch was requested; the provider may or may not have made it
+    SENT = "sent"  # the provider has made the batch
+    ENDED = "ended"  # the replies are in the ledger
+    RESENT = "resent"  # the requests of the batch go into a new batch
+    SPLIT = (
+        "split"  # the provider refused the batch for its size; the requests go into smaller ones
+    )
 
 
 OPEN_STATES = (BatchState.INTENDED, BatchState.UPLOADED, BatchState.CREATING, BatchState.SENT)
@@ -37,52 +40,55 @@ OPEN_STATES = (BatchState.INTENDED, BatchState.UPLOADED, BatchState.CREATING, Ba
 
 @dataclass(frozen=True)
 class Line:
-    """One request of a batch; the fields are columns."""
+    """A request that goes by batch; the fields are columns of the table `lines`."""
 
     id: int
     key: str
-    """The key of its answer in the response cache."""
+    """The key of the request's answer in the response cache."""
     role: str
     body: str
-    """JSON, with pictures and without values of the user's secret variables."""
+    """The JSON of the request, with pictures, but without values of the user's secret variables."""
     prompt_tokens: int
-    """An estimate, for limits."""
+    """The estimated tokens of the prompt, for limits."""
     output_tokens: int
-    """The most tokens that the answer may take."""
+    """The maximum number of tokens of the answer."""
 
 
 @dataclass(frozen=True)
 class StoredReply:
-    """The reply that a batch brought to one request."""
+    """The reply that a batch brought to a request."""
 
     line: int
+    """The id of the request's line in the ledger."""
     status: int | None
-    """The HTTP status of its answer; None: the batch ended without one."""
+    """The HTTP status of the answer; None if the batch ended without an answer."""
     data: str
-    """The body of the answer, or why there is none."""
+    """The body of the answer, or the reason why there is none."""
     waited_s: float
-    """The seconds from the sending of its batch to the end of it."""
+    """The seconds from the intent of the batch to the end of the batch."""
     is_consumed: bool
-    """True if the journal and the response cache have it already."""
+    """True if the journal and the response cache already have the reply."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch; the fields are columns."""
+    """A batch; the fields are the columns of the table `batches`."""
 
     intent: str
-    """Our own name of the batch, which the provider keeps in its metadata."""
+    """eval-factory's own name of the batch, which the provider stores in the batch's metadata."""
     number: int
+    """The number of the batch in this folder, from 1."""
     run_identity: str
     role: str
     state: BatchState
     requests: int
+    """The number of requests in the batch."""
     sha256: str
     """The hash of the batch's file."""
     file_id: str | None
     batch_id: str | None
     created: float
-    """Seconds since the epoch."""
+    """The time of the intent, in seconds since the epoch."""
 
 
 _SCHEMA = """
@@ -120,7 +126,7 @@ _BATCH = "intent, number, run_identity, role, state, requests, sha256, file_id, 
 
 
 class BatchLedger:
-    """The ledger of one output folder, whose lock keeps other runs out; safe among threads."""
+    """The ledger of an output folder; thread-safe. The folder's lock keeps other runs out."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -131,14 +137,15 @@ class BatchLedger:
         self._connection.executescript(_SCHEMA)
 
     def close(self) -> None:
+        """Close the database."""
         self._connection.close()
 
     def want(self, requests: Iterable[Mapping[str, Any]]) -> None:
-        """Note requests that wait for a batch.
+        """Write requests that wait for a batch; requests that already wait are not written again.
 
         Args:
-            requests: each with the `key`, `role`, `body`, `prompt_tokens` and `output_tokens` of
-                a `Line`.
+            requests: the requests, each with the `key`, `role`, `body`, `prompt_tokens` and
+                `output_tokens` of a `Line`.
         """
         insert = (
             "INSERT INTO lines (key, role, body, prompt_tokens, output_tokens) "
@@ -149,8 +156,9 @@ class BatchLedger:
             self._connection.executemany(insert, list(requests))
 
     def replies(self, key: str) -> list[StoredReply]:
-        """Return the replies that came to a request in this invocation, in the order of its
-        batches.
+        """Return the replies to a request, in the order of its batches.
+
+        Replies that an earlier invocation consumed are left out.
         """
         query = (
             "SELECT id, status, data, waited_s, consumed FROM lines "
@@ -162,37 +170,40 @@ class BatchLedger:
         return replies
 
     def consume(self, line: int) -> None:
-        """The journal and the response cache have what came to a request."""
+        """Note that the journal and the response cache now have the reply to a line."""
         self._write("UPDATE lines SET consumed = 1 WHERE id = ? AND consumed = 0", line)
 
     def begin_invocation(self) -> None:
-        """Let this invocation ask again for requests that failed in an earlier one."""
+        """Leave out the replies that earlier invocations consumed.
+
+        Requests that failed in an earlier invocation are then sent again.
+        """
         self._write("UPDATE lines SET consumed = 2 WHERE consumed = 1")
 
     def waiting(self) -> list[Line]:
-        """Requests that are in no batch, in the order in which they were made."""
+        """Return the requests that are not in a batch, in the order in which they were made."""
         query = f"SELECT {_LINE} FROM lines WHERE intent IS NULL ORDER BY id"  # noqa: S608
         return [Line(*row) for row in self._rows(query)]
 
     def lines_of(self, intent: str) -> list[Line]:
-        """The requests of a batch, in the order of its file."""
+        """Return the requests of a batch, in the order of its file."""
         query = f"SELECT {_LINE} FROM lines WHERE intent = ? ORDER BY id"  # noqa: S608
         return [Line(*row) for row in self._rows(query, intent)]
 
     def forget_waiting(self) -> None:
-        """Requests that wait are made again by helm-run, if they are still needed."""
+        """Delete the requests that are not in a batch; helm-run makes them again if needed."""
         self._write("DELETE FROM lines WHERE intent IS NULL")
 
     def intend(
         self, role: str, lines: Sequence[Line], sha256: str, *, run_identity: str = ""
     ) -> Batch:
-        """Write down that these requests are about to be sent as one batch.
+        """Write the intent to send these requests as one batch, and return the batch.
 
         Args:
-            role: whose requests they are.
+            role: the role of the requests.
             lines: the requests.
-            sha256: of the batch's file.
-            run_identity: of the run that asks.
+            sha256: the hash of the batch's file.
+            run_identity: the identity of the run that sends the batch.
         """
         intent = uuid.uuid4().hex
         with self._lock, self._connection:
@@ -218,16 +229,19 @@ class BatchLedger:
         return batch
 
     def uploaded(self, intent: str, file_id: str) -> None:
+        """Write that the batch's file was uploaded."""
         self._move(intent, BatchState.UPLOADED, file_id=file_id)
 
     def creating(self, intent: str) -> None:
+        """Write that the batch is about to be made from its file."""
         self._move(intent, BatchState.CREATING)
 
     def sent(self, intent: str, batch_id: str) -> None:
+        """Write that the provider has made the batch."""
         self._move(intent, BatchState.SENT, batch_id=batch_id)
 
     def to_be_sent_again(self, intent: str, state: BatchState = BatchState.RESENT) -> None:
-        """The batch counts no more, and its requests wait for another."""
+        """Put the batch into a final state; its unanswered requests wait for a new batch."""
         with self._lock, self._connection:
             self._connection.execute(
                 "UPDATE lines SET intent = NULL WHERE intent = ? AND came IS NULL", (intent,)
@@ -237,12 +251,12 @@ class BatchLedger:
             )
 
     def end(self, intent: str, replies: Mapping[str, tuple[int, str]], reason: str) -> None:
-        """Store what a batch brought, in one step.
+        """Store the replies of a batch, in one transaction.
 
         Args:
-            intent: the name under which the batch was begun.
-            replies: key of a request -> HTTP status and body of its answer.
-            reason: why the others have none.
+            intent: the intent of the batch.
+            replies: the (HTTP status, body) of each answer, by the key of its request.
+            reason: the reason why the other requests of the batch have no answer.
         """
         now = time.time()
         update = (
@@ -266,7 +280,7 @@ class BatchLedger:
             )
 
     def open_batches(self) -> list[Batch]:
-        """Return the batches whose end is not known, the oldest first."""
+        """Return the batches that are not in a final state, the oldest first."""
         query = f"SELECT {_BATCH} FROM batches ORDER BY number"  # noqa: S608
         batches = [_batch(row) for row in self._rows(query)]
         still_open: list[Batch] = []
@@ -276,6 +290,7 @@ class BatchLedger:
         return still_open
 
     def batch(self, intent: str) -> Batch:
+        """Return the batch of an intent."""
         query = f"SELECT {_BATCH} FROM batches WHERE intent = ?"  # noqa: S608
         return _batch(self._rows(query, intent)[0])
 
@@ -287,6 +302,7 @@ class BatchLedger:
         file_id: str | None = None,
         batch_id: str | None = None,
     ) -> None:
+        """Write a new state of a batch; an id that is None stays as it was."""
         self._write(
             "UPDATE batches SET state = ?, file_id = coalesce(?, file_id), "
             "batch_id = coalesce(?, batch_id) WHERE intent = ?",
@@ -297,22 +313,26 @@ class BatchLedger:
         )
 
     def _write(self, statement: str, *values: object) -> None:
+        """Execute a statement in a transaction."""
         with self._lock, self._connection:
             self._connection.execute(statement, values)
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
         with self._lock:
             return self._connection.execute(query, values).fetchall()
 
 
 def _batch(row: Sequence[Any]) -> Batch:
+    """Return the batch in a row of the table `batches`."""
     intent, number, run_identity, role, state, *rest = row
     return Batch(intent, number, run_identity, role, BatchState(state), *rest)
 
 
 def has_open_batches(path: Path) -> bool:
-    """Return True if a folder's batches may still cost something; nothing is made if there are
-    none.
+    """Return True if a ledger has batches that may still cost something.
+
+    If the file does not exist, return False and do not create the file.
     """
     if not path.is_file():
         return False
@@ -324,12 +344,12 @@ def has_open_batches(path: Path) -> bool:
 
 
 def line_of_file(line: Line, address: str, secret_fields: Mapping[str, Any]) -> str:
-    """One line of a batch's file, as OpenAI publishes the form.
+    """Return a line of a batch's file, in the form of OpenAI's batch API.
 
     Args:
         line: the request.
-        address: the path of the requests' endpoint, such as /v1/chat/completions.
-        secret_fields: fields of each request that no file of ours may hold.
+        address: the path to which the provider sends the request, such as /v1/chat/completions.
+        secret_fields: the secret fields of every request. They are sent, but never stored.
     """
     body = {**json.loads(line.body), **secret_fields}
     return json.dumps(

@@ -1,9 +1,9 @@
-"""Plain functions that wait: HELM calls ours so, and asyncio's loop does what they wait for.
+"""Lets plain functions wait for work that an asyncio loop does, because HELM calls plain functions.
 
-One loop in a process, in its own thread. Plain threads wait for it; what `map_at_once` calls runs
-in the loop's thread, in greenlets that give way to each other while they wait (SQLAlchemy's
-pattern). Threads run one at a time too, and a hundred of them take as much of the processor for
-handing over as their requests do.
+A process has a single loop, which runs in its own thread. Plain threads block while they wait for
+the loop. Functions that `map_at_once` calls run in the loop's thread, in greenlets: while one
+greenlet waits, others run (SQLAlchemy uses the same pattern). Greenlets are faster than threads:
+with a hundred threads, switching between them takes as much CPU time as their requests.
 """
 
 from __future__ import annotations
@@ -23,64 +23,67 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-_begins = threading.Lock()
+_start_lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
 
 def the_loop() -> asyncio.AbstractEventLoop:
-    """The loop of this process, which runs."""
+    """Return the loop of this process, and start it first if necessary."""
     global _loop
-    with _begins:
+    with _start_lock:
         if _loop is None:
             loop = asyncio.new_event_loop()
             threading.Thread(target=loop.run_forever, name="requests", daemon=True).start()
-            # now: an interruption of what stands above leaves no loop that nobody runs
+            # Assign last: after an interruption of the lines above, `_loop` must not be a loop that
+            # no thread runs.
             _loop = loop
         return _loop
 
 
-def _forget() -> None:
-    """A process that was forked has no thread but one."""
-    global _loop, _begins
+def _reset_after_fork() -> None:
+    """Forget the loop in a forked process, which does not have the loop's thread."""
+    global _loop, _start_lock
     _loop = None
-    _begins = threading.Lock()
+    _start_lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-class _Inside(greenlet):  # type: ignore[misc]
+class _LoopGreenlet(greenlet):  # type: ignore[misc]
     """Runs a plain function in the loop's thread."""
 
-    # (what it waited for, or the error instead). Taken at once: nobody else is to hold a large
-    # answer
-    came: Any = None
+    outcome: Any = None
+    """The (result, error) of the work that the greenlet waited for.
+
+    The greenlet clears it at once, so that a large answer does not stay in memory.
+    """
 
 
-def is_inside() -> bool:
-    """Return True if other work goes on in this thread meanwhile."""
-    return isinstance(getcurrent(), _Inside)
+def is_in_loop() -> bool:
+    """Return True if the caller runs in a greenlet of the loop's thread."""
+    return isinstance(getcurrent(), _LoopGreenlet)
 
 
-def wait_for(what: Coroutine[Any, Any, T] | Future[T]) -> T:
-    """Return the result of the work. Raises what the work raises."""
-    here = getcurrent()
-    if isinstance(what, Future):
-        if not isinstance(here, _Inside) or what.done():
-            return what.result()
-        awaited: Awaitable[T] = asyncio.shield(asyncio.wrap_future(what))
-    elif isinstance(here, _Inside):
-        awaited = what
+def wait_for(work: Coroutine[Any, Any, T] | Future[T]) -> T:
+    """Wait for work, and return its result; the errors of the work are raised."""
+    current = getcurrent()
+    if isinstance(work, Future):
+        if not isinstance(current, _LoopGreenlet) or work.done():
+            return work.result()
+        awaited: Awaitable[T] = asyncio.shield(asyncio.wrap_future(work))
+    elif isinstance(current, _LoopGreenlet):
+        awaited = work
     else:
-        future = asyncio.run_coroutine_threadsafe(what, the_loop())
+        future = asyncio.run_coroutine_threadsafe(work, the_loop())
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
-    here.parent.switch(awaited)
-    (value, error) = here.came
-    here.came = None
+    current.parent.switch(awaited)
+    (value, error) = current.outcome
+    current.outcome = None
     if error is not None:
         try:
             raise error
@@ -90,56 +93,57 @@ def wait_for(what: Coroutine[Any, Any, T] | Future[T]) -> T:
 
 
 def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call what may take long, and knows nothing of the loop."""
-    if is_inside():
+    """Call a slow function that does not use the loop, without blocking the loop."""
+    if is_in_loop():
         return wait_for(asyncio.to_thread(function, *args, **kwargs))
     return function(*args, **kwargs)
 
 
 def give_way() -> None:
-    """Let all others that can go on do so first."""
-    if is_inside():
+    """Let all other greenlets that can go on run first."""
+    if is_in_loop():
         wait_for(asyncio.sleep(0))
 
 
 def pause(stop: threading.Event, seconds: float) -> None:
-    """Return after so many seconds, or soon after `stop` is set."""
-    if is_inside():
+    """Wait for `seconds`, but return soon after `stop` is set."""
+    if is_in_loop():
         wait_for(_pause(stop, seconds))
     else:
         stop.wait(seconds)
 
 
 async def _pause(stop: threading.Event, seconds: float) -> None:
+    """Wait in the loop as `pause` does; look at `stop` every 0.1 seconds."""
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0 and not stop.is_set():
-        await asyncio.sleep(min(0.1, left))
+    while (remaining := end - time.monotonic()) > 0 and not stop.is_set():
+        await asyncio.sleep(min(0.1, remaining))
 
 
 def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: int) -> list[T]:
-    """The results of `process`, in the order of the items; it may call whatever waits by this
-    module, and this too.
+    """Call `process` with each item, and return the results in the order of the items.
 
-    It finds the context variables as they are here: a greenlet begins without any.
+    `process` may wait by the functions of this module, and may call `map_at_once` itself. Each call
+    gets a copy of the caller's context variables; a greenlet has no context variables of its own.
 
     Args:
         process: is called with each item.
-        items: in the order of the results.
-        at_once: how many calls go on at the same time.
+        items: the items.
+        at_once: the maximum number of calls at the same time.
 
     Raises:
-        Exception: what `process` raised first, by that order. No other item is started then; those
-            under way are waited for.
-        BaseException: any other, or an interruption of this thread, at once; those that are under
-        way are asked to end.
+        Exception: the error of the first item, in their order, whose call failed. After an error,
+            no further item is started, and the running calls are awaited.
+        BaseException: an interruption of a call or of this thread. It is raised at once, and the
+            running calls are cancelled.
     """
     results: list[Any] = [None] * len(items)
     failures: dict[int, Exception] = {}
-    left = iter(enumerate(items))
+    remaining = iter(enumerate(items))
     context = copy_context()
 
     def work() -> None:
-        for number, item in left:
+        for number, item in remaining:
             if failures:
                 return
             try:
@@ -149,16 +153,17 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
 
     begun = threading.Event()
     ended = threading.Event()
-    all_of_it = _side_by_side(work, min(at_once, len(items)), begun, ended)
+    all_calls = _run_at_once(work, min(at_once, len(items)), begun, ended)
     try:
-        interruption = wait_for(all_of_it)
+        interruption = wait_for(all_calls)
     except BaseException:
-        if not is_inside():
-            wait_for(asyncio.sleep(0))  # tasks that the loop was given before have started now
+        if not is_in_loop():
+            # After this round of the loop, `_run_at_once` has begun, if the loop has got it at all.
+            wait_for(asyncio.sleep(0))
             if begun.is_set():
                 ended.wait()
-            else:  # the interruption came before the loop was given it
-                all_of_it.close()
+            else:  # the interruption came before the loop got the coroutine
+                all_calls.close()
         raise
     if interruption is not None:
         raise interruption
@@ -167,10 +172,20 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
     return results
 
 
-async def _side_by_side(
+async def _run_at_once(
     work: Callable[[], None], times: int, begun: threading.Event, ended: threading.Event
 ) -> BaseException | None:
-    """Return the error that ended the work early; to raise it here would end the loop."""
+    """Run `work` in several greenlets, and wait until all of them have ended.
+
+    Return the interruption that ended the work early, or None. Raising the interruption here would
+    end the loop.
+
+    Args:
+        work: the function that each greenlet runs.
+        times: the number of greenlets.
+        begun: is set when this coroutine begins.
+        ended: is set when all greenlets have ended.
+    """
     begun.set()
     interruptions: list[BaseException] = []
 
@@ -179,7 +194,7 @@ async def _side_by_side(
             work()
         except (asyncio.CancelledError, GreenletExit):
             raise
-        except BaseException as error:  # an interruption: `work` keeps every Exception itself
+        except BaseException as error:  # an interruption; `work` catches every Exception itself
             interruptions.append(error)
             raise asyncio.CancelledError from None
 
@@ -200,12 +215,12 @@ async def _side_by_side(
 
 
 async def _run(function: Callable[[], None]) -> None:
-    """Call it, and await what it waits for."""
-    inside = _Inside(function)
-    awaited: Awaitable[Any] = inside.switch()
-    while not inside.dead:
+    """Call a function in a greenlet, and await the work for which it waits."""
+    runner = _LoopGreenlet(function)
+    awaited: Awaitable[Any] = runner.switch()
+    while not runner.dead:
         try:
-            inside.came = (await awaited, None)
+            runner.outcome = (await awaited, None)
         except BaseException as error:
-            inside.came = (None, error)
-        awaited = inside.switch()
+            runner.outcome = (None, error)
+        awaited = runner.switch()

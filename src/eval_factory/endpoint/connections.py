@@ -1,7 +1,7 @@
-"""One endpoint: connections that are used again, each attempt within its time, and proxies on the
-way.
+"""Sends requests to a server, directly or by a proxy, and reuses its connections.
 
-No request that may have been answered is sent a second time here: answers are paid for.
+Each attempt has a timeout. This module never sends a request twice, because the server may have
+answered the first one, and answers are paid for.
 """
 
 from __future__ import annotations
@@ -32,12 +32,17 @@ from eval_factory.endpoint.openai_api import json_text
 from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 
 CONNECT_TIMEOUT_S = 10.0
-# a host's next address is tried beside the one before after so long (RFC 8305)
-OTHER_ADDRESS_S = 0.25
-MAX_ANSWERS = 100  # on one connection: no more are shifted by an answer that nobody asked for
-LINGER_S = 1.0  # a connection that is given up is looked at for so long
+# the seconds after which the next address of a host is tried in parallel (RFC 8305)
+NEXT_ADDRESS_DELAY_S = 0.25
+MAX_ANSWERS = 100
+"""The maximum number of answers on a connection, which limits how many answers an extra answer can
+make doubtful.
+"""
+LINGER_S = 1.0
+"""The seconds for which a connection stays open after its last request, to notice extra answers."""
 MIN_SETTLING_S = 0.02
 MAX_SETTLING_S = 2.0
+"""The limits of `Transport.settling_s`, in seconds."""
 PROXY_LOGIN = 407
 SURPLUS = (
     "the endpoint gave more answers than questions: a question whose answer may be another's is "
@@ -51,13 +56,14 @@ NOT_UNIQUE = (
     "another question cannot be recognised by its id"
 )
 _ID = re.compile(rb'"id"\s*:\s*"((?:[^"\\]|\\.)+)"')
-"""A field of a JSON document: within a text, its quotes would be escaped."""
+"""Finds the field `id` of a JSON document; within a text, the quotes would be escaped."""
 _PORTS = {"http": 80, "https": 443}
 
 
 class _Deadline:
-    """A block that ends with this error when its time is over (`asyncio.timeout` is of Python
-    3.11).
+    """A context manager that ends its block with an error after some seconds.
+
+    It replaces `asyncio.timeout`, which Python 3.10 does not have.
     """
 
     def __init__(self, seconds: float, error: Callable[[], TransportError]) -> None:
@@ -80,34 +86,44 @@ class _Deadline:
 
 
 def _address(parts: Url) -> tuple[str, str, int]:
+    """Return (scheme, host, port) of a URL."""
     scheme = parts.scheme or "http"
     return scheme, (parts.host or "").strip("[]"), parts.port or _PORTS[scheme]
 
 
-class _Surplus:
-    """The finding that an endpoint gave more answers than it was asked for, which is said once."""
+class _SurplusAnswers:
+    """Remembers whether an endpoint gave more answers than requests were sent.
+
+    The user gets a message about it once.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self.was_seen = False
 
-    def seen(self) -> None:
+    def note(self) -> None:
+        """Note an extra answer."""
         if not self.was_seen:
             self.was_seen = True
             self._say(SURPLUS)
 
 
 class Transport:
-    """Asks one host, over as many connections as requests go on at once."""
+    """The connections to a server: one connection for each request that is in flight."""
 
     def __init__(
         self, url: str, *, timeout_s: float, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Make the connections to a server; none is opened yet. `say`: gets a message of what is
-        odd about the answers, but no hindrance.
+        """Prepare connections to a server; no connection is opened yet.
 
-        Raises PrerequisiteError: the variables name no usable proxy, or certificates that are not
-        there.
+        Args:
+            url: the base URL of the server.
+            timeout_s: the timeout of one attempt, in seconds.
+            say: gets messages about unusual answers that do not stop the run.
+
+        Raises:
+            PrerequisiteError: the environment names a proxy that cannot be used, or certificates
+                that do not exist.
         """
         self.timeout_s = timeout_s
         certificates()
@@ -115,21 +131,21 @@ class Transport:
         proxy = proxy_for(url)
         self._proxy = parse_url(proxy) if proxy else None
         self._idle: list[Wire] = []
-        """Connections that wait for a request."""
+        """Open connections that have no request now."""
         self._say = say
         self._ids_are_unique = True
         self._suspected = set[int]()
-        """Hashes of ids that came twice: they may not tell one answer from another."""
+        """Hashes of ids that came twice on a connection, and so may not be unique."""
         self._context: ssl.SSLContext | None = None
         self._has_answered = False
-        self._surplus = _Surplus(say)
+        self._surplus = _SurplusAnswers(say)
         self._slowest_s = 0.0
 
     @property
     def settling_s(self) -> float:
-        """Seconds in which an answer that is still due shows that a connection gave one too many.
+        """The seconds to wait after the last answer, so that an extra answer would be noticed.
 
-        0 if no connection gave a second answer.
+        The value is 0 if no connection gave a second answer.
         """
         if not any(wire.answers > 1 for wire in list(self._idle)):
             return 0.0
@@ -138,8 +154,10 @@ class Transport:
     def post(
         self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> Reply:
-        """POST a JSON body. Raises TransportError: within the attempt's time no complete answer
-        came.
+        """POST a JSON body, and return the reply.
+
+        Raises:
+            TransportError: no complete answer came within the timeout.
         """
         data = json_text(body).encode("utf-8", "surrogatepass")
         return self._ask("POST", url, data, headers)
@@ -147,15 +165,16 @@ class Transport:
     def post_alone(
         self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> Reply:
-        """POST a JSON body on a new connection, whose first answer is that of its question."""
+        """POST a JSON body on a new connection; its first answer certainly is the right one."""
         data = json_text(body).encode("utf-8", "surrogatepass")
         return self._ask("POST", url, data, headers, is_alone=True)
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
+        """GET a URL, and return the reply."""
         return self._ask("GET", url, b"", headers)
 
     def __del__(self) -> None:
-        # it was never complete; the loop is closed
+        # AttributeError: `__init__` failed. RuntimeError: the loop is closed.
         with contextlib.suppress(AttributeError, RuntimeError):
             for wire in self._idle:
                 bridge.the_loop().call_soon_threadsafe(wire.close)
@@ -169,13 +188,15 @@ class Transport:
         *,
         is_alone: bool = False,
     ) -> Reply:
+        """Send a request, and wait for its reply; with `is_alone`, on a new connection."""
         by_proxy = self._proxy is not None and self._scheme == "http"
         fields = (*(headers or {}).items(), *(_proxy_fields(self._proxy) if by_proxy else ()))
-        head = _head(method, _parsed(url), by_proxy, fields)
+        head = _request_head(method, _parsed(url), by_proxy, fields)
         length = b"Content-Length: %d\r\n\r\n" % len(data) if method == "POST" else b"\r\n"
         return bridge.wait_for(self._attempt(head + length + data, data, is_alone=is_alone))
 
     async def _attempt(self, request: bytes, question: bytes, *, is_alone: bool) -> Reply:
+        """Send the bytes of a request, and return the reply; `question` is the request's body."""
         wire: Wire | None = None
         body_slot = LargeBodySlot()
         began = asyncio.get_running_loop().time()
@@ -186,20 +207,20 @@ class Transport:
 
         try:
             with _Deadline(self.timeout_s, late):
-                wire = None if is_alone else await self._usable()
-                wire = wire or await self._connected()
+                wire = None if is_alone else await self._take_idle()
+                wire = wire or await self._connect_new()
                 await wire.exchange(request, body_slot)
                 body = await wire.body(body_slot)
                 if question and wire.status < 300 and self._is_stray(wire, question, body):
                     wire.close()
                     raise TransportError(
-                        "an answer came that was given before, to another question", stray=True
+                        "an answer came that had been given to another question before", stray=True
                     )
                 self._has_answered = True
                 took_s = asyncio.get_running_loop().time() - began
                 self._slowest_s = max(self._slowest_s, took_s)
                 return Reply(wire.status, wire.headers(), body, body_slot, wire.doubt)
-        except _LoginWantedError:
+        except _ProxyLoginError:
             return Reply(PROXY_LOGIN, {}, b"")
         except BaseException as error:
             body_slot.release()
@@ -209,48 +230,54 @@ class Transport:
             raise
         finally:
             if wire is not None:
-                self._put_away(wire)
+                self._store_or_close(wire)
 
     def _is_stray(self, wire: Wire, question: bytes, answer: bytes) -> bool:
-        """Return True if this was the answer to an earlier question on its connection, as far as
-        the completion's `id` tells.
+        """Return True if this connection gave the same answer to an earlier question.
 
-        A late second answer to one question shifts all that follow: each is taken for the answer to
-        the next question. An id that comes a third time is a server's that gives one to many
-        answers: its ids tell nothing.
+        Equal `id` fields show that it is the same answer. A late second answer to a question shifts
+        all later answers: each is taken for the answer to the next question.
+
+        If an id comes a third time, the server gives the same id to many answers. From then on, ids
+        are ignored.
         """
         ids = _ID.findall(answer) if self._ids_are_unique else None
         if not ids:
             return False
-        name = hash(tuple(ids))
-        asked = hash(question)
-        is_known = wire.questions.setdefault(name, asked) != asked
-        if name in self._suspected:
+        answer_hash = hash(tuple(ids))
+        question_hash = hash(question)
+        first_question = wire.questions.setdefault(answer_hash, question_hash)
+        is_repeated = first_question != question_hash
+        if answer_hash in self._suspected:
             self._ids_are_unique = False
             self._say(NOT_UNIQUE)
             return False
-        if is_known:
-            self._suspected.add(name)
-        return is_known
+        if is_repeated:
+            self._suspected.add(answer_hash)
+        return is_repeated
 
-    async def _usable(self) -> Wire | None:
-        """A connection that may be asked: the one that answered last, so that others are closed
-        in time.
+    async def _take_idle(self) -> Wire | None:
+        """Return the idle connection that was used last, or None if no idle connection is usable.
+
+        The server can then close the connections that have been idle for long.
         """
         while self._idle:
             wire = self._idle.pop()
             if wire.is_usable() and not self._surplus.was_seen:
                 return wire
-            if wire.is_open:  # something came unasked: the wire reads what it is, and says so
+            if wire.is_open:
+                # Bytes came without a request. Let the loop run, so that the wire reads the bytes
+                # and notes an extra answer.
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
             wire.close()
         return None
 
-    def _put_away(self, wire: Wire) -> None:
-        """Put a connection away after an attempt. An endpoint that answers more than it is asked
-        gets a connection for each request: the first answer of a connection is that of its
-        question.
+    def _store_or_close(self, wire: Wire) -> None:
+        """Store a connection after an attempt, or close it.
+
+        If the endpoint has given extra answers, each request gets a new connection: the first
+        answer of a connection certainly belongs to its question.
         """
         if not wire.is_open:
             wire.close()
@@ -259,9 +286,14 @@ class Transport:
         else:
             self._idle.append(wire)
 
-    async def _connected(self) -> Wire:
+    async def _connect_new(self) -> Wire:
+        """Return a new connection, if necessary through the proxy and with TLS.
+
+        Raises:
+            TransportError: no connection could be made in time.
+        """
         wire = Wire()
-        wire.on_surplus = self._surplus.seen
+        wire.on_surplus = self._surplus.note
         with _Deadline(
             min(CONNECT_TIMEOUT_S, self.timeout_s),
             lambda: TransportError(NOT_IN_TIME, unreachable=True),
@@ -270,7 +302,7 @@ class Transport:
                 if self._proxy is not None:
                     await self._reach_proxy(wire, self._proxy)
                 else:
-                    await _connect(wire, self._host, self._port)
+                    await _open_connection(wire, self._host, self._port)
                 if self._scheme == "https":
                     await self._speak_tls(wire, self._host)
                 return wire
@@ -279,9 +311,15 @@ class Transport:
                 raise
 
     async def _reach_proxy(self, wire: Wire, proxy: Url) -> None:
+        """Connect to the proxy; for an https server, also open a tunnel to the server.
+
+        Raises:
+            TransportError: the proxy cannot be reached, or refuses the tunnel.
+            _ProxyLoginError: the proxy requires a login.
+        """
         scheme, host, port = _address(proxy)
         try:
-            await _connect(wire, host, port)
+            await _open_connection(wire, host, port)
             if scheme == "https":
                 await self._speak_tls(wire, host)
             if self._scheme == "http":
@@ -299,44 +337,50 @@ class Transport:
         except TransportError as error:
             raise TransportError(PROXY_FAILED, unreachable=True) from error
         if wire.status == PROXY_LOGIN:
-            raise _LoginWantedError
+            raise _ProxyLoginError
         if wire.status >= 300 or not wire.is_open:
             raise TransportError(PROXY_FAILED, unreachable=True)
         wire.answers = 0
 
     async def _speak_tls(self, wire: Wire, host: str) -> None:
+        """Begin TLS on a connection; raise `TransportError` if TLS fails."""
         try:
             if self._context is None:
                 self._context = tls_context()
-            # looked up with its dot, certified without
+            # A certificate names the host without the dot that may end a host name.
             await wire.speak_tls(self._context, host.rstrip("."))
         except ConnectionError as error:
             raise TransportError(CUT, silent=True) from error
         except (OSError, ValueError) as error:
             if "wrong version number" in str(error).lower().replace("_", " "):
-                said = "the server there does not speak TLS: the address has to begin with http://"
-                raise TransportError(said, unreachable=True) from error
+                advice = (
+                    "the server there does not speak TLS: the address has to begin with http://"
+                )
+                raise TransportError(advice, unreachable=True) from error
             raise TransportError(tls_failed(error), unreachable=True) from error
 
 
-class _LoginWantedError(Exception):
-    """A proxy refused the tunnel with a 407; of a request that needs no tunnel, it is the
-    reply's status.
+class _ProxyLoginError(Exception):
+    """A proxy refused a tunnel with status 407.
+
+    A request without a tunnel gets the 407 as the status of its reply.
     """
 
 
 def _proxy_fields(proxy: Url | None) -> tuple[tuple[str, str], ...]:
+    """Return the header fields with the login at a proxy; empty if its URL has no login."""
     if proxy is None or not proxy.auth:
         return ()
     login = base64.b64encode(unquote(proxy.auth).encode("latin-1")).decode()
     return (("Proxy-Authorization", f"Basic {login}"),)
 
 
-async def _connect(wire: asyncio.Protocol, host: str, port: int) -> None:
+async def _open_connection(wire: asyncio.Protocol, host: str, port: int) -> None:
+    """Open a connection; raise `TransportError` if that fails."""
     loop = asyncio.get_running_loop()
-    # Python's race of several addresses leaves a socket open where it is cancelled: one address
-    # needs no race.
-    delay = None if re.fullmatch(r"[\d.]+|.*:.*", host) else OTHER_ADDRESS_S
+    # Without a delay, asyncio does not try addresses in parallel. A host that is an IP address does
+    # not need that, and asyncio leaks a socket if parallel tries are cancelled.
+    delay = None if re.fullmatch(r"[\d.]+|.*:.*", host) else NEXT_ADDRESS_DELAY_S
     try:
         await loop.create_connection(lambda: wire, host, port, happy_eyeballs_delay=delay)
     except (OSError, UnicodeError) as error:
@@ -347,9 +391,13 @@ _parsed = lru_cache(64)(parse_url)
 
 
 @lru_cache(64)
-def _head(method: str, url: Url, by_proxy: bool, fields: tuple[tuple[str, str], ...]) -> bytes:
-    """A request's header, but for the length of its body. Raises ValueError: a line would
-    be two.
+def _request_head(
+    method: str, url: Url, by_proxy: bool, fields: tuple[tuple[str, str], ...]
+) -> bytes:
+    """Return the head of a request without the field Content-Length.
+
+    Raises:
+        ValueError: the name or value of a field holds a line break or a NUL.
     """
     scheme, _, port = _address(url)
     host = (url.host or "") if port == _PORTS[scheme] else f"{url.host}:{port}"
@@ -365,7 +413,7 @@ def _head(method: str, url: Url, by_proxy: bool, fields: tuple[tuple[str, str], 
     for name, value in fields:
         if any(letter in f"{name}{value}" for letter in "\r\n\0"):
             raise ValueError(f"Invalid header value of {name}")
-        own.pop(named.get(name.lower(), ""), None)  # the user's own User-Agent
+        own.pop(named.get(name.lower(), ""), None)  # the user's field replaces the default
         own[name] = value
     lines = [f"{method} {target} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in own.items()]

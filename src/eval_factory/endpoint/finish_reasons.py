@@ -1,6 +1,7 @@
-"""The words of many servers for why a generation ended, and the finish reason that each means.
+"""Maps the finish reasons of many servers to a few common kinds.
 
-The table is finish_reasons.yml, with the source of each word.
+A finish reason states why a server ended its answer. The table is finish_reasons.yml, with the
+source of each word.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any
 from eval_factory.core.plain_yaml import packaged
 
 _PREFIX = "finish_reason_"
-"""Google's enumeration as gRPC spells it: FINISH_REASON_MAX_TOKENS."""
+"""The prefix of Google's finish reasons over gRPC, such as FINISH_REASON_MAX_TOKENS."""
 
 
 @cache
 def _kinds() -> dict[str, str]:
-    """Return the kind of each word, by the word in small letters."""
+    """Return the kind of each finish reason, by the reason in lower case."""
     kinds: dict[str, str] = {}
     for row in packaged("endpoint/finish_reasons.yml"):
         for reason in row["reasons"]:
@@ -26,7 +27,7 @@ def _kinds() -> dict[str, str]:
 
 
 def kind_of(reason: Any) -> str | None:
-    """The kind of a finish reason; None of a word that the table does not have."""
+    """Return the kind of a finish reason; None if the table does not have the reason."""
     if not isinstance(reason, str):
         return None
     word, _, _ = reason.partition(":")

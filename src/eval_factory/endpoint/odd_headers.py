@@ -1,32 +1,36 @@
-"""The head of an answer that strict parsers refuse, as RFC 9110 and RFC 9112 let a client read it.
+"""Corrects the head of an HTTP answer that a strict parser refuses.
 
-Words of the status line are separated by any white space (RFC 9112, 4). Folded lines become one
-(5.2), white space before a colon goes (5.1), equal lengths become one (RFC 9110, 8.6), and a
-control character in a value is a blank (5.5), but in the fields that say where an answer ends. A
-field whose name is no token is left out. All else stays as it is.
+The corrections are those that RFC 9110 and RFC 9112 allow a client:
+- Words of the status line may be separated by any white space (RFC 9112, 4).
+- Folded lines become a single line (RFC 9112, 5.2).
+- White space before a colon is removed (RFC 9112, 5.1).
+- Equal values of Content-Length become a single value (RFC 9110, 8.6).
+- A control character in a value becomes a space (RFC 9110, 5.5), except in the fields that state
+  where an answer ends.
+- A field whose name is not a token is left out.
 """
 
 from __future__ import annotations
 
 import re
 
-MAX_HEAD = 1 << 16  # bytes
+MAX_HEAD = 1 << 16  # the maximum size of a head, in bytes
 _END = re.compile(rb"\r?\n\r?\n")
 _TOKEN = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})  # state where an answer ends
 
 
 def end_of_head(data: bytes) -> int | None:
-    """Return the place where the body begins; None if the head is not complete."""
-    found = _END.search(data)
-    if found is None:
+    """Return the position at which the body begins; None if the head is not complete."""
+    empty_line = _END.search(data)
+    if empty_line is None:
         return None
-    return found.end()
+    return empty_line.end()
 
 
 def readable_head(head: bytes) -> bytes:
-    """Return a head as a strict parser reads it."""
+    """Return a corrected head that a strict parser accepts."""
     first, *rest = re.split(rb"\r?\n", head.rstrip(b"\r\n"))
     fields: list[bytes] = []
     for line in rest:
@@ -42,18 +46,18 @@ def readable_head(head: bytes) -> bytes:
         value = value.strip(b" \t")
         is_framing = name.lower() in _FRAMING
         if not colon or (is_framing and _CONTROLS.search(value)):
-            lines.append(field)  # which the parser refuses
+            lines.append(field)  # keep the field as it is; the parser then refuses the answer
             continue
         if not _TOKEN.match(name):
             continue
         if not is_framing:
             value = _CONTROLS.sub(b" ", value).strip(b" \t")
         if name.lower() == b"content-length":
-            known = {part.strip(b" \t") for part in value.split(b",")}
-            if len(known) == 1 and known == lengths:
+            values = {part.strip(b" \t") for part in value.split(b",")}
+            if len(values) == 1 and values == lengths:
                 continue
-            if len(known) == 1:
-                (value,) = known
-            lengths |= known
+            if len(values) == 1:
+                (value,) = values
+            lengths |= values
         lines.append(name + b": " + value)
     return b"\r\n".join([*lines, b"", b""])

@@ -1,8 +1,6 @@
-"""The OpenAI-compatible API as pure functions: request bodies, cache keys, and the reading of
-answers.
+"""Pure functions for the OpenAI-compatible API: make request bodies and cache keys, read answers.
 
-Whoever looks for the answer to a request in the response cache makes its key with the same
-functions.
+All code that looks up an answer in the response cache makes the key with these functions.
 """
 
 from __future__ import annotations
@@ -22,11 +20,10 @@ from eval_factory.endpoint import event_stream, finish_reasons, native_answers, 
 KEY_VERSION = 1
 CHAT = "chat"
 IMAGES = "images"
-# fields of an answer of the type `images`: its pictures, and the content of one
-PICTURES = "data"
-BASE64 = "b64_json"
+PICTURES = "data"  # the field with the pictures of an `images` answer
+BASE64 = "b64_json"  # the field with the content of a picture
 RESPONSE_FORMAT = "response_format"
-_VERDICT = "verdict"  # the name of a schema of ours
+_VERDICT = "verdict"  # the name of eval-factory's own schemas for verdicts
 FILTERED = FinishReason.FILTERED.value
 CUT_OFF = FinishReason.LENGTH.value
 TOO_FEW_TOKENS = (
@@ -36,13 +33,13 @@ TOO_FEW_TOKENS = (
 )
 FULL_WINDOW = (
     "an answer was cut off with no text in it after {given} of the {granted} tokens that it was "
-    "granted: the server's window is full, give it a larger one (Ollama: num_ctx; llama.cpp: "
-    "--ctx-size)"
+    "granted: the server's context window is full, set a larger window (Ollama: num_ctx; "
+    "llama.cpp: --ctx-size)"
 )
 FILTERED_MESSAGE = "the endpoint's content filter withheld the answer"
 
 
-_KNOWN = (
+_THINKING_MARKERS = (
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("[THINK]", "[/THINK]"),
@@ -50,43 +47,47 @@ _KNOWN = (
     ("<unused94>", "<unused95>"),
     ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
 )
-"""Markers around what a model thinks; the last are MedGemma's, and the channels of gpt-oss
-(harmony). The first are the default of a run config: where it holds others, these alone are meant.
+"""The (start, end) markers around a model's thinking.
+
+The last two pairs are those of MedGemma, and the channels of gpt-oss (harmony). The first pair is
+the default of a run config. If a config has another pair, only that pair is used.
 """
 _HEADING = re.compile(r"\s*#+ *Thinking *:?\n", re.IGNORECASE)
 _FINAL_HEADING = re.compile(r"^#+ *Final Response *:?$", re.IGNORECASE | re.MULTILINE)
-"""HuatuoGPT's headings; the second one alone is a heading of any text."""
+"""The headings of HuatuoGPT.
+
+`_FINAL_HEADING` is only used after `_HEADING`: other models may write such a heading too.
+"""
 _HARMONY = re.compile(r"<\|start\|>assistant|<\|channel\|>\w*|<\|(?:end|return|message)\|>")
 
 
 @dataclass(frozen=True)
 class Split:
-    """One answer, taken apart: what is scored, and what the model thought (None: no marker was
-    found).
-    """
+    """The two parts of a text: the answer, which is scored, and the model's thinking."""
 
     answer: str
-    thought: str | None
+    thought: str | None  # None if the text has no marker
     unfinished: bool = False  # True if the text ends in the middle of the thinking
 
 
 def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) -> Split:
-    """Take an answer apart, by these markers, or by all that are known where these are the default.
+    """Split a text into the answer and the model's thinking.
 
-    A start without an end is thinking that was cut off: nothing after it is an answer. An end
-    without a start belongs to a template that starts the thinking itself.
+    If the two markers are the default ones, all known markers are used; else only these two. After
+    a start marker without an end marker, all text is thinking. Before an end marker without a start
+    marker, all text is thinking too: the start was then in the model's chat template.
 
     Args:
-        text: the complete answer.
+        text: the complete text.
         start: the marker before the thinking.
-        end: the marker after it.
-        cut_off: whether the text ends because no more tokens were granted: it may end inside a
-            marker then.
+        end: the marker after the thinking.
+        cut_off: whether the text ends because no more tokens were granted, so that it may end
+            inside a marker.
     """
-    if (start, end) != _KNOWN[0]:
+    if (start, end) != _THINKING_MARKERS[0]:
         return _split(text, start, end, cut_off=cut_off)
     split = _split_at_headings(text)
-    for markers in _KNOWN:
+    for markers in _THINKING_MARKERS:
         part = _split(split.answer, *markers, cut_off=cut_off and not split.unfinished)
         if part.thought is not None:
             thought = "\n\n".join(filter(None, (split.thought, part.thought)))
@@ -101,7 +102,7 @@ def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) ->
 
 
 def _split_at_headings(text: str) -> Split:
-    """An answer that opens with the heading "## Thinking", taken apart."""
+    """Split a text that begins with the heading "## Thinking"."""
     begin = _HEADING.match(text)
     if begin is None:
         return Split(text, None)
@@ -112,29 +113,31 @@ def _split_at_headings(text: str) -> Split:
 
 
 def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
-    if start[:1] not in text and end[:1] not in text:  # by far the quickest look at a long text
+    """Split a text by a single pair of markers."""
+    if start[:1] not in text and end[:1] not in text:  # a fast check, for long texts
         return Split(text, None)
-    before, found_end, after = text.rpartition(end)
-    if found_end:
-        head, found_start, thought = before.partition(start)
-        return Split(
-            (head + after if found_start else after).strip(), thought if found_start else head
-        )
-    head, found_start, thought = text.partition(start)
-    if not found_start and cut_off:
+    before_end, end_marker, after_end = text.rpartition(end)
+    if end_marker:
+        before_start, start_marker, thought = before_end.partition(start)
+        if start_marker:
+            return Split((before_start + after_end).strip(), thought)
+        return Split(after_end.strip(), before_end)
+    before_start, start_marker, thought = text.partition(start)
+    if not start_marker and cut_off:
         stripped = text.rstrip()
-        found_start = _part_of_marker(stripped, start)
-        head = stripped.removesuffix(found_start)
-    if found_start:
-        return Split(head.strip(), thought, unfinished=True)
+        start_marker = _part_of_marker(stripped, start)
+        before_start = stripped.removesuffix(start_marker)
+    if start_marker:
+        return Split(before_start.strip(), thought, unfinished=True)
     return Split(text, None)
 
 
 def _part_of_marker(text: str, marker: str) -> str:
-    """The first part of a marker that a text ends with; empty if there is none.
+    """Return the beginning of a marker with which a text ends; empty if there is none.
 
-    After other words it has to be more than half of the marker, for an answer may end in `<` or
-    `<t`. Alone two signs of it are enough; one sign decides nothing and stays an answer.
+    After other words, more than half of the marker is needed, because an answer may end in `<` or
+    `<t`. If the text is nothing but the beginning of the marker, two characters are enough; a
+    single character counts as an answer.
     """
     for length in range(min(len(marker) - 1, len(text)), 0, -1):
         part = marker[:length]
@@ -148,9 +151,7 @@ def _part_of_marker(text: str, marker: str) -> str:
 
 @dataclass(frozen=True)
 class Adapter:
-    """The changes that a user makes to every request (`target.api_endpoint.adapter_config`) and of
-    every answer.
-    """
+    """The user's changes of every request and answer (`target.api_endpoint.adapter_config`)."""
 
     params_to_add: Mapping[str, Any]
     params_to_remove: Sequence[str]
@@ -160,7 +161,10 @@ class Adapter:
     end_reasoning_token: str
 
     def changed(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body with fields removed, renamed and added, in this order."""
+        """Return the body after fields were removed, renamed and added, in this order.
+
+        A custom system prompt replaces the body's own.
+        """
         if self.custom_system_prompt is not None and "messages" in body:
             messages = []
             for message in body["messages"]:
@@ -170,17 +174,17 @@ class Adapter:
                 **body,
                 "messages": [{"role": "system", "content": self.custom_system_prompt}, *messages],
             }
-        left = {}
+        remaining = {}
         for name, value in body.items():
             if name not in self.params_to_remove:
-                left[name] = value
+                remaining[name] = value
         return {
-            **{self.params_to_rename.get(name, name): value for name, value in left.items()},
+            **{self.params_to_rename.get(name, name): value for name, value in remaining.items()},
             **self.params_to_add,
         }
 
     def without_reasoning(self, text: str, *, cut_off: bool = False) -> Split:
-        """Split a text by its markers into what is scored and what the model thought before."""
+        """Split a text into the answer and the model's thinking, by this adapter's markers."""
         return split_thinking(
             text, self.start_reasoning_token, self.end_reasoning_token, cut_off=cut_off
         )
@@ -194,17 +198,17 @@ def request_body(
     top_p: float | None,
     adapter: Adapter | None = None,
 ) -> dict[str, Any]:
-    """The JSON body for one request.
+    """Return the JSON body for a request.
 
-    Sampling is always spelled out: a server's own default for a field that is absent may be
-    anything. What is off is left out, because many endpoints refuse fields that they do not know.
+    The body always states the sampling parameters, because servers have different defaults. Other
+    fields are left out if they have no effect, because many endpoints refuse unknown fields.
 
     Args:
-        request: its fields by HELM's names: prompt or messages, max_tokens, temperature and others;
-            `schema` is one that the answer has to follow.
-        model_id: as the endpoint knows the model.
+        request: the fields of the request by HELM's names: prompt or messages, max_tokens,
+            temperature and others; `schema` is a JSON schema that the answer has to follow.
+        model_id: the model's name at the endpoint.
         endpoint_type: `chat`, `completions` or `images`.
-        top_p: None: the request's own.
+        top_p: replaces the request's own value; None: keep the request's value.
         adapter: the user's changes to every body.
     """
     prompt = request.get("prompt") or ""
@@ -247,9 +251,7 @@ def request_body(
 
 
 def has_verdict_schema(body: Mapping[str, Any]) -> bool:
-    """Return True if a judge's verdict is asked for by our schema, and not by one of the user's
-    own.
-    """
+    """Return True if a body asks for a verdict by eval-factory's schema, not by a user's schema."""
     answer_form = body.get(RESPONSE_FORMAT)
     if not isinstance(answer_form, Mapping):
         return False
@@ -265,43 +267,44 @@ class SetTo:
 
 
 Change = str | SetTo | None
-"""A parameter is sent under this name, with this value, or (None) not at all."""
+"""A change of a parameter: its new name (a text), its new value (`SetTo`), or None to leave it out.
+"""
 
 
 def changed(body: Mapping[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
-    """A body whose fields are renamed, set to other values or left out, as an endpoint takes it."""
-    taken: dict[str, Any] = {}
+    """Return a body whose fields are renamed, set to other values or left out."""
+    changed_body: dict[str, Any] = {}
     for name, value in body.items():
         change = changes.get(name, name)
         if isinstance(change, SetTo):
-            taken[name] = change.value
+            changed_body[name] = change.value
         elif change is not None:
-            taken[change] = value
-    return taken
+            changed_body[change] = value
+    return changed_body
 
 
 _sorted_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
 def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
-    """Key of an answer: the endpoint, the model (in the body) and the full request.
+    """Return the key of an answer: a hash of the endpoint and the complete body.
 
     Args:
-        url: of the endpoint.
-        body: as it is sent.
-        random: marks a request that is asked again on purpose: its answer is stored beside the
-            first one's.
+        url: the URL of the endpoint.
+        body: the body as it is stored, with the model's name.
+        random: distinguishes equal requests that are sent repeatedly on purpose, so that each
+            answer has its own key.
     """
     text = _sorted_json({"v": KEY_VERSION, "url": url, "body": body, "random": random})
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def cut_off_advice(granted: int, given: int | None) -> str:
-    """Return what to set if an answer was cut off before any text.
+    """Return advice for an answer that was cut off before any text.
 
     Args:
-        granted: the tokens that the answer could have.
-        given: the tokens that it has, as the endpoint counted them; None: it counted none.
+        granted: the maximum number of tokens of the answer.
+        given: the tokens of the answer as the endpoint counted them; None if it did not.
     """
     if given is not None and given < 0.9 * granted:
         return FULL_WINDOW.format(given=given, granted=granted)
@@ -319,15 +322,15 @@ _PATH = re.compile(r"(?:/|\.{1,2}/|~/|[A-Za-z]:[\\/]).|.*\.(?:gguf|safetensors|b
 
 
 class UnusableAnswer(Exception):
-    """A 200 that is no answer: not JSON, no choices. It is asked for once more."""
+    """A reply with status 200 holds no usable answer, such as no JSON; one more attempt is made."""
 
 
 class InterruptedAnswer(UnusableAnswer):
-    """The server gave up half-way, a passing fault: asked again, it may answer."""
+    """The server stopped before its answer was complete; another attempt may be answered."""
 
 
 class StatedError(UnusableAnswer):
-    """A 200 that holds an error whose status is known, by its number or by its words."""
+    """A reply with status 200 holds an error whose real status is known from its code or words."""
 
     def __init__(self, status: int, message: str) -> None:
         """Make the error. `status`: the HTTP status that the error should have come with."""
@@ -336,46 +339,57 @@ class StatedError(UnusableAnswer):
 
 
 class FinalAnswer(UnusableAnswer):
-    """Asked again, the endpoint would answer so again, and each try is paid for."""
+    """The answer cannot be used, and is not asked for again: the next answer would be paid for and
+    would have the same fault.
+    """
 
 
 NOT_FINITE = "the answer holds a number that is not finite"
-"""NaN or an infinity is no JSON, no metric can use it, and no other program can read it again."""
+"""The message for NaN or an infinity, which is not valid JSON and which no metric can use."""
 
 STREAM_CUT = "the server streams though it was not asked to, and its stream ends before the answer"
 
-_MAX_TOKENS = 2**53  # no count of tokens is larger; what is would not fit into the journal
+_MAX_TOKENS = 2**53  # a larger count of tokens is not true, and would not fit into the journal
 
-_SURROGATE = "[\ud800-\udfff]"  # compiled at its first use
+_SURROGATE = "[\ud800-\udfff]"  # a pattern, which `re` compiles when it is used first
 
 
 def parse_answer(data: bytes, content_type: str = "") -> Any:
-    """The JSON document in a body, or that of an event stream nobody asked for.
+    """Return the JSON document in a body, or the answer of an event stream.
 
-    Halves of surrogate pairs and bytes that are no text, which no file can hold, become U+FFFD.
-    Numbers that no other program reads become null where nobody here reads them.
+    Halves of surrogate pairs and invalid bytes become U+FFFD, because no file can hold them.
+    Numbers that other programs cannot read become null, except in fields that eval-factory reads.
 
-    Raises UnusableAnswer: there is none.
+    Args:
+        data: the body.
+        content_type: the value of the Content-Type header.
+
+    Raises:
+        UnusableAnswer: the body holds no JSON, an incomplete stream, or such a number in a field
+            that eval-factory reads.
     """
     try:
         text = _text_of(data, content_type)
         if event_stream.is_stream(content_type, data):
-            return _plain(event_stream.answer_in(text, _parsed))
+            return _without_surrogates(event_stream.answer_in(text, _parsed))
         answer = _parsed(text)
         is_plain = text.isascii() or not re.search(_SURROGATE, text)
         if is_plain and not re.search(r"\\u[dD][89a-fA-F]", text):
             return answer
-        return _plain(answer)
+        return _without_surrogates(answer)
     except event_stream.StreamCutError:
         failure = STREAM_CUT
     except (ValueError, RecursionError):
         failure = "the answer is not JSON" + _page_in(data)
-    # raised here: an exception's context would hold a large answer's text
+    # Raise here, not in an `except` block: the error's context would keep the text in memory.
     raise UnusableAnswer(failure)
 
 
 def _text_of(data: bytes, content_type: str) -> str:
-    """JSON is UTF-8 (RFC 8259); what is not may be in the encoding that its Content-Type names."""
+    """Decode a body: as Unicode JSON (RFC 8259), or else by the charset of its Content-Type.
+
+    If both fail, invalid bytes become U+FFFD.
+    """
     encoding = json.detect_encoding(data)
     try:
         return data.decode(encoding, "surrogatepass")
@@ -394,7 +408,10 @@ _TITLE = re.compile(rb"<title[^<>]{0,200}>\s*([^<]{1,200})", re.IGNORECASE)
 
 
 def _page_in(data: bytes) -> str:
-    """Words about a web page in place of an answer: a login, or a user interface."""
+    """Return words for an error message if the body is a web page, such as a login page.
+
+    Return an empty text if the body is not a web page.
+    """
     beginning = data[:_PAGE_HEAD]
     if not _PAGE.match(beginning):
         return ""
@@ -404,19 +421,19 @@ def _page_in(data: bytes) -> str:
     return f" but a web page: {title[1].decode('utf-8', 'replace').strip()}"
 
 
-_PAGE_HEAD = 20_000  # bytes in which the title of a page stands
+_PAGE_HEAD = 20_000  # the number of bytes in which the title of a page is looked for
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 
 
-def _plain(answer: Any) -> Any:
-    """The document without halves of surrogate pairs."""
+def _without_surrogates(answer: Any) -> Any:
+    """Return the document with U+FFFD for each half of a surrogate pair."""
     return with_each_text(
         answer, lambda text: re.sub(_SURROGATE, "\N{REPLACEMENT CHARACTER}", text)
     )
 
 
 def _parsed(text: str) -> Any:
-    """Return the document, read at once if all its numbers are numbers."""
+    """Parse a JSON document; read it a second time, leniently, if a number is not usual."""
     try:
         return parse_cached(text)
     except (UnusableAnswer, ValueError):
@@ -424,9 +441,12 @@ def _parsed(text: str) -> Any:
 
 
 def _without_odd_numbers(answer: Any, *, is_read: bool = False) -> Any:
-    """null in place of each number that no file can hold.
+    """Return the document with null for each number that is not finite or has too many digits.
 
-    `is_read`: whether the value is one that is read here. Raises UnusableAnswer: it is.
+    `is_read` says whether eval-factory reads the numbers in `answer`.
+
+    Raises:
+        UnusableAnswer: eval-factory reads such a number.
     """
     if isinstance(answer, dict):
         checked = {}
@@ -435,7 +455,7 @@ def _without_odd_numbers(answer: Any, *, is_read: bool = False) -> Any:
         return checked
     if isinstance(answer, list):
         return [_without_odd_numbers(value, is_read=is_read) for value in answer]
-    if answer is _ODD or (isinstance(answer, float) and not math.isfinite(answer)):
+    if answer is _ODD_NUMBER or (isinstance(answer, float) and not math.isfinite(answer)):
         if is_read:
             raise UnusableAnswer(NOT_FINITE)
         return None
@@ -443,61 +463,67 @@ def _without_odd_numbers(answer: Any, *, is_read: bool = False) -> Any:
 
 
 class _OddNumber:
-    """The stand-in for a whole number with more digits than Python reads."""
+    """A placeholder for a whole number with more digits than Python reads."""
 
 
-_ODD = _OddNumber()
-_READ_NUMBERS = frozenset({"logprobs"})
-_MAX_DIGITS = 4000  # the digits of a whole number; Python reads 4,300
+_ODD_NUMBER = _OddNumber()
+_READ_NUMBERS = frozenset({"logprobs"})  # fields whose numbers eval-factory reads
+_MAX_DIGITS = 4000  # the maximum number of digits of a whole number; Python itself reads 4,300
 
 
-def _whole(digits: str) -> Any:
+def _whole_number(digits: str) -> Any:
+    """Return the whole number, or a placeholder if it has too many digits."""
     if len(digits) <= _MAX_DIGITS:
         return int(digits)
-    return _ODD
+    return _ODD_NUMBER
 
 
-_lenient_decode = json.JSONDecoder(parse_int=_whole).decode
+_lenient_decode = json.JSONDecoder(parse_int=_whole_number).decode
 
 
-def _finite(digits: str) -> float:
+def _finite_number(digits: str) -> float:
+    """Return the number; raise `UnusableAnswer` if it is not finite."""
     number = float(digits)
     if not math.isfinite(number):  # NaN, Infinity, 1e999
         raise UnusableAnswer(NOT_FINITE)
     return number
 
 
-parse_cached = json.JSONDecoder(
-    parse_constant=_finite, parse_float=_finite
-).decode  # made once: it takes time
-"""An answer from the cache, of an older version perhaps. Raises UnusableAnswer."""
+parse_cached = json.JSONDecoder(parse_constant=_finite_number, parse_float=_finite_number).decode
+"""Parse the JSON of an answer; raise `UnusableAnswer` for a number that is not finite.
+
+The cache may hold such answers of older versions. The decoder is made once, which is faster.
+"""
 
 
 @dataclass(frozen=True)
 class Choice:
     """One completion of an answer."""
 
-    text: str  # for a picture its name (endpoint/media.py)
+    text: str  # for a picture, the picture's name (endpoint/media.py)
     finish_reason: str | None
-    reasoning: str | None
-    tokens: tuple[tuple[str, float], ...]
+    reasoning: str | None  # the model's thinking, if the answer has a field of its own for it
+    tokens: tuple[tuple[str, float], ...]  # (token, natural logarithm of its probability)
 
 
 _ENVELOPES = ("data", "result", "response", "output", "body")
 
 
 def unwrapped(answer: Any) -> Any:
-    """Return the answer inside the envelope that some gateways put around it, in OpenAI's form if
-    it has another that is known; else the answer itself.
+    """Return the answer without the envelope that some gateways put around it.
+
+    An answer in the known form of a native API is converted to OpenAI's form. Any other answer is
+    returned unchanged.
     """
     answer = _content_of(answer)
     if not isinstance(answer, dict):
         return answer
     if "choices" in answer:
-        if isinstance(answer["choices"], dict):  # a list of one, without the list
+        if isinstance(answer["choices"], dict):  # a single choice that is not in a list
             return {**answer, "choices": [answer["choices"]]}
         return answer
-    # first: a native answer may have the model's text, which may be JSON, where an envelope is
+    # Convert before unwrapping: a native answer may have the model's text in a field such as
+    # `response`, and the text may itself be JSON.
     converted = native_answers.as_openais(answer)
     if converted is not None:
         return converted
@@ -509,7 +535,10 @@ def unwrapped(answer: Any) -> Any:
 
 
 def _content_of(value: Any) -> Any:
-    """The document in a list of one, or in a text, as functions behind gateways return it."""
+    """Return the document in a list of one entry, or in a text; else the value itself.
+
+    Functions behind gateways return such lists and texts.
+    """
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             return parse_cached(value)
@@ -521,10 +550,12 @@ def _content_of(value: Any) -> Any:
 
 
 def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
-    """The choices in an answer. Raises UnusableAnswer: there are none, or the answer is an error
-    in disguise.
+    """Return the choices in an answer, in the order of their indices.
+
+    Raises:
+        UnusableAnswer: the answer holds no choices, or an error object.
     """
-    if not isinstance(answer, (dict, Mapping)):  # dict first: to ask for a Mapping is slow
+    if not isinstance(answer, (dict, Mapping)):  # dict first, because the check for Mapping is slow
         raise UnusableAnswer("the answer is not a JSON object")
     choices = answer.get(PICTURES if endpoint_type == IMAGES else "choices")
     if answer.get("error"):
@@ -535,8 +566,7 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
     try:
         if endpoint_type == IMAGES:
             return tuple(Choice(str(picture[BASE64]), None, None, ()) for picture in choices)
-        # by their indices, which need not be the order in which they stand; as they stand where
-        # these say nothing
+        # Keep the order of the list if the choices have no distinct indices.
         indices = {index for choice in choices if type(index := choice.get("index")) is int}
         if len(indices) == len(choices):
             choices = sorted(choices, key=lambda choice: choice["index"])
@@ -546,8 +576,10 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
 
 
 def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
-    """Read a choice of an answer. Raises UnusableAnswer: the provider failed half-way, and says so
-    inside the choice, or leaves it bare.
+    """Read a choice of an answer.
+
+    Raises:
+        UnusableAnswer: the choice holds an error or no text, or the server interrupted its answer.
     """
     field = "message" if endpoint_type == CHAT else "text"
     if choice.get("error"):
@@ -560,7 +592,7 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
         reason = kind
     is_chat = endpoint_type == CHAT
     message = _message_in(choice, _CHAT_FIELDS if is_chat else _TEXT_FIELDS)
-    if message is None and reason != FILTERED:  # a filter may withhold the whole field
+    if message is None and reason != FILTERED:  # a filter may remove the complete field
         raise UnusableAnswer(f"a choice holds no {field}")
     message = message or {}
     content: Any = message.get("content")
@@ -573,11 +605,18 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
 
 _CHAT_FIELDS = ("message", "delta", "text")
 _TEXT_FIELDS = ("text", "message", "delta")
-"""Fields with what a choice says: the first is the API's own; servers mix them up."""
+"""The fields in which the text of a choice is looked for.
+
+The first field is the API's own; some servers use the field of the other endpoint type.
+"""
 
 
 def _message_in(choice: Mapping[str, Any], fields: Sequence[str]) -> Mapping[str, Any] | None:
-    """Return the message of a choice; None if it has no field for one."""
+    """Return the message of a choice; None if the choice has none of these fields.
+
+    Raises:
+        TypeError: the field holds neither a text nor an object.
+    """
     for name in fields:
         message = choice.get(name)
         if isinstance(message, str):
@@ -590,9 +629,10 @@ def _message_in(choice: Mapping[str, Any], fields: Sequence[str]) -> Mapping[str
 
 
 def _text_in(content: Any) -> str:
-    """Return the text of a content: a text, a part, parts of which the texts count, or nothing.
+    """Return the text of a message's content: a text, a part, a list of parts, or null.
 
-    Raises AttributeError or TypeError: it has another form.
+    Raises:
+        AttributeError, TypeError: the content has another form.
     """
     if content is None:
         return ""
@@ -606,6 +646,11 @@ def _text_in(content: Any) -> str:
 
 
 def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
+    """Return the tokens in a completion's `logprobs`, each with the logarithm of its probability.
+
+    Raises:
+        UnusableAnswer: a logarithm, or the sum of all, is not finite.
+    """
     if not isinstance(logprobs, Mapping) or not logprobs.get("tokens"):
         return ()
     values = logprobs.get("token_logprobs") or [0.0] * len(logprobs["tokens"])
@@ -613,19 +658,20 @@ def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
         (str(token), float(value or 0.0))
         for token, value in zip(logprobs["tokens"], values, strict=False)
     )
-    # of a text "NaN", or of numbers near the largest
+    # `float` accepts the text "NaN", and a sum of very large numbers may be infinite.
     if not math.isfinite(sum(value for _, value in tokens)):
         raise UnusableAnswer(NOT_FINITE)
     return tokens
 
 
 def logprobs_in(answer: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    """Tokens of the first choice, each with the natural logarithm of its probability; none where
-    none were given.
+    """Return the tokens of the first choice, each with the natural logarithm of its probability.
+
+    The result is empty if the answer holds no such logarithms, or invalid ones.
     """
     try:
         logprobs = answer["choices"][0].get("logprobs")
-        if isinstance(logprobs, Mapping) and logprobs.get("content"):  # a chat's
+        if isinstance(logprobs, Mapping) and logprobs.get("content"):  # the form of `chat` answers
             pairs: list[tuple[str, float]] = []
             for token in logprobs["content"]:
                 pairs.append((str(token["token"]), float(token["logprob"])))
@@ -636,7 +682,12 @@ def logprobs_in(answer: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
 
 
 def _error_in(document: Any, problem: str) -> UnusableAnswer:
-    """Return the error that a server puts into a 200, with a status if that is known."""
+    """Return the error for a reply with status 200 that holds an error object.
+
+    Args:
+        document: the error object, or the complete answer.
+        problem: what is wrong with the answer, for the message.
+    """
     code = stated_errors.code_in(document)
     words = message_in(document)
     if words is None and problem.startswith("the answer"):
@@ -653,17 +704,17 @@ def _error_in(document: Any, problem: str) -> UnusableAnswer:
 
 @dataclass(frozen=True)
 class Completion:
-    """An answer, read once."""
+    """An answer with everything that is read from it."""
 
     body: dict[str, Any]
     choices: tuple[Choice, ...]
-    tokens: tuple[int | None, int | None]  # as `tokens_of` gives them
-    # the pictures that are not stored yet, by name
+    tokens: tuple[int | None, int | None]  # of prompt and answer, as `tokens_of` returns them
+    # the contents of the pictures that are not stored yet, by the pictures' names
     pictures: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
-        """Bytes of its text, with what was thought."""
+        """The number of bytes of the text of all choices, with the thinking."""
         return sum(
             len(f"{choice.text}{choice.reasoning or ''}".encode("utf-8", "replace"))
             for choice in self.choices
@@ -671,7 +722,11 @@ class Completion:
 
 
 def completion_of(answer: Any, endpoint_type: str) -> Completion:
-    """The answer with all that is read of it. Raises UnusableAnswer, as `read_answer` does."""
+    """Read an answer.
+
+    Raises:
+        UnusableAnswer: the answer holds no choices, or an error object.
+    """
     return Completion(answer, read_answer(answer, endpoint_type), tokens_of(answer))
 
 
@@ -688,16 +743,18 @@ _CACHED_TOKENS = (
     ("cache_read_input_tokens", "cache_creation_input_tokens"),
     ("prompt_cache_hit_tokens",),
 )
-"""Fields of `usage` with tokens of the prompt that came from a cache, or went into one: Moonshot's,
-Anthropic's (two, which count different tokens) and DeepSeek's; OpenAI's has the first in
-`prompt_tokens_details`.
+"""Fields of `usage` with the tokens of the prompt that were read from, or written to, a cache.
+
+They are the fields of Moonshot, Anthropic (two fields, which are added) and DeepSeek. OpenAI has
+the first field within `prompt_tokens_details`.
 """
 
 
 def cached_tokens_of(answer: Any) -> int:
-    """Tokens of the prompt that a server's cache had, which some leave out of `prompt_tokens`.
+    """Return the tokens of the prompt that a server read from, or wrote to, its cache.
 
-    A server may state the same tokens in several fields: the greatest number counts.
+    Some servers do not count these tokens in `prompt_tokens`. A server may state the same tokens in
+    several fields; the largest number counts.
     """
     usage = answer.get("usage") if isinstance(answer, (dict, Mapping)) else None
     if not isinstance(usage, (dict, Mapping)):
@@ -711,11 +768,13 @@ def cached_tokens_of(answer: Any) -> int:
 
 
 def _count(value: Any) -> int | None:
-    # a boolean is an int too
+    """Return the value if it is a possible number of tokens, else None."""
+    # Do not use `isinstance`: a boolean is an int too.
     if not (type(value) is int and 0 <= value <= _MAX_TOKENS):
         return None
     return value
 
 
 json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""Write a request's body without white space; half a surrogate pair stays what it is."""
+"""Return a request's body as JSON without white space; halves of surrogate pairs stay as they are.
+"""

@@ -1,7 +1,8 @@
-"""Parameters that an endpoint refuses, and the change of a request that its error asks for.
+"""Finds the request parameter that an endpoint's error refuses, and the change that helps.
 
-The words of servers are refused_parameters.yml, with their sources. A change is tried once; only
-an answer to the changed request shows that it was needed, so a wrong guess costs one refusal.
+The words of the servers' errors are in refused_parameters.yml, with their sources. A change is
+tried once. Only an answer to the changed request shows that the change was needed, so a wrong guess
+costs a single refusal.
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ from eval_factory.core.plain_yaml import packaged
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.openai_api import Change, SetTo
 
-Changes = Mapping[str, Change]  # parameter of a request -> what becomes of it
+Changes = Mapping[str, Change]  # the change of each parameter, by the parameter's name
 
 STATUSES = frozenset({400, 422})
-LOOKED_AT = 4000  # characters of an error; long ones repeat the request
+"""The HTTP statuses with which servers refuse parameters: Bad Request, Unprocessable Content."""
+LOOKED_AT = 4000  # the characters of an error that are read; long errors repeat the request
 _FIELD = re.compile(r'"(?:param|parameter|loc)\\?"\s*:\s*\\?(?:"([^"\\]{1,80})|\[([^\]]{1,120}))')
-"""Finds the place where an error names the parameter in a field of its own."""
+"""Finds the field of an error that names the refused parameter."""
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
 _REPEATED = re.compile(r"""["']\w{1,40}\\?["']\s*:\s*(?=[\d\[-]|null|none|true|false)""")
-"""A field of the request that an error repeats: its name says nothing."""
+"""Finds the fields of the request that an error repeats; their names do not mean a refusal."""
 _BEFORE_NAME = r"""["'`“\u2018«\[(]\s*"""
 _AFTER_NAME = r"""\s*\\?["'`”\u2019»\])]"""
 
 
 @dataclass(frozen=True)
 class _Table:
-    """refused_parameters.yml, compiled."""
+    """The contents of refused_parameters.yml, compiled; that file explains the fields."""
 
     names: Mapping[str, re.Pattern[str]]
     quoted: Mapping[str, re.Pattern[str]]
@@ -47,11 +49,13 @@ class _Table:
 
 
 def _any_of(rows: list[dict[str, Any]]) -> re.Pattern[str]:
+    """Return a pattern that matches the words of any of these rows."""
     return re.compile("|".join(chain.from_iterable(row["says"] for row in rows)))
 
 
 @cache
 def _table() -> _Table:
+    """Read and compile refused_parameters.yml."""
     document = packaged("endpoint/refused_parameters.yml")
     names = {}
     quoted = {}
@@ -74,10 +78,10 @@ def _table() -> _Table:
 
 
 def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
-    """The change that the text of an error asks for, if any.
+    """Return the change that the text of an error asks for; empty if it asks for none.
 
-    The error may be about this one prompt all the same. What it quotes of the prompt names no
-    parameter.
+    The change is a guess: the error may be about this prompt only. Text that the error quotes from
+    the prompt is ignored.
 
     Args:
         error: the text of the error.
@@ -88,23 +92,25 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
     if "max_completion_tokens" in text and "max_tokens" in sent:
         return {"max_tokens": "max_completion_tokens"}
     if "response_format" in text and sent.get("response_format") == openai_api.BASE64:
-        # some models of pictures have this form alone, and refuse the field
+        # Some picture models only have this form, and refuse the field.
         return {"response_format": None}
     table = _table()
-    for words, name in table.unnamed:
-        if name in sent and words.search(text):
+    for pattern, name in table.unnamed:
+        if name in sent and pattern.search(text):
             return {name: None}
     named = _named_in(text, sent)
     if not named:
         return {}
-    if table.excludes.search(text):  # temperature stays, top_p goes
+    # Two parameters exclude each other: keep the first one (temperature), drop the last (top_p).
+    if table.excludes.search(text):
         return {named[-1]: None}
     return {named[0]: _allowed_value(text, sent[named[0]])}
 
 
-def joined(changes: Changes, wanted: Changes) -> dict[str, Change]:
-    """The changes with those that are asked for now; what was set once and is refused again is
-    left out.
+def with_changes(changes: Changes, wanted: Changes) -> dict[str, Change]:
+    """Return the changes so far together with the changes that an error now asks for.
+
+    A parameter that was set to another value, and is refused again, is left out.
     """
     together = dict(changes)
     for name, change in wanted.items():
@@ -116,45 +122,47 @@ def joined(changes: Changes, wanted: Changes) -> dict[str, Change]:
 
 
 def _named_in(text: str, sent: Mapping[str, Any]) -> list[str]:
-    """The optional parameters of the request that an error names.
+    """Return the optional parameters of the request that an error refuses.
 
-    One in a field of its own is the only one; those in quotes count before others, which need a
-    word that refuses, or a limit.
+    If the error has a field for the parameter's name, only that field counts. Else the parameters
+    in quotes count. If there are none, parameters without quotes count, but only if the error also
+    has a word that refuses, or a limit.
     """
     table = _table()
-    known = []
+    candidates = []
     for name in table.names:
+        # A response format that the user configured is never changed.
         is_ours = name != openai_api.RESPONSE_FORMAT or openai_api.has_verdict_schema(sent)
         if name in sent and is_ours:
-            known.append(name)
+            candidates.append(name)
     fields = " ".join(name or names for name, names in _FIELD.findall(text))
     in_field = []
-    for name in known:
+    for name in candidates:
         if table.names[name].search(fields):
             in_field.append(name)
     if in_field:
         return in_field
     if table.unless.search(text):
         return []
-    said = _REPEATED.sub(" ", text)
+    without_request = _REPEATED.sub(" ", text)
     quoted = []
-    for name in known:
-        if table.quoted[name].search(said):
+    for name in candidates:
+        if table.quoted[name].search(without_request):
             quoted.append(name)
     if quoted:
         return quoted
     refusals = (table.refuses, table.excludes, table.values, table.lowest, table.highest)
-    if not any(words.search(text) for words in refusals):
+    if not any(pattern.search(text) for pattern in refusals):
         return []
     named: list[str] = []
-    for name in known:
-        if table.names[name].search(said):
+    for name in candidates:
+        if table.names[name].search(without_request):
             named.append(name)
     return named
 
 
 def _allowed_value(text: str, sent: Any) -> Change:
-    """The value that an error allows in place of the one that was sent, if it names one."""
+    """Return the value that an error allows instead of the sent value; None if it names none."""
     if isinstance(sent, bool) or not isinstance(sent, (int, float)):
         return None
     table = _table()
@@ -175,6 +183,7 @@ def _allowed_value(text: str, sent: Any) -> Change:
 
 
 def _number_at(pattern: re.Pattern[str], text: str) -> float | None:
+    """Return the number in the pattern's first match in the text; None without a match."""
     match = pattern.search(text)
     if match is None:
         return None

@@ -1,10 +1,11 @@
-"""The test whether two hosts are of one owner, as far as their names tell: the same host, or the
-same registrable domain.
+"""Decides from their names whether two hosts have the same owner.
 
-Suffixes under which anybody may register are those of publicsuffix.org that endpoints are seen
-under, not all 10,000 (that list is under the MPL, and changes every week); of a country's second
-level (`co.uk`) any short label counts as one, unless that country gives names directly under its
-own (`api.hub.de`).
+Two hosts have the same owner if they are the same host, or have the same registrable domain.
+
+A public suffix is a domain under which anybody may register a name. This module lists only those
+suffixes of publicsuffix.org under which endpoints are seen. The complete list has 10,000 entries,
+is under the MPL, and changes every week. Under a country's domain, every short label counts as a
+suffix too (`co.uk`), unless that country registers names directly under its domain (`api.hub.de`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 
-_SHARED = frozenset(
+_SHARED_SUFFIXES = frozenset(
     {
         "aliyuncs.com",
         "amazonaws.com",
@@ -101,13 +102,14 @@ _SHARED = frozenset(
         "workers.dev",
     }
 )
-"""Under these, each customer has a name of its own: only the same host is of one owner."""
-_LONGEST_SECOND_LEVEL = 4  # co, com, org, gov, ac, asso
-_NAMES_DIRECTLY = frozenset(
+"""Suffixes under which each customer has a name: only equal hosts have the same owner there."""
+_MAX_SECOND_LEVEL_LENGTH = 4  # letters of labels such as co, com, org, gov, ac and asso
+_COUNTRIES_WITH_DIRECT_NAMES = frozenset(
     {"ai", "be", "ch", "cz", "de", "dk", "eu", "fi", "io", "li", "lu", "nl"}
 )
-"""Under these, anybody may register a short name; of their second levels only the usual ones are
-suffixes.
+"""Top-level domains under which anybody may register a short name.
+
+Under them, only the usual labels (`_USUAL_SECOND_LEVELS`) count as suffixes.
 """
 _USUAL_SECOND_LEVELS = frozenset(
     {"ac", "co", "com", "edu", "gov", "mil", "net", "nom", "off", "org"}
@@ -115,22 +117,24 @@ _USUAL_SECOND_LEVELS = frozenset(
 
 
 def host_of(url: str) -> str:
-    """The host in small letters, as it is looked up: another alphabet in Punycode."""
+    """Return the host of a URL in lower case; other alphabets are encoded in Punycode."""
     host = (urlsplit(url).hostname or "").rstrip(".").lower()
     try:
         return host.encode("idna").decode()
-    except UnicodeError:  # no name that can be looked up
+    except UnicodeError:  # the host is not a valid name
         return host
 
 
 def registrable_domain(host: str) -> str | None:
-    """Return the registrable domain of a host; None if it has none: an address, a bare name, or a
-    suffix that many share.
+    """Return the registrable domain of a host.
+
+    Return None if the host is an IP address or a name without a dot, or if it is, or is under, a
+    suffix that many owners share.
     """
     labels = host.split(".")
     if len(labels) < 2 or re.fullmatch(r"[\d.]+", host) or ":" in host:
         return None
-    if any(".".join(labels[-count:]) in _SHARED for count in (2, 3)):
+    if any(".".join(labels[-count:]) in _SHARED_SUFFIXES for count in (2, 3)):
         return None
     if not _is_second_level(labels[-2], labels[-1]):
         return ".".join(labels[-2:])
@@ -140,13 +144,14 @@ def registrable_domain(host: str) -> str | None:
 
 
 def _is_second_level(label: str, country: str) -> bool:
-    """Return True if others register names under `label.country`, as far as is known."""
-    if country in _NAMES_DIRECTLY:
+    """Return True if `label.country` probably is a suffix under which anybody registers names."""
+    if country in _COUNTRIES_WITH_DIRECT_NAMES:
         return label in _USUAL_SECOND_LEVELS
-    return len(country) == 2 and len(label) <= _LONGEST_SECOND_LEVEL
+    return len(country) == 2 and len(label) <= _MAX_SECOND_LEVEL_LENGTH
 
 
 def is_of_one_owner(url: str, other_url: str) -> bool:
+    """Return True if the hosts of two URLs have the same owner."""
     host = host_of(url)
     other_host = host_of(other_url)
     if not host or not other_host:
@@ -160,10 +165,11 @@ def is_of_one_owner(url: str, other_url: str) -> bool:
 def fallback_service(
     settings: EndpointSettings, services: Sequence[OAuthSettings]
 ) -> OAuthSettings | None:
-    """The service whose tokens an endpoint gets that refuses its key: one of the same owner as
-    all its hosts.
+    """Return the service whose tokens are sent after an endpoint has refused its key.
 
-    None if the configuration says that no key is sent, or names a service itself.
+    It is the first service that has the same owner as all hosts of the endpoint. Return None if
+    there is no such service, if the configuration says that no key is sent, or if it names a
+    service itself.
     """
     if settings.oauth is not None or not settings.key_names:
         return None

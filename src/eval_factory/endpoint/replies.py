@@ -1,5 +1,6 @@
-"""The reader of an endpoint's replies, whose text may be shown, and the messages that a user reads
-when an endpoint cannot be asked.
+"""Reads an endpoint's replies, and writes the messages about an endpoint that cannot be used.
+
+The texts that this module returns hold no secrets, so they may be shown.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from eval_factory.endpoint.proxies import proxy_variable
 
 ERROR_TEXT_LIMIT = foreign_text.MAX_FOREIGN_TEXT
 MAX_ERROR = 1 << 20
-"""Bytes: a longer error is not read."""
+"""The maximum size of an error that is read, in bytes."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}=*")
 
@@ -41,9 +42,9 @@ _AGAIN_IN = re.compile(rb"try again in (?:(\d{1,3})h)?(?:(\d{1,4})m)?(?:(\d{1,6}
 
 
 def headers_of(reply: Reply) -> Mapping[str, str]:
-    """Return the headers of an error, with the pause that its body asks for as `retry-after`.
+    """Return the headers of an error; add the pause that the body asks for as `retry-after`.
 
-    A `retry-after` that the endpoint sent itself stays.
+    A `retry-after` of the endpoint itself stays.
     """
     pause = _pause_in(reply.data[:MAX_ERROR])
     if pause is None:
@@ -52,7 +53,10 @@ def headers_of(reply: Reply) -> Mapping[str, str]:
 
 
 def _pause_in(body: bytes) -> str | None:
-    """Return the pause that the body asks for, as the value of a `retry-after` header."""
+    """Return the pause that the body asks for, as the value of a `retry-after` header.
+
+    Return None if the body asks for no pause.
+    """
     delay = _RETRY_DELAY.search(body)
     if delay is not None:
         return delay[1].decode()
@@ -67,14 +71,14 @@ def _pause_in(body: bytes) -> str | None:
 
 
 class ReplyReader:
-    """Reads the replies of one endpoint; what it returns holds no secret."""
+    """Reads the replies of one endpoint, and removes secrets from them."""
 
     def __init__(self, redactor: Redactor, endpoint_type: str) -> None:
         self._redactor = redactor
         self._type = endpoint_type
 
     def answer(self, reply: Reply) -> openai_api.Completion:
-        """Return the answer in a reply with a good status.
+        """Return the answer in a reply with a status of 2xx.
 
         Raises:
             openai_api.UnusableAnswer: the reply holds no answer that can be used.
@@ -93,9 +97,10 @@ class ReplyReader:
             raise openai_api.UnusableAnswer("the answer is nested too deeply") from error
 
     def error_text(self, reply: Reply, sent: Mapping[str, Any]) -> str:
-        """Return the text of an error, as it may be shown.
+        """Return the text of an error on one line, without secrets and without the prompt.
 
-        Only the message of an error object is shown: the rest of it may hold prompts.
+        Only the message of an error object is returned: the rest of the object may hold prompts.
+        `sent` is the body of the request.
         """
         if len(reply.data) > MAX_ERROR:
             return f"an error of {len(reply.data)} bytes"
@@ -105,23 +110,29 @@ class ReplyReader:
         if words is None:
             words = foreign_text.plain(self._redactor.text(reply.data.decode("utf-8", "replace")))
         if media.has_media(sent):
-            # some servers quote a file that they cannot read
+            # Some servers quote the content of a file that they cannot read.
             words = re.sub(_BASE64, "[...]", words)
         return foreign_text.one_line(words, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))
 
 
 class RequestFailed(Exception):
-    """This request failed for good; others may not."""
+    """A request failed for good; other requests may succeed."""
 
     def __init__(self, message: str, status: int | None = None, said: str = "") -> None:
-        """Make the error. `said` is the endpoint's own error text, on one line."""
+        """Make the error.
+
+        Args:
+            message: the failure in words.
+            status: the HTTP status of the reply; None if no reply came.
+            said: the endpoint's own error text, on one line.
+        """
         super().__init__(message)
         self.status = status
         self.said = said
 
     @property
     def cause(self) -> str:
-        """The failure on one line, without the rest of an error object (maybe a prompt)."""
+        """The failure on one line, with only the message of an error object."""
         if self.said:
             return f"HTTP {self.status}: {self.said}"
         return str(self)
@@ -131,7 +142,10 @@ class EndpointUnusable(Exception):
     """No request can succeed: the key, the model or the URL is wrong, or no server answers."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
-        """Make the error. `status` is that of the reply which shows it; None if no reply does."""
+        """Make the error.
+
+        `status` is the HTTP status of the reply that shows the problem; None if no reply came.
+        """
         super().__init__(message)
         self.status = status
 
@@ -141,27 +155,28 @@ class EndpointGone(EndpointUnusable):
 
 
 class NoneAnswered(EndpointUnusable):
-    """The first requests were all refused; those of another benchmark might not be."""
+    """The first requests were all refused; requests of another benchmark might succeed."""
 
 
 class LimitReached(EndpointUnusable):
     """The run has reached a limit and may send no more; the message is the limit's name."""
 
 
-SHOWN_CAUSES = 3
+SHOWN_CAUSES = 3  # the number of causes that a message lists
 _CLIENT_ID_SUFFIX = "_CLIENT_ID"
-MAX_SHOWN_PAUSE_S = 366 * 86400.0
+MAX_SHOWN_PAUSE_S = 366 * 86400.0  # a longer pause, in seconds, is shown as this one
 
 
 @dataclass(frozen=True)
 class StopMessages:
-    """The messages about one endpoint in one role that stop a run.
+    """Writes the messages that stop a run, about one endpoint in one role.
 
     Attributes:
         settings: the endpoint's settings.
-        url: the URL that is asked, redacted.
-        key_name: the variable whose key is sent.
-        client_of: a service whose client credentials are in the environment.
+        url: the URL of the requests, without secrets.
+        key_name: the variable whose key is sent; None if no key is sent.
+        client_of: a service for which the environment has client credentials; None if there is
+            none.
     """
 
     settings: EndpointSettings
@@ -171,7 +186,7 @@ class StopMessages:
 
     @classmethod
     def of(cls, settings: EndpointSettings, url: str, env: Mapping[str, str]) -> StopMessages:
-        """Return the messages, with the names of the credentials that the environment has."""
+        """Return the messages of an endpoint, with the credentials that the environment has."""
         key_name = next((name for name in settings.key_names if secret_in(env, name)), None)
         clients = sorted(name for name in env if name.endswith(_CLIENT_ID_SUFFIX) and env[name])
         service = None
@@ -184,11 +199,11 @@ class StopMessages:
         return replace(self, url=_listed(urls))
 
     def refused(self, status: int, words: str) -> str:
-        """Return the message for a key (401, 403), or a URL or a model (404), that is refused.
+        """Return the message for a refused key (401, 403), or a wrong URL or model (404).
 
         Args:
-            status: of HTTP.
-            words: what the endpoint says.
+            status: the HTTP status.
+            words: the endpoint's error text.
         """
         error = f"HTTP {status}: {words}"
         if spares_the_key(error):
@@ -202,6 +217,7 @@ class StopMessages:
         )
 
     def _not_found(self, words: str) -> str:
+        """Return the message for a URL or a model that does not exist (404)."""
         return self.of_role(
             f"{self.url} answers 404: there is no such address, "
             f"or no model {self.settings.model_id!r}{_it_says(words)}\n"
@@ -217,13 +233,16 @@ class StopMessages:
             return f"; the OpenAI-compatible API of {server} is at {address}"
         if urlsplit(base).path.strip("/"):
             return ""
-        # most servers print their URL without /v1
+        # Most servers print their own URL without /v1, and users copy that URL.
         parts = urlsplit(self.url)
         with_v1 = urlunsplit((parts.scheme, parts.netloc, "/v1", "", ""))
         return f"; most servers answer under /v1: {with_v1}"
 
     def refused_probe(self, status: int, words: str) -> str:
-        """Return the message for a refused first request, with the remedy of failure_causes."""
+        """Return the message for a refused preflight request, with advice.
+
+        `core/failure_causes` has the advice for known errors.
+        """
         advice = hint_for(f"HTTP {status}: {words}", self.settings.role)
         if advice is None:
             advice = f"check {self._settings('model_id', 'url', 'api_key')}"
@@ -233,7 +252,7 @@ class StopMessages:
         )
 
     def none_answered(self, number: int, errors: Iterable[str]) -> str:
-        """Return the message for first requests that all failed, with their frequent causes."""
+        """Return the message for first requests that all failed, with the most frequent causes."""
         causes = Causes()
         for error in errors:
             causes.add(self.settings.role, error)
@@ -251,6 +270,7 @@ class StopMessages:
         return self.of_role("\n  ".join(lines))
 
     def no_credit(self, status: int, words: str) -> str:
+        """Return the message for an account without credit."""
         return self.of_role(
             f"{self.url} answers {status}: the account has no credit{_it_says(words)}\n"
             "  add credit; what was answered is kept: the same command goes on"
@@ -260,9 +280,9 @@ class StopMessages:
         """Return the message for a limit of hours or days.
 
         Args:
-            status: of HTTP.
-            words: what the endpoint says.
-            pause: seconds until the limit ends; None if nobody knows.
+            status: the HTTP status.
+            words: the endpoint's error text.
+            pause: the seconds until the limit ends; None if unknown.
         """
         limit = "a limit for hours or days"
         if pause is not None:
@@ -274,11 +294,13 @@ class StopMessages:
         )
 
     def moved(self, status: int) -> str:
+        """Return the message for an endpoint that redirects to another URL."""
         return self.of_role(
             f"{self.url} answers {status}, it has moved\n  check {self._settings('url')}"
         )
 
     def proxy_login(self, status: int, url: str) -> str:
+        """Return the message for a proxy that requires a login; `url` is the endpoint's URL."""
         return self.of_role(
             f"the proxy on the way to {self.url} answers {status}: "
             "it wants a user name and password\n"
@@ -286,11 +308,13 @@ class StopMessages:
         )
 
     def unreachable(self, error: str) -> str:
+        """Return the message for an endpoint that never answered."""
         return self.of_role(
             f"cannot reach {self.url}: {error}\n  check {self._settings('url')} and the network"
         )
 
     def outage(self, error: str) -> str:
+        """Return the message for an endpoint that no longer answers."""
         answers = "answers"
         if len(self.settings.urls) > 1:
             answers = "answer"
@@ -300,13 +324,13 @@ class StopMessages:
         )
 
     def of_role(self, message: str) -> str:
-        """Return the message, with the judge's name before it if the endpoint is a judge's."""
+        """Return the message; if the endpoint is a judge's, the judge's name comes first."""
         if self.settings.role == MODEL_ROLE:
             return message
         return f"judge {self.settings.role}: {message}"
 
     def _settings(self, *names: str) -> str:
-        """Return these settings with the section of the configuration that holds them."""
+        """Return the names of settings, with the section of the configuration that holds them."""
         if self.settings.role == MODEL_ROLE:
             return f"target.api_endpoint: {_listed(names)}"
         entry = f"the entry {self.settings.role} of config.params.extra.judges"
@@ -316,7 +340,10 @@ class StopMessages:
         )
 
     def _oauth_advice(self) -> str:
-        """Return the setting that signs in with the client credentials of the environment."""
+        """Return advice to sign in with the client credentials of the environment.
+
+        The text is empty if there are none, or if the endpoint uses OAuth already.
+        """
         if self.client_of is None or self.settings.oauth is not None:
             return ""
         key_path = "target.api_endpoint.oauth"
@@ -325,7 +352,7 @@ class StopMessages:
         return f"\n  {key_path}: {self.client_of} signs in with the client credentials that are set"
 
     def _key_advice(self) -> str:
-        """Return which key, or token, was sent and what to check or set."""
+        """Return advice: which key or token was sent, and what to check or set."""
         if self.settings.oauth is not None:
             return (
                 f"check that the client whose {self.settings.oauth.service} "
@@ -352,6 +379,7 @@ class StopMessages:
 
 
 def _listed(names: Sequence[str]) -> str:
+    """Return names as a list in words, such as "a, b and c"."""
     *first, last = names
     if first:
         return f"{', '.join(first)} and {last}"
@@ -359,6 +387,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _it_says(words: str) -> str:
+    """Return the line of a message with the endpoint's error text; empty without a text."""
     if not words:
         return ""
     return f"\n  it says: {words}"

@@ -468,7 +468,7 @@ class RetryingClient:
                 _note_refusal(note, attempt, refused.status, started, time.perf_counter() - clock)
                 if isinstance(refused, EndpointUnusable):
                     raise
-                own_changes = refused_parameters.joined(own_changes, refused.changes)
+                own_changes = refused_parameters.with_changes(own_changes, refused.changes)
                 has_renewed = has_renewed or not refused.changes
                 continue
             except TransportError as error:

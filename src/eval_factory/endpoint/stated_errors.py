@@ -1,6 +1,7 @@
-"""Errors that come with status 200: the HTTP status that each means, by its number or its words.
+"""Finds the HTTP status that an error means, from the error's code or words.
 
-The table is stated_errors.yml, with the source of each row.
+Some servers send errors with status 200, or with a status that does not fit. The table of words is
+stated_errors.yml, with the source of each row.
 """
 
 from __future__ import annotations
@@ -14,38 +15,48 @@ from typing import Any
 from eval_factory.core.plain_yaml import packaged
 
 _CODE_FIELDS = ("code", "status", "status_code", "error_code", "Code")
-_AROUND = ("error", "base_resp", "header")
+"""Fields of an error object that may hold its code."""
+_NESTING_FIELDS = ("error", "base_resp", "header")
+"""Fields that may hold the error object."""
 _DIGITS = re.compile(r"\d{1,9}\Z")
 
 
-NOTHING = r"(?!)"
-"""A pattern that no text has."""
+NO_MATCH = r"(?!)"
+"""A pattern that matches no text."""
 NO_CREDIT = 402
+"""The HTTP status 402 Payment Required: the account has no credit."""
 _CREDIT_STATUSES = frozenset({400, 403, 412, 429})
-"""Statuses that may mean that the account has no credit, by their words."""
+"""HTTP statuses that also mean "no credit" if the words of the error say so.
+
+They are Bad Request, Forbidden, Precondition Failed and Too Many Requests.
+"""
 _KINDS = re.compile(r'"(?:code|type|status)"\s*:\s*"([\w. -]{1,60})"')
+"""Finds the kinds that an error object names, such as `insufficient_quota`."""
 
 
 @dataclass(frozen=True)
 class _Row:
+    """A row of the table: words of errors, and the HTTP status that the errors mean."""
+
     status: int
     words: re.Pattern[str]
-    unless: re.Pattern[str]
-    lasts: bool
+    unless: re.Pattern[str]  # words of errors to which the row does not apply
+    lasts: bool  # True if the errors are about a limit that lasts for hours or days
 
 
 @cache
 def _rows() -> tuple[_Row, ...]:
+    """Read the table, and return its rows."""
     rows = []
     for row in packaged("endpoint/stated_errors.yml"):
         words = re.compile("|".join(row["says"]))
-        unless = re.compile(row.get("unless", NOTHING))
+        unless = re.compile(row.get("unless", NO_MATCH))
         rows.append(_Row(row["status"], words, unless, row.get("lasts", False)))
     return tuple(rows)
 
 
 def code_in(document: Any) -> int | None:
-    """The number that an error object has; None if it has none."""
+    """Return the code of an error object if it is a number; None if there is none."""
     if not isinstance(document, Mapping):
         return None
     for name in _CODE_FIELDS:
@@ -54,7 +65,7 @@ def code_in(document: Any) -> int | None:
             code = int(code)
         if type(code) is int and code > 0:
             return code
-    for name in _AROUND:
+    for name in _NESTING_FIELDS:
         code = code_in(document.get(name))
         if code is not None:
             return code
@@ -62,10 +73,10 @@ def code_in(document: Any) -> int | None:
 
 
 def status_of(code: int | None, said: str) -> int | None:
-    """The HTTP status that an error means; None if neither its number nor its words tell.
+    """Return the HTTP status that an error means; None if neither code nor words show a status.
 
     Args:
-        code: the number that the error states; None: it states none.
+        code: the code of the error, as `code_in` returns it.
         said: the words of the error.
     """
     if code is not None and 400 <= code < 600:
@@ -77,6 +88,7 @@ def status_of(code: int | None, said: str) -> int | None:
 
 
 def _row_of(message: str) -> _Row | None:
+    """Return the first row that applies to a message; None if no row applies."""
     text = message.lower()
     for row in _rows():
         if row.words.search(text) and not row.unless.search(text):
@@ -85,7 +97,7 @@ def _row_of(message: str) -> _Row | None:
 
 
 def means_long_limit(message: str) -> bool:
-    """Return True if the words of a 429 are those of a limit that ends after hours or days."""
+    """Return True if the words of an error mean a limit that lasts for hours or days."""
     row = _row_of(message)
     return row is not None and row.lasts
 
@@ -94,11 +106,11 @@ _ASKED_IN_WORDS = re.compile(
     r"(?:try again|retry|reset|wait|available) (?:in|after|for) "
     r"(?:(\d{1,4})h)?(?:(\d{1,4})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)s)?(?!\w|\.\d)"
 )
-"""Groq's and Gemini's way to say how long: "try again in 39m38.016s", "retry in 20h31m2s"."""
+"""Finds the pause in errors of Groq and Gemini: "try again in 39m38.016s", "retry in 20h31m2s"."""
 
 
 def pause_in(message: str) -> float | None:
-    """Return the seconds that the words of an error ask to wait; None if they say none."""
+    """Return the seconds that the words of an error ask to wait; None if they state no pause."""
     match = _ASKED_IN_WORDS.search(message.lower())
     if match is None or not any(match.groups()):
         return None
@@ -107,12 +119,12 @@ def pause_in(message: str) -> float | None:
 
 
 def means_no_credit(status: int, said: str, body: str) -> bool:
-    """Return True if the account has no money left, which no pause changes.
+    """Return True if an error means that the account has no credit left.
 
     Args:
-        status: of HTTP.
-        said: the error's message.
-        body: the whole error; the names of errors in it count, too.
+        status: the HTTP status.
+        said: the message of the error.
+        body: the complete error, in which the names of errors count too.
     """
     if status == NO_CREDIT:
         return True

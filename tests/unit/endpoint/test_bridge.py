@@ -122,14 +122,14 @@ def test_what_is_called_side_by_side_may_call_others_so() -> None:
 
 
 def test_without_the_loop_it_is_done_here_and_in_the_loop_in_another_thread() -> None:
-    assert not bridge.is_inside()
+    assert not bridge.is_in_loop()
     assert bridge.run_in_thread(threading.current_thread) is threading.current_thread()
     done: Future[str] = Future()
     done.set_result("done")
     assert bridge.wait_for(done) == "done"
-    here, is_inside = in_the_loop(lambda: (threading.current_thread(), bridge.is_inside()))
+    here, is_inside = in_the_loop(lambda: (threading.current_thread(), bridge.is_in_loop()))
     there, too = in_the_loop(
-        lambda: bridge.run_in_thread(lambda: (threading.current_thread(), bridge.is_inside()))
+        lambda: bridge.run_in_thread(lambda: (threading.current_thread(), bridge.is_in_loop()))
     )
     assert (is_inside, too) == (True, False)
     assert len({here, there, threading.current_thread()}) == 3

@@ -32,7 +32,7 @@ class Context:
 
     def make_request(self, request: Request) -> RequestResult:
         self.threads.add(threading.current_thread())
-        self.inside.add(bridge.is_inside())
+        self.inside.add(bridge.is_in_loop())
         self.asked += 1
         failed = request.prompt in ("5", "fatal")
         return RequestResult(
