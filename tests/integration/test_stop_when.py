@@ -187,7 +187,7 @@ def test_it_ends_once_the_difference_to_another_run_is_shown(
             endpoint.url, stop_when={"differs_from": str(other.output_dir)}, to="second"
         )
         assert (differing.returncode, len(endpoint.requests)) == (2, 100)
-        says(differing.stderr, "50 instances", "50 are in both", "in other words")
+        says(differing.stderr, "50 instances", "50 are in both", "different prompts")
         (other.output_dir / "evaluation_config.yaml").rename(tmp_path / "away")
         refused = ask(endpoint.url, stop_when={"differs_from": str(other.output_dir)}, to="third")
         assert (refused.returncode, len(endpoint.requests)) == (2, 100)

@@ -130,8 +130,10 @@ def hosted_roles(plan: Plan) -> dict[str, EndpointPlan]:
 
 
 def refuse_uncountable_limits(plan: Plan) -> None:
-    """Refuse a limit that cannot be kept. Raises ConfigError: max_cost is given, and of some
-    endpoint it is not known what it costs.
+    """Check that the cost limit can be enforced.
+
+    Raises:
+        ConfigError: `max_cost` is set, but the price of an endpoint is unknown.
     """
     if budget_of(plan).max_cost is not None and (unknown := prices_of(plan).unknown):
         models = {endpoint.role: endpoint.model_id for endpoint in plan.endpoints}

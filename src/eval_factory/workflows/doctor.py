@@ -1,5 +1,6 @@
-"""`doctor` tells what of this machine, and of one run config, works, and what to do about the rest.
-It writes nothing.
+"""Examines this machine, and one run config, for the command `doctor`.
+
+Each finding says whether a prerequisite works and, if not, what to do. `doctor` writes no files.
 """
 
 from __future__ import annotations
@@ -30,30 +31,31 @@ from eval_factory.workflows.evaluate import look_for_prerequisites
 from eval_factory.workflows.install_upstream import states
 from eval_factory.workflows.prepare import find_bundle
 
-# a run of the largest text benchmarks writes less; pictures and data bundles need more
-LEAST_FREE_GB = 5.0
+# A run of the largest text benchmark writes less than this; pictures and data bundles need more.
+MIN_FREE_GB = 5.0
 KNOWN_PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-HUB_LIMIT_S = 5.0
+HUB_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the screen."""
+    """A finding about one prerequisite."""
 
-    about: str
-    works: bool | None  # None: it is not needed by every run
-    text: str  # the finding; further lines say what to do
+    about: str  # the prerequisite: `Python`, `disk`, `keys`
+    works: bool | None  # None if not every run needs the prerequisite
+    text: str  # the first line is the finding; further lines say what to do
 
 
 def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield one finding after the other, as each is known. `request`: the run that is meant;
-    without a run config the machine alone is examined.
+    """Yield the findings, each as soon as it is known.
+
+    If `request` has no run config and no options, only the machine is examined.
     """
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    fits = f"{sys.version_info.major}.{sys.version_info.minor}" in KNOWN_PYTHONS
-    if not fits:
+    is_supported = f"{sys.version_info.major}.{sys.version_info.minor}" in KNOWN_PYTHONS
+    if not is_supported:
         python += f"\nneeds {', '.join(KNOWN_PYTHONS)}"
-    yield Finding("Python", fits, python)
+    yield Finding("Python", is_supported, python)
     yield from _upstreams()
     yield Finding("disk", *_disk(Path.cwd()))
     yield _tried(
@@ -68,53 +70,49 @@ def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
             *(f"{role.upper()}_JUDGE_API_KEY" for role in load_framework().judges),
             HUB_TOKEN,
         ]
-        has = []
+        set_names = []
         for name in names:
             if env.get(name):
-                has.append(name)
+                set_names.append(name)
         yield Finding(
-            "keys", None, f"set: {', '.join(has) or 'none'}; of these: {', '.join(names)}"
+            "keys", None, f"set: {', '.join(set_names) or 'none'}; of these: {', '.join(names)}"
         )
         yield Finding(
-            "endpoint", None, "not asked\ngive one: eval-factory doctor --run_config my_test.yml"
+            "endpoint",
+            None,
+            "not tested\nto test an endpoint: eval-factory doctor --run_config my_test.yml",
         )
     else:
         yield from _run(request, env)
 
 
 def _upstreams() -> Iterator[Finding]:
+    """Yield a finding about each upstream. Only HELM is needed by every run."""
     for state in states():
-        has = "not installed" if state.installed is None else f"{state.package} {state.installed}"
-        if state.works:
-            text = has
-        else:
-            text = (
-                f"{has}; {state.supported} is supported\n{how_to_install(ENVIRONMENTS[state.name])}"
-            )
-        yield Finding(state.name, state.works or (False if state.name == HELM.name else None), text)
+        text = "not installed" if state.installed is None else f"{state.package} {state.installed}"
+        if not state.works:
+            text += f"; {state.supported} is supported\n{how_to_install(ENVIRONMENTS[state.name])}"
+        is_required = state.name == HELM.name
+        yield Finding(state.name, state.works or (False if is_required else None), text)
 
 
 def _disk(folder: Path) -> tuple[bool, str]:
-    free = shutil.disk_usage(folder).free / 1e9
-    enough = free >= LEAST_FREE_GB
-    free_space = f"{free:.0f} GB free in the current folder"
-    return (
-        enough,
-        free_space
-        if enough
-        else f"{free_space}\nmake room: a run stops at a full disk (what was answered is kept)",
-    )
+    """Return whether the folder's disk has enough free space, and a text about the free space."""
+    free_gb = shutil.disk_usage(folder).free / 1e9
+    text = f"{free_gb:.0f} GB free in the current folder"
+    if free_gb >= MIN_FREE_GB:
+        return True, text
+    return False, f"{text}\nmake room: a run stops at a full disk (all answers so far are stored)"
 
 
 def _network(env: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield findings about the proxies, the certificates and the Hugging Face Hub."""
     redactor = Redactor.from_environment(env)
-    named = proxies.shown(env)
     if problems := proxies.proxy_problems(env):
         yield Finding("proxies", False, "\n".join(problems))
     else:
-        yield Finding(
-            "proxies", None, redactor.text(", ".join(named)) or "none named in the environment"
-        )
+        shown = redactor.text(", ".join(proxies.shown(env)))
+        yield Finding("proxies", None, shown or "none named in the environment")
 
     def certificates() -> str:
         proxies.tls_context()
@@ -126,8 +124,10 @@ def _network(env: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _hub(env: Mapping[str, str]) -> str:
-    """Ask the Hub, and return what `doctor` says of it. Raises ConnectionError: the Hub cannot be
-    reached.
+    """Send a request to the Hugging Face Hub, and return the text of the finding.
+
+    Raises:
+        ConnectionError: The Hub cannot be reached.
     """
     import requests
     from huggingface_hub.constants import ENDPOINT
@@ -138,13 +138,13 @@ def _hub(env: Mapping[str, str]) -> str:
             "take the data from a cache or a bundle: run_eval --offline --data_dir DIR"
         )
     try:
-        requests.head(ENDPOINT, timeout=HUB_LIMIT_S, allow_redirects=False)
+        requests.head(ENDPOINT, timeout=HUB_TIMEOUT_S, allow_redirects=False)
     except requests.RequestException as error:
         cause = type(error).__name__
         raise ConnectionError(
             f"{ENDPOINT} cannot be reached ({cause})\n"
-            "with a network: eval-factory data pull TASK --to bundle; here: "
-            "run_eval --offline --data_dir bundle"
+            "on a machine with a network: eval-factory data pull TASK --to bundle; "
+            "on this machine: run_eval --offline --data_dir bundle"
         ) from None
     return f"{ENDPOINT} answers" + (
         "" if env.get(HUB_TOKEN) else f"; {HUB_TOKEN} is not set (gated data need it)"
@@ -152,6 +152,7 @@ def _hub(env: Mapping[str, str]) -> str:
 
 
 def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield findings about the run config, its packages, data, keys and endpoints."""
     plans: list[Plan] = []
 
     def config() -> str:
@@ -180,10 +181,10 @@ def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
             redactor.learn(secret_in(env, name) or "")
         about = "endpoint" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}"
         if endpoint.is_demo:
-            yield Finding(about, True, f"{endpoint.url}: the embedded one")
+            yield Finding(about, True, f"{endpoint.url}: the embedded demo endpoint")
             continue
         if endpoint.endpoint_type == IMAGES:
-            text = "not asked: an answer would be a picture, which is paid for"
+            text = "not asked: an answer would be a picture, which costs money"
             yield Finding(about, None, text)
             continue
         try:
@@ -191,13 +192,13 @@ def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
         except EvalFactoryError as error:
             yield Finding(about, False, redactor.text(str(error)))
         else:
-            does = "takes batches" if endpoint.batch else f"answers as {endpoint.model_id}"
-            text = f"{', '.join(endpoint.urls)} {does}"
+            verb = "accepts batches" if endpoint.batch else f"answers as {endpoint.model_id}"
+            text = f"{', '.join(endpoint.urls)} {verb}"
             yield Finding(about, warning is None, redactor.text(warning or text))
 
 
 def _data(plan: Plan, env: Mapping[str, str]) -> Finding:
-    """Return where the task's data are, or come from."""
+    """Return the finding about the location of the task's data, or about their source."""
     try:
         bundle = find_bundle(plan, env)
     except (EvalFactoryError, OSError) as error:
@@ -210,20 +211,21 @@ def _data(plan: Plan, env: Mapping[str, str]) -> Finding:
         return Finding("data", True, "your own files")
     if not source.startswith(("Hugging Face", "GitHub")):
         return Finding("data", True, "as a run needs them")
-    elsewhere = f"eval-factory data pull {plan.task_name} --to bundle"
+    pull_command = f"eval-factory data pull {plan.task_name} --to bundle"
     try:
         _hub(env)
     except ConnectionError:
-        text = f"not downloaded; the hub cannot be reached\nwith a network: {elsewhere}"
+        text = f"not downloaded; the hub cannot be reached\nwith a network: {pull_command}"
         return Finding("data", None, text)
     if env.get("HF_HUB_OFFLINE"):
-        return Finding("data", None, f"not downloaded, and HF_HUB_OFFLINE is set\n{elsewhere}")
-    return Finding("data", True, f"not downloaded: a run takes them from {source}")
+        return Finding("data", None, f"not downloaded, and HF_HUB_OFFLINE is set\n{pull_command}")
+    return Finding("data", True, f"not downloaded: a run downloads the data from {source}")
 
 
-def _tried(about: str, look: Callable[[], str | None], *, needed: bool = True) -> Finding:
+def _tried(about: str, check: Callable[[], str | None], *, needed: bool = True) -> Finding:
+    """Return the finding of a check: `check` returns its text, or raises if something is wrong."""
     try:
-        return Finding(about, True, look() or "there")
+        return Finding(about, True, check() or "available")
     except (EvalFactoryError, OSError) as error:
         lines = []
         for line in str(error).split("\n"):

@@ -1,8 +1,9 @@
-"""An estimate of what a run will ask, take and cost, made without asking: from the configuration,
-from cached answers, and from the requests that helm-run makes in a temporary folder, without
-sending any.
+"""Estimates the requests, tokens, cost and time of a run without sending a request.
 
-Each figure says where it is from. What nobody knows is None; nothing is guessed.
+The figures come from the configuration, from cached answers, and from a helm-run in a temporary
+folder that prepares all requests but sends none of them.
+
+Each figure names its source. A figure that cannot be determined is None; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -52,102 +53,109 @@ from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
 from eval_factory.workflows.prepare import data_settings, find_bundle, place_data
 
-SECONDS_OF_HOUR = 3600.0
-SECONDS_OF_MINUTE = 60.0
-_KEPT = f"""
+SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_MINUTE = 60.0
+_CACHED_ANSWERS = f"""
 SELECT r.latency_s, {USAGE}
 FROM responses r WHERE role = ? AND model_id = ? ORDER BY created, key
-"""  # noqa: S608 - of constants
-_AGAIN = "and again if its answer cannot be used"
-RUN_FIRST = "unknown: run it with limit_samples first, then estimate again"
-Look = Callable[[Plan, Mapping[str, str]], "PromptSizes"]
+"""  # noqa: S608 - the text only contains constants
+_AGAIN_IF_UNUSABLE = "and again if the answer cannot be used"
+RUN_FIRST = "unknown: run the evaluation with limit_samples first, then estimate again"
+Measure = Callable[[Plan, Mapping[str, str]], "PromptSizes"]
+"""A function that returns the prompt sizes of a plan, given the environment variables."""
 
 
 def sum_or_none(parts: Iterable[float | None]) -> float | None:
-    """Return the sum of the parts; None if a part is not known."""
+    """Return the sum of the parts; None if any part is None."""
     values = list(parts)
     if None in values:
         return None
     return sum(part for part in values if part is not None)
 
 
-def figures_in_words(of: RoleEstimate | Total) -> str:
-    """Return the figures in words: `40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
-    cost = "unknown cost" if of.cost is None else formats.money(of.cost)
-    time = "unknown time" if of.hours is None else formats.hours(of.hours)
-    requests, tokens = (
-        formats.count(number, missing="unknown") for number in (of.requests, of.tokens)
-    )
+def figures_in_words(figures: RoleEstimate | Total) -> str:
+    """Return the figures as a text: `40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
+    cost = "unknown cost" if figures.cost is None else formats.money(figures.cost)
+    time = "unknown time" if figures.hours is None else formats.hours(figures.hours)
+    requests = formats.count(figures.requests, missing="unknown")
+    tokens = formats.count(figures.tokens, missing="unknown")
     return f"{requests} requests, {tokens} tokens, {cost}, {time}"
 
 
 @dataclass(frozen=True)
 class RoleEstimate:
-    """An estimate of what the model, or a judge, will be asked; None: nobody knows."""
+    """An estimate for the model or one judge. A figure is None if it is unknown."""
 
     role: str
     model_id: str
     requests: int | None
     prompt_tokens: float | None
     completion_tokens: float | None
-    cost: float | None  # US dollars
-    # the time of asking alone, with the configured parallelism and limits a minute
+    cost: float | None  # in US dollars
+    # the time for the requests alone, with the configured parallelism and limits per minute
     hours: float | None
-    sources: Mapping[str, str]  # name of a figure -> where it is from, or why it is not known
+    sources: Mapping[str, str]  # the source of each figure by name, or why the figure is unknown
 
     @property
     def tokens(self) -> float | None:
+        """The tokens of prompts and answers together."""
         return sum_or_none([self.prompt_tokens, self.completion_tokens])
 
 
 class Total(ABC):
-    """The sum of what several parts take. A sum of which a part is not known is None."""
+    """The sums of several estimates. A sum is None if the figure is unknown for any part."""
 
     budget: Budget
 
     @property
     @abstractmethod
-    def parts(self) -> Sequence[RoleEstimate | Total]: ...
+    def parts(self) -> Sequence[RoleEstimate | Total]:
+        """The estimates that are added."""
 
     @property
     @abstractmethod
-    def hours(self) -> float | None: ...
+    def hours(self) -> float | None:
+        """The time of all parts; not always the sum, because parts may run at the same time."""
 
     @property
     def requests(self) -> float | None:
+        """The requests of all parts."""
         return sum_or_none(part.requests for part in self.parts)
 
     @property
     def tokens(self) -> float | None:
+        """The tokens of all parts."""
         return sum_or_none(part.tokens for part in self.parts)
 
     @property
     def cost(self) -> float | None:
+        """The cost of all parts in US dollars."""
         return sum_or_none(part.cost for part in self.parts)
 
     @property
     def beyond(self) -> dict[str, float]:
-        """The limits that will be reached before the end, by name: for each, how much is needed."""
-        seconds = None if self.hours is None else self.hours * SECONDS_OF_HOUR
+        """The needed amount for each limit that will be reached before the end, by limit name."""
+        seconds = None if self.hours is None else self.hours * SECONDS_PER_HOUR
         needed = {
             MAX_COST: self.cost,
             MAX_REQUESTS: self.requests,
             MAX_TOKENS: self.tokens,
             MAX_WALL: seconds,
         }
-        stated = self.budget.stated.items()
-        return {
-            name: value
-            for name, limit in stated
-            if (value := needed[name]) is not None and value > limit
-        }
+        exceeded = {}
+        for name, limit in self.budget.stated.items():
+            value = needed[name]
+            if value is not None and value > limit:
+                exceeded[name] = value
+        return exceeded
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures for other programs."""
+        """Return the figures as a record for other programs."""
         sums = {"requests": self.requests, "tokens": self.tokens, "cost": self.cost}
         return {**sums, "currency": "USD", "hours": self.hours}
 
     def lines_beyond(self) -> list[str]:
+        """Return a line for each limit that will be reached before the end."""
         return [
             f"  {name} ({self.budget.stated[name]:g}) will be reached before the end"
             for name in self.beyond
@@ -159,19 +167,23 @@ class Estimate(Total):
     """The estimate of one run."""
 
     task: str
-    roles: tuple[RoleEstimate, ...]  # the model first
-    # answers that the output folder holds already: those of them that are needed again cost nothing
+    roles: tuple[RoleEstimate, ...]  # the model first, then the judges
+    # number of answers in the output folder; the run pays nothing for those that it needs again
     kept: int
     budget: Budget
-    at_most: bool = False  # True if `extra.stop_when` may end the run before all is asked
+    at_most: bool = False  # True if `extra.stop_when` may end the run early
 
     @property
     def parts(self) -> Sequence[RoleEstimate]:
+        """The estimates of the model and the judges."""
         return self.roles
 
     @property
     def hours(self) -> float | None:
-        """The judges are asked after the model, and all at once."""
+        """The model's time plus the longest judge's time.
+
+        The judges are asked after the model, and all judges at the same time.
+        """
         model, *judges = [role.hours for role in self.roles]
         known_hours = []
         for hours in judges:
@@ -182,7 +194,7 @@ class Estimate(Total):
         return sum_or_none([model, max(known_hours, default=0.0)])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the estimate for other programs."""
+        """Return the estimate as a record for other programs."""
         return {
             "task": self.task,
             **({"at_most": True} if self.at_most else {}),
@@ -201,12 +213,12 @@ class Estimate(Total):
         if self.kept:
             lines.append(
                 f"  {self.kept:,} answers are kept in the output folder: "
-                "those needed again cost nothing"
+                "answers that are needed again cost nothing"
             )
         lines += self.lines_beyond()
         lines.append(
-            "  loading data and scoring take time too; "
-            "requests that are tried again are not counted"
+            "  not counted: time for loading data and scoring, and requests that are sent again "
+            "after an error"
         )
         return "\n".join(lines)
 
@@ -216,31 +228,31 @@ def estimate(
     env: Mapping[str, str],
     *,
     look_at_data: bool = True,
-    look: Look | None = None,
+    look: Measure | None = None,
     quick: bool = False,
 ) -> Estimate:
-    """Estimate a run of this evaluation. No endpoint is asked, and nothing is downloaded.
+    """Estimate a run of the evaluation. No request is sent, and nothing is downloaded.
 
     Args:
-        evaluation: what would be run.
-        env: the environment of the process that makes the requests.
-        look_at_data: make the requests, without sending any, if it is not known how many and how
-            long they are: it takes seconds, and the data have to be here.
-        look: what does so in place of `prompt_sizes`.
-        quick: make no requests of a task whose typical sizes are known.
+        evaluation: The evaluation that would be run.
+        env: The environment of the helm-run that prepares the requests.
+        look_at_data: True if requests may be prepared to measure their number and length, when
+            these are unknown. This takes seconds and needs the data on this machine.
+        look: The function that measures the requests instead of `prompt_sizes`.
+        quick: True to prepare no requests for a task whose typical sizes are known.
     """
     plan = make_plan(evaluation)
     cache_db = _answers_of_task(plan)
     figures = {}
     for endpoint in plan.endpoints:
         figures[endpoint.role] = cached_figures(cache_db, endpoint.role, endpoint.model_id)
-    before = _requests_before(plan)
+    earlier_requests = _earlier_requests(plan)
     helm = evaluation.task.helm
     extra = evaluation.extra
-    # results tell criteria, not requests
+    # A result has the number of criteria, but not of requests that ask about several criteria.
     grouped = helm.rubric and (extra.criteria_per_request or 1) > 1
     unasked = MODEL_ROLE in figures and figures[MODEL_ROLE].prompt_tokens is None
-    unknown = before is None or unasked or grouped
+    unknown = earlier_requests is None or unasked or grouped
     typical = typical_sizes(plan) if unknown else None
     measured = None
     if unknown and look_at_data and not (quick and typical):
@@ -248,8 +260,9 @@ def estimate(
     sizes = measured
     if typical and (measured is None or measured.requests is None):
         sizes = typical
-    requests = _requests(plan, before, measured)
-    of_judges = _with_judge_probes(plan, _of_judges(plan, before, sizes, *requests), requests[0])
+    requests = _requests(plan, earlier_requests, measured)
+    judge_requests = _judge_requests(plan, earlier_requests, sizes, *requests)
+    judge_requests = _with_judge_probes(plan, judge_requests, requests[0])
     prices = prices_of(plan).known
     roles = []
     for endpoint in plan.endpoints:
@@ -258,60 +271,61 @@ def estimate(
             _role_estimate(
                 plan,
                 endpoint,
-                requests if is_model else of_judges,
+                requests if is_model else judge_requests,
                 figures[endpoint.role],
                 sizes if is_model else None,
                 prices.get(endpoint.role),
             )
         )
-    kept = sum(role_figures.answers for role_figures in figures.values())
+    cached_answers = sum(role_figures.answers for role_figures in figures.values())
     at_most = evaluation.stop_when is not None
-    return Estimate(plan.task_name, tuple(roles), kept, budget_of(plan), at_most)
+    return Estimate(plan.task_name, tuple(roles), cached_answers, budget_of(plan), at_most)
 
 
 def _role_estimate(
     plan: Plan,
     endpoint: EndpointPlan,
     requests: tuple[int | None, str],
-    kept: CachedFigures,
+    cached: CachedFigures,
     sizes: PromptSizes | None,
     price: Price | None,
 ) -> RoleEstimate:
-    """Return what the model or one judge takes, each figure with its source.
+    """Return the estimate for the model or one judge, each figure with its source.
 
     Args:
-        plan: of the run.
-        endpoint: the model's or a judge's.
-        requests: their number, and where that is from.
-        kept: figures of the answers that the output folder holds.
-        sizes: of the model's prompts; None for a judge.
-        price: of the endpoint's tokens; None: not known.
+        plan: The plan of the run.
+        endpoint: The endpoint of the model or the judge.
+        requests: The number of requests, and the source of this number.
+        cached: The figures of the answers in the output folder.
+        sizes: The sizes of the model's prompts; None for a judge.
+        price: The price of the endpoint's tokens; None if unknown.
     """
     count, source = requests
-    prompt, completion, of_tokens = _tokens(count, kept, sizes)
-    cost, of_cost = _cost(endpoint, count, kept, prompt, completion, price)
+    prompt, completion, token_source = _tokens(count, cached, sizes)
+    cost, cost_source = _cost(endpoint, count, cached, prompt, completion, price)
     tokens = sum_or_none([prompt, completion])
-    hours, of_hours = _time(plan, endpoint, count, kept.latency_s, tokens)
-    sources = {"requests": source, "tokens": of_tokens, "cost": of_cost, "time": of_hours}
+    hours, time_source = _time(plan, endpoint, count, cached.latency_s, tokens)
+    sources = {"requests": source, "tokens": token_source, "cost": cost_source, "time": time_source}
     return RoleEstimate(
         endpoint.role, endpoint.model_id, count, prompt, completion, cost, hours, sources
     )
 
 
 def _with_judge_probes(
-    plan: Plan, of_judges: tuple[int | None, str], questions: int | None
+    plan: Plan, judge_requests: tuple[int | None, str], questions: int | None
 ) -> tuple[int | None, str]:
-    """Add the requests of `probe_judges` to those of a judge, and say so in their source."""
-    count, source = of_judges
+    """Return the number and source of a judge's requests, with the requests of `probe_judges`."""
+    count, source = judge_requests
     if not plan.evaluation.extra.probe_judges or not count or not questions:
-        return of_judges
+        return judge_requests
     probes = count * min(PADDED_QUESTIONS, questions) // questions
     return count + probes, f"{source}; {probes} more with probe_judges"
 
 
 def _answers_of_task(plan: Plan) -> Path:
-    """Return the cache of the output folder, or a path without a file: another task's prompts are
-    longer or shorter.
+    """Return the path of the cache in the output folder, if its answers are about the plan's task.
+
+    Otherwise the path has no file: the prompts of another task have other lengths.
     """
     try:
         document = parse_own(plan.rundir.run_config.read_text(encoding="utf-8"))
@@ -323,9 +337,10 @@ def _answers_of_task(plan: Plan) -> Path:
     return plan.rundir.root / "none"
 
 
-def _requests_before(plan: Plan) -> int | None:
-    """Return how many requests the result of this very run in the output folder is made of; None if
-    there is no such result.
+def _earlier_requests(plan: Plan) -> int | None:
+    """Return the number of requests of the result in the output folder.
+
+    Returns None if the folder has no result, or a result of another run.
     """
     try:
         result = load_result(plan.rundir.root).result
@@ -336,11 +351,14 @@ def _requests_before(plan: Plan) -> int | None:
     return result.validity.instances.requested
 
 
-def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tuple[int | None, str]:
-    if before is not None:
-        return before, "as many as for the result in the output folder"
+def _requests(
+    plan: Plan, earlier_requests: int | None, sizes: PromptSizes | None
+) -> tuple[int | None, str]:
+    """Return the number of requests to the model, and the source of this number."""
+    if earlier_requests is not None:
+        return earlier_requests, "the requests of the result in the output folder"
     if sizes is not None and sizes.requests is not None:
-        return sizes.requests, "counted in the data, each trial and perturbation"
+        return sizes.requests, "counted in the data, with every trial and perturbation"
     limit = plan.evaluation.params.limit_samples
     instances = plan.evaluation.task.about.instances
     if (chosen := plan.evaluation.extra.instances) is not None:
@@ -354,40 +372,51 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
     askings = plan.askings
     calculation = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
     if askings > 1:
-        calculation += f" x {askings} (each question as it is and asked again), at most"
+        calculation += f" x {askings} (each question unchanged and asked again), at most"
     question_count = min(limit or instances, instances)
-    by_chance = min(plan.chance_questions, question_count)
-    if by_chance:
-        calculation += f", and {by_chance} that were right once more"
-    return question_count * trials * askings + by_chance, calculation
+    repeated = min(plan.chance_questions, question_count)
+    if repeated:
+        calculation += f", and {repeated} correctly answered questions again"
+    return question_count * trials * askings + repeated, calculation
 
 
-def _of_judges(
-    plan: Plan, before: int | None, sizes: PromptSizes | None, requests: int | None, source: str
+def _judge_requests(
+    plan: Plan,
+    earlier_requests: int | None,
+    sizes: PromptSizes | None,
+    requests: int | None,
+    source: str,
 ) -> tuple[int | None, str]:
-    """Return how many requests each judge gets, and where that number is from."""
+    """Return the number of requests to each judge, and the source of this number.
+
+    Args:
+        plan: The plan of the run.
+        earlier_requests: The requests to the model of the result in the output folder, or None.
+        sizes: The sizes of the prompts, or None.
+        requests: The requests to the model in this run.
+        source: The source of `requests`.
+    """
     if not plan.evaluation.task.helm.rubric:
-        return requests, f"{source}; a judge is asked once for each answer, {_AGAIN}"
-    by_criterion = f"a judge is asked about each criterion of each answer, {_AGAIN}"
+        return requests, f"{source}; a judge is asked once for each answer, {_AGAIN_IF_UNUSABLE}"
+    rule = f"a judge is asked about each criterion of each answer, {_AGAIN_IF_UNUSABLE}"
     if sizes is not None and sizes.requests is not None:
         if sizes.typical:
-            counted = "as many criteria as is typical"
+            counted = "the typical number of criteria"
         else:
             counted = "criteria counted in the data"
-        return sizes.judge_requests, f"{counted}; {by_criterion}"
-    if before is not None and (plan.evaluation.extra.criteria_per_request or 1) == 1:
-        due = load_result(plan.rundir.root).result.validity.judgements
-        if due is not None and plan.judges:
-            return due.due // len(
-                plan.judges
-            ), f"the criteria of the result in the output folder; {by_criterion}"
-    return None, f"unknown: the number of criteria is not known; {by_criterion}"
+        return sizes.judge_requests, f"{counted}; {rule}"
+    if earlier_requests is not None and (plan.evaluation.extra.criteria_per_request or 1) == 1:
+        judgements = load_result(plan.rundir.root).result.validity.judgements
+        if judgements is not None and plan.judges:
+            count = judgements.due // len(plan.judges)
+            return count, f"the criteria of the result in the output folder; {rule}"
+    return None, f"unknown: the number of criteria is not known; {rule}"
 
 
 def _tokens(
     count: int | None, figures: CachedFigures, sizes: PromptSizes | None
 ) -> tuple[float | None, float | None, str]:
-    """Return the tokens of prompts and of answers, and their source."""
+    """Return the tokens of all prompts and of all answers, and the source of both numbers."""
     if (
         count is not None
         and figures.prompt_tokens is not None
@@ -403,13 +432,13 @@ def _tokens(
         prompts = f"prompts of typical length ({sizes.typical})"
     source = (
         f"{prompts}, {BYTES_PER_TOKEN} bytes a token; "
-        "each answer counted with as many tokens as it may have at most"
+        "each answer counted with the maximum of tokens that an answer may have"
     )
     if sizes.media_tokens is not None:
         prompt_tokens += sizes.media_tokens
         source += (
-            "; pictures counted as OpenAI's 85 tokens and 170 a tile, WAV 10 a second, "
-            "other sounds 0: roughly"
+            "; roughly counted: pictures as at OpenAI with 85 tokens and 170 a tile, "
+            "WAV files with 10 tokens a second, other sounds with 0"
         )
     return prompt_tokens, float(sizes.most_tokens), source
 
@@ -422,11 +451,13 @@ def _cost(
     completion: float | None,
     price: Price | None,
 ) -> tuple[float | None, str]:
+    """Return the cost of the requests in US dollars, and the source of the price.
+
+    `prompt` and `completion` are the tokens of all prompts and of all answers.
+    """
     if figures.stated_cost is not None and count is not None:
-        return (
-            figures.stated_cost * count,
-            f"{BY_ENDPOINT}: the mean cost that {figures.answers:,} answers state",
-        )
+        source = f"{BY_ENDPOINT}: the mean of the costs that {figures.answers:,} answers state"
+        return figures.stated_cost * count, source
     if price is None:
         return None, f"unknown: {unknown_price(endpoint)}; set it in config.params.extra.prices"
     if prompt is None or completion is None or not count:
@@ -441,12 +472,17 @@ def _time(
     latency: float | None,
     tokens: float | None,
 ) -> tuple[float | None, str]:
-    """Hours of asking: whatever takes longest of the endpoint's own time and the two limits a
-    minute.
+    """Return the hours that the requests take, and the constraint that determines this time.
+
+    Three constraints are compared, and the slowest determines the time: the latency with the
+    configured parallelism, the requests per minute, and the tokens per minute.
     """
-    if count is None or latency is None:
-        return None, RUN_FIRST if count is not None else "unknown, because the requests are unknown"
-    # all answers' side by side
+    if count is None:
+        return None, "unknown, because the requests are unknown"
+    if latency is None:
+        return None, RUN_FIRST
+    # A judge of a rubric gets the criteria of all answers in parallel. Any other judge is asked
+    # once per answer, so the model's parallelism limits the judge's, too.
     by_criterion = endpoint is not plan.model and plan.evaluation.task.helm.rubric
     if by_criterion:
         at_once = endpoint.parallelism
@@ -457,31 +493,31 @@ def _time(
     }
     if endpoint.requests_per_minute is not None:
         name = f"{endpoint.requests_per_minute} requests a minute"
-        seconds[name] = count / endpoint.requests_per_minute * SECONDS_OF_MINUTE
+        seconds[name] = count / endpoint.requests_per_minute * SECONDS_PER_MINUTE
     if endpoint.tokens_per_minute is not None and tokens is not None:
         name = f"{endpoint.tokens_per_minute} tokens a minute"
-        seconds[name] = tokens / endpoint.tokens_per_minute * SECONDS_OF_MINUTE
-    longest = max(seconds, key=lambda name: seconds[name])
-    return seconds[longest] / SECONDS_OF_HOUR, longest
+        seconds[name] = tokens / endpoint.tokens_per_minute * SECONDS_PER_MINUTE
+    slowest = max(seconds, key=lambda name: seconds[name])
+    return seconds[slowest] / SECONDS_PER_HOUR, slowest
 
 
 @dataclass(frozen=True)
 class CachedFigures:
-    """Means of cached answers; None if not all of them say it."""
+    """The number of cached answers, and means over them; a mean is None if an answer lacks it."""
 
     answers: int
     prompt_tokens: float | None
     completion_tokens: float | None
-    latency_s: float | None
-    stated_cost: float | None  # US dollars, as the answers say themselves
+    latency_s: float | None  # in seconds
+    stated_cost: float | None  # in US dollars, as the endpoint states it in the answers
 
 
 def cached_figures(cache_db: Path, role: str, model_id: str) -> CachedFigures:
-    """Return the figures of the answers of a model in a role."""
+    """Return the figures of the cached answers of a model in a role."""
     rows: list[tuple[float, str | None]] = []
     if cache_db.is_file():
         with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
-            rows = list(connection.execute(_KEPT, (role, model_id)))
+            rows = list(connection.execute(_CACHED_ANSWERS, (role, model_id)))
     usages = [None if text is None else json.loads(text) for _, text in rows]
     counts = [tokens_of({"usage": usage}) for usage in usages]
     return CachedFigures(
@@ -494,6 +530,7 @@ def cached_figures(cache_db: Path, role: str, model_id: str) -> CachedFigures:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values; None if there are no values, or if any value is None."""
     known_values = []
     for value in values:
         if value is not None:
@@ -505,23 +542,24 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class PromptSizes:
-    """The sizes of a run's prompts; `requests` is None, and `reason` says why, if the data are not
-    here.
+    """The number and sizes of a run's prompts.
+
+    If the data are not on this machine, `requests` is None and `reason` says why.
     """
 
     requests: int | None
-    prompt_bytes: int = 0
-    most_tokens: int = 0  # the most tokens that all answers together may have
+    prompt_bytes: int = 0  # of all prompts together
+    most_tokens: int = 0  # the maximum of tokens in all answers together
     reason: str = ""
-    # the requests to each judge of a rubric, which is asked by criterion; 0 if there is no rubric
-    judge_requests: int = 0
-    media_tokens: int | None = None  # for pictures and sounds, roughly; None: none are sent
+    judge_requests: int = 0  # requests to each judge of a rubric; 0 if the task has no rubric
+    # tokens for pictures and sounds, roughly; None if the prompts have no pictures or sounds
+    media_tokens: int | None = None
     typical: str = ""
-    """The source of sizes that are typical of the task; "": the requests were measured."""
+    """The source of the sizes if they are typical of the task; "" if the requests were measured."""
 
 
 def typical_sizes(plan: Plan) -> PromptSizes | None:
-    """Return the typical sizes of a public task that reads its own data; None: not known."""
+    """Return the typical sizes of a task with its public data; None if they are unknown."""
     typical = typical_requests().get(plan.task_name)
     count, _ = _requests(plan, None, None)
     params = plan.evaluation.params
@@ -542,8 +580,9 @@ def typical_sizes(plan: Plan) -> PromptSizes | None:
 
 
 def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:
-    """Return the sizes of a run's prompts, found without keys and without a network: what would
-    have to be downloaded is not known.
+    """Return the sizes of a run's prompts, measured without keys and without a network.
+
+    The sizes are unknown if the run would have to download data.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="eval-factory-estimate-") as name:
@@ -553,36 +592,38 @@ def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:
 
 
 def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
-    """Return the sizes in the events of a measuring helm-run."""
+    """Return the sizes from the events of a helm-run that measured the requests."""
     for event in events:
         if event["event"] == event_names.MEASURED:
-            return PromptSizes(
-                **{
-                    size.name: event[size.name]
-                    for size in fields(PromptSizes)
-                    if size.name in event
-                }
-            )
-    failed = []
+            sizes = {}
+            for size in fields(PromptSizes):
+                if size.name in event:
+                    sizes[size.name] = event[size.name]
+            return PromptSizes(**sizes)
+    errors = []
     for event in events:
         if event["event"] == event_names.RUN_FAILED:
-            failed.append(event["error"])
-    kind = failed[0].partition(":")[0] if failed else "HELM made no requests"
-    return PromptSizes(None, reason=f"its data are not here, or not all of them: {kind}")
+            errors.append(event["error"])
+    kind = errors[0].partition(":")[0] if errors else "HELM made no requests"
+    return PromptSizes(
+        None, reason=f"the data of the task are missing or incomplete on this machine: {kind}"
+    )
 
 
 def own_scenarios(plan: Plan) -> Path:
-    """Return where the output folder has the data of earlier runs."""
+    """Return the path of the data of earlier runs in the output folder."""
     return RunDir(plan.evaluation.output_dir.absolute()).helm / names.SCENARIOS_FOLDER
 
 
 def _events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-    """Return the events of a helm-run in the plan's folder that may contact nobody; it sees the
-    data that the output folder has.
+    """Run helm-run in the plan's folder without a network, and return its events.
+
+    helm-run measures the requests and sends none. It can read the data in the evaluation's output
+    folder.
     """
     log = logging.Logger("estimate")
     screen = io.StringIO()
-    log.addHandler(logging.NullHandler())  # says nothing to anybody
+    log.addHandler(logging.NullHandler())  # discards all messages
     with plan.rundir.locked(screen.write) as lock:
         context = RunContext(plan.rundir, lock, env, redactor_of(plan.evaluation, env), log, screen)
         bundle = find_bundle(plan, env)
@@ -591,16 +632,15 @@ def _events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
             offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE}
         )
         scenarios = own_scenarios(plan)
-        for made_folder in (scenarios, scenarios.with_name(names.PERTURBATIONS_FOLDER)):
-            if made_folder.is_dir():
+        for folder in (scenarios, scenarios.with_name(names.PERTURBATIONS_FOLDER)):
+            if folder.is_dir():
                 plan.rundir.helm.mkdir(parents=True, exist_ok=True)
-                (plan.rundir.helm / made_folder.name).symlink_to(
-                    made_folder, target_is_directory=True
-                )
+                (plan.rundir.helm / folder.name).symlink_to(folder, target_is_directory=True)
         for name, text in model_files(plan).items():
             write_atomic(plan.rundir.model_configs / name, text, mode=PRIVATE)
         place_data(context, plan, bundle)
         argv = []
-        for word in command_line(plan):
-            argv.append(names.MEASURING_RUNNER_CLASS if word == names.RUNNER_CLASS else word)
+        for argument in command_line(plan):
+            is_runner = argument == names.RUNNER_CLASS
+            argv.append(names.MEASURING_RUNNER_CLASS if is_runner else argument)
         return run_helm(context, plan.evaluation, argv, settings).events

@@ -1,5 +1,6 @@
-"""The upstreams that are installed, and the environment of one that lives apart: made whole or not
-at all.
+"""Reports which upstreams are installed, and installs an upstream in an environment of its own.
+
+An installation is either completed or leaves no environment.
 """
 
 from __future__ import annotations
@@ -23,24 +24,26 @@ from eval_factory.helm.environments import HOMES, environment_of, home_of, how_t
 from eval_factory.tasks.upstreams import ENVIRONMENTS, HEIM, HELM, MEDHELM, Upstream
 
 LOCKS = {MEDHELM.name: "medhelm.lock", HEIM.name: "heim.lock"}
-"""Exact versions with hashes; scripts/lock.sh makes them."""
-SIZES = {MEDHELM.name: "760 MB", HEIM.name: "6.3 GB"}  # on Linux and x86, where torch brings CUDA
+"""The lock files with exact versions and hashes; scripts/lock.sh writes them."""
+# The size of each environment on Linux and x86, where torch includes CUDA.
+SIZES = {MEDHELM.name: "760 MB", HEIM.name: "6.3 GB"}
 TIME_LIMIT_S = 3600.0
-TAIL_LINES = 12
+TAIL_LINES = 12  # lines of a failed command's output that an error shows
 
 
 @dataclass(frozen=True)
 class UpstreamState:
-    """One upstream, and what of it is here."""
+    """The supported and the installed version of one upstream."""
 
     name: str
     package: str
     supported: str  # the version that this eval-factory runs
-    installed: str | None  # None: it is not here
-    place: str  # the folder of its environment
+    installed: str | None  # None if the upstream is not installed
+    place: str  # the folder of the upstream's environment
 
     @property
     def works(self) -> bool:
+        """True if the installed version is the supported version."""
         return self.installed == self.supported
 
 
@@ -57,7 +60,7 @@ def states() -> list[UpstreamState]:
 
 
 def upstream_named(name: str) -> Upstream:
-    """Return the upstream of this name. Raises ConfigError: there is none of that name."""
+    """Return the upstream with this name. Raises ConfigError if no upstream has the name."""
     if name not in ENVIRONMENTS:
         names = ", ".join(ENVIRONMENTS)
         raise ConfigError(
@@ -70,14 +73,20 @@ def upstream_named(name: str) -> Upstream:
 def install(
     upstream: Upstream, *, wheels: Path | None, env: Mapping[str, str], screen: TextIO
 ) -> Path:
-    """Make its environment, with the Python of this program. One that is there and works is left as
-    it is. `wheels`: a folder that packages are taken from, and from nowhere else: what `download`
-    put there.
+    """Create the environment of an upstream with the Python of this program, and return its folder.
+
+    An existing environment with the supported version is not changed.
+
+    Args:
+        upstream: The upstream to install.
+        wheels: The folder, filled by `download`, from which all packages are installed; None: the
+            packages are downloaded.
+        env: The environment variables.
+        screen: The stream for progress.
 
     Raises:
-        ConfigError: it is not one that has an environment of its own, or the folder holds something
-            else.
-        PrerequisiteError: Python makes no environment here, or a package is not to be had.
+        ConfigError: The upstream has no environment of its own, or the folder contains other files.
+        PrerequisiteError: Python cannot create an environment, or a package is unavailable.
     """
     if upstream is HELM:
         raise ConfigError(
@@ -89,16 +98,16 @@ def install(
         return home
     if home.exists() and not (home.is_dir() and not any(home.iterdir())):
         raise ConfigError(
-            f"{home}: is there and has no {upstream}; nothing is overwritten: "
-            f"remove it, or let {HOMES[upstream.name]} name"
+            f"{home}: is not empty and has no {upstream}; nothing is overwritten: "
+            f"remove the folder, or set {HOMES[upstream.name]} to"
             " a folder that is new or empty"
         )
     home.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     size = SIZES[upstream.name]
-    screen.write(f"installing {upstream} and what it needs, some {size}, into {home} ...\n")
+    screen.write(f"installing {upstream} and its dependencies, about {size}, in {home} ...\n")
     screen.flush()
     _remove_leftovers(home)
-    prefix = f"{_beginning(home)}{os.getpid()}."
+    prefix = f"{_temporary_prefix(home)}{os.getpid()}."
     with tempfile.TemporaryDirectory(prefix=prefix, dir=home.parent) as name:
         made = Path(name) / home.name
         _run([sys.executable, "-m", "venv", str(made)], env)
@@ -111,54 +120,61 @@ def install(
                 ["install", "--no-compile", "--no-index", "--find-links", str(wheels.absolute())],
                 env,
             )
-        _name_place(made, home)
+        _replace_paths(made, home)
         made.replace(home)
     return home
 
 
 def _remove_leftovers(home: Path) -> None:
-    """Delete what an installation that was killed has left beside the environment."""
-    for left in home.parent.glob(f"{glob.escape(_beginning(home))}*"):
-        maker = left.name.removeprefix(_beginning(home)).partition(".")[0]
-        if left.is_dir() and not left.is_symlink() and not _is_at_work(maker):
-            shutil.rmtree(left)
+    """Delete the temporary folders of killed installations next to the environment."""
+    prefix = _temporary_prefix(home)
+    for folder in home.parent.glob(f"{glob.escape(prefix)}*"):
+        process_id = folder.name.removeprefix(prefix).partition(".")[0]
+        if folder.is_dir() and not folder.is_symlink() and not _is_running_process(process_id):
+            shutil.rmtree(folder)
 
 
-def _beginning(home: Path) -> str:
+def _temporary_prefix(home: Path) -> str:
+    """Return the prefix of the names of temporary folders for this environment."""
     return f".{home.name}."
 
 
-def _is_at_work(maker: str) -> bool:
-    """Return True if the process of this number runs; names of earlier versions have none."""
-    return maker.isascii() and maker.isdigit() and is_running(int(maker))
+def _is_running_process(process_id: str) -> bool:
+    """Return True if a process with this ID is running.
 
-
-def _name_place(made: Path, home: Path) -> None:
-    """Programs begin with the path of their Python: it is to be that of the place to which the
-    environment is moved.
+    Returns False for a text that is not a number: earlier versions named their folders otherwise.
     """
-    before = os.fsencode(made)
+    return process_id.isascii() and process_id.isdigit() and is_running(int(process_id))
+
+
+def _replace_paths(made: Path, home: Path) -> None:
+    """Replace the temporary path of an environment by its final path `home` in all scripts.
+
+    The first line of a script names the Python of the environment by its absolute path.
+    """
+    temporary_path = os.fsencode(made)
     for file in [made / "pyvenv.cfg", *(made / "bin").iterdir()]:
         if file.is_symlink() or not file.is_file():
             continue
         content = file.read_bytes()
-        if before in content and b"\0" not in content:
-            file.write_bytes(content.replace(before, os.fsencode(home)))
+        if temporary_path in content and b"\0" not in content:
+            file.write_bytes(content.replace(temporary_path, os.fsencode(home)))
 
 
 def download(upstream: Upstream, wheels: Path, *, env: Mapping[str, str], screen: TextIO) -> None:
-    """Download all packages of the upstream's environment as wheels, for a machine without a
-    network that has the same Python and system.
+    """Download all packages of the upstream's environment as wheels to the folder `wheels`.
+
+    The wheels are for a machine without a network that has the same Python and operating system.
 
     Raises:
-        ConfigError: as `install`.
-        PrerequisiteError: a package is not to be had.
+        ConfigError: The upstream has no environment of its own.
+        PrerequisiteError: A package is unavailable.
     """
     if upstream is HELM:
         raise ConfigError(
             f"{HELM.package} belongs into the environment of eval-factory\n  {how_to_install(HELM)}"
         )
-    screen.write(f"downloading {upstream} and what it needs to {wheels} ...\n")
+    screen.write(f"downloading {upstream} and its dependencies to {wheels} ...\n")
     screen.flush()
     with tempfile.TemporaryDirectory() as name:
         _run([sys.executable, "-m", "venv", name], env)
@@ -173,10 +189,10 @@ def download(upstream: Upstream, wheels: Path, *, env: Mapping[str, str], screen
 def _pip(
     environment: Path, upstream: Upstream, arguments: Sequence[str], env: Mapping[str, str]
 ) -> None:
-    """Install what the lock lists, and nothing else: medhelm itself asks for torch.
+    """Run pip on the packages of the lock, and on no other: medhelm itself would require torch.
 
-    Of a folder's wheels the versions are compared: some were built where they were downloaded, and
-    have other hashes.
+    The hashes are only checked with `--require-hashes`. Wheels in a folder are matched by version
+    alone, because `download` builds some of them, and these have other hashes.
     """
     lines = (
         (resources.files("eval_factory.helm") / LOCKS[upstream.name])
@@ -198,12 +214,13 @@ def _pip(
 
 
 def _run(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    settings = []
+    """Run a command. Raises PrerequisiteError with its last lines if the command fails."""
+    pip_settings = []
     for name in env:
         if name.startswith("PIP_"):
-            settings.append(name)
-    seen = {**child_environment(env, settings, {}), "PYTHONPATH": ""}
-    ended = run_captured(argv, seen, TIME_LIMIT_S)
+            pip_settings.append(name)
+    child_env = {**child_environment(env, pip_settings, {}), "PYTHONPATH": ""}
+    ended = run_captured(argv, child_env, TIME_LIMIT_S)
     if ended.returncode != 0:
         printed = []
         for line in (*ended.stdout.splitlines(), *ended.stderr.splitlines()):

@@ -1,8 +1,9 @@
-"""`extra.stop_when` runs helm-run again and again on more of one random order, until a rule holds.
+"""Implements `extra.stop_when`: asks more and more instances until a stopping rule holds.
 
-Each look is a helm-run of its own: what earlier ones asked the response cache answers. So it works
-for every task, jury and rubric; and a run that was killed goes through the looks again, and asks
-only what is missing.
+The instances are in one random order. Each look is a separate helm-run on the first instances of
+this order; the next look has twice as many. The response cache answers the requests of earlier
+looks, so `stop_when` works for every task, jury and rubric. A run that was killed repeats its
+looks, but only sends the requests that are not answered yet.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ if TYPE_CHECKING:
     from eval_factory.workflows.helm_run import FinishedRun
     from eval_factory.workflows.resume import DataRead
 
-# modules that only runs with a rule need are imported inside functions: a dry run is quick
-WHERE = f"{STOP_WHEN}.differs_from"
+# Modules that are only needed with a rule are imported inside functions, to keep a dry run fast.
+OTHER_RUN_KEY = f"{STOP_WHEN}.differs_from"
 
 
 def first_look_size(plan: Plan) -> int | None:
-    """Instances of the folder's last look, or of the first one that there will be; None without
-    a rule.
+    """Return the number of instances of the first look; None if the run has no stopping rule.
+
+    If the folder already has a look, its last look determines the number.
     """
     if (stop := plan.evaluation.stop_when) is None:
         return None
@@ -51,7 +53,7 @@ def first_look_size(plan: Plan) -> int | None:
 
 
 def looks_line(evaluation: Evaluation) -> str | None:
-    """Return the rule, and how many instances each look asks; None without a rule."""
+    """Return a line with the rule and the size of each look; None if the run has no rule."""
     if (stop := evaluation.stop_when) is None:
         return None
     from eval_factory.scoring.sequential import looks_up_to
@@ -73,11 +75,22 @@ def ask_in_looks(
     *,
     debug: bool,
 ) -> tuple[FinishedRun, Sequence[str]]:
-    """Return the last look, with the time of all, and the arguments of its helm-run. `ask`: runs
-    helm-run with these arguments to its end.
+    """Run one look after the other until the rule holds or all instances are asked.
+
+    Args:
+        context: The context of the run.
+        plan: The plan of the run.
+        stop: The stopping rule.
+        read: The data of the run.
+        ask: A function that runs helm-run with the given arguments to its end.
+        debug: As for helm-run.
+
+    Returns:
+        The last look, with the wall time of all looks, and the arguments of its helm-run.
 
     Raises:
-        ConfigError: no look can say whether the rule holds.
+        ConfigError: The run and the run that `differs_from` names have different questions.
+        HelmError: helm-run did not record which instances were drawn.
     """
     from eval_factory.report.documents import DIGITS_OF_SECONDS
     from eval_factory.scoring.collect import collect
@@ -104,7 +117,7 @@ def ask_in_looks(
             _refuse_other_questions(plan, result)
         if (stopped := result.validity.stopped_early) is None:
             raise HelmError(
-                f"{plan.rundir.helm}: nothing says which instances were drawn; log: "
+                f"{plan.rundir.helm}: no file records which instances were drawn; log: "
                 f"{plan.rundir.helm_log}"
             )
         max_instances = min(limit or stopped.of, stopped.of)
@@ -115,23 +128,28 @@ def ask_in_looks(
             return ran, argv
 
 
-def _look_line(metric: str, stopped: StoppedEarly, then: int | None) -> str:
-    """Return the line of a look. `then`: instances of the next one; None if it was the last."""
+def _look_line(metric: str, stopped: StoppedEarly, next_size: int | None) -> str:
+    """Return a line about a look. `next_size` is None if the look was the last."""
     look = stopped.looks[-1]
     measure = f"difference of {metric}" if "differs_from" in stopped.rule else metric
     interval = formats.between(look.ci_low, look.ci_high) or "no interval"
-    goes_on = "the run ends" if then is None else f"{then} are asked next"
+    next_step = "the run ends" if next_size is None else f"{next_size} are asked next"
     holds = "holds" if stopped.holds else "does not hold"
     figures = (
         f"{stopped.asked} of {stopped.of} instances, "
         f"{measure} {formats.score(look.value)} ({interval})"
     )
-    return f"look {len(stopped.looks)}: {figures}; {stopped.rule_text} {holds}: {goes_on}"
+    return f"look {len(stopped.looks)}: {figures}; {stopped.rule_text} {holds}: {next_step}"
 
 
 def other_run_text(plan: Plan) -> str | None:
-    """JSON of the run that `differs_from` names: main metric, its values and hashes of prompts by
-    id; None without one. Raises ConfigError: it is no finished run, or of another evaluation.
+    """Return a JSON text about the run that `differs_from` names; None if the rule names no run.
+
+    The JSON has the main metric, and its value and the hash of the prompt for each instance.
+
+    Raises:
+        ConfigError: The other run is not finished, not reportable, or of another task or upstream;
+            or its folder is the output folder of this run.
     """
     if (stop := plan.evaluation.stop_when) is None or (folder := stop.differs_from) is None:
         return None
@@ -141,20 +159,22 @@ def other_run_text(plan: Plan) -> str | None:
     try:
         result = load_result(folder).result
         if Path(folder).resolve() == plan.evaluation.output_dir.resolve():
-            raise ConfigError(f"{WHERE}: {folder} is the output folder of this run")
+            raise ConfigError(f"{OTHER_RUN_KEY}: {folder} is the output folder of this run")
         theirs = f"{result.task} on {result.provenance.upstream}"
         ours = f"{plan.task_name} on {plan.upstream.name}"
         if theirs != ours:
-            raise ConfigError(f"{WHERE}: {folder} is a run of {theirs}, and this run is of {ours}")
+            raise ConfigError(
+                f"{OTHER_RUN_KEY}: {folder} is a run of {theirs}, and this run is of {ours}"
+            )
         is_measured = result.reportable or result.is_demo
         if not is_measured or result.something_to_ask:
             raise ConfigError(
-                f"{WHERE}: the run in {folder} is not complete, or not reportable; "
+                f"{OTHER_RUN_KEY}: the run in {folder} is not complete, or not reportable; "
                 "run it again first"
             )
         values = values_of(result.instances, result.scores[result.main_metric])
     except PrerequisiteError as error:
-        raise ConfigError(f"{WHERE}: no finished run: {error}") from None
+        raise ConfigError(f"{OTHER_RUN_KEY}: no finished run: {error}") from None
     prompts = {key: prompt.hex() for key, prompt in values.prompts.items()}
     return json.dumps(
         {"metric": result.main_metric, "values": dict(values.values), "prompts": prompts},
@@ -163,17 +183,18 @@ def other_run_text(plan: Plan) -> str | None:
 
 
 def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
-    """Return the faults of a run's own files: the user's own data are not as the task needs them;
-    the judge's passport, or the other run, is not of this evaluation.
+    """Return the faults in files that the user provides for this run.
+
+    The files are the user's own data, the judge's passport, and the other run of `differs_from`.
     """
     extra = plan.evaluation.extra
-    wrong = data_faults(plan.evaluation)
-    errors: list[EvalFactoryError] = [PrerequisiteError("\n  ".join(wrong))] if wrong else []
+    errors: list[EvalFactoryError] = []
+    if faults := data_faults(plan.evaluation):
+        errors.append(PrerequisiteError("\n  ".join(faults)))
     checks: list[Callable[[Plan], object]] = [other_run_text]
     if extra.judge_passport is not None:
-        from eval_factory.scoring.judge_passports import (
-            check_passport,
-        )  # few runs have one, and a dry run is quick
+        # imported late, to keep a dry run fast: few runs have a passport
+        from eval_factory.scoring.judge_passports import check_passport
 
         checks.insert(0, check_passport)
     for check in checks:
@@ -185,8 +206,10 @@ def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
 
 
 def with_other_run(plan: Plan, read: DataRead) -> DataRead:
-    """Keeps the other run's instances in the folder: if they have changed, what they ended is
-    not finished.
+    """Write the facts about the other run to the folder, and return `read` with their hash.
+
+    If the other run has changed, the hash differs, and an earlier run in this folder does not count
+    as finished.
     """
     if (text := other_run_text(plan)) is None:
         return read
@@ -201,8 +224,11 @@ def with_other_run(plan: Plan, read: DataRead) -> DataRead:
 
 
 def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
-    """Check that both runs have the same questions and main score. Raises ConfigError: no instance
-    is in both runs, or they differ in words or main score.
+    """Check that this run and the other run have the same main metric and the same questions.
+
+    Raises:
+        ConfigError: The main metrics differ, no instance is in both runs, or the prompts of an
+            instance differ.
     """
     from eval_factory.analysis.comparison_reasons import values_of
 
@@ -211,17 +237,17 @@ def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
     )
     if result.main_metric != other_run["metric"]:
         raise ConfigError(
-            f"{WHERE}: the main score of the other run is {other_run['metric']}, "
+            f"{OTHER_RUN_KEY}: the main score of the other run is {other_run['metric']}, "
             f"and that of this run is {result.main_metric}"
         )
     if result.main_metric not in result.scores:
         return
-    here = values_of(result.instances, result.scores[result.main_metric]).prompts
-    shared = here.keys() & other_run["prompts"].keys()
-    differing = sum(here[key].hex() != other_run["prompts"][key] for key in shared)
+    prompts = values_of(result.instances, result.scores[result.main_metric]).prompts
+    shared = prompts.keys() & other_run["prompts"].keys()
+    differing = sum(prompts[key].hex() != other_run["prompts"][key] for key in shared)
     if differing or not shared:
-        shared_prompts = (
-            f"of {len(here)} instances {len(shared)} are in both runs, {differing} "
-            "of them asked in other words"
+        comparison = (
+            f"of {len(prompts)} instances {len(shared)} are in both runs, {differing} "
+            "of them with different prompts"
         )
-        raise ConfigError(f"{WHERE}: {shared_prompts}; what was answered is kept")
+        raise ConfigError(f"{OTHER_RUN_KEY}: {comparison}; all answers so far are stored")

@@ -97,7 +97,7 @@ def test_pictures_are_counted_and_the_estimate_says_how(
     sizes.append(replace(MEASURED, media_tokens=7650))
     (model,) = of(tmp_path).roles
     assert model.prompt_tokens == 1000.0 + 7650
-    says(model.sources["tokens"], "OpenAI's 85 tokens", "170 a tile")
+    says(model.sources["tokens"], "OpenAI", "85 tokens", "170 a tile")
 
 
 def test_rates_of_long_prompts(
@@ -290,7 +290,7 @@ def test_each_asking_of_a_question_is_a_request(
     given = {f"config.params.extra.{name}": value for name, value in extra.items()}
     found = estimate(evaluation({**flags, **given}), {}, look_at_data=False)
     assert found.requests == 40 * askings
-    how = f" x {askings} (each question as it is and asked again), at most" if askings > 1 else ""
+    how = f" x {askings} (each question unchanged and asked again), at most" if askings > 1 else ""
     assert found.roles[0].sources["requests"].endswith(f"x 1 trial{how}")
 
 
@@ -335,7 +335,7 @@ def test_a_run_that_was_measured_and_data_that_are_not_here() -> None:
         "event": "run_failed",
         "error": "DownloadError: https://host/file could not be downloaded",
     }
-    says(str(module.sizes_in([failed]).reason), "not here", "DownloadError")
+    says(str(module.sizes_in([failed]).reason), "missing or incomplete", "DownloadError")
     assert module.sizes_in([]).reason.endswith("HELM made no requests")
 
 
