@@ -1,7 +1,8 @@
-"""The part of a run in which helm-run asks the model.
+"""Runs the part of an evaluation in which helm-run asks the model and the judges.
 
-Without `stop_when` helm-run runs once. With it helm-run runs several times, each time with more
-instances, until the rule holds; each of these is called a look. Requests go one by one or by batch.
+Without `stop_when`, helm-run runs once. With `stop_when`, helm-run runs several times, each time
+with more instances, until the rule holds; each of these helm-runs is called a look. Requests are
+sent one by one or in batches.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from eval_factory.workflows.options import Options
 from eval_factory.workflows.resume import DataRead
 from eval_factory.workflows.stop_when import ask_in_looks
 
-MIN_WALL_S = 0.01  # seconds that a look is given when the invocation has used up its time
+MIN_WALL_S = 0.01  # the time limit of a look, in seconds, after the total time is used up
 
 
 class AskingPhase:
-    """helm-run's work for one invocation, with settings that change from one look to the next."""
+    """The helm-runs of one command, with settings that change from one look to the next."""
 
     def __init__(
         self, context: RunContext, plan: Plan, settings: HelmRunSettings, options: Options
@@ -55,14 +56,14 @@ class AskingPhase:
         self._batches = batches_of(context, plan, options.batch_choice, settings.budget)
 
     def ask(self, argv: Sequence[str], read: DataRead) -> tuple[FinishedRun, Sequence[str]]:
-        """Ask everything, in several looks if the configuration says so.
+        """Ask all questions, in several looks if the configuration has a stopping rule.
 
         Args:
-            argv: the arguments of helm-run, if it runs once.
-            read: the hashes of the data, which the results of looks hold.
+            argv: The command line of helm-run, used if helm-run runs once.
+            read: The facts about the data, which the results of the looks record.
 
         Returns:
-            The last look (the one helm-run, if it runs once), and the arguments of its helm-run.
+            The last helm-run and its command line.
         """
         if self._batches is not None:
             self._batches.begin()
@@ -74,7 +75,11 @@ class AskingPhase:
         )
 
     def run_once(self, argv: Sequence[str]) -> FinishedRun:
-        """Run helm-run with these arguments to its end."""
+        """Run helm-run with this command line until it ends.
+
+        Raises:
+            NotReportableError, ConfigError, PrerequisiteError, HelmError: As `checked_runs`.
+        """
 
         def run(settings: HelmRunSettings) -> EndedHelmRun:
             return run_helm(
@@ -95,11 +100,14 @@ class AskingPhase:
         return checked_runs(self._context, self._plan, ended, shared=is_shared)
 
     def _while_helm_is_imported(self) -> str:
-        """Probe the endpoints. Returns the roles of those that answered, as JSON."""
+        """Send a trial request to each endpoint while helm-run imports HELM.
+
+        Returns the roles whose endpoints answered, as a JSON list. helm-run reads this list.
+        """
         refuse_full_disk(self._plan.rundir.root)
         start_preparing_collection(self._plan)
         probed = self._settings.probed
-        if probed is None:  # the first look probes, if nobody did before
+        if probed is None:  # only the first look sends trial requests
             plan_of_asking = replace(self._plan, asks_model=self._options.asks_model)
             probed = probe_all(self._context, plan_of_asking.endpoints, self._options.limits)
         self._plan.rundir.run_state.unlink(missing_ok=True)
@@ -107,7 +115,7 @@ class AskingPhase:
         return json.dumps(sorted(probed))
 
     def _spend_time(self, wall_s: float) -> None:
-        """Take a look's seconds off the limit of time, which is one for all looks together."""
+        """Subtract the seconds of a look from the time limit, which all looks share."""
         budget = self._settings.budget
         if budget.max_wall_s is not None:
             budget = replace(budget, max_wall_s=max(budget.max_wall_s - wall_s, MIN_WALL_S))
@@ -119,21 +127,20 @@ def probe_all(
     endpoints: Collection[EndpointSettings],
     limits: SharedLimitsSettings | None = None,
 ) -> frozenset[str]:
-    """Ask each endpoint one cheap question, all at the same time.
+    """Send one cheap trial request to each endpoint, to all endpoints at the same time.
 
     Args:
-        context: of the run.
-        endpoints: those to ask; a demo is not asked, and counts as one that answered.
-        limits: the limits that these questions share with other runs, if any ask the same
-            endpoints.
+        context: The context of the run.
+        endpoints: The endpoints to probe. A demo endpoint gets no request and counts as answering.
+        limits: The limits that the requests share with other runs of the same endpoints, or None.
 
     Returns:
         The roles whose endpoints answered.
 
     Raises:
-        PrerequisiteError: one of them cannot be asked at all.
+        PrerequisiteError: An endpoint cannot be used at all.
     """
-    # imported here, because a run that is finished already asks nobody
+    # imported late: a run that is already finished sends no requests
     from eval_factory.endpoint.bridge import map_at_once
     from eval_factory.endpoint.shared_limits import SharedLimits
     from eval_factory.plan.preflight import probe
@@ -156,7 +163,7 @@ def probe_all(
     silent = {
         endpoint.role for endpoint, warning in zip(real_endpoints, warnings, strict=True) if warning
     }
-    # `probe` asks no endpoint that makes pictures, as each picture is paid for
+    # `probe` sends no request to an endpoint that makes pictures, because each picture costs money.
     silent |= {endpoint.role for endpoint in endpoints if endpoint.endpoint_type == IMAGES}
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 
@@ -164,21 +171,21 @@ def probe_all(
 def checked_runs(
     context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False
 ) -> FinishedRun:
-    """Return what helm-run made, after checking that it did what it was to do.
+    """Return the run folders of a helm-run, after checking that it succeeded.
 
     Args:
-        context: shows which hosts were not contacted, when the run was offline.
-        plan: of the run.
-        run: the helm-run that has ended.
-        shared: whether it ran within the limits of a suite.
+        context: The context, which shows the hosts that an offline run could not contact.
+        plan: The plan of the run.
+        run: The helm-run that has ended.
+        shared: True if the run shares limits with the other cells of a suite.
 
     Raises:
-        NotReportableError, ConfigError, PrerequisiteError: as `raise_for_failure` does.
-        HelmError: as `raise_for_failure` does; or helm-run ended without a run.
+        NotReportableError, ConfigError, PrerequisiteError: As `raise_for_failure`.
+        HelmError: As `raise_for_failure`, or helm-run wrote no run folder.
     """
     raise_for_failure(plan, run, context.log, shared=shared)
     for host in blocked_hosts(run.events):
-        context.show(f"warning: offline: something wanted {host}; it was not contacted")
+        context.show(f"warning: offline: the run tried to reach {host}; the host was not contacted")
     folders = tuple(
         plan.rundir.helm / event["path"]
         for event in run.events
@@ -189,24 +196,26 @@ def checked_runs(
     return FinishedRun(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
 
 
-_SET_BY_NUMPY = ("OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE")
+_NUMPY_VARIABLES = ("OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE")
 
 
 def start_preparing_collection(plan: Plan) -> threading.Thread:
-    """Get ready to collect in another thread, which is returned."""
-    # numpy sets these while it is imported, and deletes those that it set: another thread that
-    # reads the environment meanwhile, for the name of a proxy, would fail
-    for name in _SET_BY_NUMPY:
+    """Start and return a thread that prepares the collection of the result."""
+    # While numpy is imported, it sets these variables, and afterwards deletes the ones that it set.
+    # A thread that reads the environment at the same time, to find a proxy, would fail. numpy
+    # leaves variables alone that are already set.
+    for name in _NUMPY_VARIABLES:
         os.environ.setdefault(name, "1")
-    # it is no daemon: one that ends with the program could leave a module's import locked
+    # Not a daemon thread: Python could stop a daemon during an import and leave the import locked.
     thread = threading.Thread(target=prepare_collection, args=(plan,))
     thread.start()
     return thread
 
 
 def prepare_collection(plan: Plan) -> None:
-    """Import and compile what collecting the result needs, while helm-run is at work: the user does
-    not wait for it afterwards.
+    """Import the modules and compile the templates that collecting the result needs.
+
+    This happens while helm-run is running, so that the user does not have to wait afterwards.
     """
     import jsonschema  # noqa: F401
     import numpy  # noqa: F401

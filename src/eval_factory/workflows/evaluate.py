@@ -1,4 +1,4 @@
-"""One evaluation as a visible list of steps."""
+"""Runs one evaluation: the function `evaluate` lists all steps in their order."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ def evaluate(
     screen: TextIO,
     evaluation: Evaluation | None = None,
 ) -> Evaluated:
-    """Evaluate in this process; `screen` shows what goes on.
+    """Run an evaluation in this process, and return its result.
 
     Args:
-        request: what to evaluate.
-        options: how to run.
-        env: the environment, with the keys.
-        screen: a stream for progress and warnings.
-        evaluation: the request as it was read before; it is read here if not given.
+        request: The evaluation that the user requests.
+        options: The options that say how the run is done.
+        env: The environment, with the keys.
+        screen: The stream for progress and warnings.
+        evaluation: The evaluation that was already built from the request; None: it is built here.
 
     Raises:
-        EvalFactoryError: with the exit code of what went wrong.
+        EvalFactoryError: The run failed; the error has the exit code of the command.
     """
     evaluation = evaluation or build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
@@ -115,14 +115,15 @@ def evaluate(
 
 
 def _changed_since_its_job(folder: Path) -> PrerequisiteError:
+    """Return the error for a run whose data or versions have changed since its Slurm job ended."""
     return PrerequisiteError(
         f"{folder}: the data of this run, or a version, have changed since its job ended\n"
-        "  give the same command with --fresh: it runs again"
+        "  to run the evaluation again, add --fresh to the same command"
     )
 
 
 def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[str, Any]:
-    """Return the redacted record of a launch, made once the folder is locked and keys are found."""
+    """Return the redacted record of a launch, with the command and the user's settings."""
     record: dict[str, Any] = {
         "event": "launch",
         "eval_factory": __version__,
@@ -141,8 +142,12 @@ def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[
 
 
 def look_for_prerequisites(plan: Plan) -> None:
-    """Check that a run has all that it needs of this machine. Raises PrerequisiteError,
-    ConfigError: the first of `faults_of_own_files`; or a package or the sandbox is missing.
+    """Check that this machine has the files, the packages and the sandbox that a run needs.
+
+    Raises:
+        ConfigError: A file that the user provides does not fit the evaluation.
+        PrerequisiteError: A file that the user provides is wrong, or a package or the sandbox is
+            missing.
     """
     if faults := faults_of_own_files(plan):
         raise faults[0]
@@ -150,11 +155,11 @@ def look_for_prerequisites(plan: Plan) -> None:
     only_generate = plan.evaluation.extra.only_generate
     look_for_packages(plan.task_name, helm.run_spec, plan.upstream, only_generate=only_generate)
     if needs_sandbox(helm.run_spec, helm.arguments):
-        sandbox.require(f"{plan.task_name} executes what the model answers, in a sandbox only")
+        sandbox.require(f"{plan.task_name} executes the model's answers, and only in a sandbox")
 
 
 def finished_before(plan: Plan, read: resume.DataRead) -> FinishedRun | None:
-    """Return the complete run that this folder already holds, if it is the same."""
+    """Return the folder's last run if it is complete and identical to this run; otherwise None."""
     state = resume.finished_run(plan, read)
     if state is None:
         return None
@@ -164,8 +169,9 @@ def finished_before(plan: Plan, read: resume.DataRead) -> FinishedRun | None:
 
 
 def unchanged_evaluation(context: RunContext, plan: Plan, ran: FinishedRun) -> Evaluated | None:
-    """Return the result of a finished run if collecting it again would write what is there; None
-    if it is to be done.
+    """Return the result of a finished run if collecting it again would write the same files.
+
+    Otherwise return None: the caller must collect the result again.
     """
     result = resume.unchanged_result(
         plan, ran.folders, context.redactor, git_hash=resume.checkout_commit()
@@ -181,7 +187,7 @@ def unchanged_evaluation(context: RunContext, plan: Plan, ran: FinishedRun) -> E
     )
     context.show(
         "this run is complete already, and nothing has changed since: "
-        "its result stands (--fresh starts over)"
+        "its result remains valid (--fresh starts over)"
     )
     return _evaluated(context, plan, result, result)
 
@@ -189,7 +195,7 @@ def unchanged_evaluation(context: RunContext, plan: Plan, ran: FinishedRun) -> E
 def collect_and_report(
     context: RunContext, plan: Plan, argv: Sequence[str], ran: FinishedRun, read: resume.DataRead
 ) -> Evaluated:
-    """Collect the result and write every report of it."""
+    """Collect the result of a finished run, and write all files of the result."""
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import installed_packages, with_run_files
 
@@ -224,8 +230,9 @@ def collect_and_report(
 def _evaluated(
     context: RunContext, plan: Plan, result: TaskResult, written: TaskResult
 ) -> Evaluated:
-    """Return the evaluation with a summary of the result as it was written: the screen says what
-    the folder says, whenever it is shown.
+    """Return the outcome of the evaluation, with a summary of the result for the screen.
+
+    The summary is made from `written`, so that the screen and the files show the same numbers.
     """
     from eval_factory.report.summary import result_summary
     from eval_factory.scoring.reportable import why_not_reportable

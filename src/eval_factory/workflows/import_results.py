@@ -1,4 +1,4 @@
-"""`eval-factory import`: results of other programs become folders like those of our own runs."""
+"""Imports results of other programs into output folders like those of eval-factory's own runs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from eval_factory.importing.tables import Columns
     from eval_factory.report.reader import StoredResult
 
-_OF_THE_PROGRAM = (
+_IMPORTER_FIELDS = (
     "eval_factory",
     "python",
     "errata_version",
     "statistics_version",
     "reader_version",
 )
-"""Fields of the provenance that are of the program which imported, not of the source."""
+"""Fields of the provenance that describe the importing eval-factory, not the source."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """One result that was imported."""
+    """A result that was imported, with its output folder."""
 
     folder: Path
     result: TaskResult
@@ -51,16 +51,20 @@ def import_results(  # noqa: PLR0913 - one for each option of the command
     published: str | None = None,
     training_cutoff: str | None = None,
 ) -> list[Imported]:
-    """Import every result in a source, or in several: one into `output_dir` itself, more into
-    folders below it.
+    """Import every result in one or several sources.
 
-    Every source is read to its end before anything is written. `published` and `training_cutoff`
-    are months, `YYYY-MM`: since when the data are public, and when the model's training data end.
+    A single result is written to `output_dir` itself, several results to one subfolder each. All
+    sources are read completely before any file is written.
+
+    `kind` is the format; None: the format is detected. `min_coverage` is the share of instances
+    that must have a score. `published` and `training_cutoff` are months (`YYYY-MM`): since when the
+    data are public, and when the model's training data end.
 
     Raises:
-        ConfigError: the format is not known, an option is missing, or a month is none.
-        PrerequisiteError: the source cannot be read, or the folder is not ours.
-        BusyError: another process works in the folder.
+        ConfigError: The format is unknown, an option is missing, a month is malformed, or the
+            folder contains other files.
+        PrerequisiteError: The source cannot be read.
+        BusyError: Another process has locked the folder.
     """
     from eval_factory.importing.data_age import refuse_other_than_month
     from eval_factory.importing.formats import detected, runs_in
@@ -75,15 +79,15 @@ def import_results(  # noqa: PLR0913 - one for each option of the command
     if isinstance(source, Path):
         source = [source]
     for path in source:
-        # `verify` looks for it from wherever it is called
-        place = path.expanduser().absolute()
-        name = task or place.stem
+        # The path is stored as an absolute path, because `verify` may run in another folder.
+        source_path = path.expanduser().absolute()
+        name = task or source_path.stem
         form = kind
-        if form is None and place.exists():
-            form = detected(place)
-        of_source = runs_in(place, form, columns, name, model)
+        if form is None and source_path.exists():
+            form = detected(source_path)
+        source_runs = runs_in(source_path, form, columns, name, model)
         options = ImportOptions(
-            place,
+            source_path,
             str(form),
             columns.named,
             name,
@@ -92,15 +96,15 @@ def import_results(  # noqa: PLR0913 - one for each option of the command
             published,
             training_cutoff,
         )
-        runs += of_source
-        import_options += [options] * len(of_source)
+        runs += source_runs
+        import_options += [options] * len(source_runs)
     return _written_together(runs, import_options, output_dir)
 
 
 def _written_together(
     runs: Sequence[ForeignRun], import_options: Sequence[ImportOptions], output_dir: Path
 ) -> list[Imported]:
-    """Write the folder of each run after all of them were read."""
+    """Write the output folder of each run. All runs are converted before any folder is written."""
     from eval_factory.importing.data_age import age_of_data
     from eval_factory.importing.imported_result import result_of
 
@@ -110,7 +114,6 @@ def _written_together(
         refuse_foreign_folder(folder)
     results = []
     for run, options in zip(runs, import_options, strict=True):
-        # unreadable files are found before anything is written
         age = age_of_data(run.dataset, options.published, options.training_cutoff)
         results.append(result_of(run, redactor, options.min_coverage, age))
     imported = []
@@ -120,6 +123,7 @@ def _written_together(
 
 
 def _folders(runs: Sequence[ForeignRun], output_dir: Path) -> list[Path]:
+    """Return the output folder of each run; folders of runs with equal names get a number."""
     from eval_factory.importing.imported_folder import folder_name
 
     if len(runs) == 1:
@@ -137,32 +141,34 @@ def _folders(runs: Sequence[ForeignRun], output_dir: Path) -> list[Path]:
 
 
 def refuse_foreign_folder(folder: Path, *, may_be_imported: bool = True) -> None:
-    """Leave a folder alone that holds something else.
+    """Check that an imported result may be written to a folder.
 
     Args:
-        folder: the output folder.
-        may_be_imported: an imported result there may be replaced.
+        folder: The output folder.
+        may_be_imported: True if an imported result in the folder may be replaced.
 
     Raises:
-        ConfigError: the folder holds something else, or a rescored result.
+        ConfigError: The folder contains another result or other files.
     """
     rundir = RunDir(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return
     may_be_replaced = may_be_imported and is_imported(rundir) and not rundir.judged.exists()
-    is_ours = rundir.marker.exists()
-    if not is_ours or (rundir.evaluation_config.exists() and not may_be_replaced):
-        raise ConfigError(f"{folder}: holds another result or other files; choose another folder")
+    is_output_folder = rundir.marker.exists()
+    if not is_output_folder or (rundir.evaluation_config.exists() and not may_be_replaced):
+        raise ConfigError(
+            f"{folder}: contains another result or other files; choose another folder"
+        )
 
 
 def is_imported(rundir: RunDir) -> bool:
-    """Return whether the folder was written by an import, as far as its run_config.yml says."""
+    """Return True if the folder's run_config.yml says that an import wrote the folder."""
     from eval_factory.importing.imported_folder import FRAMEWORK
 
     if not rundir.run_config.is_file():
         return False
-    head = rundir.run_config.read_text(encoding="utf-8", errors="replace")
-    return f"\nframework_name: {FRAMEWORK}\n" in head
+    text = rundir.run_config.read_text(encoding="utf-8", errors="replace")
+    return f"\nframework_name: {FRAMEWORK}\n" in text
 
 
 def _written(
@@ -172,6 +178,7 @@ def _written(
     folder: Path,
     redactor: Redactor,
 ) -> TaskResult:
+    """Write the files of an imported result, and return the result as it was written."""
     from eval_factory.importing.imported_folder import configuration, write_import
     from eval_factory.scoring.clinicians import with_clinicians
 
@@ -185,19 +192,19 @@ def _written(
 
 @dataclass(frozen=True)
 class ImportedAgain:
-    """The import of a folder's source, made again."""
+    """A second import of the source of an imported result."""
 
-    rundir: RunDir | None  # None: the source is gone, or holds this result no more
+    rundir: RunDir | None  # None if the source was deleted, or no longer contains the result
     source: Path
-    files: Mapping[str, str]  # name of a file in the source -> its SHA-256 now
+    files: Mapping[str, str]  # the current SHA-256 of each file in the source, by name
 
 
 @contextmanager
 def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
-    """Import the source of a folder again, into a temporary one.
+    """Import the source of a result again, into a temporary folder.
 
     Raises:
-        SourceError: the source cannot be read any more.
+        SourceError: The source can no longer be read.
     """
     from eval_factory.importing.data_age import DataAge
     from eval_factory.importing.formats import runs_in
@@ -233,22 +240,22 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
         rundir = RunDir(Path(folder))
         rundir.create()
         before = stored.result.provenance
-        # what is known of a data set is of the program which imported
+        # eval-factory's own knowledge about the data set may have changed since the first import
         age = DataAge(
             options.published or before.published, before.answers_public, options.training_cutoff
         )
         result = result_of(run, Redactor(), options.min_coverage, age)
-        as_stored = {name: getattr(before, name) for name in _OF_THE_PROGRAM}
-        result = replace(result, provenance=replace(result.provenance, **as_stored))
-        result = _with_its_additions(result, stored)
+        importer_fields = {name: getattr(before, name) for name in _IMPORTER_FIELDS}
+        result = replace(result, provenance=replace(result.provenance, **importer_fields))
+        result = _with_rescored_values(result, stored)
         result = with_clinicians(result, RunDir(stored.folder))
         config = configuration(run, options, Path(stored.config["output_dir"]))
         write_import(result, rundir, config, stored.command, Redactor())
         yield ImportedAgain(rundir, options.source, run.files)
 
 
-def _with_its_additions(result: TaskResult, stored: StoredResult) -> TaskResult:
-    """Return an import with what `rescore` added in a folder; an import alone as it is."""
+def _with_rescored_values(result: TaskResult, stored: StoredResult) -> TaskResult:
+    """Return the result with the scores that `rescore` added; unchanged if it added none."""
     from eval_factory.importing.added_scores import rescored
     from eval_factory.report.reader import load_result
 
@@ -261,7 +268,7 @@ def _with_its_additions(result: TaskResult, stored: StoredResult) -> TaskResult:
 
 
 def _same_run(runs: Sequence[ForeignRun], stored: StoredResult) -> ForeignRun | None:
-    """Return the run of a source that a folder was made from."""
+    """Return the run from which the stored result was imported; None if the source lacks it."""
     imported = stored.result.provenance.imported
     for run in runs:
         is_same = (run.task, run.model) == (stored.result.task, stored.result.provenance.target)

@@ -1,4 +1,4 @@
-"""Look for what helm-run reads, record it, and write it into the output folder."""
+"""Finds the files and settings that helm-run reads, records them, and writes them to the folder."""
 
 from __future__ import annotations
 
@@ -37,19 +37,27 @@ def prepare(
     fresh: bool,
     debug: bool,
 ) -> None:
-    """Write what helm-run reads; make sure that cache.db and the results that stand here are this
-    run's. `data_files`: the SHA-256 of each of the user's own files, by name.
+    """Write the files that helm-run reads, and archive results of other runs.
+
+    Args:
+        context: The context of the run.
+        plan: The plan of the run.
+        argv: The command line of helm-run.
+        settings: The settings of helm-run.
+        data_files: The SHA-256 of each of the user's own files, by name.
+        fresh: True to delete earlier answers and results first.
+        debug: True to let HELM log more.
     """
     rundir = context.rundir
     log = context.log
     remove_unfinished(rundir, log)
     if fresh:
         start_over(rundir)
-        log.info("--fresh: the answers kept so far were deleted")
+        log.info("--fresh: the stored answers were deleted")
     archived = archive_other_results(plan, data_files)
     if archived is not None:
         context.say(
-            f"the results in {rundir.root} are of another configuration or of other data; "
+            f"the results in {rundir.root} belong to another configuration or to other data; "
             f"moved to {archived.name}"
         )
     ready_cache(rundir, log)
@@ -62,10 +70,11 @@ def prepare(
 
 
 def _write_passport(plan: Plan) -> None:
-    """Keep the judge's passport that the configuration names."""
+    """Copy the judge's passport that the configuration names, if any, to the output folder."""
     if plan.evaluation.extra.judge_passport is None:
         return
-    from eval_factory.scoring.judge_passports import PASSPORT, passport_text  # few runs have one
+    # imported late: few runs have a passport
+    from eval_factory.scoring.judge_passports import PASSPORT, passport_text
 
     text = passport_text(plan)
     if text is not None:
@@ -73,13 +82,13 @@ def _write_passport(plan: Plan) -> None:
 
 
 def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> None:
-    """Write what is run, and how."""
+    """Write the configuration and the command of the run to run_config.yml."""
     info = plan.evaluation.framework.framework
     config: Any = context.redactor.tree(plan.evaluation.as_dict())
-    same = context.redactor.tree(kept_by(plan.endpoints, plan.servers_before))
+    earlier_servers = context.redactor.tree(kept_by(plan.endpoints, plan.servers_before))
     further_keys: dict[str, Any] = {}
-    if same:
-        further_keys[KEPT_BY] = same
+    if earlier_servers:
+        further_keys[KEPT_BY] = earlier_servers
     if plan.sends_metadata_as_before:
         further_keys[SENDS_METADATA] = True
     document = run_config(
@@ -93,11 +102,11 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
 
 
 def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | None:
-    """Return the data bundle of the run, looked through; None if none is used.
+    """Return the checked data bundle of the run; None if the run uses no bundle.
 
     Raises:
-        ConfigError: the output folder is in it.
-        PrerequisiteError: what the run will read is not there.
+        ConfigError: The output folder is inside the bundle.
+        PrerequisiteError: Data that the run will read are missing.
     """
     bundle = run_data.check_data(plan, env)
     if bundle is not None:
@@ -106,8 +115,9 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | No
 
 
 def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> DataRead:
-    """Return what the data of this run are known again by; the bundle is recorded as it is now: it
-    may change later.
+    """Return the facts that identify the data of this run in a later run.
+
+    The bundle may change during the run, so its record is made now.
     """
     own_files = run_data.look_at_own_data(plan, context.say)
     return DataRead(
@@ -121,8 +131,10 @@ def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | No
 def data_settings(
     plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[str, str]
 ) -> HelmRunSettings:
-    """Return helm-run's settings about its data: where they are, at which revision, what may be
-    contacted.
+    """Return helm-run's settings about its data.
+
+    The settings name the location and the revision of the data, the instances to draw, and the
+    hosts that helm-run may contact.
     """
     extra = plan.evaluation.extra
     cluster = plan.evaluation.task.helm.cluster
@@ -151,8 +163,10 @@ def data_settings(
 
 
 def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> None:
-    """Put a bundle's files where helm-run looks. Raises PrerequisiteError: the bundle was changed
-    since it was looked through.
+    """Copy the files of the bundle, if any, to the folders in which helm-run expects its data.
+
+    Raises:
+        PrerequisiteError: The bundle has changed since it was checked.
     """
     if bundle is not None:
         run_data.place(bundle, plan)
@@ -165,9 +179,7 @@ def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | N
 
 
 def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
-    """Make sure that cache.db is there and ours; a damaged one is archived, so that it is
-    neither used nor lost.
-    """
+    """Create cache.db, or check the existing one. A damaged cache.db is archived and replaced."""
     try:
         response_cache.create_or_check(rundir.cache_db)
     except response_cache.DamagedCacheError as error:
@@ -178,21 +190,19 @@ def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
 
 
 def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:
-    """Delete files that a run which was killed had not finished; nobody else writes here, for
-    the folder is locked.
+    """Delete the incomplete files of a killed run.
+
+    The folder is locked, so no other process is writing to these files.
     """
-    # the names that `write_atomic` gives files until they are complete
-    parts = (
-        (path, re.fullmatch(r"\.(.+)\.[^.]+\.part", path.name))
-        for path in rundir.root.glob(".*.part")
-    )
     unfinished = []
-    for path, part in parts:
+    for path in rundir.root.glob(".*.part"):
+        # `write_atomic` gives an incomplete file a name of this form
+        part = re.fullmatch(r"\.(.+)\.[^.]+\.part", path.name)
         if part is not None and rundir.writes(part[1]):
             unfinished.append(path)
-    # ours, HELM's output as our patch writes it, and HELM's downloads
+    # These folders have files of eval-factory, HELM's output, and HELM's downloads.
     for folder in (rundir.responses, rundir.model_configs, rundir.helm):
-        for parent, _, files in os.walk(folder):  # which follows no links
+        for parent, _, files in os.walk(folder):  # `os.walk` does not follow links
             for name in files:
                 if re.fullmatch(r".+\.(part|tmp)", name):
                     unfinished.append(Path(parent) / name)

@@ -1,8 +1,8 @@
-"""Results that different versions of the reader made, read again by this one.
+"""Loads results for a comparison so that the same version of the reader has read all answers.
 
-What an answer states is read by a rule that has versions (`reading`). Two results are compared only
-if one rule read both: the older ones are collected again from their own answers, as `verify`
-does it.
+The reader (the package `reading`) finds the option that an answer states; its rules have a version.
+Two results can only be compared if the same version read both. Results of other versions are
+therefore collected again from their stored answers, in the same way as in `verify`.
 """
 
 from __future__ import annotations
@@ -21,30 +21,37 @@ Load = Callable[[Path | str], StoredResult]
 
 
 @contextmanager
-def read_by_one_rule(folders: Sequence[Path | str], beside: int | None = None) -> Iterator[Load]:
-    """Yield the function that loads the results of these folders: as they are stored if one rule
-    read them all.
+def read_by_one_rule(
+    folders: Sequence[Path | str], other_version: int | None = None
+) -> Iterator[Load]:
+    """Yield a function that loads the results of these folders.
 
-    `beside`: the version that read another result, which these are held against.
+    The function loads stored results unchanged if one reader version has read all of them, and
+    otherwise as read by the current version. Imported results, and results whose answers were
+    deleted, are always loaded unchanged; the comparison then refuses different versions.
 
-    A result whose answers are not there any more, and an imported one, is loaded as it is stored;
-    who compares refuses.
+    Args:
+        folders: The output folders of the results.
+        other_version: The reader version of a further result with which these are compared.
     """
-    versions = set() if beside is None else {beside}
+    versions = set() if other_version is None else {other_version}
     for folder in folders:
-        # a folder without a result is reported by who loads it
+        # The yielded function raises the error for a folder without a result.
         with suppress(EvalFactoryError):
             versions.add(load_result(folder).result.provenance.reader_version)
     if len(versions) < 2:
         yield load_result
         return
     with ExitStack() as stack:
-        yield lambda folder: _by_this_rule(load_result(folder), stack)
+        yield lambda folder: _read_by_current_version(load_result(folder), stack)
 
 
-def _by_this_rule(stored: StoredResult, stack: ExitStack) -> StoredResult:
-    """Return the result read by this version's rule; its files stay until the stack is closed."""
-    from eval_factory.workflows.recollect import recollected  # imported here: it takes long
+def _read_by_current_version(stored: StoredResult, stack: ExitStack) -> StoredResult:
+    """Return the result as the current reader version reads it.
+
+    The temporary files of the new result exist until the stack is closed.
+    """
+    from eval_factory.workflows.recollect import recollected  # imported late: the import is slow
 
     provenance = stored.result.provenance
     if provenance.reader_version == VERSION or provenance.imported is not None:

@@ -1,8 +1,8 @@
-"""`rescore` of an imported result adds scores of the reader and of judges to the source's values.
-The result is written into another folder.
+"""Rescores an imported result: adds scores of the reader and of judges to the source's values.
 
-Judges are asked in a run of their own, in the subfolder `judged`. It evaluates a custom benchmark
-whose answers are the imported ones; its scores are added to the imported result.
+The new result is written to another folder. Judges are asked in a separate run in the subfolder
+`judged`. This run evaluates a custom benchmark that contains the imported answers; its scores are
+added to the imported result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 CUSTOM = "custom"
 _BENCHMARK = ("config", "params", "extra", "benchmark")
 _NO_BENCHMARK = (
-    "config.params.extra.benchmark: is missing; it names the file that says how judges rate "
+    "config.params.extra.benchmark: is missing; set it to the file that says how judges rate "
     "(docs/import.md)"
 )
 _NO_URL = (
@@ -59,20 +59,22 @@ _NO_URL = (
 def rescore_imported(
     folder: Path, request: Request, output_dir: Path, *, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated:
-    """Add scores to an imported result, in another folder; the source's values stay as they are.
+    """Write a copy of an imported result with additional scores to another folder.
+
+    The values of the source are not changed.
 
     Args:
-        folder: the folder of the imported result.
-        request: the judges, and the benchmark that says how they rate; an empty request if only the
+        folder: The folder of the imported result.
+        request: The judges, and the benchmark that says how they rate; an empty request if only the
             reader adds scores.
-        output_dir: the folder that is written.
-        env: where keys are looked for.
-        screen: where progress and warnings are shown.
+        output_dir: The folder for the new result.
+        env: The environment with the keys.
+        screen: The stream for progress and warnings.
 
     Raises:
-        ConfigError: nothing would be added, the folder holds something else, or the configuration
-            is wrong.
-        PrerequisiteError: there is no result, or a judge cannot be asked.
+        ConfigError: No score would be added, the output folder contains other files, or the
+            configuration is wrong.
+        PrerequisiteError: The folder has no result, or a judge cannot be asked.
     """
     stored = load_result(folder)
     rundir = RunDir(output_dir)
@@ -80,14 +82,13 @@ def rescore_imported(
     judging = None
     if request != Request():
         judging = _judging_of(request, env)
-        # built once in a folder that is removed: a wrong configuration is refused here, before
-        # anything is written
+        # A trial in a temporary folder finds a wrong configuration before the output folder exists.
         with tempfile.TemporaryDirectory(prefix="eval-factory-rescore-") as name:
             _judging_evaluation(stored, judging, request, RunDir(Path(name)), env)
     elif with_read_values(stored.result) is None:
         raise ConfigError(
-            f"{folder}: nothing would be added: the options that the answers state were read "
-            "already, or an answer lacks its options or the right one\n"
+            f"{folder}: no score would be added: the reader has already read the answers, "
+            "or an answer has no options or no right option\n"
             "  name judges and a benchmark with --run_config"
         )
     rundir.create()
@@ -100,7 +101,12 @@ def rescore_imported(
 
 
 def _refuse_folders(stored: StoredResult, rundir: RunDir) -> None:
-    """Refuse a result that is a rescored one itself, and a folder that cannot take the new one."""
+    """Check that the result was not rescored before, and that the output folder may be written.
+
+    Raises:
+        ConfigError: The result is a rescored result, the folders overlap, or the output folder
+            contains other files.
+    """
     imported = stored.result.provenance.imported
     if imported is not None and imported.rescored_folder is not None:
         raise ConfigError(
@@ -119,7 +125,7 @@ def _refuse_folders(stored: StoredResult, rundir: RunDir) -> None:
 
 
 def _source_of(rundir: RunDir) -> Path | None:
-    """Return the folder whose answers an earlier rescore scored here."""
+    """Return the folder of the original result if the folder has a rescored result, else None."""
     imported = load_result(rundir.root).result.provenance.imported
     if imported is None or imported.rescored_folder is None:
         return None
@@ -127,7 +133,11 @@ def _source_of(rundir: RunDir) -> Path | None:
 
 
 def _judging_of(request: Request, env: Mapping[str, str]) -> Judging:
-    """Read from the request's benchmark how judges rate."""
+    """Return the judges' task as the benchmark of the request describes it.
+
+    Raises:
+        ConfigError: The benchmark is missing, or the run config has another type.
+    """
     layers = read_layers(request, env)
     benchmark = last_value(layers, *_BENCHMARK)
     kind = last_value(layers, "config", "type")
@@ -154,10 +164,10 @@ def _judging_evaluation(
     judged_dir: RunDir,
     env: Mapping[str, str],
 ) -> Evaluation:
-    """Write the answers, and return the evaluation in which judges rate them.
+    """Write the imported answers as a benchmark, and return the evaluation that judges them.
 
     Raises:
-        ConfigError: the user's benchmark or configuration is wrong.
+        ConfigError: The user's benchmark or configuration is wrong.
     """
     benchmark = write_judged_answers(stored, judging, judged_dir.root / "answers")
     layers = read_layers(request, env)
@@ -167,7 +177,7 @@ def _judging_evaluation(
     model = stored.result.provenance.target
     document = {
         "config": {"type": CUSTOM},
-        # the model is not asked at this endpoint: its answers were imported
+        # The configuration needs an endpoint, but no request is sent to it: the answers are known.
         "target": {"api_endpoint": {"url": url, "model_id": model, "type": "chat"}},
     }
     overrides = (
@@ -183,7 +193,7 @@ def _judging_evaluation(
 
 
 def _with_users_paths(problems: Sequence[str], benchmark: Path, judging: Judging) -> list[str]:
-    """Return the problems with the paths of the user's files instead of those of our copies."""
+    """Return the problems with the paths of copied files replaced by the paths of the originals."""
     shown = []
     for problem in problems:
         text = problem.replace(str(benchmark), str(judging.path))
@@ -195,10 +205,10 @@ def _with_users_paths(problems: Sequence[str], benchmark: Path, judging: Judging
 
 
 def _first_url(judges: Any) -> str:
-    """Return the URL of the first judge; each judge has to have one.
+    """Return the URL of the first judge.
 
     Raises:
-        ConfigError: there is no judge, or one has no URL.
+        ConfigError: The configuration has no judge, or a judge has no URL.
     """
     if isinstance(judges, list) and judges:
         urls = []
@@ -218,8 +228,8 @@ def _ask_judges(
     env: Mapping[str, str],
     screen: TextIO,
 ) -> StoredResult:
-    """Ask the judges, as any run does, and return the result of that run."""
-    # imported here: it imports the code that asks endpoints
+    """Ask the judges in an ordinary run, and return the result of this run."""
+    # imported late: this module imports the code that sends requests
     from eval_factory.workflows.evaluate import evaluate
 
     judged_dir = RunDir(rundir.judged)
@@ -232,7 +242,7 @@ def _ask_judges(
 def _write(
     result: TaskResult, stored: StoredResult, rundir: RunDir, env: Mapping[str, str]
 ) -> Evaluated:
-    """Write the files of the result, and return it with its summary."""
+    """Write the files of the result, and return the result with its summary."""
     from eval_factory.report.summary import result_summary
     from eval_factory.scoring.reportable import why_not_reportable
     from eval_factory.workflows.evaluated import Evaluated

@@ -1,10 +1,10 @@
-"""The memory of an output folder of its last run, so that a finished one is neither run nor
-collected again.
+"""Stores the state of the last run in its output folder, so that a finished run is not repeated.
 
-Collecting again would write what stands there if every file of the result is what its checksums
-say, and all that a collection reads beside the folder is what it was: the program, its framework
-file, the installed packages, the data, the user's keys. All of it is known by content; of anything
-that cannot be known, the run is collected again.
+A result is not even collected again if the collection would write the same files. This is true if
+two conditions hold. Every file of the result matches its checksum. And everything else that a
+collection reads is unchanged: the program, its framework file, the installed packages, the data and
+the user's keys. All of these are compared by content. If one of them cannot be compared, the result
+is collected again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from eval_factory.report.checksums import digests_of, listed_checksums
 from eval_factory.tasks.framework import DATA_PATH, framework_path
 from eval_factory.tasks.upstreams import UPSTREAMS, Upstream
 
-OF_INPUTS = (
+INPUT_FIELDS = (
     "eval_factory",
     "python",
     "platform",
@@ -42,28 +42,29 @@ OF_INPUTS = (
     "started_at",
     "ended_at",
 )
-"""Fields of the provenance: the program, the machine, the data, when helm-run sent its first and
-its last event.
+"""Fields of the provenance that a collection depends on: the program, the machine, the data, and
+the times of helm-run's first and last event.
 """
 
 
 @dataclass(frozen=True)
 class DataRead:
-    """The facts by which the data of a run are known again."""
+    """The facts that identify the data of a run."""
 
-    # the record of the data bundle, as it stands in the provenance
+    # the record of the data bundle, as in the provenance
     bundle: Mapping[str, Any] | None = None
-    # name of a file of the user's own -> SHA-256
+    # the SHA-256 of each of the user's own files, by name
     own_files: Mapping[str, str] = field(default_factory=dict)
-    # more files than HELM's own list has; None: no list is read from disk
+    # True if more files are read than HELM's own list names; None: no list is read from disk
     all_files: bool | None = None
-    # classes of metrics of pictures that could not be computed: when they can, the run goes on
+    # Classes of picture metrics that could not be computed. When this machine can compute them, the
+    # run is resumed.
     uncomputed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class LastRunState:
-    """A run that came to its end."""
+    """The state of the last run in an output folder, which has ended."""
 
     identity: str
     versions: Mapping[str, str | None]
@@ -74,43 +75,45 @@ class LastRunState:
     data_bundle: Mapping[str, Any] | None = None
     data_files: Mapping[str, str] = field(default_factory=dict)
     all_files: bool | None = None
-    program: str | None = None  # SHA-256 of the program that collected
-    given: str | None = None  # SHA-256 of what the user had set
+    program: str | None = None  # SHA-256 of the program that collected the result
+    given: str | None = None  # SHA-256 of the configuration that the user set
     files: Mapping[str, str] = field(default_factory=dict)
-    """Path in the output folder -> SHA-256, of every file of the result that is written before
-    this one.
+    """The SHA-256 of every file of the result that is written before this state, by its path in the
+    output folder.
     """
-    inputs: str | None = None  # `digest_of_inputs` of the collection
+    inputs: str | None = None  # the value of `digest_of_inputs` for the collection
     uncomputed: Sequence[str] = ()
 
-    def of_files(self, digests: Mapping[str, str], rundir: RunDir) -> LastRunState:
-        """Return the state with the digests of the result's files; the state's own file, and what
-        is made of it, are not among them.
+    def with_files(self, digests: Mapping[str, str], rundir: RunDir) -> LastRunState:
+        """Return the state with the digests of the result's files.
+
+        Two files are left out because they are written later: the state's own file, and the
+        attestation, which is derived from the state.
         """
-        made_after = {file.name for file in (rundir.run_state, rundir.attestation)}
-        return replace(
-            self, files={name: digest for name, digest in digests.items() if name not in made_after}
-        )
+        later_files = {file.name for file in (rundir.run_state, rundir.attestation)}
+        earlier_digests = {}
+        for name, digest in digests.items():
+            if name not in later_files:
+                earlier_digests[name] = digest
+        return replace(self, files=earlier_digests)
 
     def digest_of_inputs(self, provenance: Mapping[str, Any]) -> str:
-        """SHA-256 of all that the collection read and wrote, as far as it is remembered here and in
-        the provenance.
+        """Return the SHA-256 of everything that the collection read and wrote.
 
-        SHA256SUMS alone can be written again by anybody.
+        The digest covers this state and `INPUT_FIELDS` of the provenance. It is needed because
+        anybody who alters a file can also rewrite SHA256SUMS.
         """
         state = asdict(replace(self, inputs=None))
-        if not state["uncomputed"]:  # states that are older than this field have none
+        if not state["uncomputed"]:  # states of earlier versions lack this field
             del state["uncomputed"]
-        inputs = [
-            state,
-            {name: provenance[name] for name in OF_INPUTS},
-        ]
+        inputs = [state, {name: provenance[name] for name in INPUT_FIELDS}]
         return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def versions(upstream: Upstream) -> dict[str, str | None]:
-    """Return the versions of eval-factory and of the upstream: a result of others is not this
-    one's.
+    """Return the installed versions of eval-factory and the upstream, by package.
+
+    A result of other versions does not count as a result of this run.
     """
     return {
         "eval_factory": __version__,
@@ -119,14 +122,12 @@ def versions(upstream: Upstream) -> dict[str, str | None]:
 
 
 def is_of_current_version(state: LastRunState) -> bool:
-    """Return True if this eval-factory made it, with an upstream as it is installed."""
+    """Return True if the run used this eval-factory version and an installed upstream version."""
     return any(state.versions == versions(upstream) for upstream in UPSTREAMS.values())
 
 
 def read_state(rundir: RunDir) -> LastRunState | None:
-    """Return the state that the last run left; None if no run finished, or the state cannot be
-    read.
-    """
+    """Return the state of the folder's last run; None if no run ended or the file is unreadable."""
     try:
         return LastRunState(**parse_json(rundir.run_state.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -134,8 +135,10 @@ def read_state(rundir: RunDir) -> LastRunState | None:
 
 
 def finished_run(plan: Plan, read: DataRead) -> LastRunState | None:
-    """Return the folder's last run if it is complete, of the same identity and data, and still
-    there with its files.
+    """Return the state of the folder's last run if this run need not be repeated; otherwise None.
+
+    The last run must be complete, have the same identity, versions and data, and still have its
+    files.
     """
     state = read_state(plan.rundir)
     if (
@@ -145,17 +148,17 @@ def finished_run(plan: Plan, read: DataRead) -> LastRunState | None:
         or state.versions != versions(plan.upstream)
     ):
         return None
-    then = DataRead(state.data_bundle, state.data_files, state.all_files, tuple(state.uncomputed))
-    if then != read:
+    earlier_read = DataRead(
+        state.data_bundle, state.data_files, state.all_files, tuple(state.uncomputed)
+    )
+    if earlier_read != read:
         return None
     root = plan.rundir.root
     files = {root / name: digest for name, digest in state.files.items()}
-    made = []
-    for file in files:
-        if file.parent == plan.rundir.made_pictures:
-            made.append(file)
-    if any(not file.is_file() or sha256_of(file) != files[file] for file in made):
-        return None
+    for file, digest in files.items():
+        is_made_picture = file.parent == plan.rundir.made_pictures
+        if is_made_picture and (not file.is_file() or sha256_of(file) != digest):
+            return None
     if not (state.runs and all(any((root / name).glob("*.json")) for name in state.runs)):
         return None
     return state
@@ -182,27 +185,30 @@ def ended_run(
 
 
 def remember(rundir: RunDir, state: LastRunState) -> None:
-    """Write down that a run ended."""
+    """Write the state of a run that has ended to the folder."""
     write_atomic(rundir.run_state, json.dumps(asdict(state), indent=2))
 
 
 def remember_result(
     rundir: RunDir, state: LastRunState, digests: Mapping[str, str], provenance: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Write the state with the digests of the result's files. Returns these digests, and that of
-    the state, which is one of the files itself.
+    """Write the state with the digests of the result's files.
+
+    Returns these digests together with the digest of the state's own file.
     """
-    state = state.of_files(digests, rundir)
+    state = state.with_files(digests, rundir)
     remember(rundir, replace(state, inputs=state.digest_of_inputs(provenance)))
     return {**digests, rundir.run_state.name: sha256_of(rundir.run_state)}
 
 
 def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | None:
-    """Return where the results of the folder were moved to, if they are of another configuration or
-    of other data.
+    """Archive the results in the folder if they belong to another configuration or to other data.
 
-    What is written from now on says what is run next; beside it they would be taken for its
-    results.
+    The run is about to write its own run_config.yml; old results next to it would be mistaken for
+    results of this run.
+
+    Returns:
+        The folder to which the results were moved; None if nothing was moved.
     """
     rundir = plan.rundir
     if not any(file.exists() for file in rundir.results):
@@ -217,21 +223,21 @@ def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | N
         if (provenance["run_identity"], own_files) == (plan.identity, data_files):
             return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        pass  # it does not say whose it is
+        pass  # an unreadable result cannot be compared with this run, so it is archived, too
     return rundir.archive((*rundir.results, rundir.run_config, rundir.packages))
 
 
 def digest_of_given(plan: Plan) -> str:
-    """SHA-256 of what the user set."""
+    """Return the SHA-256 of the configuration that the user set."""
     return hashlib.sha256(
         json.dumps(plan.evaluation.as_given(), sort_keys=True, default=str).encode()
     ).hexdigest()
 
 
 def checkout_commit() -> str | None:
-    """Return the commit of the checkout that this program runs from."""
+    """Return the Git commit of the checkout that this program runs from; None if there is none."""
     home = framework_path().parent
-    # a wheel may lie in any checkout
+    # An installed package may be inside the checkout of an unrelated project.
     if home == Path(eval_factory.__file__).parent:
         return None
     return git_hash(home)
@@ -239,15 +245,17 @@ def checkout_commit() -> str | None:
 
 @cache
 def this_program_sha256() -> str:
-    """Read once in a process: a program that is changed meanwhile is not the one that is at
-    work.
+    """Return the SHA-256 of this program.
+
+    The value is computed once per process: files that change later are not the running program.
     """
     return program_sha256(Path(eval_factory.__file__).parent)
 
 
 def program_sha256(package: Path) -> str:
-    """Return the hash of every file of the package but what Python makes of them: a checkout
-    changes without its version.
+    """Return the SHA-256 of all files of a package, without compiled files.
+
+    The version alone is not enough: the files of a checkout change while its version does not.
     """
     files = (
         path
@@ -261,16 +269,23 @@ def program_sha256(package: Path) -> str:
 def unchanged_result(
     plan: Plan, runs: Sequence[Path], redactor: Redactor, *, git_hash: str | None
 ) -> TaskResult | None:
-    """Return the result as it stands; None if it has to be collected again. `git_hash`: the commit
-    of the checkout that the program is from, now.
+    """Return the stored result if it is still valid; None if it must be collected again.
+
+    Args:
+        plan: The plan of the run.
+        runs: HELM's run folders.
+        redactor: The redactor, which may know keys that the stored files still contain.
+        git_hash: The current Git commit of the program's checkout, or None.
     """
     rundir = plan.rundir
     state = read_state(rundir)
     listed = listed_checksums(rundir)
     if state is None or rundir.attestation.name not in listed:
         return None
-    statement = sha256_of(rundir.attestation) if rundir.attestation.is_file() else "missing"
-    if {**digests_of(rundir, runs), rundir.attestation.name: statement} != listed:
+    attestation_digest = "missing"
+    if rundir.attestation.is_file():
+        attestation_digest = sha256_of(rundir.attestation)
+    if {**digests_of(rundir, runs), rundir.attestation.name: attestation_digest} != listed:
         return None
     from eval_factory.helm import names
     from eval_factory.scoring import provenance
@@ -281,23 +296,24 @@ def unchanged_result(
     if passport is not None and not (copy.is_file() and copy.read_text("utf-8") == passport):
         return None
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
-    now = replace(state, program=this_program_sha256(), given=digest_of_given(plan)).of_files(
-        listed, rundir
+    current = replace(state, program=this_program_sha256(), given=digest_of_given(plan))
+    current = current.with_files(listed, rundir)
+    current_provenance = provenance.provenance_of(
+        plan, scenario, "", git_hash, None, run_id=state.run_id
     )
-    made = provenance.provenance_of(plan, scenario, "", git_hash, None, run_id=state.run_id)
-    if state.inputs != now.digest_of_inputs(vars(made)):
+    if state.inputs != current.digest_of_inputs(vars(current_provenance)):
         return None
     texts = (
         file.read_text("utf-8", errors="replace")
         for file in (*rundir.results, *rundir.responses.glob("*"))
         if file.is_file()
     )
-    # a key that was not known when they were written
+    # A stored text may contain a key that the redactor did not know when the text was written.
     if any(redactor.finds(text) for text in texts):
         return None
     from eval_factory.report.reader import StoredInstances, result_in
 
-    # this very program checked it
+    # The document needs no validation: the same program has written it.
     document = parse_own(rundir.evaluation_config.read_text("utf-8"))
     result = result_in(document, StoredInstances(rundir))
-    return replace(result, something_to_ask=False)  # else it would not be a run that is complete
+    return replace(result, something_to_ask=False)  # a complete run has nothing left to ask
