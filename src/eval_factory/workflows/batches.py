@@ -1,8 +1,10 @@
-"""Batches of a run: what waits is sent, polled, and its answers are stored; helm-run goes on then.
+"""Sends the requests of a run in batches, polls the batches, and stores their answers.
 
-helm-run notes the requests that wait in batches.db and ends; here they are sent. Whatever dies in
-between, the same command finds each batch again: by its id, or by our name in its metadata. Where
-that is in doubt nothing is sent again, for it may be paid already; the user decides.
+helm-run writes its requests to batches.db and ends. This module then sends the requests, waits for
+the answers and starts helm-run again. If a process dies in between, the same command finds each
+batch again, either by its ID or by the name that eval-factory put into its metadata. If a batch
+cannot be found with certainty, its requests are not sent again, because they may already cost
+money; the user decides what to do.
 """
 
 from __future__ import annotations
@@ -49,15 +51,15 @@ from eval_factory.workflows.options import BatchChoice
 
 MAX_REQUESTS = 50_000
 MAX_BYTES = 200_000_000
-"""The size that a batch's file may have, as OpenAI publishes it."""
+"""The maximum size of a batch's file, in bytes, as OpenAI publishes it."""
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 60.0
 PAUSE_FACTOR = 1.5
-SAY_EVERY_S = 600.0
+REPORT_INTERVAL_S = 600.0  # an unchanged state is shown again after this time
 SETTLING_S = 5.0
-"""A batch that was made when its answer was lost is listed by then."""
+"""The seconds after which the endpoint lists a new batch, even if its reply was lost."""
 MAX_SILENCE_S = 6 * 3600.0
-"""Seconds for which the polls may go without an answer: a laptop sleeps, a network is away."""
+"""The seconds for which all polls may fail: a laptop may sleep, or a network may be down."""
 TOO_MANY_TOKENS = "token_limit_exceeded"
 SAME_COMMAND = "the same command goes on"
 
@@ -66,20 +68,23 @@ _T = TypeVar("_T")
 
 @dataclass
 class _Role:
-    """One endpoint whose requests go by batch."""
+    """An endpoint whose requests are sent in batches."""
 
     settings: EndpointSettings
     api: BatchApi
     address: str
-    """The path of its requests' endpoint."""
+    """The path of the API for single requests, which each line of a batch's file names."""
     secret_fields: Mapping[str, object]
     price: Price | None
     asks_rest: bool
     """True if requests that a batch left unanswered are sent one by one."""
     shown_states: dict[str, tuple[str, int, float]] = field(default_factory=dict)
-    """The last shown state and completed requests of a batch, with the time, by its intent."""
+    """The last shown state of each batch, by the batch's intent: the state, the number of completed
+    requests, and the time.
+    """
 
     def file_of(self, lines: Sequence[Line]) -> bytes:
+        """Return the content of a batch's file with these lines."""
         text = "".join(
             f"{line_of_file(line, self.address, self.secret_fields)}\n" for line in lines
         )
@@ -87,17 +92,17 @@ class _Role:
 
 
 class Batches:
-    """All batches of one run."""
+    """The batches of one run: sends, polls, stores and cancels them."""
 
     def __init__(
         self, context: RunContext, plan: Plan, choice: BatchChoice, *, deadline: float | None = None
     ) -> None:
         """
         Args:
-            context: of the output folder.
-            plan: with the endpoints.
-            choice: what the user says of batches in doubt.
-            deadline: by the monotonic clock: when max_wall_s is over.
+            context: The context of the run.
+            plan: The plan, which names the endpoints.
+            choice: The user's decision about batches of unknown state.
+            deadline: The time, by the monotonic clock, at which max_wall_s is over; or None.
         """
         self._context = context
         self._plan = plan
@@ -112,10 +117,11 @@ class Batches:
         }
 
     def close(self) -> None:
+        """Close the ledger of batches."""
         self._ledger.close()
 
     def begin(self) -> None:
-        """Take up what an earlier invocation left: batches that were sent are waited for."""
+        """Resume the open batches of an earlier command, and wait until they have ended."""
         self._ledger.begin_invocation()
         for batch in self._ledger.open_batches():
             if batch.state is BatchState.CREATING:
@@ -128,14 +134,14 @@ class Batches:
     def run_helm(
         self, run: Callable[[HelmRunSettings], EndedHelmRun], settings: HelmRunSettings
     ) -> EndedHelmRun:
-        """Run helm-run as often as its requests wait for a batch.
+        """Run helm-run again and again until no requests wait for a batch.
 
         Args:
-            run: runs it once, to its end.
-            settings: of each time.
+            run: A function that runs helm-run once, to its end.
+            settings: The settings of the first helm-run.
 
         Returns:
-            The last time, with the seconds of all.
+            The last helm-run, with the total wall time.
         """
         started = time.monotonic()
         while True:
@@ -147,7 +153,7 @@ class Batches:
                 self._ledger.forget_waiting()
             else:
                 self.send_and_wait()
-            # Requests that go one by one have another price, which is stored with their run.
+            # Single requests have another price than batches, and the price is stored per run ID.
             is_other_price = takes_rest or settings.asks_rest_of_batches
             settings = replace(
                 settings,
@@ -157,9 +163,7 @@ class Batches:
             )
 
     def _takes_rest(self) -> bool:
-        """Return True if requests wait that a batch left unanswered, and that are to be sent one by
-        one.
-        """
+        """Return True if a batch left requests unanswered that must now be sent one by one."""
         rest = []
         for line in self._ledger.waiting():
             if self._roles[line.role].asks_rest and self._ledger.replies(line.key):
@@ -167,12 +171,12 @@ class Batches:
         return bool(rest)
 
     def send_and_wait(self) -> None:
-        """Send what waits, as far as the limits allow it, and return when it has ended.
+        """Send the waiting requests that the limits allow, and wait until their batches have ended.
 
         Raises:
-            NotReportableError: a limit leaves no room for any of it.
-            PrerequisiteError: the endpoint refuses it.
-            InterruptedRunError: Ctrl-C; the batches go on.
+            NotReportableError: The limits do not allow a single request.
+            PrerequisiteError: The endpoint refuses a batch.
+            InterruptedRunError: The user pressed Ctrl-C; the batches continue at the endpoint.
         """
         for role, lines in _by_role(self._affordable(self._ledger.waiting())).items():
             for part in self._parts(self._roles[role], lines):
@@ -182,16 +186,17 @@ class Batches:
         self._ledger.forget_waiting()
 
     def cancel(self) -> list[str]:
-        """Cancel all open batches. Returns a line for each."""
+        """Cancel all open batches. Returns a line for each batch."""
         return [self._cancelled(batch) for batch in self._ledger.open_batches()]
 
     def _cancelled(self, batch: Batch) -> str:
+        """Cancel one batch, and return a line that says what the endpoint answered."""
         if batch.state is BatchState.CREATING:
             self._settle(batch)
             batch = self._ledger.batch(batch.intent)
         if batch.batch_id is None:
             self._ledger.to_be_sent_again(batch.intent)
-            return f"{self._of(batch)}: was never sent, so that there is nothing to cancel"
+            return f"{self._of(batch)}: was never sent, so there is nothing to cancel"
         try:
             status = self._role_of_batch(batch).api.cancel(batch.batch_id)
         except BatchApiError as error:
@@ -199,7 +204,11 @@ class Batches:
         return f"{self._of(batch)}: {status.status}"
 
     def _affordable(self, lines: Sequence[Line]) -> list[Line]:
-        """Return the first requests that, at their most, fit into the rest of the run's limits."""
+        """Return the first requests whose maximum use fits within the rest of the run's limits.
+
+        Raises:
+            NotReportableError: Not even the first request fits.
+        """
         budget = budget_of(self._plan)
         spent = spent_so_far(self._plan.rundir.cache_db, prices_of(self._plan).known)
         chosen = []
@@ -218,7 +227,11 @@ class Batches:
         return chosen
 
     def _parts(self, role: _Role, lines: Sequence[Line]) -> Iterator[list[Line]]:
-        """Parts that a batch's file may hold."""
+        """Yield the lines in parts, each small enough for the file of one batch.
+
+        Raises:
+            PrerequisiteError: A single request is too large for a file.
+        """
         part: list[Line] = []
         size = 0
         for line in lines:
@@ -226,7 +239,7 @@ class Batches:
             if bytes_of_line > MAX_BYTES:
                 raise PrerequisiteError(
                     f"a request of {bytes_of_line} bytes is larger than a batch's file may be "
-                    f"({MAX_BYTES}): make its pictures smaller (extra.max_image_side), or set "
+                    f"({MAX_BYTES}): make the pictures smaller (extra.max_image_side), or set "
                     "batch: false"
                 )
             if part and (len(part) >= MAX_REQUESTS or size + bytes_of_line > MAX_BYTES):
@@ -239,12 +252,13 @@ class Batches:
             yield part
 
     def _intended(self, role: str, lines: Sequence[Line]) -> Batch:
+        """Record the intent to send these lines as one batch, and return the batch."""
         data = self._roles[role].file_of(lines)
         digest = hashlib.sha256(data).hexdigest()
         return self._ledger.intend(role, lines, digest, run_identity=self._plan.identity)
 
     def _send(self, batch: Batch) -> None:
-        """Send a batch whose intent is written down, and nothing else."""
+        """Upload the file of a batch whose intent is recorded, and create the batch."""
         role = self._role_of_batch(batch)
         data = role.file_of(self._ledger.lines_of(batch.intent))
         name = f"{batch.intent}.jsonl"
@@ -254,11 +268,11 @@ class Batches:
         self._say(batch, status)
 
     def _made(self, batch: Batch, role: _Role, file_id: str) -> BatchStatus:
-        """Make a batch of its file.
+        """Create a batch from its uploaded file, and return its status.
 
         Raises:
-            BatchApiError: the endpoint refuses it, so that it was not made.
-            EndpointUnreachableError: it may have been made, or not.
+            BatchApiError: The endpoint refused the batch, so the batch does not exist.
+            EndpointUnreachableError: It is unknown whether the endpoint created the batch.
         """
         self._ledger.uploaded(batch.intent, file_id)
         self._ledger.creating(batch.intent)
@@ -267,14 +281,14 @@ class Batches:
         except BatchApiError as error:
             if error.status is None or error.status >= 500:
                 raise EndpointUnreachableError(
-                    f"{self._of(batch)}: it is unknown whether the endpoint made it: {error}\n"
+                    f"{self._of(batch)}: it is unknown whether the endpoint created it: {error}\n"
                     f"  {SAME_COMMAND}, and first looks for this batch"
                 ) from None
             self._ledger.uploaded(batch.intent, file_id)
             raise
 
     def _settle(self, batch: Batch) -> None:
-        """Find out about a batch that was being made when an earlier invocation died."""
+        """Find out whether the endpoint created a batch before an earlier command died."""
         status = self._looked_for(batch)
         if status is None:
             self._ledger.to_be_sent_again(batch.intent)
@@ -282,10 +296,10 @@ class Batches:
             self._ledger.sent(batch.intent, status.id)
 
     def _looked_for(self, batch: Batch) -> BatchStatus | None:
-        """Return the batch of an intent whose id did not arrive; None: it was not made.
+        """Return the status of a batch whose ID did not arrive; None if it was not created.
 
         Raises:
-            PrerequisiteError: nobody can tell.
+            PrerequisiteError: It cannot be determined whether the batch exists.
         """
         role = self._role_of_batch(batch)
         if self._choice.batch_id is not None:
@@ -312,10 +326,12 @@ class Batches:
         )
 
     def _refuse_another(self, batch: Batch, named: BatchStatus) -> None:
-        """Check that the batch that the user names is the one in doubt. Raises PrerequisiteError:
-        it is not.
+        """Check that the batch that the user named is the batch whose ID did not arrive.
 
-        Its answers would be of other requests, and ours would be asked and paid again.
+        Another batch would have answers to other requests.
+
+        Raises:
+            PrerequisiteError: The user named another batch.
         """
         is_other_intent = named.intent not in (None, batch.intent)
         is_other_size = named.total not in (0, batch.requests)
@@ -327,14 +343,20 @@ class Batches:
             )
 
     def _wait(self) -> None:
-        """Poll all that were sent until they have ended."""
+        """Poll all open batches until every batch has ended.
+
+        Raises:
+            EndpointUnreachableError: All polls failed for `MAX_SILENCE_S`.
+            InterruptedRunError: The user pressed Ctrl-C.
+            NotReportableError: max_wall_s is over.
+        """
         pause = FIRST_PAUSE_S
         silent_since: float | None = None
         try:
             while batches := self._ledger.open_batches():
                 try:
                     for batch in batches:
-                        self._go_on(batch)
+                        self._advance(batch)
                     silent_since = None
                 except BatchApiError as error:
                     silent_since = silent_since or time.monotonic()
@@ -347,13 +369,13 @@ class Batches:
             count = len(self._ledger.open_batches())
             self._context.log.info("interrupted; open batches: %d", count)
             raise InterruptedRunError(
-                f"interrupted; the endpoint goes on with {counted(count, 'batch', 'batches')}, "
-                "which will have to be paid\n"
-                f"  {SAME_COMMAND}; with --cancel_batches it cancels them"
+                f"interrupted; the endpoint continues {counted(count, 'batch', 'batches')}, "
+                "which will cost money\n"
+                f"  {SAME_COMMAND}; to cancel the batches, add --cancel_batches"
             ) from None
 
-    def _go_on(self, batch: Batch) -> None:
-        """Poll a batch; or send one that waits for others of its role."""
+    def _advance(self, batch: Batch) -> None:
+        """Poll a sent batch. Send an unsent batch when no other batch of its role is open."""
         if batch.state is BatchState.SENT:
             self._poll(batch)
             return
@@ -365,6 +387,7 @@ class Batches:
             self._send(batch)
 
     def _pause(self, seconds: float) -> None:
+        """Wait, but not beyond the deadline. Raises NotReportableError if the deadline is over."""
         if self._deadline is None:
             time.sleep(seconds)
             return
@@ -372,18 +395,18 @@ class Batches:
         if left <= 0:
             count = len(self._ledger.open_batches())
             raise NotReportableError(
-                "stopped: max_wall_s is over; the endpoint goes on with "
+                "stopped: max_wall_s is over; the endpoint continues "
                 f"{counted(count, 'batch', 'batches')}\n"
                 f"  no score is written yet; {SAME_COMMAND}"
             )
         time.sleep(min(seconds, left))
 
     def _poll(self, batch: Batch) -> None:
-        """Look at one batch; what it brought is stored if it has ended.
+        """Poll one batch, and store its answers if it has ended.
 
         Raises:
-            BatchApiError: nobody answered.
-            PrerequisiteError: the endpoint refuses, or knows the batch no more.
+            BatchApiError: The poll failed, but a later poll may succeed.
+            PrerequisiteError: The endpoint refused the poll, or no longer knows the batch.
         """
         role = self._role_of_batch(batch)
         try:
@@ -401,13 +424,18 @@ class Batches:
             self._ledger.to_be_sent_again(batch.intent)
 
     def _vanished(self, batch: Batch) -> str:
+        """Return the message for a batch that the endpoint no longer knows."""
         return (
-            f"{self._of(batch)}: the endpoint does not know it any more, and its cost is unknown\n"
+            f"{self._of(batch)}: the endpoint no longer knows the batch, and its cost is unknown\n"
             "  give the same command with --resend: its requests are sent again, and paid again"
         )
 
     def _store(self, batch: Batch, role: _Role, status: BatchStatus) -> None:
-        """Store what an ended batch brought."""
+        """Store the answers of a batch that has ended.
+
+        Raises:
+            PrerequisiteError: The endpoint refused the batch, or completed requests lack answers.
+        """
         lines = self._ledger.lines_of(batch.intent)
         if status.status == "failed":
             self._store_refused(batch, status, lines)
@@ -427,47 +455,55 @@ class Batches:
                     replies[reply[0]] = reply[1:]
         if status.completed > len(replies) and not self._choice.resend:
             raise PrerequisiteError(
-                f"{self._of(batch)}: the endpoint completed {status.completed} requests, and its "
-                f"files hold {len(replies)} answers: the others are paid, but did not arrive\n"
-                "  the same command looks for them again; with --resend they are asked, and paid, "
-                "once more"
+                f"{self._of(batch)}: the endpoint completed {status.completed} requests, but its "
+                f"files have {len(replies)} answers: the other answers are paid, but missing\n"
+                "  the same command looks for these answers again; with --resend the requests are "
+                "sent, and paid, again"
             )
         self._ledger.end(batch.intent, replies, f"its batch {status.status} before it was answered")
         missing = len(keys) - len(replies)
         self._context.say(
-            f"{self._of(batch)}: {status.status}, {len(replies)} of {len(keys)} requests came back"
+            f"{self._of(batch)}: {status.status}, {len(replies)} of {len(keys)} requests answered"
         )
         for count, consequence in (
-            (missing, "are asked again"),
-            (unknown, "lines of the answer belong to none of its requests, and are left out"),
-            (doubled, "lines of the answer repeat a request; the first one counts"),
+            (missing, "requests are sent again"),
+            (unknown, "lines of the answer belong to no request of the batch, and are ignored"),
+            (doubled, "lines of the answer repeat a request; the first line counts"),
         ):
             if count:
                 self._context.say(f"warning: {self._of(batch)}: {count} {consequence}")
 
     def _store_refused(self, batch: Batch, status: BatchStatus, lines: Sequence[Line]) -> None:
-        """Store a batch that the endpoint did not begin; it cost nothing.
+        """Handle a batch that the endpoint refused, which costs nothing.
+
+        A batch with too many tokens is split into two batches.
 
         Raises:
-            PrerequisiteError: another would fail as this one.
+            PrerequisiteError: Any other refusal; a new batch would be refused, too.
         """
         reasons = "; ".join(f"{code}: {message}" for code, message in status.errors[:3])
-        reasons = self._context.redactor.text(reasons) or "it says no reason"
+        reasons = self._context.redactor.text(reasons) or "the endpoint states no reason"
         if any(code == TOO_MANY_TOKENS for code, _ in status.errors) and len(lines) > 1:
             self._ledger.to_be_sent_again(batch.intent, BatchState.SPLIT)
             half = len(lines) // 2
             self._intended(batch.role, lines[:half])
             self._intended(batch.role, lines[half:])
-            self._context.say(f"{self._of(batch)}: {reasons}: it is sent in two parts")
+            self._context.say(f"{self._of(batch)}: {reasons}: the batch is sent in two parts")
             return
         self._ledger.to_be_sent_again(batch.intent)
         raise PrerequisiteError(
-            f"{self._of(batch)}: the endpoint refuses it: {reasons}\n"
-            f"  nothing was paid; set batch: false, or correct what it names: {SAME_COMMAND}"
+            f"{self._of(batch)}: the endpoint refuses the batch: {reasons}\n"
+            "  nothing was paid; set batch: false, or correct the setting that the endpoint names: "
+            f"{SAME_COMMAND}"
         )
 
     def _tried(self, role: _Role, ask: Callable[[], _T]) -> _T:
-        """Ask a few times. Raises EndpointUnreachableError, EndpointRefusedError."""
+        """Return the result of `ask`, which is called again if an error may be temporary.
+
+        Raises:
+            EndpointUnreachableError: All tries failed.
+            EndpointRefusedError: The endpoint refused the request.
+        """
         pause = FIRST_PAUSE_S
         retries = role.settings.max_retries
         while True:
@@ -483,8 +519,10 @@ class Batches:
             pause = min(MAX_PAUSE_S, 2 * pause)
 
     def _role_of_batch(self, batch: Batch) -> _Role:
-        """Return the role that the batch was sent for. Raises ConfigError: the configuration does
-        not name its role any more.
+        """Return the endpoint of the batch.
+
+        Raises:
+            ConfigError: In the current configuration, this endpoint does not use batches.
         """
         role = self._roles.get(batch.role)
         if role is None:
@@ -495,19 +533,20 @@ class Batches:
         return role
 
     def _of(self, batch: Batch) -> str:
+        """Return a short text that names the batch in messages."""
         batch_id = ""
         if batch.batch_id:
             batch_id = f", {batch.batch_id}"
         return f"batch {batch.number} ({batch.role}{batch_id})"
 
     def _say(self, batch: Batch, status: BatchStatus) -> None:
-        """Show what the endpoint says, if it is new or the last line is long ago."""
+        """Show the batch's state if it has changed, or if it was last shown some time ago."""
         role = self._role_of_batch(batch)
         state, completed, when = role.shown_states.get(batch.intent, ("", -1, 0.0))
         now = time.monotonic()
         is_new = state != status.status
         is_due = completed != status.completed and now - when > MAX_PAUSE_S
-        if not (is_new or is_due or now - when > SAY_EVERY_S):
+        if not (is_new or is_due or now - when > REPORT_INTERVAL_S):
             return
         role.shown_states[batch.intent] = (status.status, status.completed, now)
         until = ""
@@ -520,7 +559,7 @@ class Batches:
 
 
 def exceeded(budget: Budget, spent: Spending) -> str | None:
-    """Return the name of a limit that would be exceeded; None if all hold."""
+    """Return the name of a limit that `spent` exceeds; None if it exceeds no limit."""
     used = spent.by_limit(0.0)
     for name, limit in budget.stated.items():
         if used[name] > limit:
@@ -531,9 +570,9 @@ def exceeded(budget: Budget, spent: Spending) -> str | None:
 def batches_of(
     context: RunContext, plan: Plan, choice: BatchChoice, budget: Budget
 ) -> Batches | None:
-    """Return the batches of a run; None if nothing goes by batch, and none is open.
+    """Return the batches of a run; None if no endpoint uses batches and no batch is open.
 
-    `budget`: of this invocation.
+    `budget` is the budget of this command; its max_wall_s sets the deadline.
     """
     file = context.rundir.batches
     if not any(endpoint.batch for endpoint in plan.endpoints) and not has_open_batches(file):
@@ -545,18 +584,20 @@ def batches_of(
 
 
 def refuse_to_forget_batches(rundir: RunDir) -> None:
-    """Check that no batches are open, which `--fresh` would forget. Raises ConfigError: some are,
-    and their answers will be paid.
+    """Check that no batch is open, because `--fresh` would delete the record of it.
+
+    Raises:
+        ConfigError: A batch is open, and its answers will cost money.
     """
     if has_open_batches(rundir.batches):
         raise ConfigError(
             f"--fresh: batches of {rundir.root} are open, and --fresh would forget them\n"
-            "  leave it out to take up their answers, or give --cancel_batches first"
+            "  leave out --fresh to use the batches' answers, or give --cancel_batches first"
         )
 
 
 def _metadata_of(batch: Batch) -> dict[str, str]:
-    """Return the metadata by which a person, and the next run, find a batch at the provider."""
+    """Return the metadata by which the user, or a later command, finds a batch at the provider."""
     return {
         INTENT: batch.intent,
         "eval_factory_run": batch.run_identity,
@@ -565,6 +606,7 @@ def _metadata_of(batch: Batch) -> dict[str, str]:
 
 
 def _role_of(endpoint: EndpointSettings, context: RunContext, price: Price | None) -> _Role:
+    """Return the endpoint with the client of its batch API."""
     api = batch_api_of(endpoint, context.env, context.redactor, context.log.info)
     address = "/v1" + API_PATHS[endpoint.endpoint_type]
     asks_rest = endpoint.batch == BATCH_OR_SINGLE
@@ -574,6 +616,7 @@ def _role_of(endpoint: EndpointSettings, context: RunContext, price: Price | Non
 
 
 def _by_role(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """Return the lines grouped by role."""
     by_role: dict[str, list[Line]] = {}
     for line in lines:
         by_role.setdefault(line.role, []).append(line)
@@ -581,7 +624,7 @@ def _by_role(lines: Sequence[Line]) -> dict[str, list[Line]]:
 
 
 def _with_line(spent: Spending, line: Line, price: Price | None) -> Spending:
-    """Return what is spent if a request takes all that it may."""
+    """Return `spent` plus the maximum use of one more request."""
     cost = 0.0 if price is None else price.of(line.prompt_tokens, line.output_tokens)
     tokens = line.prompt_tokens + line.output_tokens
     return Spending(spent.requests + 1, spent.tokens + tokens, spent.cost + cost)
@@ -595,7 +638,7 @@ def _local_time(seconds: float) -> str:
 def cancel(
     request: Request, choice: BatchChoice, *, env: Mapping[str, str], screen: TextIO
 ) -> list[str]:
-    """Cancel the open batches of a run. Returns a line for each."""
+    """Cancel the open batches of a run. Returns a line for each batch."""
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
     with lock_folder(plan, env, screen) as context:

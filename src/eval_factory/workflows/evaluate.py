@@ -187,7 +187,7 @@ def unchanged_evaluation(context: RunContext, plan: Plan, ran: FinishedRun) -> E
     )
     context.show(
         "this run is complete already, and nothing has changed since: "
-        "its result remains valid (--fresh starts over)"
+        "its result stands (--fresh starts over)"
     )
     return _evaluated(context, plan, result, result)
 

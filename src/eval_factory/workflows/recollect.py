@@ -1,6 +1,8 @@
-"""A stored evaluation once more: its result made again from its own files, without keys, network or
-data; the evaluation itself, from a run config that is written for it, with what is another now; its
-answers scored again.
+"""Repeats a stored evaluation in one of three ways.
+
+`recollected` collects the result again from the stored files, without keys, network or data.
+`reproduce` writes a run config that repeats the evaluation, and lists what has changed since.
+`rescore` scores the stored answers again with other judges, metrics or rules.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from eval_factory.scoring.provenance import Remembered
     from eval_factory.workflows.evaluated import Evaluated
 
-OF_THE_PROGRAM = (
+COLLECTOR_FIELDS = (
     "eval_factory",
     "helm",
     "python",
@@ -60,24 +62,28 @@ OF_THE_PROGRAM = (
     "framework_sha256",
     "lock_sha256",
 )
-"""Fields of the provenance that are of the program and the machine that collected, not of what
-was run.
+"""Fields of the provenance that describe the program and the machine that collected the result, and
+not the run itself.
 """
 
 
 @dataclass(frozen=True)
 class Recollected:
-    """The result made again, and written as a run writes it."""
+    """A result that was collected again and written to a temporary folder."""
 
-    # the temporary folder, with every file that says what came out, and run_config.yml
+    # the temporary folder, with all files of the result and run_config.yml
     rundir: RunDir
     result: TaskResult
-    notes: tuple[str, ...]  # the parts that could not be made again, or that another version made
+    # notes on parts of the result that could not be computed again, or that another version wrote
+    notes: tuple[str, ...]
 
 
 def last_state(rundir: RunDir) -> LastRunState:
-    """Return what the folder's last run left. Raises PrerequisiteError: it cannot be read, or names
-    folders elsewhere.
+    """Return the state of the folder's last run.
+
+    Raises:
+        PrerequisiteError: The state is missing or unreadable, names folders outside of the output
+            folder, or the folder has an imported result.
     """
     state = read_state(rundir)
     if state is None and is_imported(rundir):
@@ -86,20 +92,20 @@ def last_state(rundir: RunDir) -> LastRunState:
         raise PrerequisiteError(
             f"{rundir.run_state}: is missing or cannot be read, so nothing can be collected again"
         )
-    names_of_runs = []
-    for name in state.runs:
-        if isinstance(name, str) and leads_inside(name):
-            names_of_runs.append(name)
     run_names = []
-    for name in names_of_runs:
-        if is_within(rundir.root / name, rundir.helm):
+    for name in state.runs:
+        is_relative = isinstance(name, str) and leads_inside(name)
+        if is_relative and is_within(rundir.root / name, rundir.helm):
             run_names.append(name)
     if not run_names or len(run_names) < len(state.runs):
-        raise PrerequisiteError(f"{rundir.run_state}: runs: names no folder in this one")
+        raise PrerequisiteError(
+            f"{rundir.run_state}: runs: must name folders inside the output folder"
+        )
     return state
 
 
 def _needs_a_run(folder: Path) -> str:
+    """Return the message for an imported result, which lacks HELM's files."""
     return (
         f"{folder}: is an imported result; this command needs HELM's files of a run.\n"
         "  compare, gate, report, annotate, export, rescore and verify read imported results"
@@ -107,19 +113,22 @@ def _needs_a_run(folder: Path) -> str:
 
 
 def stored_document(rundir: RunDir) -> dict[str, Any]:
-    """Return what run_config.yml of an output folder holds. Raises ConfigError: it is missing, or
-    is not a run config.
+    """Return the content of run_config.yml in an output folder.
+
+    Raises:
+        ConfigError: The file is missing, or is not a run config.
     """
     document = load_run_config(rundir.run_config)
     if not all(isinstance(document.get(name), dict) for name in ("config", "target")):
         raise ConfigError(f"{rundir.run_config}: has no `config` and `target`")
-    _as_it_was(document)
+    _set_old_defaults(document)
     return document
 
 
-def _as_it_was(document: dict[str, Any]) -> None:
-    """Give a run config of an earlier version the values of keys that it did not have: another
-    default has come since, and its run asked nothing of the kind.
+def _set_old_defaults(document: dict[str, Any]) -> None:
+    """Set keys that a run config of an earlier version lacks to the value that its run used.
+
+    Without this, the key would get today's default, which asks questions that the run did not ask.
     """
     params = document["config"].get("params")
     extra = params.get("extra") if isinstance(params, dict) else None
@@ -128,12 +137,13 @@ def _as_it_was(document: dict[str, Any]) -> None:
 
 
 def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:
-    """Return the evaluation as it was configured.
+    """Return the evaluation as the run configured it.
 
-    Secrets stay `${NAME}`; a custom benchmark is what the folder says of it, wherever its files are
-    now.
+    Secrets remain placeholders (`${NAME}`). A custom benchmark is read from the output folder, so
+    that its original files are not needed.
 
-    Raises ConfigError: run_config.yml is not one of this version.
+    Raises:
+        ConfigError: run_config.yml is not valid in this version.
     """
     document = stored_document(rundir)
     env = dict.fromkeys(variables_in(document), "unknown")
@@ -148,20 +158,18 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:
 
 
 def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchmark:
-    """Return the benchmark that is described in the file that was made of it for HELM. Raises
-    ConfigError: that file is not there.
+    """Return the custom benchmark of a run, read from the file that the run wrote for HELM.
+
+    Raises:
+        ConfigError: This file is missing or cannot be read.
     """
     data = result.provenance.dataset_files
-    other_sources = (
-        "scenarios/",
-        "hub:",
-        f"{DATA_PATH}/",
-        PASSPORT,
-    )  # these are not a custom benchmark's own files
+    # data files with these prefixes are not the custom benchmark's own files
+    other_sources = ("scenarios/", "hub:", f"{DATA_PATH}/", PASSPORT)
     file = rundir.model_configs / names.BENCHMARK
     try:
         document = parse_own(file.read_text(encoding="utf-8"))
-        is_rubric = "metric" in document  # it has one, and neither prompt nor metrics
+        is_rubric = "metric" in document  # a rubric has one metric and no prompt
         metrics = [{"name": document["metric"]}] if is_rubric else document["metrics"]
         judges = next((metric["prompt_file"] for metric in metrics if metric["name"] == JURY), None)
         return Benchmark(
@@ -193,9 +201,12 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchmark:
 
 @contextmanager
 def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
-    """Collect again what HELM and the journal left, into a folder that is deleted afterwards;
-    nothing here is changed. An imported result is made of its own files. Raises ConfigError,
-    PrerequisiteError, HelmError: a file is missing or cannot be read.
+    """Yield the result collected again from the stored files, in a temporary folder.
+
+    The output folder is not changed. An imported result is written again from its own files.
+
+    Raises:
+        ConfigError, PrerequisiteError, HelmError: A file is missing or cannot be read.
     """
     if stored.result.provenance.imported is not None:
         with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
@@ -206,8 +217,8 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     evaluation = stored_evaluation(rundir, stored)
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
         shadow = RunDir(Path(name))
-        # the collector's input as it lies there; but the cache copied, for SQLite writes beside
-        # it
+        # The collector reads these folders through links. The cache is copied, because SQLite
+        # writes files next to the database that it reads.
         for folder in ("helm", "logs", "annotations", "model_configs"):
             (shadow.root / folder).symlink_to(
                 (rundir.root / folder).absolute(), target_is_directory=True
@@ -222,7 +233,8 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
 def _collected(
     rundir: RunDir, stored: StoredResult, state: LastRunState, plan: Plan
 ) -> Recollected:
-    import jsonschema  # imported here, as all that takes long
+    """Collect the result of a run into the plan's folder, and compare the versions."""
+    import jsonschema  # imported late: these imports are slow
 
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import installed_packages, run_files
@@ -241,32 +253,33 @@ def _collected(
         data_bundle=state.data_bundle,
         remembered=remembered,
     )
-    here = installed_packages(environment_of_plan(plan))
-    notes = versions_that_differ(before, result.provenance, _listed_packages(rundir), here)
+    installed = installed_packages(environment_of_plan(plan))
+    notes = versions_that_differ(before, result.provenance, _listed_packages(rundir), installed)
     if remembered.unread:
         notes.append(
-            f"{remembered.unread} data files are not here, or are kept outside of the folder:"
-            " they were not hashed again"
+            f"{remembered.unread} data files are missing, or are stored outside of the folder:"
+            " their hashes were not computed again"
         )
     if not shadow.events.is_file() and before.started_at is not None:
         notes.append(
-            "logs/events.jsonl is not here: when the run started and ended was not looked up again"
+            "logs/events.jsonl is missing: the start and the end of the run were not checked again"
         )
-    as_stored = {name: getattr(before, name) for name in OF_THE_PROGRAM}
-    result = replace(result, provenance=replace(result.provenance, run_files=files, **as_stored))
+    collector_fields = {name: getattr(before, name) for name in COLLECTOR_FIELDS}
+    provenance = replace(result.provenance, run_files=files, **collector_fields)
+    result = replace(result, provenance=provenance)
     document = stored_document(rundir)
     config = plan.evaluation.as_dict()
     command = str(document.get("command", ""))
-    # which values were set, and which are defaults, stands nowhere else; every value that differs
-    # is found
-    then = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
-    set_by_user = {name: values_at(then.get(name), config[name]) for name in ("config", "target")}
+    # Only the stored result says which values the user set and which are defaults. Only the keys
+    # are taken from it: an altered value still differs from the value in run_config.yml.
+    old_result = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
+    set_by_user = {}
+    for name in ("config", "target"):
+        set_by_user[name] = values_at(old_result.get(name), config[name])
     try:
         write_result(plan, result, command, set_by_user, Redactor())
     except jsonschema.ValidationError as error:
-        raise HelmError(
-            f"{rundir.helm}: gives a result that none can be: {error.message}"
-        ) from error
+        raise HelmError(f"{rundir.helm}: gives an invalid result: {error.message}") from error
     info = plan.evaluation.framework.framework
     further_keys = {}
     for name in (KEPT_BY, SENDS_METADATA):
@@ -280,13 +293,13 @@ def _collected(
 
 
 def _remembered(stored: StoredResult, plan: Plan) -> Remembered:
-    """Return what the stored result says of data and logs."""
+    """Return the facts about data and logs that only the stored result still has."""
     from eval_factory.scoring import provenance
 
     sources: dict[str, str] = {}
     rule = plan.evaluation.task.helm.cluster
     if rule is not None and rule.records:
-        # lines that cannot be read are found when they are compared
+        # Unreadable lines are reported later, when the two results are compared.
         with suppress(PrerequisiteError):
             sources = {}
             for instance in stored.result.instances:
@@ -296,7 +309,7 @@ def _remembered(stored: StoredResult, plan: Plan) -> Remembered:
 
 
 def values_at(part: Any, full: Any) -> Any:
-    """Return the values of `full` at the keys of `part`; for a list of judges, at each one's."""
+    """Return the values of `full` at the keys of `part`, in nested mappings and lists, too."""
     if isinstance(part, list) and isinstance(full, list) and len(part) == len(full):
         return [values_at(item, full_item) for item, full_item in zip(part, full, strict=True)]
     if not isinstance(part, Mapping) or not isinstance(full, Mapping):
@@ -305,54 +318,58 @@ def values_at(part: Any, full: Any) -> Any:
 
 
 def versions_that_differ(
-    stored: Provenance, made: Provenance, listed: str = "", here: str = ""
+    stored: Provenance, current: Provenance, stored_packages: str = "", installed: str = ""
 ) -> list[str]:
-    """Return a line for each field of the program and the machine that is another now; not of what
-    was not recorded then.
+    """Return a line for each version of the program or the machine that differs from the run's.
 
-    `listed`: packages.txt of the run; `here`: the same of what is installed now. A package that
-    came beside those of the run is no difference.
+    Versions that the run did not record are not compared, and packages that were added since do not
+    count as a difference.
+
+    Args:
+        stored: The provenance of the stored result.
+        current: The provenance as it would be on this machine.
+        stored_packages: The text of packages.txt in the output folder.
+        installed: A list of the installed packages in the same format.
     """
     lines = []
-    for name in OF_THE_PROGRAM:
-        then = getattr(stored, name)
-        now = getattr(made, name)
-        if then == now or then is None:
+    for name in COLLECTOR_FIELDS:
+        old = getattr(stored, name)
+        new = getattr(current, name)
+        if old == new or old is None:
             continue
-        if name == "lock_sha256" and listed:
-            lines += _other_packages(listed, here, {*stored.packages, *made.packages})
+        if name == "lock_sha256" and stored_packages:
+            reported = {*stored.packages, *current.packages}
+            lines += _other_packages(stored_packages, installed, reported)
             continue
-        if isinstance(then, Mapping) and isinstance(now, Mapping):
-            changed = []
-            for key in then:
-                if then[key] != now.get(key):
-                    changed.append(key)
-            lines += [f"{key}: {then.get(key)} then, {now.get(key)} here" for key in changed]
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            for key in old:
+                if old[key] != new.get(key):
+                    lines.append(f"{key}: {old[key]} then, {new.get(key)} here")
         else:
-            lines.append(f"{name}: {then} then, {now} here")
+            lines.append(f"{name}: {old} then, {new} here")
     return [f"another version: {line}" for line in lines]
 
 
-def _other_packages(listed: str, here: str, listed_already: Collection[str]) -> list[str]:
-    """Return a line that counts and names the packages that are of another version, or gone.
+def _other_packages(stored_packages: str, installed: str, reported: Collection[str]) -> list[str]:
+    """Return a line that counts and names the packages that are missing or have another version.
 
-    `listed_already`: the names of those that have a line each.
+    `reported` are the names of packages that already have a line of their own.
     """
-    installed = set(here.splitlines())
-    names_of_others = []
-    for line in listed.splitlines():
+    installed_lines = set(installed.splitlines())
+    differing = []
+    for line in stored_packages.splitlines():
         name = line.partition("==")[0]
-        if line not in installed and name not in listed_already:
-            names_of_others.append(name)
-    if not names_of_others:
+        if line not in installed_lines and name not in reported:
+            differing.append(name)
+    if not differing:
         return []
-    named = formats.first_of(names_of_others, 5)
-    count = formats.counted(len(names_of_others), "package")
-    return [f"packages.txt: {count} not installed here in that version: {one_line(named)}"]
+    first_names = formats.first_of(differing, 5)
+    count = formats.counted(len(differing), "package")
+    return [f"packages.txt: {count} not installed here in that version: {one_line(first_names)}"]
 
 
 def _listed_packages(rundir: RunDir) -> str:
-    """Return the packages of the run; nothing if the list is gone or cannot be read."""
+    """Return the text of the run's packages.txt; "" if the file is missing or unreadable."""
     try:
         return rundir.packages.read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -361,15 +378,15 @@ def _listed_packages(rundir: RunDir) -> str:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A run config that does an evaluation again, and what has to be known before."""
+    """A run config that repeats an evaluation, with its differences and its needs."""
 
-    run_config: str  # the text of a run config
-    differences: tuple[str, ...]  # the things that have changed since: versions, errata, data
-    needs: tuple[str, ...]  # the things that have to be set, or put in place, before it can run
-    file: Path | None  # the run config that was written; None without a folder
+    run_config: str  # the text of the run config
+    differences: tuple[str, ...]  # changes since the evaluation: versions, errata, data
+    needs: tuple[str, ...]  # keys and files that are missing for the run
+    file: Path | None  # the path of the run config; None if no file was written
 
     def lines(self) -> list[str]:
-        """Return what a reader has to know before a run."""
+        """Return a line for each difference and each need."""
         return [
             *(f"differs: {line}" for line in self.differences),
             *(f"needs: {line}" for line in self.needs),
@@ -378,20 +395,22 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class Reran:
-    """An evaluation that was done again."""
+    """An evaluation that was repeated, compared with the original."""
 
     evaluated: Evaluated
-    # differences of what was asked: if there are any, it is not the same evaluation
+    # differences in the questions, prompts or data; empty if both runs are the same evaluation
     differences: tuple[str, ...]
-    scores: tuple[str, ...]  # a line a score: then and now
+    scores: tuple[str, ...]  # a line for each score with the old and the new value
 
 
 def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) -> Reproduction:
-    """Write the run config, if there is a folder for it, and look at what it needs.
+    """Return a run config that repeats the evaluation of a folder, and what it needs.
+
+    If `output_dir` is not None, the run config is also written to this folder.
 
     Raises:
-        PrerequisiteError: there is no result.
-        ConfigError: its configuration is not one of this version, or the folder is the original's.
+        PrerequisiteError: The folder has no result, or an imported result.
+        ConfigError: The configuration is not valid in this version, or the two folders overlap.
     """
     stored = load_result(folder)
     rundir = RunDir(folder)
@@ -400,14 +419,14 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     evaluation = stored_evaluation(rundir, stored)
     target = output_dir or folder.with_name(f"{folder.resolve().name}.reproduced")
     config = config_for(folder, target)
-    then = stored.result.provenance
-    named = f"{one_line(str(stored.folder), 200)} (run {then.run_identity})"
+    provenance = stored.result.provenance
+    original = f"{one_line(str(stored.folder), 200)} (run {provenance.run_identity})"
     text = (
-        f"# The evaluation of {named} once more: eval-factory run_eval --run_config THIS_FILE\n"
+        f"# Repeats the evaluation of {original}: eval-factory run_eval --run_config THIS_FILE\n"
         f"{to_yaml(config)}"
     )
     plan = make_plan(evaluation)
-    changes = tuple(differences_now(replace(plan, rundir=RunDir(target)), then, rundir))
+    changes = tuple(differences_now(replace(plan, rundir=RunDir(target)), provenance, rundir))
     file = None
     if output_dir is not None:
         claim(RunDir(output_dir))
@@ -417,8 +436,14 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
 
 
 def config_for(folder: Path, target: Path) -> dict[str, Any]:
-    """Return the configuration of a folder's run for another folder: all values that were used, but
-    those that were left to the benchmark. Raises ConfigError: it is the original's folder.
+    """Return the configuration of a folder's run, with `target` as its output folder.
+
+    The configuration has all values that the run used, without the values that the run left to the
+    benchmark.
+
+    Raises:
+        PrerequisiteError: The folder has an imported result.
+        ConfigError: The two folders overlap.
     """
     if is_imported(RunDir(folder)):
         raise PrerequisiteError(_needs_a_run(folder))
@@ -439,10 +464,10 @@ def config_for(folder: Path, target: Path) -> dict[str, Any]:
 
 
 def without_unset(tree: Any) -> Any:
-    """Return the value without its nulls: a null is the same as nothing, which is what a person
-    would write.
+    """Return the nested value without its nulls, because a null means the same as no value.
 
-    But that of a credential says: send no key; and one among the user's own keys is sent.
+    Two kinds of nulls have a meaning and are preserved: the null of a credential means that no key
+    is sent, and nulls under `params_to_...` are sent to the endpoint.
     """
     if isinstance(tree, Mapping):
         return {
@@ -453,47 +478,51 @@ def without_unset(tree: Any) -> Any:
     return tree
 
 
-def differences_now(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[str]:
-    """Yield a line for each version and each file of data that is another on this machine, now."""
-    # imported here, as `recollected` does
+def differences_now(plan: Plan, old: Provenance, rundir: RunDir) -> Iterator[str]:
+    """Yield a line for each version and each data file on this machine that differs from the run's.
+
+    Args:
+        plan: The plan of the new run.
+        old: The provenance of the stored result.
+        rundir: The output folder of the stored result.
+    """
+    # imported late: the import is slow
     from eval_factory.scoring.provenance import installed_packages, provenance_of
 
-    here = provenance_of(plan, "", then.prompts_sha256, then.git_hash, then.data_bundle)
+    current = provenance_of(plan, "", old.prompts_sha256, old.git_hash, old.data_bundle)
     installed = installed_packages(environment_of_plan(plan))
-    yield from versions_that_differ(then, here, _listed_packages(rundir), installed)
-    if then.errata_version != here.errata_version:
+    yield from versions_that_differ(old, current, _listed_packages(rundir), installed)
+    if old.errata_version != current.errata_version:
         yield (
-            f"errata: version {then.errata_version} then, {here.errata_version} here: "
+            f"errata: version {old.errata_version} then, {current.errata_version} here: "
             "corrected scores may differ"
         )
     files = {}
-    for name in then.dataset_files:
+    for name in old.dataset_files:
         if name.startswith("scenarios/"):
             files[name] = rundir.helm / name
     for dataset in output.read_run_record(rundir.helm).datasets:
         files |= dataset.files()
     own_data = own_data_of(plan.evaluation)
     files |= files_of(own_data.layout, own_data.path, own_data.values) if own_data else {}
-    now = {}
+    digests = {}
     for name, path in files.items():
         if path.is_file():
-            now[name] = sha256_of(path)
-    now |= packaged_data(plan.evaluation.task.helm.run_spec)
+            digests[name] = sha256_of(path)
+    digests |= packaged_data(plan.evaluation.task.helm.run_spec)
     benchmark = plan.evaluation.benchmark
     if benchmark is not None:
         with suppress(ConfigError, OSError):
-            now |= load_benchmark(benchmark.path).sha256
-    for name, digest in then.dataset_files.items():
-        if name not in now:
-            yield f"data: {name} is not here any more; it had SHA-256 {digest}"
-        elif now[name] != digest:
-            yield f"data: {name} has SHA-256 {now[name]}; it had {digest}"
+            digests |= load_benchmark(benchmark.path).sha256
+    for name, old_digest in old.dataset_files.items():
+        if name not in digests:
+            yield f"data: {name} is no longer on this machine; its SHA-256 was {old_digest}"
+        elif digests[name] != old_digest:
+            yield f"data: {name} has SHA-256 {digests[name]}; it was {old_digest}"
 
 
 def _needs(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is needed here: keys, by the names of their variables, and data that are not where
-    they were.
-    """
+    """Yield a line for each key that is not set, and for each path that no longer exists."""
     for endpoint in plan.endpoints:
         if endpoint.key_names and not any(env.get(name) for name in endpoint.key_names):
             yield f"the key of {endpoint.role}: set {' or '.join(endpoint.key_names)}"
@@ -507,29 +536,34 @@ def _needs(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
     for name, path in {**paths, "stop_when.differs_from": extra.stop_when.differs_from}.items():
         if path is not None and not Path(path).exists():
             yield (
-                f"config.params.extra.{name}: {path} is not there; "
-                "put it there, or write its new place"
+                f"config.params.extra.{name}: {path} does not exist; "
+                "put the file there, or change the path"
             )
 
 
 def run_again(folder: Path, output_dir: Path, *, env: Mapping[str, str], screen: TextIO) -> Reran:
-    """Do the evaluation in `output_dir`, and compare the two results. Raises EvalFactoryError: with
-    the exit code of what went wrong.
+    """Repeat the evaluation of `folder` in `output_dir`, and compare the two results.
+
+    Raises:
+        EvalFactoryError: The run failed; the error has the exit code of the command.
     """
-    from eval_factory.workflows.evaluate import evaluate  # imports what asks endpoints
+    # imported late: this module imports the code that sends requests
+    from eval_factory.workflows.evaluate import evaluate
 
     prepared = reproduce(folder, output_dir, env=env)
     screen.writelines(f"{printable(line)}\n" for line in prepared.lines())
     evaluated = evaluate(Request(run_config=prepared.file), Options(), env=env, screen=screen)
-    then = load_result(folder).result
-    now = load_result(output_dir).result
-    return Reran(evaluated, tuple(what_was_asked(then, now)), tuple(scores_beside(then, now)))
+    old = load_result(folder).result
+    new = load_result(output_dir).result
+    return Reran(
+        evaluated, tuple(evaluation_differences(old, new)), tuple(compared_scores(old, new))
+    )
 
 
-def what_was_asked(then: TaskResult, now: TaskResult) -> Iterator[str]:
-    """Yield a line for each way in which two results are not of the same evaluation."""
-    before = then.provenance
-    after = now.provenance
+def evaluation_differences(old_result: TaskResult, new_result: TaskResult) -> Iterator[str]:
+    """Yield a line for each difference between the evaluations of two results."""
+    before = old_result.provenance
+    after = new_result.provenance
     if before.run_identity != after.run_identity:
         yield f"run identity: {before.run_identity} then, {after.run_identity} now"
     if before.prompts_sha256 != after.prompts_sha256:
@@ -541,14 +575,14 @@ def what_was_asked(then: TaskResult, now: TaskResult) -> Iterator[str]:
             yield f"data: {name}: SHA-256 {old or 'none'} then, {new or 'none'} now"
     if before.errata_version != after.errata_version:
         yield f"errata: version {before.errata_version} then, {after.errata_version} now"
-    if then.reportable and not now.reportable:
-        yield "the first result may be reported, and this one may not"
+    if old_result.reportable and not new_result.reportable:
+        yield "the first result may be reported, but the new result may not"
 
 
-def scores_beside(then: TaskResult, now: TaskResult) -> Iterator[str]:
-    """Yield a line a score of either, the main one first."""
-    for name in dict.fromkeys([*then.scores, *now.scores]):
-        scores = [result.scores.get(name) for result in (then, now)]
+def compared_scores(old_result: TaskResult, new_result: TaskResult) -> Iterator[str]:
+    """Yield a line for each score of either result, the main score first."""
+    for name in dict.fromkeys([*old_result.scores, *new_result.scores]):
+        scores = [result.scores.get(name) for result in (old_result, new_result)]
         old, new = (
             "absent" if score is None else formats.significant(score.value, 6) for score in scores
         )
@@ -558,26 +592,34 @@ def scores_beside(then: TaskResult, now: TaskResult) -> Iterator[str]:
 def rescore(
     folder: Path, request: Request, output_dir: Path, *, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated:
-    """Score a finished run's answers again, by other judges, metrics or rules: a run whose model is
-    not asked.
+    """Score the answers of a finished run again, with other judges, metrics or rules.
 
-    Its cache.db begins as a copy of the finished run's, so every step is that of any run; what a
-    change would ask the model again is not stored, and ends the run before a judge is asked.
-    `request`: what is another now than in the finished run of `folder`, in which nothing is
+    Rescoring is an ordinary run in `output_dir` that begins with a copy of the finished run's
+    cache.db and sends no request to the model. If a change of settings needs an answer that the
+    cache lacks, the run ends before a judge is asked. The folder of the finished run is not
     changed.
 
+    Args:
+        folder: The output folder of the finished run, or of an imported result.
+        request: The settings that differ from those of the finished run.
+        output_dir: The folder for the new result.
+        env: The environment with the keys.
+        screen: The stream for progress and warnings.
+
     Raises:
-        PrerequisiteError: there is no result, its answers were altered, or the model would have to
-            be asked.
-        ConfigError: `output_dir` holds answers of another run; and as `evaluate`.
+        PrerequisiteError: The folder has no result, its answers were altered, or the model would
+            have to be asked.
+        ConfigError: `output_dir` contains answers of another run, or for the same reasons as in
+            `evaluate`.
     """
     if is_imported(RunDir(folder)):
         from eval_factory.workflows.rescore_imported import rescore_imported
 
         return rescore_imported(folder, request, output_dir, env=env, screen=screen)
-    from eval_factory.workflows.evaluate import evaluate  # imports what asks endpoints
+    # imported late: this module imports the code that sends requests
+    from eval_factory.workflows.evaluate import evaluate
 
-    then = load_result(folder).result.provenance
+    provenance = load_result(folder).result.provenance
     rundir = RunDir(output_dir)
     document = config_for(folder, output_dir)
     flags = {**request.flags, "config.output_dir": str(output_dir)}
@@ -585,37 +627,46 @@ def rescore(
     not_sent = dict.fromkeys(variables_in(document["target"]), "not sent")
     evaluation = build_evaluation(request, load_framework(), {**not_sent, **env})
     options = Options(
-        asks_model=False, on_launch=lambda _record: copy_answers(RunDir(folder), then, rundir)
+        asks_model=False, on_launch=lambda _record: copy_answers(RunDir(folder), provenance, rundir)
     )
     return evaluate(request, options, env=env, screen=screen, evaluation=evaluation)
 
 
-def copy_answers(source: RunDir, then: Provenance, rundir: RunDir) -> None:
-    """Copy the answers of a finished run, of the model and of judges, once, into a folder without
-    any. `then`: the provenance of the finished run; its hash of cache.db says that nobody writes
-    there, or wrote since.
+def copy_answers(source: RunDir, provenance: Provenance, rundir: RunDir) -> None:
+    """Copy the model's and the judges' answers of a finished run to a folder without answers.
+
+    If the folder already has a copy of the same answers, the function does nothing.
+
+    Args:
+        source: The output folder of the finished run.
+        provenance: The provenance of the finished run. Its hash of cache.db shows that the answers
+            were not changed since.
+        rundir: The folder that receives the copy.
+
+    Raises:
+        ConfigError: `rundir` has answers of another run.
+        PrerequisiteError: The answers of the finished run are missing or were changed.
     """
     origin = read_origin(rundir.cache_db)
     if rundir.cache_db.exists():
-        if origin is None or origin.run_identity != then.run_identity:
+        if origin is None or origin.run_identity != provenance.run_identity:
             raise ConfigError(
                 f"--output_dir: {rundir.root} has answers of another run; choose another folder"
             )
         return
-    if not source.cache_db.is_file() or sha256_of(source.cache_db) != then.run_files.get(
-        source.cache_db.name
-    ):
+    recorded_digest = provenance.run_files.get(source.cache_db.name)
+    if not source.cache_db.is_file() or sha256_of(source.cache_db) != recorded_digest:
         raise PrerequisiteError(
-            f"{source.cache_db}: is not what the result was made of ('verify' says more)"
+            f"{source.cache_db}: has changed since the result was made ('verify' says more)"
         )
-    # SQLite writes beside what it reads
+    # A temporary folder, because SQLite writes files next to the database that it reads.
     with tempfile.TemporaryDirectory(dir=rundir.root, prefix=".rescore-") as name:
-        # and its mode: it holds answers
+        # `shutil.copy` also copies the mode: the answers may be private.
         copy = Path(shutil.copy(source.cache_db, Path(name) / rundir.cache_db.name))
         earlier = read_origin(copy)
         write_origin(
             copy,
-            then.run_identity,
-            earlier.started_at if earlier else then.started_at or "an unknown time",
+            provenance.run_identity,
+            earlier.started_at if earlier else provenance.started_at or "an unknown time",
         )
         copy.replace(rundir.cache_db)

@@ -2,7 +2,7 @@
 compared.
 
 What may differ without being a finding is a short list: the versions and the machine of who
-verifies (`recollect.OF_THE_PROGRAM`), data that are not here any more, corrected scores where the
+verifies (`recollect.COLLECTOR_FIELDS`), data that are not here any more, corrected scores where the
 errata have another version.
 """
 

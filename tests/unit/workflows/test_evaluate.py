@@ -140,7 +140,7 @@ def test_who_only_collects_asks_nobody(
             screen=io.StringIO(),
             evaluation=known,
         )
-    assert ("command with --fresh" in str(caught.value)) is only_collect
+    assert ("add --fresh" in str(caught.value)) is only_collect
 
 
 KEY = "plain-looking-key-77"

@@ -67,7 +67,7 @@ def test_every_file_is_made_again_byte_for_byte_and_then_gone(folder: RunDir) ->
     found = verify(folder.root)
     (no_events,) = found.notes
     assert found.findings == ()
-    says(no_events, "logs/events.jsonl is not", "not looked up")
+    says(no_events, "logs/events.jsonl is missing", "not checked again")
 
 
 def test_the_page_of_an_own_benchmark_has_its_description(custom: tuple[RunDir, Path]) -> None:
@@ -123,7 +123,7 @@ def test_runs_outside_of_the_folder_are_refused(runs: list[Any], folder: RunDir)
     assert last_state(folder).run_id == "run"
     state = json.loads(folder.run_state.read_text("utf-8"))
     folder.run_state.write_text(json.dumps({**state, "runs": runs}), "utf-8")
-    with pytest.raises(PrerequisiteError, match=naming("names no folder")):
+    with pytest.raises(PrerequisiteError, match=naming("must name folders")):
         last_state(folder)
     folder.run_state.write_text("x", "utf-8")
     with pytest.raises(PrerequisiteError, match="cannot be read"):
@@ -183,7 +183,7 @@ def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_pa
     found = verify(folder.root)
     (unread,) = found.notes
     assert found.findings == ()
-    says(unread, "3 data files", "not hashed")
+    says(unread, "3 data files", "not computed again")
     text = folder.results_jsonl.read_text("utf-8")
     folder.results_jsonl.write_text("no JSON\n" + text.partition("\n")[2], "utf-8")
     assert "results.jsonl" in {finding.file for finding in verify(folder.root).findings}

@@ -19,11 +19,11 @@ from eval_factory.endpoint.response_cache import read_origin, write_origin
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import recollect as module
 from eval_factory.workflows.recollect import (
+    compared_scores,
     copy_answers,
+    evaluation_differences,
     reproduce,
     run_again,
-    scores_beside,
-    what_was_asked,
     without_unset,
 )
 from facts import each_says, naming, says
@@ -35,7 +35,7 @@ KEYS = {"OPENAI_API_KEY": "x"}
 def test_the_run_config_is_of_the_same_evaluation(folder: RunDir, tmp_path: Path) -> None:
     found = reproduce(folder.root, None, env=KEYS)
     assert (found.differences, found.needs, found.file) == ((), (), None)
-    assert found.run_config.startswith(f"# The evaluation of {folder.root} (run v1-")
+    assert found.run_config.startswith(f"# Repeats the evaluation of {folder.root} (run v1-")
     document = yaml.safe_load(found.run_config)
     assert document["config"]["output_dir"] == str(folder.root.with_name("out.reproduced"))
     assert document["target"]["api_endpoint"]["url"] == "https://host.example/v1"
@@ -102,14 +102,14 @@ def test_what_is_needed_and_what_differs_is_told(
     gone = reproduce(folder.root, None, env={**KEYS, "GATEWAY_KEY": "x"})
     where = own / "benchmark.yaml"
     (need,) = gone.needs
-    says(need, "config.params.extra.benchmark", f"{where} is not there", "new place")
+    says(need, "config.params.extra.benchmark", f"{where} does not exist", "change the path")
     names = [f"data: {name}" for name in ("benchmark.yaml", "prompt.txt", "data.csv")]
-    assert [line.split(" is not here")[0] for line in gone.differences[2:]] == names
+    assert [line.split(" is no longer")[0] for line in gone.differences[2:]] == names
 
 
 def test_two_results_are_compared(folder: RunDir) -> None:
     then = load_result(folder.root).result
-    assert list(what_was_asked(then, then)) == []
+    assert list(evaluation_differences(then, then)) == []
     score = then.scores["exact_match"]
     before = replace(then.provenance, dataset_files={"a": "1", "b": "2"})
     after = replace(
@@ -120,7 +120,7 @@ def test_two_results_are_compared(folder: RunDir) -> None:
         then, provenance=after, reportable=False, scores={"exact_match": replace(score, value=0.25)}
     )
     each_says(
-        what_was_asked(old, new),
+        evaluation_differences(old, new),
         [f"run identity: {before.run_identity}", "v9 now"],
         ["prompts"],
         ["data: a: SHA-256", "1 then, none now"],
@@ -128,10 +128,10 @@ def test_two_results_are_compared(folder: RunDir) -> None:
         ["errata", f"{before.errata_version} then, 99 now"],
         ["reported", "may not"],
     )
-    told = list(scores_beside(old, new))
+    told = list(compared_scores(old, new))
     says(told[0], "exact_match: 0.5 then", "0.25 now (differs)")
     says("\n".join(told), "gone: 0.5 then", "absent now (differs)")
-    says(next(scores_beside(then, then)), "exact_match: 0.5 then", "0.5 now (the same)")
+    says(next(compared_scores(then, then)), "exact_match: 0.5 then", "0.5 now (the same)")
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -165,7 +165,7 @@ def test_data_of_the_package_are_hashed_again(
         module, "packaged_data", lambda _: {"package:demo/sample/data.csv": "0" * 64}
     )
     (line,) = reproduce(folder.root, None, env=KEYS).differences
-    assert line.startswith(f"data: package:demo/sample/data.csv has SHA-256 {'0' * 64}; it had ")
+    assert line.startswith(f"data: package:demo/sample/data.csv has SHA-256 {'0' * 64}; it was ")
 
 
 def test_answers_to_rescore_are_copied_once_and_from_one_run(
@@ -189,6 +189,6 @@ def test_answers_to_rescore_are_copied_once_and_from_one_run(
         copy_answers(folder, replace(then, run_identity="v1-other"), new)
     new.cache_db.unlink()
     write_origin(folder.cache_db, "v1-first", "then")
-    with pytest.raises(PrerequisiteError, match=naming("not what", "made of")):
+    with pytest.raises(PrerequisiteError, match=naming("has changed")):
         copy_answers(folder, then, new)
     assert not list(new.root.glob("*cache.db"))
