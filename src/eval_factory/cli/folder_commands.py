@@ -511,11 +511,11 @@ def parquet(folder: Path, output: Path) -> None:
 )
 def wandb(folders: tuple[Path, ...], output: Path, project: str, with_texts: bool) -> None:
     """Write an offline run of Weights & Biases for each result. Nothing is sent."""
-    from eval_factory.report.exports.tracked_runs import tracked_run_of
+    from eval_factory.report.exports.tracked_runs import tracked_run
     from eval_factory.report.exports.wandb_runs import write_wandb_run
 
     for stored in _results(folders):
-        run = tracked_run_of(stored, with_texts=with_texts)
+        run = tracked_run(stored, with_texts=with_texts)
         click.echo(f"{run.name}: {write_wandb_run(run, project, output)}")
 
 
@@ -531,9 +531,9 @@ def wandb(folders: tuple[Path, ...], output: Path, project: str, with_texts: boo
 def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_texts: bool) -> None:
     """Make a run of an MLflow server for each result; the same result twice is one run."""
     from eval_factory.report.exports.mlflow_runs import log_mlflow_run, mlflow_client
-    from eval_factory.report.exports.tracked_runs import tracked_run_of
+    from eval_factory.report.exports.tracked_runs import tracked_run
 
-    runs = [tracked_run_of(stored, with_texts=with_texts) for stored in _results(folders)]
+    runs = [tracked_run(stored, with_texts=with_texts) for stored in _results(folders)]
     client = mlflow_client(tracking_uri)
     for run in runs:
         run_id, was_there = log_mlflow_run(run, client, experiment)

@@ -1,1 +1,1 @@
-"""Stored results in the formats of other programs: a module for each format."""
+"""Exports stored results in the formats of other programs. Each format has its own module."""

@@ -1,7 +1,7 @@
-"""A stored result -> the records of the community schema Every Eval Ever
-(github.com/evaleval/every_eval_ever), version 0.3.0:
-`data/<collection>/<developer>/<model>/<uuid>.json`, where its collection wants it, and samples
-beside it.
+"""Exports a result as records of the community schema Every Eval Ever, version 0.3.0.
+
+The schema is at github.com/evaleval/every_eval_ever. The collection expects a record at
+`data/<collection>/<developer>/<model>/<uuid>.json`, with the file of its samples next to it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _SCHEMA_VERSION = "0.3.0"
 
 
 def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a sample for each instance that has the main metric; the schema has no sample without
-    a score.
+    """Yield a sample for each instance that has a value of the main metric.
+
+    The schema does not allow samples without a score. `record` is the aggregate record.
     """
     name = stored.result.main_metric
     score = stored.result.scores[name]
@@ -50,8 +51,10 @@ def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict
 
 
 def _is_best(value: float, score: Score) -> bool:
-    """Return whether a value is the best that there is: the schema wants right or wrong of every
-    sample. The best is 1 if the scale is not known.
+    """Return True if a value is the best possible value of a score.
+
+    The schema requires that each sample is right or wrong: the best value is right. If the scale is
+    not known, the best value is 1, or not known if lower is better.
     """
     if score.higher_is_better is False:
         return score.scale is not None and value <= score.scale[0]
@@ -61,6 +64,7 @@ def _is_best(value: float, score: Score) -> bool:
 
 
 def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
+    """Return the fields of a sample that describe its question, answer and costs."""
     right = []
     options = []
     for reference in instance.references:
@@ -68,8 +72,8 @@ def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
         if "correct" in reference["tags"]:
             right.append(reference["text"])
     question: dict[str, Any] = {"raw": instance.prompt, "reference": right}
-    # the schema's own converters hash it so, so that samples of several programs are found to be
-    # the same
+    # The converters of the schema hash the question in this form. Equal samples of different
+    # programs therefore have equal hashes.
     hashed = json.dumps(question, sort_keys=True, separators=(",", ":"))
     if len(options) > len(right) > 0:
         question["choices"] = options
@@ -117,31 +121,33 @@ def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Publisher:
-    """Facts about who publishes a result, which no output folder knows."""
+    """The facts about the publisher of a result, which are not in the output folder."""
 
-    organization: str  # who evaluated
-    relationship: str = "other"
-    # who made the model; taken from a model id such as `org/model` if it is None
+    organization: str  # the organization that evaluated the model
+    relationship: str = "other"  # the relation of the organization to the model's developer
+    # the developer of the model; if None, the developer is taken from a model id like `org/model`
     developer: str | None = None
 
 
 def write_records(
     stored: StoredResult, folder: Path, publisher: Publisher, *, now: float
 ) -> list[Path]:
-    """Write the record of a result into `data/` of a folder, and its samples if the task's data are
-    public.
+    """Write the record of a result into `data/` of a folder, and return the paths of the files.
+
+    The samples are written too if the task's data are public.
 
     Args:
         stored: The result.
         folder: The folder of the collection.
-        publisher: Who publishes it.
-        now: Seconds since the epoch.
+        publisher: The facts about the publisher.
+        now: The time of the export, in seconds since the epoch.
 
     Raises:
-        ConfigError: the model's developer is not known, or no score can be exported.
+        ConfigError: The model's developer is not known, or no score can be exported.
     """
-    record = aggregate(stored, publisher, now=now)
-    # a UUID of the form of version 4, made of the result: a second export writes the same file
+    record = aggregate_record(stored, publisher, now=now)
+    # The UUID has the form of version 4 but depends on the result alone, so that a second export
+    # writes the same file.
     name = uuid.UUID(hex=stored_facts.result_digest(stored)[:32], version=4)
     developer = record["model_info"]["developer"]
     model = record["model_info"]["id"].removeprefix(f"{developer}/")
@@ -166,7 +172,7 @@ def write_records(
 
 
 def _folder_name(text: str) -> str:
-    """Return a text as a name of a folder on any system, which is not `data`."""
+    """Return a text as a folder name that every system allows. The name is never `data`."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip(".") or "_"
     if safe == "data":
         return "data_"
@@ -174,12 +180,15 @@ def _folder_name(text: str) -> str:
 
 
 def _write_samples(stored: StoredResult, record: Mapping[str, Any], path: Path) -> tuple[int, str]:
-    """Write the samples that may leave; return how many there are, and their SHA-256."""
+    """Write the samples if their texts are public; return their number and the file's SHA-256.
+
+    Nothing is written if the texts are not public, or if the record does not have the main score.
+    """
     digest = hashlib.sha256()
     rows = 0
     main = f"{stored.result.task}/{stored.result.main_metric}"
     exported = [result["evaluation_result_id"] for result in record["evaluation_results"]]
-    if stored_facts.texts_may_leave(stored) and main in exported:
+    if stored_facts.may_export_texts(stored) and main in exported:
         with atomic_file(path) as lines:
             for sample in samples_of(stored, record):
                 line = json_line(sample) + "\n"
@@ -189,9 +198,11 @@ def _write_samples(stored: StoredResult, record: Mapping[str, Any], path: Path) 
     return rows, digest.hexdigest()
 
 
-def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict[str, Any]:
-    """The record without samples: names of metrics, numbers and versions; no text of the data is
-    in it.
+def aggregate_record(stored: StoredResult, publisher: Publisher, *, now: float) -> dict[str, Any]:
+    """Return the aggregate record: metrics, numbers and versions, but no texts of the data.
+
+    `now` is the time of the export, in seconds since the epoch. Raises ConfigError if the model's
+    developer is not known, or if no score can be exported.
     """
     result = stored.result
     provenance = stored.result.provenance
@@ -209,11 +220,11 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
         model = model_id
     results = []
     for name, score in result.scores.items():
-        # the schema demands the direction of a metric; main metrics of framework.yml are the better
-        # the greater
+        # The schema requires the direction of a metric. For the main metrics of the tasks in
+        # framework.yml, higher is better.
         is_main = name == result.main_metric and stored_facts.task_of(stored) is not None
         if math.isfinite(score.value) and (is_main or score.higher_is_better is not None):
-            results.append(_score(stored, name, score))
+            results.append(_score_record(stored, name, score))
     if not results:
         raise ConfigError(
             f"{stored.folder}: no score of {result.task} can be exported: "
@@ -242,21 +253,22 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
             "name": model_id,
             "id": f"{developer}/{model}",
             "developer": developer,
-            **({} if endpoint is None else _platform(endpoint.host)),
+            **({} if endpoint is None else _platform_field(endpoint.host)),
             "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
         },
         "evaluation_results": results,
     }
 
 
-def _platform(host: str) -> dict[str, str]:
-    """The field of the endpoint's host, if it is a public platform's."""
+def _platform_field(host: str) -> dict[str, str]:
+    """Return the field with the endpoint's host; empty if the host is not a public platform."""
     if is_public_platform(host):
         return {"inference_platform": host}
     return {}
 
 
-def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
+def _score_record(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
+    """Return the record of one score, with its metric, uncertainty and settings."""
     config: dict[str, Any] = {
         "metric_id": f"helm.{name}",
         "metric_name": name,
@@ -298,7 +310,7 @@ def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
         "metric_config": config,
         "score_details": {
             "score": score.value,
-            "details": _details(stored, name),
+            "details": _score_details(stored, name),
             "uncertainty": uncertainty,
         },
         "generation_config": {
@@ -309,8 +321,11 @@ def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
     }
 
 
-def _details(stored: StoredResult, name: str) -> dict[str, str]:
-    """Return texts, as the schema wants them. Whether a score may be reported goes with each."""
+def _score_details(stored: StoredResult, name: str) -> dict[str, str]:
+    """Return the details of a score as texts, as the schema requires.
+
+    The details of each score say whether the result may be reported.
+    """
     result = stored.result
     validity = result.validity
     details = {
@@ -340,14 +355,15 @@ def _details(stored: StoredResult, name: str) -> dict[str, str]:
 
 
 def _true_or_false(value: bool) -> str:
+    """Return `true` or `false`."""
     return str(value).lower()
 
 
 def _source_data(stored: StoredResult) -> dict[str, Any]:
-    """Return where the data are from, as far as framework.yml says an address."""
+    """Return the source of the data, with its address if framework.yml has the address."""
     task = stored_facts.task_of(stored)
     name = stored.result.task
-    if task is None or not stored_facts.texts_may_leave(stored):
+    if task is None or not stored_facts.may_export_texts(stored):
         return {"dataset_name": name, "source_type": "other"}
     address: dict[str, Any] = {"source_type": "other"}
     if (hub := stored_facts.hub_dataset(task)) is not None:

@@ -1,4 +1,7 @@
-"""An entry of `.eval_results/` of the Hugging Face Hub (huggingface.co/docs/hub/eval-results)."""
+"""Exports a result as an entry of `.eval_results/` on the Hugging Face Hub.
+
+The format is documented at huggingface.co/docs/hub/eval-results.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,16 @@ from eval_factory.tasks.framework import Task
 
 
 def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> str:
-    """The text of the file: the main score and no other. Raises EvalFactoryError: it may not be
-    exported.
+    """Return the YAML text of the entry, which has the main score only.
+
+    Args:
+        stored: The result.
+        task_id: The id of the task in the data set on the Hub.
+        allow_not_reportable: Export the score even if it must not be reported; the notes say so.
+
+    Raises:
+        ConfigError: The data are not a public data set of the Hub, or there is no main score.
+        NotReportableError: The score must not be reported, or comes from the demo endpoint.
     """
     refuse_demo(stored)
     task = task_of(stored)
@@ -64,6 +75,7 @@ def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool)
 
 
 def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: str | None) -> str:
+    """Return the notes of the entry: program, interval, instances, and parts of the data."""
     result = stored.result
     record = stored.result.provenance
     stats = result.scores[result.main_metric].stats
@@ -78,11 +90,12 @@ def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: 
         parts.append(
             f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}"
         )
-    of_all = ""
+    total = ""
     if task.about.instances is not None:
-        of_all = f" (the benchmark has {task.about.instances})"
-    parts.append(f"{instances.scored} instances scored{of_all}")
-    if revision is None:  # the pinned one is what the run was configured to read
+        total = f" (the benchmark has {task.about.instances})"
+    parts.append(f"{instances.scored} instances scored{total}")
+    # A pinned revision is what the run was configured to read, not what it read.
+    if revision is None:
         parts.append("at an unknown revision of the data")
     parts += [f"{name}: {stored.extra[name]}" for name in DATA_PART_PARAMS if name in stored.extra]
     if not_reportable:

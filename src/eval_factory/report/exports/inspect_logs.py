@@ -1,6 +1,8 @@
-"""An evaluation log of Inspect, version 2 of its JSON form, from the classes of `inspect_ai.log`
-0.3.285: a sample is known by its id and epoch; a sample with an error has no score; an input is a
-text or messages.
+"""Exports a result as an evaluation log of Inspect (`inspect_ai`).
+
+The log has version 2 of Inspect's JSON format, as the classes of `inspect_ai.log` 0.3.285 read it.
+In this format, id and epoch identify a sample, a sample with an error has no score, and an input is
+a text or a list of messages.
 """
 
 from __future__ import annotations
@@ -18,36 +20,41 @@ from eval_factory.core.results import InstanceRecord, Spent
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.report.documents import without_nulls
 from eval_factory.report.exports.stored_facts import (
+    may_export_texts,
     model_id,
     result_digest,
     sampling_of,
     stored_reasons,
-    texts_may_leave,
 )
 from eval_factory.report.reader import StoredResult
 
 OUR_PACKAGE = "eval-factory-helm"
 NOT_PUBLIC = "[left out: the benchmark's data are not public; --with_texts exports them]"
-_ROLES = {"developer": "system"}
+_ROLES = {"developer": "system"}  # role of a turn -> role of Inspect, if the two differ
 
 
 def write_inspect_log(stored: StoredResult, folder: Path, *, with_texts: bool) -> Path:
-    """Write a file of the result in a folder of logs; the same result gives the same file.
+    """Write the log of a result into a folder, and return the path of the file.
 
-    `with_texts`: prompts and answers too if the benchmark's data are not public.
+    The same result always gives the same file. `with_texts` exports prompts and answers even if the
+    benchmark's data are not public.
     """
     digest = result_digest(stored)
     created = stored.result.provenance.started_at or "1970-01-01T00:00:00Z"
     name = f"{created.replace('Z', '+00-00')}_{stored.result.task}"
     name = re.sub(r"[^A-Za-z0-9-]+", "-", name).strip("-")
     path = folder / f"{name}_{digest[:22]}.json"
-    log = inspect_log(stored, created=created, with_texts=with_texts or texts_may_leave(stored))
+    log = inspect_log(stored, created=created, with_texts=with_texts or may_export_texts(stored))
     write_atomic(path, json.dumps(log, ensure_ascii=False, allow_nan=False) + "\n")
     return path
 
 
 def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict[str, Any]:
-    """Return the log. A run that is not complete has the status `error`, with the reason."""
+    """Return the document of the log.
+
+    The log of an incomplete run has the status `error`, with the reason. `created` is the time of
+    the run in ISO 8601.
+    """
     result = stored.result
     model = model_id(stored)
     samples = []
@@ -66,12 +73,12 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
     error = {}
     if result.status != RunStatus.COMPLETE:
         status = "error"
-        error = {"error": _error(stored_reasons(stored) or "the run is not complete")}
+        error = {"error": _error_record(stored_reasons(stored) or "the run is not complete")}
     return {
         "version": 2,
         "status": status,
-        "eval": _evaluated(stored, samples, generate, created),
-        # read in pieces, in this order, and `evals_df` wants each
+        "eval": _eval_section(stored, samples, generate, created),
+        # Inspect reads the sections in this order. Its function `evals_df` needs all of them.
         "plan": {
             "name": "plan",
             "steps": [{"solver": f"helm/{stored.result.task}", "params": {}}],
@@ -80,24 +87,24 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
         "results": {
             "total_samples": len(samples),
             "completed_samples": completed,
-            "scores": list(_scores(stored)),
+            "scores": list(_score_records(stored)),
         },
-        "stats": _stats(stored, model),
+        "stats": _stats_section(stored, model),
         **error,
         "samples": samples,
     }
 
 
-def _stats(stored: StoredResult, model: str) -> dict[str, Any]:
+def _stats_section(stored: StoredResult, model: str) -> dict[str, Any]:
     """Return the log's section `stats`: times, and tokens of the model and of the judges."""
     provenance = stored.result.provenance
     by_model = {}
     by_role = {}
     for role, spent in stored.result.usage.this_run.roles.items():
         if role == MODEL_ROLE:
-            by_model[model] = _usage(spent)
+            by_model[model] = _token_counts(spent)
         else:
-            by_role[role] = _usage(spent)
+            by_role[role] = _token_counts(spent)
     return {
         "started_at": provenance.started_at or "",
         "completed_at": provenance.ended_at or "",
@@ -106,13 +113,13 @@ def _stats(stored: StoredResult, model: str) -> dict[str, Any]:
     }
 
 
-def _evaluated(
+def _eval_section(
     stored: StoredResult,
     samples: Sequence[Mapping[str, Any]],
     generate: Mapping[str, Any],
     created: str,
 ) -> dict[str, Any]:
-    """The log's section `eval`: task, data, model, versions."""
+    """Return the log's section `eval`: task, data, model and versions."""
     result = stored.result
     provenance = result.provenance
     digest = result_digest(stored)
@@ -124,7 +131,7 @@ def _evaluated(
     imported = provenance.imported
     if imported is not None:
         packages[imported.program] = imported.version
-    about = {
+    metadata = {
         "main_metric": result.main_metric,
         "reportable": result.reportable,
         "not_reportable": stored_reasons(stored) or None,
@@ -146,12 +153,12 @@ def _evaluated(
         "model_generate_config": generate,
         "config": {"epochs": max((sample["epoch"] for sample in samples), default=1)},
         "packages": without_nulls(packages),
-        "metadata": without_nulls(about),
+        "metadata": without_nulls(metadata),
     }
 
 
-def _scores(stored: StoredResult) -> Iterator[dict[str, Any]]:
-    """Yield the main metric first: Inspect shows the first one as the log's."""
+def _score_records(stored: StoredResult) -> Iterator[dict[str, Any]]:
+    """Yield the scores, the main score first: Inspect shows the first score of a log."""
     main = stored.result.main_metric
     scores = stored.result.scores
     for name in sorted(scores, key=lambda name: name != main):
@@ -176,17 +183,18 @@ def _scores(stored: StoredResult) -> Iterator[dict[str, Any]]:
 def _sample(
     stored: StoredResult, instance: InstanceRecord, model: str, *, with_texts: bool
 ) -> dict[str, Any]:
-    sample = _asked(instance, with_texts=with_texts)
+    """Return the sample of one instance, in one trial and perturbation."""
+    sample = _question_fields(instance, with_texts=with_texts)
     if instance.error is not None or instance.completion is None:
-        return {**sample, "scores": {}, "error": _error(instance.error or "no answer")}
-    completion = _shown(instance.completion, with_texts=with_texts)
+        return {**sample, "scores": {}, "error": _error_record(instance.error or "no answer")}
+    completion = _text_or_placeholder(instance.completion, with_texts=with_texts)
     answer = {"role": "assistant", "content": completion, "source": "generate", "model": model}
-    usage = _usage(instance)
-    messages = [*_turns(instance, with_texts=with_texts), answer]
+    usage = _token_counts(instance)
+    messages = [*_messages(instance, with_texts=with_texts), answer]
     if not instance.turns:
-        prompt = _shown(instance.prompt, with_texts=with_texts)
+        prompt = _text_or_placeholder(instance.prompt, with_texts=with_texts)
         messages = [{"role": "user", "content": prompt}, answer]
-    judged = _judged(instance, with_texts=with_texts)
+    judged = _judge_fields(instance, with_texts=with_texts)
     scores = {}
     for name in stored.result.scores:
         value = instance.metrics.get(name)
@@ -208,8 +216,11 @@ def _sample(
     }
 
 
-def _asked(instance: InstanceRecord, *, with_texts: bool) -> dict[str, Any]:
-    """Return a sample's id, input, target and facts: what does not depend on the answer."""
+def _question_fields(instance: InstanceRecord, *, with_texts: bool) -> dict[str, Any]:
+    """Return the fields of a sample that do not depend on the answer.
+
+    These are the id, the input, the target, the choices and the metadata.
+    """
     name = instance.id
     if instance.perturbation is not None:
         name = f"{instance.id}+{instance.perturbation}"
@@ -217,7 +228,7 @@ def _asked(instance: InstanceRecord, *, with_texts: bool) -> dict[str, Any]:
     choices = []
     for reference in instance.references:
         if "correct" in reference["tags"]:
-            right.append(_shown(reference["text"], with_texts=with_texts))
+            right.append(_text_or_placeholder(reference["text"], with_texts=with_texts))
         if with_texts:
             choices.append(reference["text"])
     target: str | list[str] = right
@@ -226,8 +237,8 @@ def _asked(instance: InstanceRecord, *, with_texts: bool) -> dict[str, Any]:
     sample: dict[str, Any] = {
         "id": name,
         "epoch": instance.trial + 1,
-        "input": _turns(instance, with_texts=with_texts)
-        or _shown(instance.prompt, with_texts=with_texts),
+        "input": _messages(instance, with_texts=with_texts)
+        or _text_or_placeholder(instance.prompt, with_texts=with_texts),
         "target": target,
     }
     if len(choices) > len(right) > 0:
@@ -241,23 +252,26 @@ def _asked(instance: InstanceRecord, *, with_texts: bool) -> dict[str, Any]:
     return sample
 
 
-def _turns(instance: InstanceRecord, *, with_texts: bool) -> list[dict[str, str]]:
+def _messages(instance: InstanceRecord, *, with_texts: bool) -> list[dict[str, str]]:
+    """Return the turns of the prompt as messages; an empty list if the prompt is one text."""
     turns = []
     for turn in instance.turns:
         role = _ROLES.get(turn["role"], turn["role"])
-        turns.append({"role": role, "content": _shown(turn["content"], with_texts=with_texts)})
+        turns.append(
+            {"role": role, "content": _text_or_placeholder(turn["content"], with_texts=with_texts)}
+        )
     return turns
 
 
-def _shown(text: str, *, with_texts: bool) -> str:
-    """Return a text that the export may have, or the words in its place."""
+def _text_or_placeholder(text: str, *, with_texts: bool) -> str:
+    """Return the text, or `NOT_PUBLIC` if the export must not have texts."""
     if with_texts:
         return text
     return NOT_PUBLIC
 
 
-def _judged(instance: InstanceRecord, *, with_texts: bool) -> dict[str, Any]:
-    """Return the judges' marks and words, as they said them."""
+def _judge_fields(instance: InstanceRecord, *, with_texts: bool) -> dict[str, Any]:
+    """Return the fields of a score that have the judges' marks and explanations."""
     marks = {}
     if instance.judges:
         marks = {"judges": dict(instance.judges)}
@@ -267,13 +281,14 @@ def _judged(instance: InstanceRecord, *, with_texts: bool) -> dict[str, Any]:
             "criteria": list(instance.criteria),
         }
         text = json.dumps(words, ensure_ascii=False)
-        return {"explanation": _shown(text, with_texts=with_texts), "metadata": marks}
+        return {"explanation": _text_or_placeholder(text, with_texts=with_texts), "metadata": marks}
     if marks:
         return {"metadata": marks}
     return {}
 
 
-def _usage(spent: Spent | InstanceRecord) -> dict[str, Any]:
+def _token_counts(spent: Spent | InstanceRecord) -> dict[str, Any]:
+    """Return the numbers of tokens as Inspect has them; unknown numbers count as 0."""
     prompt = spent.prompt_tokens or 0
     completion = spent.completion_tokens or 0
     return {
@@ -283,5 +298,6 @@ def _usage(spent: Spent | InstanceRecord) -> dict[str, Any]:
     }
 
 
-def _error(message: str) -> dict[str, str]:
+def _error_record(message: str) -> dict[str, str]:
+    """Return an error as Inspect has it, without a traceback."""
     return {"message": message, "traceback": "", "traceback_ansi": ""}

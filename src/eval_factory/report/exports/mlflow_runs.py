@@ -1,4 +1,7 @@
-"""Runs of an MLflow server. MLflow is an extra, imported when something is exported."""
+"""Sends results to an MLflow server.
+
+MLflow is an optional package, which is imported only for an export.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-"""Defaults: a server that is away is reported within seconds, nobody but the server learns of the
-export, and MLflow prints nothing of its own.
+"""Environment variables that are set unless the user has set them. A server that does not answer is
+reported within seconds, MLflow sends no telemetry, and MLflow prints no messages.
 """
 
 
 def mlflow_client(tracking_uri: str) -> Any:
-    """A client of the server. Raises PrerequisiteError: MLflow is not installed, or does not
-    know such an address.
+    """Return a client of the MLflow server at this address.
+
+    Raises PrerequisiteError if MLflow is not installed, or does not support the address.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -34,31 +38,29 @@ def mlflow_client(tracking_uri: str) -> Any:
         ) from None
     try:
         return MlflowClient(tracking_uri=tracking_uri)
-    except (MlflowException, ImportError) as error:  # the latter: `mlflow-skinny` has no databases
+    except (MlflowException, ImportError) as error:  # `mlflow-skinny` cannot import databases.
         raise PrerequisiteError(
             f"--tracking_uri {tracking_uri}: {error}\n  give the URL of a tracking server"
         ) from error
 
 
 def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, bool]:
-    """Send a run, unless the experiment has one of the same result that was sent to its end.
+    """Send a run, unless the experiment already has a complete run of the same result.
 
-    Returns its id, and whether it was there already. Raises PrerequisiteError: the server cannot
-    be reached, or refuses it.
+    Returns the id of the run, and True if the run existed already. Raises PrerequisiteError if the
+    server cannot be reached or refuses the run.
     """
     from mlflow.exceptions import MlflowException
 
     try:
         experiment_id = _experiment_id(client, experiment)
-        wanted = (
-            f"tags.`{RESULT_TAG}` = '{run.tags[RESULT_TAG]}' and attributes.status = 'FINISHED'"
-        )
-        there = client.search_runs([experiment_id], filter_string=wanted, max_results=1)
-        if there:
-            return there[0].info.run_id, True
+        query = f"tags.`{RESULT_TAG}` = '{run.tags[RESULT_TAG]}' and attributes.status = 'FINISHED'"
+        existing_runs = client.search_runs([experiment_id], filter_string=query, max_results=1)
+        if existing_runs:
+            return existing_runs[0].info.run_id, True
         created = client.create_run(experiment_id, tags=dict(run.tags), run_name=run.name)
         _send(run, client, created.info.run_id)
-    except (MlflowException, OSError) as error:  # uploads fail with errors of requests
+    except (MlflowException, OSError) as error:  # Uploads raise OSErrors of the package requests.
         raise PrerequisiteError(
             f"MLflow did not take {run.name}: {error}\n"
             "  check --tracking_uri; the same command sends what is missing"
@@ -67,7 +69,7 @@ def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, 
 
 
 def _experiment_id(client: Any, name: str) -> str:
-    """Return the id of an experiment, which is made if it is not there."""
+    """Return the id of the experiment with this name; the experiment is created if needed."""
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         return str(client.create_experiment(name))
@@ -75,7 +77,10 @@ def _experiment_id(client: Any, name: str) -> str:
 
 
 def _send(run: TrackedRun, client: Any, run_id: str) -> None:
-    """Send all of a run; one that is interrupted is `FAILED`, for it has no result."""
+    """Send the parameters, metrics and files of a run.
+
+    If the upload is interrupted, the status of the run is `FAILED`.
+    """
     status = "FAILED"
     try:
         for name, value in run.params.items():

@@ -1,4 +1,4 @@
-"""The instances of a result as a Parquet file."""
+"""Exports the instances of a result as a Parquet file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from eval_factory.report.reader import ANY, TEXT, StoredResult, frame, instance_
 
 
 def write_parquet(stored: StoredResult, path: Path) -> int:
-    """Write the instances, a row each, as `instances_frame`; what is no text or number is JSON.
+    """Write the instances into a Parquet file, and return the number of rows.
 
-    The frame's attributes say whether the score may be reported. Returns the number of rows.
+    The columns are those of `instances_frame`. Values that are neither texts nor numbers are
+    written as JSON. The attributes of the data frame say whether the score may be reported. Raises
+    PrerequisiteError if pandas or pyarrow is not installed.
     """
     columns, rows = instance_table(stored.result)
     types = dict(columns)

@@ -1,5 +1,6 @@
-"""Facts that every export has to know: of which task and model a result is, and what of it may be
-passed on.
+"""Returns the facts about a stored result that every export needs.
+
+These are the task, the model, the settings, and whether the export may have texts of the data.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from eval_factory.report.papers import OWN_FILE_PARAMS
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task, load_framework
 
-PUBLIC = "public"
+PUBLIC = "public"  # the access of data that everybody can read
 
 
 def task_of(stored: StoredResult) -> Task | None:
-    """Return the task; None for a run entry of HELM's and a custom benchmark."""
+    """Return the task of a result; None for a HELM run entry or a custom benchmark."""
     return load_framework().task(stored.result.task)
 
 
 def access_of(stored: StoredResult) -> str:
-    """Return who may read the data: `about.access` of the task, but private if it read the
-    user's own files; unknown of what framework.yml does not have.
+    """Return who may read the data of a result: the task's `about.access`.
+
+    The access is `private` if the run read the user's own files instead of public data. It is
+    `unknown` if the task is not in framework.yml.
     """
     task = task_of(stored)
     if task is None:
@@ -38,22 +41,23 @@ def access_of(stored: StoredResult) -> str:
     return task.about.access
 
 
-def texts_may_leave(stored: StoredResult) -> bool:
-    """Return whether prompts, references and answers may stand in an export: only if everybody can
-    read the data anyway.
+def may_export_texts(stored: StoredResult) -> bool:
+    """Return True if an export may have prompts, references and answers.
+
+    An export may have these texts only if the data are public.
     """
     return access_of(stored) == PUBLIC
 
 
-def is_of_a_model(stored: StoredResult) -> bool:
-    """Return False for the embedded demo endpoint, whatever model id the run config gave it."""
+def is_of_real_model(stored: StoredResult) -> bool:
+    """Return False if the embedded demo endpoint answered, whatever model id was configured."""
     endpoint = stored.result.provenance.endpoints.get(MODEL_ROLE)
     return endpoint is None or endpoint.model == stored.result.provenance.target
 
 
 def refuse_demo(stored: StoredResult) -> None:
-    """Raise NotReportableError: the embedded endpoint was evaluated, and nothing was measured."""
-    if not is_of_a_model(stored) or stored.result.is_demo:
+    """Raise NotReportableError if the embedded demo endpoint was evaluated."""
+    if not is_of_real_model(stored) or stored.result.is_demo:
         raise NotReportableError(
             f"{stored.folder}: demo: the embedded endpoint was evaluated, which is not a model\n"
             "  run it with the url and model_id of a model, and export that result"
@@ -61,16 +65,17 @@ def refuse_demo(stored: StoredResult) -> None:
 
 
 def model_id(stored: StoredResult) -> str:
-    """Return the evaluated model, as it was asked for."""
+    """Return the id of the evaluated model, as it was sent in requests."""
     target = stored.result.provenance.target
-    if not is_of_a_model(stored):
+    if not is_of_real_model(stored):
         return f"eval-factory/{target.replace(' ', '-')}"
     return target
 
 
 def result_digest(stored: StoredResult) -> str:
-    """Return a hash that tells results apart: the same for the same run with the same scores and
-    counts, wherever its folder lies.
+    """Return a hash that identifies a result.
+
+    The hash depends on the run, its scores and its counts, but not on the path of the folder.
     """
     result = stored.result
     scores = {}
@@ -89,8 +94,9 @@ def result_digest(stored: StoredResult) -> str:
 
 
 def sampling_of(stored: StoredResult) -> dict[str, Any]:
-    """Return the finite numbers that were sent with each request to the model; none where requests
-    had different ones.
+    """Return the numeric settings that were sent with each request to the model, by name.
+
+    The dict is empty if requests had different settings. Numbers that are not finite are left out.
     """
     endpoint = stored.result.provenance.endpoints.get(MODEL_ROLE)
     sent: Mapping[str, Any] = {}
@@ -104,7 +110,7 @@ def sampling_of(stored: StoredResult) -> dict[str, Any]:
 
 
 def stored_reasons(stored: StoredResult) -> str:
-    """Return why a result may not be reported; empty for one that may be."""
+    """Return why a result must not be reported; an empty string if the result may be reported."""
     result = stored.result
     if result.reportable:
         return ""
@@ -114,7 +120,7 @@ def stored_reasons(stored: StoredResult) -> str:
 
 
 def hub_dataset(task: Task) -> str | None:
-    """Return the data set's id on the Hugging Face Hub, if the task's data are from there."""
+    """Return the id of the task's data set on the Hugging Face Hub; None for other sources."""
     match = re.fullmatch(r"Hugging Face ([\w.-]+/[\w.-]+)", task.about.source)
     if not match:
         return None

@@ -1,5 +1,6 @@
-"""A result as a run of a program that keeps runs (MLflow, Weights & Biases): name, tags,
-parameters, metrics and files.
+"""Turns a result into a run for an experiment tracker: MLflow, or Weights & Biases (W&B).
+
+A run has a name, tags, parameters, metrics and files.
 """
 
 from __future__ import annotations
@@ -15,42 +16,46 @@ from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.exports.stored_facts import (
     access_of,
+    may_export_texts,
     model_id,
     result_digest,
     stored_reasons,
-    texts_may_leave,
 )
 from eval_factory.report.inner_hosts import inner_hosts, is_public_platform, without_hosts
 from eval_factory.report.reader import StoredResult
 
-RESULT_TAG = "eval_factory.result"  # by which a result that is there already is found
-_MAX_VALUE = 500  # characters of a parameter: every version of MLflow takes so many
-MAX_TAG = 5000
+RESULT_TAG = "eval_factory.result"  # the tag that identifies a result among the tracker's runs
+_MAX_VALUE = 500  # characters of a parameter; every version of MLflow accepts this number
+MAX_TAG = 5000  # characters of a tag
 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """All that goes to a program that keeps runs: MLflow, W&B."""
+    """The data of a result that are sent to an experiment tracker."""
 
     name: str
     tags: Mapping[str, str]
     params: Mapping[str, str]
     metrics: Mapping[str, float]
-    artifacts: tuple[Path, ...]
+    artifacts: tuple[Path, ...]  # the files of the result
     inner_hosts: tuple[str, ...]
-    """They are in none of the texts, and are taken out of the artifacts."""
+    """The internal hosts of the result. Tags and parameters do not have them; whoever sends the
+    artifacts must remove them (`files_without_hosts`).
+    """
 
 
-def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
-    """Return what is exported of a result. `with_texts`: also answers of benchmarks whose data are
-    not public.
+def tracked_run(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
+    """Return the data of a result for an experiment tracker.
+
+    `with_texts` includes the files with prompts and answers even if the benchmark's data are not
+    public.
     """
     model = model_id(stored)
     result = stored.result
     hosts = inner_hosts(stored)
     rundir = RunDir(stored.folder)
     files = [rundir.evaluation_config, rundir.report_md]
-    if with_texts or texts_may_leave(stored):  # prompts and answers are in these
+    if with_texts or may_export_texts(stored):  # These files have prompts and answers.
         files += [rundir.report_html, rundir.results_jsonl]
     return TrackedRun(
         name=f"{result.task} {model}",
@@ -63,6 +68,7 @@ def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
 
 
 def _tags(stored: StoredResult, model: str, hosts: Sequence[str]) -> dict[str, str]:
+    """Return the tags of a run: identity, versions, status, and whether it may be reported."""
     result = stored.result
     provenance = result.provenance
     reportable = "false"
@@ -88,28 +94,28 @@ def _tags(stored: StoredResult, model: str, hosts: Sequence[str]) -> dict[str, s
 
 
 def _params(stored: StoredResult, model: str, hosts: Sequence[str]) -> dict[str, str]:
-    """Return the settings of a run, without the names of inner hosts."""
+    """Return the settings of a run as parameters, without the names of internal hosts."""
     params = {"task": stored.result.task, "model": model}
     endpoint = stored.result.provenance.endpoints.get(MODEL_ROLE)
     if endpoint is not None and is_public_platform(endpoint.host):
         params["endpoint"] = endpoint.host
-    params |= _flat(stored.config.get("params") or {}, "params")
+    params |= _flattened(stored.config.get("params") or {}, "params")
     for name, value in params.items():
         params[name] = without_hosts(value, hosts)[:_MAX_VALUE]
     return params
 
 
-def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Mappings within mappings, by their path; null means that nothing was set."""
+def _flattened(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield (path, value) of each value in nested mappings; values of None are left out."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{_tracked_name(str(key))}")
+            yield from _flattened(inner, f"{name}.{_tracked_name(str(key))}")
     elif value is not None:
         yield name, str(value)
 
 
 def _tracked_metrics(stored: StoredResult) -> dict[str, float]:
-    """Each score with its interval and count; and how many instances have none."""
+    """Return each score with its interval and count, and the numbers of instances by outcome."""
     metrics: dict[str, float] = {}
     for label, score in stored.result.scores.items():
         name = _tracked_name(label)
@@ -128,7 +134,8 @@ def _tracked_metrics(stored: StoredResult) -> dict[str, float]:
 
 
 def _tracked_name(label: str) -> str:
-    """MLflow takes letters, digits and `_-. /` in names: `exact_match@test+typos` becomes
-    `exact_match/test_typos`.
+    """Return a name with the characters that MLflow allows: letters, digits and `_-. /`.
+
+    For example, `exact_match@test+typos` becomes `exact_match/test_typos`.
     """
     return re.sub(r"[^\w\-. /]", "_", label.replace("@", "/"))

@@ -1,4 +1,7 @@
-"""Offline runs of Weights & Biases, an extra that is imported when something is exported."""
+"""Exports a result as an offline run of Weights & Biases (W&B).
+
+The client of W&B is an optional package, which is imported only for an export.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from eval_factory.report.inner_hosts import files_without_hosts
 
 
 def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
-    """A run of W&B in its offline form, which `wandb sync` uploads; nothing is sent. Returns the
-    run's folder. Its id is made of the result, so that W&B has one run of it, however often it is
-    synced.
+    """Write an offline run of W&B into a folder, and return the path of the run's own folder.
+
+    Nothing is sent: the user uploads the run with `wandb sync`. The run's id depends on the result
+    alone, so that W&B has one run of a result, even if the user exports and uploads it again.
     """
     try:
         import wandb
@@ -28,7 +32,7 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
         disable_code=True,
         x_disable_stats=True,
         x_disable_meta=True,
-    )  # its notes about this machine
+    )  # The settings keep facts about this machine out of the run.
     started = wandb.init(
         project=project,
         name=run.name,

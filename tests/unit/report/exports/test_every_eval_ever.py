@@ -15,7 +15,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import FailureCause, InstanceRecord, JudgeCounts, Score
 from eval_factory.report.exports.every_eval_ever import (
     Publisher,
-    aggregate,
+    aggregate_record,
     samples_of,
     write_records,
 )
@@ -42,7 +42,7 @@ def check(document: dict[str, Any], definition: str) -> None:
 
 
 def record_of(stored: StoredResult, publisher: Publisher = WHO) -> dict[str, Any]:
-    record = aggregate(stored, publisher, now=NOW)
+    record = aggregate_record(stored, publisher, now=NOW)
     check(record, "aggregate")
     return record
 
@@ -265,7 +265,7 @@ def test_metrics_of_unknown_direction_are_left_out_but_for_the_main_one() -> Non
         name: replace(score, higher_is_better=None) for name, score in stored.result.scores.items()
     }
     with pytest.raises(ConfigError, match="higher score"):
-        aggregate(with_scores(stored, **unknown), WHO, now=NOW)
+        aggregate_record(with_scores(stored, **unknown), WHO, now=NOW)
 
 
 def test_a_result_that_may_not_be_reported_says_so_and_judges_are_named_by_their_models() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.report.exports.mlflow_runs import ENVIRONMENT, log_mlflow_run, mlflow_client
-from eval_factory.report.exports.tracked_runs import tracked_run_of
+from eval_factory.report.exports.tracked_runs import tracked_run
 from eval_factory.report.inner_hosts import files_without_hosts, inner_hosts
 from eval_factory.report.reader import load_result
 from facts import naming
@@ -92,7 +92,7 @@ def mlflow(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_what_a_run_says_and_whether_it_may_be_reported() -> None:
     stored = stored_of("pubmed_qa", extra={"subject": "s" * 900})
-    run = tracked_run_of(stored, with_texts=False)
+    run = tracked_run(stored, with_texts=False)
     assert run.name == "pubmed_qa org/model"
     stats = stored.result.scores["exact_match"].stats
     assert run.metrics == {
@@ -123,7 +123,7 @@ def test_what_a_run_says_and_whether_it_may_be_reported() -> None:
         "public",
     )
     assert "eval_factory.not_reportable" not in run.tags
-    tags = tracked_run_of(not_reportable(stored_of("pubmed_qa"), "r" * 9000), with_texts=False).tags
+    tags = tracked_run(not_reportable(stored_of("pubmed_qa"), "r" * 9000), with_texts=False).tags
     assert tags["eval_factory.reportable"] == "false"
     assert tags["eval_factory.not_reportable"] == "r" * 5000
 
@@ -134,7 +134,7 @@ def test_names_are_what_mlflow_takes_and_numbers_are_finite() -> None:
     odd = replace(
         score, value=float("nan"), stats=replace(score.stats, ci_low=None, ci_high=float("inf"))
     )
-    run = tracked_run_of(
+    run = tracked_run(
         with_scores(stored, **{"exact_match@test+typos": score, "odd": odd}), with_texts=False
     )
     assert run.metrics["exact_match/test_typos"] == 0.5
@@ -142,7 +142,7 @@ def test_names_are_what_mlflow_takes_and_numbers_are_finite() -> None:
     nested = replace(
         stored, config={"params": {"extra": {"judges": [{"a": 1}], "a:b": {"c@d": 0}}}}
     )
-    params = tracked_run_of(nested, with_texts=False).params
+    params = tracked_run(nested, with_texts=False).params
     assert (params["params.extra.judges"], params["params.extra.a_b.c/d"]) == ("[{'a': 1}]", "0")
 
 
@@ -159,7 +159,7 @@ def test_of_what_answers_are_sent(
     task: str, with_texts: bool, answers: bool, tmp_path: Path
 ) -> None:
     stored = load_result(folder_of(tmp_path, task))
-    names = [path.name for path in tracked_run_of(stored, with_texts=with_texts).artifacts]
+    names = [path.name for path in tracked_run(stored, with_texts=with_texts).artifacts]
     assert names == [
         "evaluation_config.yaml",
         "report.md",
@@ -167,12 +167,12 @@ def test_of_what_answers_are_sent(
     ]
     (stored.folder / "report.md").unlink()
     assert "report.md" not in [
-        path.name for path in tracked_run_of(stored, with_texts=with_texts).artifacts
+        path.name for path in tracked_run(stored, with_texts=with_texts).artifacts
     ]
 
 
 def test_the_same_result_is_sent_once(tmp_path: Path) -> None:
-    run = tracked_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False)
+    run = tracked_run(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False)
     client = Client()
     assert log_mlflow_run(run, client, "mine") == ("0", False)
     assert log_mlflow_run(run, client, "mine") == ("0", True)
@@ -189,7 +189,7 @@ def test_the_same_result_is_sent_once(tmp_path: Path) -> None:
     }
     assert log_mlflow_run(run, client, "other") == ("1", False)
     stored = stored_of("pubmed_qa")
-    other = tracked_run_of(
+    other = tracked_run(
         with_scores(stored, other=stored.result.scores["exact_match"]), with_texts=False
     )
     assert log_mlflow_run(other, client, "mine") == ("2", False)
@@ -200,7 +200,7 @@ def test_the_same_result_is_sent_once(tmp_path: Path) -> None:
 def test_what_was_not_sent_whole_is_sent_again(
     call: str, error: type[Exception], tmp_path: Path
 ) -> None:
-    run = tracked_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False)
+    run = tracked_run(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False)
     client = Client(fails_at=call, error=error)
     with pytest.raises(
         PrerequisiteError, match=naming("MLflow", "pubmed_qa org/model: no", "--tracking_uri")
@@ -214,7 +214,7 @@ def test_what_was_not_sent_whole_is_sent_again(
 def test_a_defect_of_ours_is_not_the_servers() -> None:
     client = Client(fails_at="log_param", error=ZeroDivisionError)
     with pytest.raises(ZeroDivisionError):
-        log_mlflow_run(tracked_run_of(stored_of("pubmed_qa"), with_texts=False), client, "mine")
+        log_mlflow_run(tracked_run(stored_of("pubmed_qa"), with_texts=False), client, "mine")
     assert client.runs[0]["status"] == "FAILED"
 
 
@@ -256,7 +256,7 @@ def test_no_inner_host_leaves_in_parameters_or_files(tmp_path: Path) -> None:
     named = replace(stored, config={"params": {"extra": {"judges": judges}}}, target=target)
     page = folder / "report.md"
     page.write_text("asked llm-3.ward.hospital.internal:8443; gpu07 is a word, http://gpu07/v1\n")
-    run = tracked_run_of(named, with_texts=True)
+    run = tracked_run(named, with_texts=True)
     assert set(run.inner_hosts) >= hosts
     assert not any(host in str(run.params) for host in hosts)
     with files_without_hosts(run.artifacts, run.inner_hosts) as files:

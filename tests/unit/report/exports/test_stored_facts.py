@@ -117,14 +117,14 @@ def test_texts_leave_only_where_everybody_can_read_the_data(
 ) -> None:
     stored = stored_of(task, extra=extra)
     assert stored_facts.access_of(stored) == access
-    assert stored_facts.texts_may_leave(stored) is (access == "public")
+    assert stored_facts.may_export_texts(stored) is (access == "public")
 
 
 def test_no_gated_or_private_task_lets_texts_out_whatever_its_file_says() -> None:
     stored = stored_of("pubmed_qa")
     for task in load_framework().evaluations:
         named = replace(stored, result=replace(stored.result, task=task.name))
-        assert stored_facts.texts_may_leave(named) is (task.about.access == "public"), task.name
+        assert stored_facts.may_export_texts(named) is (task.about.access == "public"), task.name
     stored = stored_of("pubmed_qa")
     assert stored_facts.access_of(replace(stored, config={})) == "public"
     assert stored_facts.access_of(replace(stored, config={"params": {"extra": None}})) == "public"
@@ -132,13 +132,13 @@ def test_no_gated_or_private_task_lets_texts_out_whatever_its_file_says() -> Non
 
 def test_the_embedded_endpoint_is_no_model_whatever_it_was_called() -> None:
     demo = stored_of("pubmed_qa", target="demo baseline")
-    assert not stored_facts.is_of_a_model(demo)
+    assert not stored_facts.is_of_real_model(demo)
     assert stored_facts.model_id(demo) == "eval-factory/demo-baseline"
     with pytest.raises(NotReportableError, match="demo"):
         stored_facts.refuse_demo(demo)
     stored_facts.refuse_demo(stored_of("pubmed_qa"))
     real = stored_of("pubmed_qa")
-    assert stored_facts.is_of_a_model(real)
+    assert stored_facts.is_of_real_model(real)
     assert stored_facts.model_id(real) == "org/model"
     old = replace(real.result.provenance, endpoints={})
     assert (
