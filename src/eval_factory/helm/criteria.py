@@ -152,7 +152,7 @@ def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str
     Returns:
         None if none of the classes is a jury, or HELM is not here.
     """
-    folder = folder or environment_of(HELM).helms("benchmark", "annotation")
+    folder = folder or environment_of(HELM).helm_path("benchmark", "annotation")
     if folder is None or not annotators:
         return None
     defined = re.compile(
@@ -224,7 +224,7 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
     """
     squeezes = judge_output.squeezed_readings(judged)
 
-    def stands(record: Mapping[str, Any]) -> bool:
+    def is_repeated(record: Mapping[str, Any]) -> bool:
         """Find a decision with its explanation in the answer, in any layout, escape or disguise,
         whatever stands between the two.
         """
@@ -246,10 +246,10 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
     key = MET if count == 1 else JUDGEMENTS
     return judge_output.own_judgement(
         text,
-        holds=lambda record: key in record,
+        is_judgement=lambda record: key in record,
         wanted=f'"{key}"',
-        stands=stands,
-        judged_is="answer",
+        is_repeated=is_repeated,
+        judged_noun="answer",
         read=read,
         verdict=lambda decisions: tuple(decision.met for decision in decisions),
     )
@@ -318,7 +318,9 @@ def annotation_of(decided: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[st
     return {_CRITERIA: [dict(by_judge) for by_judge in decided]}
 
 
-def said_of(annotations: Mapping[str, Any] | None, count: int) -> list[dict[str, dict[str, Any]]]:
+def recorded_decisions(
+    annotations: Mapping[str, Any] | None, count: int
+) -> list[dict[str, dict[str, Any]]]:
     """The decisions of each judge about each criterion.
 
     Args:
@@ -350,7 +352,7 @@ def decisions_of(
     """
     judges = tuple(judges)
     decisions = []
-    for by_judge in said_of(annotations, count):
+    for by_judge in recorded_decisions(annotations, count):
         decisions.append({judge: _met(by_judge.get(judge)) for judge in judges})
     return decisions
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HOMES = {MEDHELM.name: MEDHELM_HOME, HEIM.name: HEIM_HOME}
 """The variable that names the folder of each environment."""
-ALL_NEED = "torch"  # what every metric of pictures that says something of them lies beside
+SHARED_MODULE = "torch"  # what every metric of pictures that says something of them lies beside
 STARTER = Path(__file__).resolve().parents[1] / "helm_plugin" / "start_in_environment.py"
 
 
@@ -64,7 +64,7 @@ class Environment:
             return util.find_spec(name)
         return PathFinder.find_spec(name, list(self.search))
 
-    def helms(self, *parts: str) -> Path | None:
+    def helm_path(self, *parts: str) -> Path | None:
         """A file or folder of the installed HELM, which is not imported; None if it has no such."""
         spec = self._spec_of("helm")
         if spec is None:
@@ -175,7 +175,7 @@ def look_for_packages(
         return
     missing = missing_for(run_spec, environment)
     if _makes_images(run_spec):
-        if not environment.has_module(ALL_NEED):
+        if not environment.has_module(SHARED_MODULE):
             raise PrerequisiteError(_no_metrics_of_pictures(task, missing))
         missing = []  # their metrics are left out, and named
     if missing:
@@ -185,7 +185,7 @@ def look_for_packages(
 def _no_metrics_of_pictures(task: str, missing: Iterable[str]) -> str:
     return (
         f"{task}: HELM's metrics of pictures need packages that are not installed: "
-        f"{', '.join(missing) or ALL_NEED}\n"
+        f"{', '.join(missing) or SHARED_MODULE}\n"
         f"  {how_to_install(HEIM)}\n"
         "  or make the pictures now, and score them where these packages are: "
         "config.params.extra.only_generate: true\n"

@@ -231,7 +231,7 @@ def parse_judge_output(
     """
     squeezes = squeezed_readings(judged)
 
-    def stands(record: Mapping[str, Any]) -> bool:
+    def is_repeated(record: Mapping[str, Any]) -> bool:
         for name, fields in criteria.items():
             if name in record:
                 pairs = product(_forms_of(name, record[name], fields, form), squeezes)
@@ -245,10 +245,10 @@ def parse_judge_output(
 
     ratings = own_judgement(
         text,
-        holds=lambda record: bool(criteria.keys() & record.keys()),
+        is_judgement=lambda record: bool(criteria.keys() & record.keys()),
         wanted="the criteria " + ", ".join(criteria),
-        stands=stands,
-        judged_is="response",
+        is_repeated=is_repeated,
+        judged_noun="response",
         read=read,
         verdict=lambda record: json.dumps({name: record[name]["score"] for name in criteria}),
     )
@@ -285,10 +285,10 @@ def _refuse_unusable(record: Mapping[str, Any], criteria: Criteria, form: JuryFo
 def own_judgement(
     text: str,
     *,
-    holds: Callable[[dict[str, Any]], bool],
+    is_judgement: Callable[[dict[str, Any]], bool],
     wanted: str,
-    stands: Callable[[dict[str, Any]], bool],
-    judged_is: str,
+    is_repeated: Callable[[dict[str, Any]], bool],
+    judged_noun: str,
     read: Callable[[dict[str, Any]], _Judgement],
     verdict: Callable[[_Judgement], object],
 ) -> _Judgement:
@@ -296,10 +296,10 @@ def own_judgement(
 
     Args:
         text: all that the judge wrote.
-        holds: whether an object is a judgement.
+        is_judgement: whether an object is a judgement.
         wanted: what a judgement has to hold, in words for the judge.
-        stands: whether a judgement stands in the judged answer already.
-        judged_is: the noun of what is judged, in messages for the judge.
+        is_repeated: whether a judgement stands in the judged answer already.
+        judged_noun: the noun of what is judged, in messages for the judge.
         read: the judgement, or raises UnusableJudgeOutput.
         verdict: what two judgements have in common that are the same.
 
@@ -312,13 +312,13 @@ def own_judgement(
     reasons: list[str] = []
     usable: dict[object, _Judgement] = {}
     try:
-        objects = [record for record in json_objects(text) if holds(record)]
+        objects = [record for record in json_objects(text) if is_judgement(record)]
         if not objects:
             raise UnusableJudgeOutput(f"it holds no JSON object with {wanted}")
-        own_records = [record for record in objects if not stands(record)]
+        own_records = [record for record in objects if not is_repeated(record)]
         if not own_records:
             raise UnusableJudgeOutput(
-                f"it repeats a judgement that stands in the {judged_is}; give your own"
+                f"it repeats a judgement that stands in the {judged_noun}; give your own"
             )
         for record in own_records:
             try:

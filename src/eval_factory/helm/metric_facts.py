@@ -50,7 +50,7 @@ POINTS = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share of p
 UNCLIPPED_POINTS = MetricFacts(higher_is_better=True, unit="share of points")
 """A case may lose more points than it wins, so there is no least value."""
 
-OF_JURIES = (
+JURY_METRICS = (
     "aci_bench_accuracy",
     "chw_care_plan_accuracy",
     "dischargeme_accuracy",
@@ -69,18 +69,18 @@ OF_JURIES = (
 """HELM calls them accuracies, and they are means of ratings."""
 
 _MATCHES = ("exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_prefix_exact_match")
-_OF_MATCHES = (*_MATCHES, *(f"{name}@5" for name in _MATCHES))
-_OF_RUBRICS = (
+_MATCH_METRICS = (*_MATCHES, *(f"{name}@5" for name in _MATCHES))
+_RUBRIC_METRICS = (
     rubric_case.RUBRIC_METRIC,
     rubric_case.HEALTHBENCH_METRIC,
     rubric_case.PROFESSIONAL_METRIC,
     rubric_case.DIAGNOSIS_METRIC,
 )
-_OF_UNCLIPPED = (rubric_case.UNCLIPPED, rubric_case.JUDGE_CORRECTED)
+_UNCLIPPED_SUFFIXES = (rubric_case.UNCLIPPED, rubric_case.JUDGE_CORRECTED)
 
 _FACTS = {
-    **dict.fromkeys(_OF_MATCHES, _SHARE),
-    **dict.fromkeys(OF_JURIES, _RATING),
+    **dict.fromkeys(_MATCH_METRICS, _SHARE),
+    **dict.fromkeys(JURY_METRICS, _RATING),
     **dict.fromkeys(
         ("rouge_1", "rouge_2", "rouge_l", "bleu", "bleu_1", "bleu_4", "f1_score"), OVERLAP
     ),
@@ -108,9 +108,9 @@ _FACTS = {
         _SHARE,
     ),
     **dict.fromkeys(
-        (*_OF_RUBRICS, "health_bench_score", "health_bench_professional_score"), POINTS
+        (*_RUBRIC_METRICS, "health_bench_score", "health_bench_professional_score"), POINTS
     ),
-    **dict.fromkeys(map("".join, product(_OF_RUBRICS, _OF_UNCLIPPED)), UNCLIPPED_POINTS),
+    **dict.fromkeys(map("".join, product(_RUBRIC_METRICS, _UNCLIPPED_SUFFIXES)), UNCLIPPED_POINTS),
     rubric_case.PROFESSIONAL_METRIC + rubric_case.LENGTH_ADJUSTED: UNCLIPPED_POINTS,
     **dict.fromkeys(("sct_score", "sct_expert_set_membership", *CONCORDANCE_METRICS), _SHARE),
     # Counts of what was answered or asked, over all questions: neither more nor fewer is better.
@@ -123,7 +123,9 @@ _FACTS = {
     "summarization_compression": MetricFacts(unit="ratio"),
 }
 
-_OURS = r"(?:\.(?:corrected|lenient|reasoned|with_asked|helm|all_judges|all_orders|repeats_mean))+$"
+_OWN_SUFFIXES = (
+    r"(?:\.(?:corrected|lenient|reasoned|with_asked|helm|all_judges|all_orders|repeats_mean))+$"
+)
 """The endings of our own scores beside HELM's; they have the metric's direction, scale and unit."""
 
 
@@ -134,7 +136,7 @@ def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts
         name: the name without split and perturbation; it may have one of our endings.
         scale: the scale of this run's values if it is known: a jury's shows a jury of any name.
     """
-    facts = _FACTS.get(re.sub(_OURS, "", name))
+    facts = _FACTS.get(re.sub(_OWN_SUFFIXES, "", name))
     if facts is None and scale == HELMS_FORM.scale:
         return _RATING
     return facts or MetricFacts()

@@ -28,8 +28,8 @@ MEDIA_OBJECTS = "media_objects"
 MAX_CATEGORY = 80  # characters of a value by which scores are shown apart
 MAX_GROUPS = 60
 SUB_SPLIT = "sub_split"
-BLOCK = 256 * 1024  # bytes of a large file that are read at once
-SMALL = 8_000_000
+BLOCK_SIZE = 256 * 1024  # bytes of a large file that are read at once
+SMALL_FILE_SIZE = 8_000_000
 """Bytes of a file whose entries stay in memory: some 1,000 instances, which take three times as
 much of memory.
 """
@@ -193,7 +193,9 @@ class HelmRun:
     folder: Path
     run_spec: StoredRunSpec
     stats: list[Stat]
-    _kept: list[RequestState] = field(default_factory=list, init=False, repr=False, compare=False)
+    _small_run: list[RequestState] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     @property
     def jury(self) -> JuryNames | None:
@@ -235,16 +237,16 @@ class HelmRun:
     def request_states(self) -> Iterator[RequestState]:
         """Every request with its answer, in HELM's order. Raises HelmError."""
         path = self.folder / names.SCENARIO_STATE_FILE
-        if not self._kept:
+        if not self._small_run:
             helm_dir = self.folder.parents[2]
             entries = (
                 _with_media(state, helm_dir)
                 for state in _entries(path, RequestState, "request_states")
             )
-            if not path.is_file() or path.stat().st_size > SMALL:
+            if not path.is_file() or path.stat().st_size > SMALL_FILE_SIZE:
                 return entries
-            self._kept.extend(entries)
-        return iter(self._kept)
+            self._small_run.extend(entries)
+        return iter(self._small_run)
 
     def per_instance_stats(self) -> Iterator[PerInstanceStats]:
         """Statistics of one instance after the other; an instance has an entry per metric.
@@ -351,7 +353,7 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
             closing = re.compile(b"\n" + depth + rb"}(,?)\n")
             rest = b""
             # block by block: an entry may have 300 lines
-            while block := file.read(max(BLOCK, len(rest))):
+            while block := file.read(max(BLOCK_SIZE, len(rest))):
                 *ended, rest = closing.split(rest + block)
                 for text, comma in zip(ended[::2], ended[1::2], strict=True):
                     yield _parsed(adapter, b"{" + text.partition(opening)[2] + b"}")
@@ -491,7 +493,7 @@ def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
     return fields
 
 
-def are_few(values: int, instances: int) -> bool:
+def can_form_groups(values: int, instances: int) -> bool:
     """Find out if a field with so many values sorts so many instances into groups.
 
     Args:

@@ -18,7 +18,7 @@ def weights_folder() -> Path:
     return home_of(HEIM).parent / "heim-weights"
 
 
-def place_of(weights: Weights, env: Mapping[str, str]) -> Path:
+def path_of(weights: Weights, env: Mapping[str, str]) -> Path:
     """Return the path at which the metric looks for its file in helm-run; it may have a `*`."""
     place, _, path = weights.file.partition(":")
     home = Path.home()
@@ -33,13 +33,15 @@ def place_of(weights: Weights, env: Mapping[str, str]) -> Path:
     return places[place] / path
 
 
-def are_here(weights: Weights, env: Mapping[str, str]) -> bool:
+def are_present(weights: Weights, env: Mapping[str, str]) -> bool:
     """Tell whether a file is there."""
-    place = place_of(weights, env)
+    place = path_of(weights, env)
     return any(path.is_file() for path in Path(place.anchor).glob(str(place)[1:]))
 
 
-def why_not(metric: PictureMetric, environment: Environment, env: Mapping[str, str]) -> str | None:
+def reason_not_computed(
+    metric: PictureMetric, environment: Environment, env: Mapping[str, str]
+) -> str | None:
     """Say why a metric cannot be computed here; None if it can."""
     if metric.people:
         return "it asks people, and eval-factory asks none"
@@ -51,8 +53,8 @@ def why_not(metric: PictureMetric, environment: Environment, env: Mapping[str, s
         return f"not installed: {', '.join(lacking)}"
     absent = []
     for weights in metric.weights:
-        if not are_here(weights, env):
-            absent.append(f"{weights}, looked for at {place_of(weights, env)}")
+        if not are_present(weights, env):
+            absent.append(f"{weights}, looked for at {path_of(weights, env)}")
     if absent:
         return f"weights are not here: {'; '.join(absent)}"
     return None
@@ -68,7 +70,7 @@ def uncomputed(plan: Plan, env: Mapping[str, str]) -> dict[PictureMetric, str]:
     environment = environment_of_plan(plan)
     reasons = {}
     for metric in metrics_of(helm.run_spec, arguments_of(plan)):
-        reason = why_not(metric, environment, env)
+        reason = reason_not_computed(metric, environment, env)
         if reason is not None:
             reasons[metric] = reason
     return reasons

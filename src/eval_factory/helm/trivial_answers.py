@@ -23,7 +23,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
 
 REFUSAL = "I'm sorry, but I cannot answer this question."
-SUITED = {
+FORM_ANSWERS = {
     "value": ("0",),
     "sentence": ("CORRECT", "0"),
     "sql": ("SELECT 1",),
@@ -103,7 +103,7 @@ def strategies(
         return []
     labels = _labels(questions, form)
     fixed = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL}
-    for answer in (*labels, *SUITED.get(form or "", ())):
+    for answer in (*labels, *FORM_ANSWERS.get(form or "", ())):
         fixed[f"always {answer}"] = answer
     by_name = {name: (answer,) * len(questions) for name, answer in fixed.items()}
     if form != "sql":  # each answer is executed there; the most frequent gold query is none at all

@@ -19,7 +19,7 @@ from typing import Any
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.formats import first_of
 from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
-from eval_factory.helm.output import SUB_SPLIT, are_few, groups_of
+from eval_factory.helm.output import SUB_SPLIT, can_form_groups, groups_of
 from eval_factory.helm_plugin.session import run_record
 
 SHOWN = 5  # ids in a message
@@ -103,7 +103,9 @@ def stratifying_field(instances: Sequence[Any], source: str | None) -> str | Non
     for instance in instances:
         for name, value in groups_of(instance, source).items():
             values[name].add(value)
-    few = [name for name, present in values.items() if are_few(len(present), len(instances))]
+    few = [
+        name for name, present in values.items() if can_form_groups(len(present), len(instances))
+    ]
     return min(few, key=lambda name: (name != SUB_SPLIT, name), default=None)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from eval_factory.core.formats import counted
 from eval_factory.core.results import Score
-from eval_factory.helm.output import are_few
+from eval_factory.helm.output import can_form_groups
 from eval_factory.scoring.intervals import effective_clusters, holm, is_shared
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.permutation import permutation_p
@@ -187,7 +187,7 @@ def scores_by_group(
     hidden = {}
     for name, by_value in sorted(members.items()):
         in_group = _scores_by_value(metric, by_value, missing, failed_as_zero=failed_as_zero)
-        if not are_few(len(in_group), len(metric.values)):
+        if not can_form_groups(len(in_group), len(metric.values)):
             continue
         shown = {}
         small = []

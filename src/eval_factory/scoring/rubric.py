@@ -22,7 +22,7 @@ from eval_factory.core.results import (
 )
 from eval_factory.helm import output
 from eval_factory.helm.command import deployment_of
-from eval_factory.helm.criteria import decisions_of, error_of, said_of
+from eval_factory.helm.criteria import decisions_of, error_of, recorded_decisions
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import length_correlation, ordinal_alpha, weighted_kappa
 from eval_factory.scoring.draft import Draft
@@ -338,7 +338,7 @@ class RubricTally(Part):
         self.lengths[key] = len(text_of(state))
         votes = decisions_of(state.annotations, self.judges, len(criteria))
         self.cases[key] = JudgedCase(criteria, tuple(votes), tags)
-        said_of_each = said_of(state.annotations, len(criteria))
+        said_of_each = recorded_decisions(state.annotations, len(criteria))
         for said_of_criterion, vote in zip(said_of_each, votes, strict=True):
             for judge in self.judges:
                 if vote[judge] is None:
@@ -515,7 +515,7 @@ class RubricTally(Part):
         """
         criteria = _criteria_of(state)
         votes = decisions_of(state.annotations, self.judges, len(criteria))
-        said_of_each = said_of(state.annotations, len(criteria))
+        said_of_each = recorded_decisions(state.annotations, len(criteria))
         lines = []
         for criterion, vote, by_judge in zip(criteria, votes, said_of_each, strict=True):
             verdict = VERDICTS[share_met(vote.values())]

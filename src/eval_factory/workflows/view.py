@@ -141,7 +141,7 @@ def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
     # HELM's schema for MedHELM's leaderboard
-    path = environment_of(HELM).helms("benchmark", "static", SCHEMA_FILE)
+    path = environment_of(HELM).helm_path("benchmark", "static", SCHEMA_FILE)
     schema: dict[str, Any] = {} if path is None else parse_own(path.read_text(encoding="utf-8"))
     return runs, to_yaml(page_schema([run.page for run in runs], schema))
 

@@ -282,7 +282,7 @@ def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
     if there are several. Returns the folder of the suite, for helm-summarize to write to. Raises
     PrerequisiteError: there is no front end.
     """
-    index = environment_of(HELM).helms("benchmark", "static_build", _INDEX)
+    index = environment_of(HELM).helm_path("benchmark", "static_build", _INDEX)
     if index is None:
         raise PrerequisiteError(
             "the installed HELM has no web pages (helm/benchmark/static_build)\n"

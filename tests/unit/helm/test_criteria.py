@@ -14,7 +14,7 @@ from eval_factory.helm.criteria import (
     annotation_of,
     decision_signs,
     parse_decisions,
-    said_of,
+    recorded_decisions,
 )
 from eval_factory.helm.judge_output import _MAX_OUTPUT, UnusableJudgeOutput
 from facts import says
@@ -168,13 +168,13 @@ SAID: list[dict[str, dict[str, Any]]] = [
 
 def test_it_is_read_as_it_was_written() -> None:
     annotations = {"rubric": annotation_of(SAID)}
-    assert said_of(annotations, 2) == SAID
+    assert recorded_decisions(annotations, 2) == SAID
     assert criteria.decisions_of(annotations, ["a", "b", "c"], 2) == [
         {"a": True, "b": None, "c": None},
         {"a": False, "b": None, "c": None},
     ]
     error_of = criteria.error_of
-    assert [error_of(one, "b") for one in said_of(annotations, 2)] == ["HTTP 500", None]
+    assert [error_of(one, "b") for one in recorded_decisions(annotations, 2)] == ["HTTP 500", None]
     assert error_of(SAID[0], "a") is error_of({}, "a") is None
 
 
@@ -186,6 +186,6 @@ def test_what_was_not_judged_or_has_another_form_says_nothing() -> None:
         {"rubric": {"criteria": "x"}},
         {"rubric": annotation_of(SAID)},
     ):
-        assert said_of(found, 3) == [{}, {}, {}]
+        assert recorded_decisions(found, 3) == [{}, {}, {}]
         assert criteria.decisions_of(found, ["a"], 1) == [{"a": None}]
-    assert said_of({"rubric": {"criteria": [1, {}]}}, 2) == [{}, {}]
+    assert recorded_decisions({"rubric": {"criteria": [1, {}]}}, 2) == [{}, {}]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eval_factory.helm import output
-from eval_factory.helm.output import MAX_CATEGORY, are_few, categories_of, groups_of
+from eval_factory.helm.output import MAX_CATEGORY, can_form_groups, categories_of, groups_of
 
 
 def instance(**known: Any) -> output.Instance:
@@ -35,4 +35,4 @@ def test_groups_are_texts_and_the_sub_split_without_what_instances_share() -> No
     [(1, 100, False), (2, 4, True), (2, 3, False), (60, 120, True), (61, 900, False)],
 )
 def test_few(values: int, instances: int, *, few: bool) -> None:
-    assert are_few(values, instances) is few
+    assert can_form_groups(values, instances) is few

@@ -4,8 +4,8 @@ import pytest
 
 from eval_factory.helm.metric_facts import (
     _RATING,
+    JURY_METRICS,
     NONE,
-    OF_JURIES,
     OVERLAP,
     chosen_main_metric,
     facts_of,
@@ -34,8 +34,8 @@ def test_a_jurys_metrics_are_the_ratings() -> None:
     """HELM calls them accuracies."""
     assert {
         task.helm.main_metric for task in TASKS if task.helm.judges and not task.helm.rubric
-    } <= set(OF_JURIES)
-    assert {facts_of(name) for name in OF_JURIES} == {_RATING}
+    } <= set(JURY_METRICS)
+    assert {facts_of(name) for name in JURY_METRICS} == {_RATING}
     assert _RATING.scale == (1, 5)
     assert facts_of("surprise", HELMS_FORM.scale) is _RATING, (
         "a jury of any name is told by its scale"

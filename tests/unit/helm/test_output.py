@@ -105,7 +105,7 @@ def test_blocks_may_end_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """What stands behind the list may look like entries, and is none."""
-    monkeypatch.setattr(output, "BLOCK", block)
+    monkeypatch.setattr(output, "BLOCK_SIZE", block)
     texts = ["a", "b" * 500, "}", ""]
     states = [state(f"id{number}", text) for number, text in enumerate(texts)]
     others = [{"class_name": {"more": 1}}, {"class_name": {}}]
@@ -126,7 +126,9 @@ def test_a_small_run_is_read_once(
     tmp_path: Path, monkeypatch: Any, spare: int, read_again: bool
 ) -> None:
     write(tmp_path, {"request_states": [state("id0", "first")]})
-    monkeypatch.setattr(output, "SMALL", (tmp_path / "scenario_state.json").stat().st_size + spare)
+    monkeypatch.setattr(
+        output, "SMALL_FILE_SIZE", (tmp_path / "scenario_state.json").stat().st_size + spare
+    )
     run = run_of(tmp_path)
     assert texts_of(run) == ["first"]
     write(tmp_path, {"request_states": [state("id0", "other")]})

@@ -10,8 +10,8 @@ import pytest
 
 from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import (
+    FORM_ANSWERS,
     REFUSAL,
-    SUITED,
     AskedQuestion,
     Strategy,
     StrategyScores,
@@ -249,7 +249,7 @@ def test_open_text_has_neither_labels_nor_a_random_one(right: tuple[str, ...]) -
 def test_what_suits_the_form_that_is_asked_for() -> None:
     assert {task.helm.answer_form for task in load_framework().evaluations} - {
         None
-    } == SUITED.keys()
+    } == FORM_ANSWERS.keys()
     sentences = by_name(strategies(asked("CORRECT", "CORRECT", "3 text"), "sentence"))
     assert list(sentences) == ["empty", "refusal", "majority", "always CORRECT", "always 0"]
     assert sentences["majority"] == ("CORRECT",) * 3

@@ -109,7 +109,7 @@ def test_where_its_environment_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert environment_of(MEDHELM).version_of("medhelm") is None
     own = environment_of(MEDHELM) if made(tmp_path / "own", "0.7.0") else None
     assert own is not None
-    assert (own.version_of("medhelm"), own.has_module("helm"), own.helms("benchmark")) == (
+    assert (own.version_of("medhelm"), own.has_module("helm"), own.helm_path("benchmark")) == (
         "0.7.0",
         False,
         None,
@@ -117,7 +117,7 @@ def test_where_its_environment_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "own" / "lib" / "python3.11" / "site-packages" / "helm" / "benchmark").mkdir(
         parents=True
     )
-    assert own.helms("benchmark") is not None
+    assert own.helm_path("benchmark") is not None
     assert own.program("helm.benchmark.run", "helm-run") == [
         str(tmp_path / "own" / "bin" / "python"),
         str(environments.STARTER),

@@ -462,10 +462,10 @@ def _mark(text: str) -> _Decision:
 
     return own_judgement(
         text,
-        holds=lambda record: "criteria_met" in record,
+        is_judgement=lambda record: "criteria_met" in record,
         wanted='"criteria_met"',
-        stands=lambda _found: False,
-        judged_is="answer",
+        is_repeated=lambda _found: False,
+        judged_noun="answer",
         read=read,
         verdict=lambda record: record["criteria_met"],
     )

@@ -115,7 +115,7 @@ def helm_version() -> str:
 
 def schema_path(row: Leaderboard) -> Path | None:
     """Return the schema in the installed HELM, which is not imported; None if it has none."""
-    return environment_of(HELM).helms("benchmark", "static", row.schema_file)
+    return environment_of(HELM).helm_path("benchmark", "static", row.schema_file)
 
 
 def schema_text(row: Leaderboard, schema: Path) -> str:
