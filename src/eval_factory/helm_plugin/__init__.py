@@ -1,3 +1,4 @@
-"""Code that runs INSIDE helm-run, imported by nobody else: the client, the runner, annotators,
-guards, patches.
+"""Code that runs INSIDE helm-run: the client, the runner, annotators, guards and patches.
+
+Only helm-run imports this package; the command line of eval-factory does not.
 """

@@ -1,8 +1,8 @@
-"""Expands `shuffle_choices=N` in a run entry: each question is asked with its choices in N orders,
-by HELM's own augmentation.
+"""Expands `shuffle_choices=N` in a run entry: HELM asks each question with its choices in N orders.
 
-The question as it is stays first and unperturbed, so HELM's statistics of it are those of a run
-without this; each further order is a perturbation, which HELM adapts, asks and scores like any.
+HELM's own data augmentation makes the further orders. The original question stays first and
+unperturbed, so HELM's statistics of the original questions do not change. Each further order is a
+perturbation, which HELM adapts, asks and scores like any other perturbation.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from eval_factory.tasks.choice_question import name_of, orders_of
 
 
 class ChoiceOrder(AsItIs):
-    """The choices of a question in another order; a question that has no such order stays as it
-    is.
+    """A perturbation that shows the choices of a question in another order.
+
+    A question whose choices have fewer orders stays unchanged.
     """
 
     def __init__(self, order: int) -> None:
-        """Args: order: from 2 on."""
+        """Take the number of the order: 2 or more, because the original order is number 1."""
         super().__init__(name_of(order))
         self._order = order
 
@@ -41,17 +42,25 @@ class ChoiceOrder(AsItIs):
         orders = orders_of(str(instance.id), choices, self._order)
         if len(orders) < self._order:
             return instance
-        moved = [instance.references[at] for at in orders[-1]]
+        reordered = [instance.references[position] for position in orders[-1]]
         return replace(
-            instance, input=same_input(instance), references=moved, perturbation=self.description
+            instance,
+            input=same_input(instance),
+            references=reordered,
+            perturbation=self.description,
         )
 
 
 def shuffle_choices(run_spec: RunSpec, orders: str) -> RunSpec:
-    """Return the run spec with questions asked in further orders of their choices. Raises
-    ValueError: there are no choices to move, or inputs are perturbed in another way.
+    """Return a run spec that asks each question in further orders of its choices.
 
-    `orders`: how many, the original among them.
+    Args:
+        run_spec: a run spec of multiple-choice questions.
+        orders: the number of orders, the original order included.
+
+    Raises:
+        ValueError: the questions have no lettered choices, or the run spec perturbs its inputs in
+            another way.
     """
     method = run_spec.adapter_spec.method
     if method not in (ADAPT_MULTIPLE_CHOICE_JOINT, ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL):
@@ -59,8 +68,9 @@ def shuffle_choices(run_spec: RunSpec, orders: str) -> RunSpec:
             f"shuffle_choices needs questions with lettered options, and {run_spec.name} "
             f"is {method}"
         )
+    further_orders = range(2, int(orders) + 1)
     return with_more_askings(
-        run_spec, [spec_of(ChoiceOrder, order=order) for order in range(2, int(orders) + 1)]
+        run_spec, [spec_of(ChoiceOrder, order=order) for order in further_orders]
     )
 
 

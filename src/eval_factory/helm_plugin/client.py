@@ -1,9 +1,9 @@
-"""The client that HELM loads by class name: one endpoint, a keep-alive pool, retries, the response
-cache.
+"""Sends HELM's requests to an endpoint: the client that HELM loads by its class name.
 
-A request that fails for good is a non-fatal failure to HELM, which goes on with an empty
-completion; the journal has the reason. What holds for every request (the key is wrong, the model is
-unknown, nobody answers) stops the run at once.
+The client reads answers from the response cache, sends the other requests over kept-alive
+connections, and retries requests that fail. If a request fails for good, HELM goes on with an empty
+completion, and the journal holds the reason. A cause that affects every request (the key is wrong,
+the model is unknown, no server answers) stops the run at once.
 """
 
 from __future__ import annotations
@@ -60,30 +60,33 @@ from eval_factory.helm_plugin.session import (
 )
 from eval_factory.tasks.oauth_services import services_in
 
-SAY_BUSY_EVERY_S = 10.0
-MAX_MODEL = 120  # characters of a model's name that a warning shows
+BUSY_MESSAGE_INTERVAL = 10.0  # in seconds, between two messages about a rate limit or silence
+MAX_SHOWN_MODEL_NAME = 120  # the number of characters of a model's name that a warning shows
 NOT_SHOWN = "[a picture that you are not shown]"
-_KINDS = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
-"""The fault that a fatal event names, by the error; none if the benchmark's own requests may be the
-cause.
+_FAULT_OF_ERROR = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
+"""The fault that a fatal event names, by the class of the error. A class is missing here if the
+benchmark's own requests may have caused the error.
 """
 
 
 class EndpointStopped(NonRetriableException):  # type: ignore[misc]
-    """The run cannot go on; HELM does not retry this kind."""
+    """An error that ends all requests of a role; HELM does not retry such a request."""
 
 
 @dataclass(frozen=True)
 class _Reply:
-    key: str  # under which the answer is cached
+    key: str  # the cache key of the answer
     completion: openai_api.Completion
     latency_s: float
-    created: float
+    created: float  # in seconds since 1970
     cached: bool
 
 
 class _KeyedRequest:
-    """A request's body with its key, which takes a hash of the prompt."""
+    """The body of a request with its cache key.
+
+    The key is computed once, because computing a key means hashing the prompt.
+    """
 
     def __init__(
         self, settings: EndpointSettings, body: dict[str, Any], random: str | None
@@ -95,24 +98,30 @@ class _KeyedRequest:
 
     @property
     def random(self) -> str | None:
-        """The text that tells intended repeats of a request apart."""
+        """The text by which intended repeats of a request differ; None if there are no repeats."""
         return self._random
 
     def with_changes(self, changes: Changes) -> _KeyedRequest:
-        """The request as an endpoint takes it that refuses it as it is: what is cached is the
-        answer to that one.
+        """Return the request with changed parameters, for an endpoint that refuses the original.
+
+        The answer is cached under the key of the changed request.
         """
         return _KeyedRequest(self._settings, openai_api.changed(self.body, changes), self._random)
 
 
 class EndpointClient(Client):  # type: ignore[misc]
-    """The client that HELM loads. Its threads may each make one at the start: all of one role share
-    one endpoint.
+    """The client that HELM loads.
+
+    Several of HELM's threads may each make a client at the start. All clients of one role share one
+    `Endpoint`.
     """
 
     def __init__(self, *, cache_db: str, **settings: Any) -> None:
-        """The `args` in model_deployments.yaml: where answers are cached, and the fields of
-        `EndpointSettings`.
+        """Take the `args` of model_deployments.yaml.
+
+        Args:
+            cache_db: the path of the response cache.
+            settings: the fields of `EndpointSettings`.
         """
         session = session_for(Path(cache_db).parent)
         with session.lock:
@@ -127,7 +136,10 @@ class EndpointClient(Client):  # type: ignore[misc]
 
 
 class Endpoint:
-    """One OpenAI-compatible endpoint in one role."""
+    """One OpenAI-compatible endpoint in one role: the evaluated model or a judge.
+
+    An endpoint answers HELM's requests, from the cache or by asking its servers.
+    """
 
     def __init__(self, settings: EndpointSettings, session: Session) -> None:
         self._settings = settings
@@ -141,53 +153,55 @@ class Endpoint:
         self._is_asked = session.asks_model or settings.role != MODEL_ROLE
         self._failures = {} if self._is_asked else self._cache.failures()
         served = _demo_url() if settings.is_demo else None
-        # its server, or its URL's secret, may be gone
-        served = served if self._is_asked else "http://nobody.invalid"
+        if not self._is_asked:
+            # The model's server may have ended, or the secret of its URL may be unset.
+            served = "http://nobody.invalid"
         self._secret_fields = settings.secret_fields(os.environ) if self._is_asked else {}
-        """Sent in every request, and stored nowhere."""
-        self._made_pictures = RunDir(self._cache.path.parent).made_pictures
+        """Fields that are sent in every request, and never stored."""
+        self._picture_folder = RunDir(self._cache.path.parent).made_pictures
         answered = self._cache.has_answers(settings.role, settings.model_id)
         self._variants: list[Changes] = list(
             read_changes(self._cache.path, settings.url, settings.model_id)
         )
-        """The changes with which requests were answered that the endpoint refused as they were."""
+        """The changes with which the endpoint answered requests that it had refused unchanged."""
         servers = servers_of(
             settings,
             env=os.environ,
             redactor=session.redactor,
-            say=_say,
+            say=_print_to_stderr,
             served_url=served,
             shared=lambda name: None if session.limits is None else session.limits.admission(name),
             has_answered=settings.role
             in (HelmRunSettings.from_environment(os.environ).probed or ()),
             services=services_in(os.environ),
         )
-        first = 0 if answered else settings.stop_after_failures
+        first_requests = 0 if answered else settings.stop_after_failures
         self._batch = self._batched_role()
-        self._of_earlier_passes = set[str]()
+        self._keys_of_earlier_passes = set[str]()
         if RunDir(self._cache.path.parent).batches.is_file():
-            self._of_earlier_passes = self._cache.answered_in_this_run(self._role)
-        budget = session.spending
+            self._keys_of_earlier_passes = self._cache.answered_in_this_run(self._role)
         if self._batch is not None:
             for server in servers.all:
                 server.is_patient = False
-        self._client = RetryingClient(settings, servers, first=first, budget=budget)
+        self._client = RetryingClient(
+            settings, servers, first=first_requests, budget=session.spending
+        )
         self._has_several = len(servers.all) > 1
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
         self._stopped: str | None = None
         self._warnings: set[str] = set()
-        self._said_busy = -SAY_BUSY_EVERY_S
+        self._last_busy_message = -BUSY_MESSAGE_INTERVAL
 
     def make_request(self, request: Request) -> RequestResult:
         """Answer one HELM request from the cache or the endpoint."""
         try:
             keyed = self._keyed(request)
-        except UnusableMedium as error:  # nothing is asked, so the journal has nothing
+        except UnusableMedium as error:  # The request is never sent, so the journal has no entry.
             self._session.count(self._role, failed=True)
             return failure(str(error))
         try:
-            reply = self._once(keyed)
+            reply = self._reply_to(keyed)
             result = self._result(request, reply)
         except EndpointStopped:
             raise
@@ -200,11 +214,14 @@ class Endpoint:
                 f"cannot write {self._cache.path}: {error}\n"
                 "  check the disk; the answers that are stored stay there"
             )
-        # whatever an answer sets off here: HELM would pay for it five times, and give up
+        # Only a defect of eval-factory gets here. If the error reached HELM, HELM would send the
+        # paid request five times and then give up.
         except Exception as error:
-            message = f"unexpected {type(error).__name__} in {raised_at(error)}"  # a defect of ours
+            message = f"unexpected {type(error).__name__} in {raised_at(error)}"
             self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
-            self._cache.journal(self._now(keyed.key, AttemptState.FAILED, message, number=1))
+            self._cache.journal(
+                self._instant_attempt(keyed.key, AttemptState.FAILED, message, number=1)
+            )
         else:
             self._session.count(self._role, cached=reply.cached, tokens=reply.completion.tokens)
             return result
@@ -212,7 +229,7 @@ class Endpoint:
         return failure(message)
 
     def _batched_role(self) -> BatchedRole | None:
-        """Return the role whose requests are batched, or None if each request is sent by itself."""
+        """Return the role whose requests are batched; None if each request is sent on its own."""
         settings = self._settings
         if not settings.batch or not self._is_asked:
             return None
@@ -228,33 +245,37 @@ class Endpoint:
 
     @property
     def settling_s(self) -> float:
+        """The seconds after the last answer for which an answer may still become doubted."""
         return self._client.settling_s
 
     def archive(self, key: str, reason: str) -> None:
-        """The stored answer under a key counts no more."""
+        """Archive the answer that is stored under the key, if any, so that no run uses it."""
         if self._cache.holds(key):
-            self._cache.archive_answer(key, self._now(key, "unusable", reason))
+            self._cache.archive_answer(key, self._instant_attempt(key, "unusable", reason))
 
     def forget(self, request: Request, reason: str) -> None:
-        """The answer could not be used: it is archived, and the same request is asked again in
-        the next run.
+        """Archive the answer to a request, because the answer could not be used.
+
+        The next run sends the same request again.
         """
         for keyed in self._variants_of(self._keyed(request)):
             self.archive(keyed.key, reason)
 
     def note_unscorable(self, request: Request, reason: str) -> None:
-        """The answer came, and HELM cannot score it: it stays cached, and is not asked for
-        again.
-        """
-        self._cache.journal(self._now(self._keyed(request).key, "unscorable", reason))
+        """Note in the journal that HELM cannot score the answer to this request.
 
-    def _now(
+        The answer stays cached, so the next run does not send the request again.
+        """
+        self._cache.journal(self._instant_attempt(self._keyed(request).key, "unscorable", reason))
+
+    def _instant_attempt(
         self, key: str, outcome: str, why: str | None, *tokens: int | None, number: int = 0
     ) -> Attempt:
-        """A line of the journal of what took no time."""
+        """Return a journal entry for an event that took no time, such as a cache hit."""
         return Attempt(key, self._role, number, outcome, None, why, time.time(), 0.0, *tokens)
 
     def _keyed(self, request: Request) -> _KeyedRequest:
+        """Return HELM's request as the body that is sent, with the body's cache key."""
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
         parameters = request.image_generation_parameters
         if (parameters is None) == (self._settings.endpoint_type == openai_api.IMAGES):
@@ -266,10 +287,10 @@ class Endpoint:
         if self._settings.structured:
             fields["schema"] = verdict_schema()
         shown = [] if request.multimodal_prompt is None else request.multimodal_prompt.media_objects
-        of_question = [] if self._role == MODEL_ROLE else judged_pictures()
-        if of_question and self._settings.sees_images:
-            shown = [*of_question, MediaObject("text/plain", text=request.prompt)]
-        elif of_question:
+        judged = [] if self._role == MODEL_ROLE else judged_pictures()
+        if judged and self._settings.sees_images:
+            shown = [*judged, MediaObject("text/plain", text=request.prompt)]
+        elif judged:
             fields["prompt"] = request.prompt.replace(PLACE, NOT_SHOWN)
         if not shown:
             return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
@@ -283,37 +304,45 @@ class Endpoint:
             self._settings, bridge.run_in_thread(self._settings.body_of, fields), request.random
         )
 
-    def _variants_of(self, asked: _KeyedRequest) -> Iterator[_KeyedRequest]:
-        """The request in each form in which its answer may be cached: as it is, then as others
-        were answered.
+    def _variants_of(self, keyed: _KeyedRequest) -> Iterator[_KeyedRequest]:
+        """Yield each form of the request under which its answer may be cached.
+
+        The first form is the unchanged request. The others have the changes with which the endpoint
+        answered earlier requests.
         """
-        yield asked
+        yield keyed
         with self._lock:
             variants = list(self._variants)
         yield from (
-            asked.with_changes(changes)
+            keyed.with_changes(changes)
             for changes in variants
-            if changes.keys() <= asked.body.keys()
+            if changes.keys() <= keyed.body.keys()
         )
 
-    def _once(self, asked: _KeyedRequest) -> _Reply:
-        """Send a request once if it is asked twice at the same time: both get the one answer."""
+    def _reply_to(self, keyed: _KeyedRequest) -> _Reply:
+        """Return the reply to a request, from the cache or from the endpoint.
+
+        If two threads make the same request at the same time, the request is sent once, and both
+        threads get the same answer.
+        """
         with self._lock:
             if self._stopped is not None:
                 raise EndpointStopped(self._stopped)
-            in_flight = self._in_flight.get(asked.key)
+            in_flight = self._in_flight.get(keyed.key)
             mine: Future[_Reply] = Future()
-            self._in_flight.setdefault(asked.key, mine)
+            self._in_flight.setdefault(keyed.key, mine)
         if in_flight is not None:
             reply = replace(bridge.wait_for(in_flight), cached=True)
             self._cache.journal(
-                self._now(reply.key, AttemptState.CACHED, None, *reply.completion.tokens)
+                self._instant_attempt(
+                    reply.key, AttemptState.CACHED, None, *reply.completion.tokens
+                )
             )
             return reply
         try:
-            cached = (self._from_cache(variant.key) for variant in self._variants_of(asked))
+            cached = (self._from_cache(variant.key) for variant in self._variants_of(keyed))
             stored = next((answer for answer in cached if answer is not None), None)
-            reply = stored or self._ask(asked)
+            reply = stored or self._ask(keyed)
             mine.set_result(reply)
             return reply
         except BaseException as error:
@@ -321,59 +350,63 @@ class Endpoint:
             raise
         finally:
             with self._lock:
-                del self._in_flight[asked.key]
+                del self._in_flight[keyed.key]
 
     def _from_cache(self, key: str) -> _Reply | None:
+        """Return the cached reply; None if there is none, or if the cached answer is unusable."""
         try:
-            found = self._cache.get(key)
-            if found is None:
+            stored = self._cache.get(key)
+            if stored is None:
                 return None
-            response, latency, created = found
+            response, latency, created = stored
             completion = openai_api.completion_of(response, self._settings.endpoint_type)
             if self._settings.endpoint_type == openai_api.IMAGES:
                 for choice in completion.choices:
-                    media.check_picture(self._made_pictures, choice.text)
-        except (
-            openai_api.UnusableAnswer
-        ) as error:  # cached by an older version, or its pictures are gone
-            self._cache.archive_answer(key, self._now(key, "unusable", str(error)))
+                    media.check_picture(self._picture_folder, choice.text)
+        except openai_api.UnusableAnswer as error:
+            # An older version cached the answer, or the answer's pictures were deleted.
+            self._cache.archive_answer(key, self._instant_attempt(key, "unusable", str(error)))
             return None
         is_cached = not self._is_of_earlier_pass(key)
         if is_cached:
-            self._cache.journal(self._now(key, AttemptState.CACHED, None, *completion.tokens))
+            self._cache.journal(
+                self._instant_attempt(key, AttemptState.CACHED, None, *completion.tokens)
+            )
         return _Reply(key, completion, latency, created, cached=is_cached)
 
     def _is_of_earlier_pass(self, key: str) -> bool:
-        """Return True if an earlier pass of this run asked for it; once for each key."""
+        """Return True if an earlier pass of this run asked for the key.
+
+        Only the first call for a key returns True.
+        """
         with self._lock:
-            is_first = key in self._of_earlier_passes
-            self._of_earlier_passes.discard(key)
+            is_first = key in self._keys_of_earlier_passes
+            self._keys_of_earlier_passes.discard(key)
         return is_first
 
-    def _ask(self, asked: _KeyedRequest) -> _Reply:
+    def _ask(self, keyed: _KeyedRequest) -> _Reply:
         if not self._is_asked:
-            if asked.key not in self._failures:
-                self._session.not_stored.add(asked.key)
+            if keyed.key not in self._failures:
+                self._session.not_stored.add(keyed.key)
             raise RequestFailed(
-                self._failures.get(asked.key, "not asked: the model's stored answers are scored")
+                self._failures.get(keyed.key, "not asked: the model's stored answers are scored")
             )
+        with self._cache.in_flight.flight(keyed.key, self._role) as flight:
+            return self._answer_of(keyed, flight)
 
-        with self._cache.in_flight.flight(asked.key, self._role) as flight:
-            return self._answer_of(asked, flight)
-
-    def _answer_of(self, asked: _KeyedRequest, flight: Flight) -> _Reply:
-        """Ask the endpoint, and store what it answers."""
-        batched = None if self._batch is None else self._batch.request(asked.random)
+    def _answer_of(self, keyed: _KeyedRequest, flight: Flight) -> _Reply:
+        """Send a request to the endpoint, store the answer, and return the reply."""
+        batched = None if self._batch is None else self._batch.request(keyed.random)
 
         def note(
             number: int, outcome: str, error: RequestFailed, started: float, latency: float
         ) -> None:
             if batched is not None and not batched.consume():
                 return
-            self._say_busy(error)
+            self._report_busy(error)
             self._cache.journal(
                 Attempt(
-                    asked.key,
+                    keyed.key,
                     self._role,
                     number,
                     outcome,
@@ -386,25 +419,28 @@ class Endpoint:
             flight.landed()
 
         try:
-            body = {**asked.body, **self._secret_fields} if self._secret_fields else asked.body
+            body = {**keyed.body, **self._secret_fields} if self._secret_fields else keyed.body
             answered = self._client.ask(body, note, flight.sent, batched)
         except LimitReached as reached:
             self._session.refused(str(reached))
             raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
-            self._stop(str(error), _KINDS.get(type(error)))
+            self._stop(str(error), _FAULT_OF_ERROR.get(type(error)))
         if answered.changes:
-            asked = asked.with_changes(answered.changes)
+            keyed = keyed.with_changes(answered.changes)
         if batched is not None and batched.waited_s is not None:
             answered = replace(answered, latency_s=batched.waited_s)
-        self._keep(asked, answered)
+        self._store(keyed, answered)
         if batched is not None:
             batched.consume()
         completion = answered.completion
-        return _Reply(asked.key, completion, answered.latency_s, answered.started, cached=False)
+        return _Reply(keyed.key, completion, answered.latency_s, answered.started, cached=False)
 
-    def _keep(self, asked: _KeyedRequest, answered: Answered) -> None:
-        """Store an answer, with the request that was answered: with the endpoint's changes."""
+    def _store(self, keyed: _KeyedRequest, answered: Answered) -> None:
+        """Store an answer together with the request that was answered.
+
+        `keyed` already has the changes that the endpoint asked for.
+        """
         changes = answered.changes
         judge = self._role if self._settings.structured else None
         adjustments = []
@@ -418,10 +454,10 @@ class Endpoint:
             self._warn_once(adjustment)
         took = (answered.started, answered.latency_s)
         answer = Answer(
-            asked.key, self._role, self._settings.model_id, asked.body, completion.body, *took
+            keyed.key, self._role, self._settings.model_id, keyed.body, completion.body, *took
         )
         attempt = Attempt(
-            asked.key,
+            keyed.key,
             self._role,
             answered.attempt,
             AttemptState.ANSWERED,
@@ -432,38 +468,41 @@ class Endpoint:
         )
         try:
             if completion.pictures:
-                media.store_pictures(self._made_pictures, completion.pictures)
+                media.store_pictures(self._picture_folder, completion.pictures)
         except OSError as error:
             self._stop(
-                f"cannot write {self._made_pictures}: {error}\n"
+                f"cannot write {self._picture_folder}: {error}\n"
                 "  check the disk; the answers that are stored stay there"
             )
         changed = (self._settings.url, changes) if changes else None
         stated = completion.body.get("model")
         if openai_api.states_path(self._settings.model_id, stated):
-            shown = one_line(str(stated), MAX_MODEL)
+            shown = one_line(str(stated), MAX_SHOWN_MODEL_NAME)
             self._warn_once(
                 f"the server states {shown} as its model, not {self._settings.model_id}: "
-                "extra.max_model_mismatch: 1 says that they are the same"
+                "set extra.max_model_mismatch: 1 if both names mean the same model"
             )
         self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
-        answered.doubt.then(partial(self._session.doubt, self._role, asked.key))
-        self._session.spending.answered(self._role, asked.body, completion)
+        answered.doubt.then(partial(self._session.doubt, self._role, keyed.key))
+        self._session.spending.answered(self._role, keyed.body, completion)
         with self._lock:
             if changes and changes not in self._variants:
                 self._variants.append(dict(changes))
 
-    def _say_busy(self, error: RequestFailed) -> None:
-        """One line for a while of a rate limit, or of silence; the journal has all."""
+    def _report_busy(self, error: RequestFailed) -> None:
+        """Print a line about a rate limit or about silence, at most once in an interval.
+
+        The journal holds every such failure.
+        """
         if error.status not in (429, None):
             return
         with self._lock:
             now = time.monotonic()
-            is_due = now - self._said_busy > SAY_BUSY_EVERY_S
+            is_due = now - self._last_busy_message > BUSY_MESSAGE_INTERVAL
             if is_due:
-                self._said_busy = now
+                self._last_busy_message = now
         if is_due:
-            _say(f"{self._role}: {error}")
+            _print_to_stderr(f"{self._role}: {error}")
 
     def _warn_once(self, message: str) -> None:
         with self._lock:
@@ -473,53 +512,70 @@ class Endpoint:
             self._events.emit(logs.WARNING, role=self._role, message=message)
 
     def _stop(self, message: str, kind: str | None = None) -> NoReturn:
-        """End the run: asking on cannot repair it. A judge that cannot be asked ends itself
-        only.
+        """Report the message once, and raise EndpointStopped: no further request can succeed.
+
+        For the evaluated model this is fatal, and the run ends. For a judge this is a warning, and
+        only that judge is no longer asked.
+
+        Args:
+            message: the reason.
+            kind: the fault that a fatal event names.
         """
         with self._lock:
-            first = self._stopped is None
+            is_first = self._stopped is None
             self._stopped = message
-        if first:
-            fatal = self._role == MODEL_ROLE
-            _say(logs.last_message(message, os.environ) if fatal else f"warning: {message}")
-            more = {"kind": kind} if fatal and kind else {}
-            self._events.emit(
-                logs.FATAL if fatal else logs.WARNING, role=self._role, message=message, **more
-            )
+        if is_first and self._role == MODEL_ROLE:
+            _print_to_stderr(logs.last_message(message, os.environ))
+            fault = {"kind": kind} if kind else {}
+            self._events.emit(logs.FATAL, role=self._role, message=message, **fault)
+        elif is_first:
+            _print_to_stderr(f"warning: {message}")
+            self._events.emit(logs.WARNING, role=self._role, message=message)
         raise EndpointStopped(message)
 
     def ask_no_more(self, limit: str) -> None:
-        """Ask no more: the run's limit is reached. Cached answers are used all the same."""
+        """Send no more requests, because the run has reached this limit.
+
+        Cached answers are still used.
+        """
         self._client.stop(LimitReached(limit))
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
+        """Return HELM's form of a reply."""
         if any(choice.finish_reason == openai_api.FILTERED for choice in reply.completion.choices):
             return failure(openai_api.FILTERED_MESSAGE)
-        _, given = reply.completion.tokens
+        _, answer_tokens = reply.completion.tokens
         completions = [
-            self._completion(request, choice, given) for choice in reply.completion.choices
+            self._completion(request, choice, answer_tokens) for choice in reply.completion.choices
         ]
-        took = reply.latency_s
-        at = int(reply.created)
         return RequestResult(
-            True, [], completions, cached=reply.cached, request_time=took, request_datetime=at
+            True,
+            [],
+            completions,
+            cached=reply.cached,
+            request_time=reply.latency_s,
+            request_datetime=int(reply.created),
         )
 
     def _completion(
-        self, request: Request, choice: openai_api.Choice, given: int | None
+        self, request: Request, choice: openai_api.Choice, answer_tokens: int | None
     ) -> GeneratedOutput:
-        """Return HELM's form of a choice; `given` is how many tokens the endpoint counted in it."""
-        # as HELM's own client for pictures gives them
+        """Return HELM's form of a choice.
+
+        `answer_tokens` is the endpoint's count of tokens in the answer; None if there is no count.
+        """
         if self._settings.endpoint_type == openai_api.IMAGES:
-            file, kind = media.made_picture(self._made_pictures, choice.text)
-            shown = MultimediaObject([MediaObject(content_type=kind, location=str(file))])
-            return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=shown)
+            # HELM's own client for generated pictures returns this form.
+            file, content_type = media.made_picture(self._picture_folder, choice.text)
+            picture = MediaObject(content_type=content_type, location=str(file))
+            content = MultimediaObject([picture])
+            return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=content)
         cut_off = choice.finish_reason == openai_api.CUT_OFF
         split = self._adapter.without_reasoning(choice.text, cut_off=cut_off)
         text = split.answer
         thought = split.thought
         if cut_off and not text and self._role == MODEL_ROLE:
-            self._warn_once(openai_api.cut_off_advice(request.max_tokens, given))
+            self._warn_once(openai_api.cut_off_advice(request.max_tokens, answer_tokens))
         reasoning = choice.reasoning if thought is None else thought
         if request.echo_prompt and self._settings.endpoint_type == openai_api.CHAT:
             text = request.prompt + text
@@ -530,9 +586,9 @@ class Endpoint:
             finish_reason={"reason": choice.finish_reason},
             thinking=Thinking(text=reasoning) if reasoning is not None else None,
         )
-        # Completions endpoints may send text past this mark; HELM's own client cuts there too.
-        end = None if self._settings.endpoint_type == openai_api.CHAT else "<|endoftext|>"
-        return truncate_sequence(output, request, end_of_text_token=end, print_warning=False)
+        # Completions endpoints may send text after this token. HELM's own client cuts there too.
+        end_token = None if self._settings.endpoint_type == openai_api.CHAT else "<|endoftext|>"
+        return truncate_sequence(output, request, end_of_text_token=end_token, print_warning=False)
 
 
 _REQUEST_FIELDS = (
@@ -550,10 +606,12 @@ _REQUEST_FIELDS = (
 
 
 def adjustment_of(name: str, change: openai_api.Change, judge: str | None = None) -> str:
-    """One change of the requests, as the result says it.
+    """Return the sentence by which the result reports a change of the requests.
 
-    `judge`: the name of a judge whose verdicts are asked for by schema, and whose requests these
-    are.
+    Args:
+        name: the parameter that the endpoint refused.
+        change: the change that was made.
+        judge: the name of the judge, if the requests ask a judge for verdicts by a schema.
     """
     if judge is not None and name == openai_api.RESPONSE_FORMAT:
         return (
@@ -568,26 +626,29 @@ def adjustment_of(name: str, change: openai_api.Change, judge: str | None = None
 
 
 def other_form_of(server: str) -> str:
-    """A sentence about answers in a server's own form, as the result says it."""
+    """Return the sentence by which the result reports answers in a server's own form."""
     return (
         f"the answers have the form of {server}, not of the OpenAI-compatible API that was "
         "asked: that server may ignore the temperature and the limit of tokens"
     )
 
 
-def _say(line: str) -> None:
+def _print_to_stderr(line: str) -> None:
     print(own_lines(line), file=sys.stderr, flush=True)
 
 
 def failure(message: str) -> RequestResult:
-    """A request that failed for good, as HELM has it."""
+    """Return HELM's result for a request that failed for good."""
     flags = ErrorFlags(is_retriable=False, is_fatal=False)
     return RequestResult(False, [], [], cached=False, error=message, error_flags=flags)
 
 
 @cache
 def _demo_url() -> str:
-    """The address of the embedded endpoint, started at first use and ended with the process."""
+    """Start the embedded endpoint at the first call, and return its URL.
+
+    The embedded endpoint ends with the process.
+    """
     url = DemoServer().__enter__().base_url
     guard = network_guard.guard()
     address = place_of(url)

@@ -1,5 +1,6 @@
-"""Script concordance as HELM's instances, its metric and its run spec. Importing this registers
-the run spec.
+"""Lets HELM run script concordance tests: the instances, the metric and the run spec.
+
+Importing this module registers the run spec.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _MAX_TOKENS = 32
 
 
 def prompt_of(case: ConcordanceCase) -> str:
+    """Return the prompt that asks the model to rate a case."""
     parts = [
         _INSTRUCTIONS,
         f"Case: {case.stem}",
@@ -47,7 +49,7 @@ def prompt_of(case: ConcordanceCase) -> str:
 
 
 class ConcordanceScenario(Scenario):  # type: ignore[misc]
-    """The cases of a file in SCT-Bench's form."""
+    """A HELM scenario whose instances are the cases of a file in SCT-Bench's form."""
 
     name = "script_concordance"
     description = "Script concordance (in the form of SCT-Bench)"
@@ -58,10 +60,10 @@ class ConcordanceScenario(Scenario):  # type: ignore[misc]
         self._file = Path(data_path)
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - HELM's interface
-        read = read_concordance_file(self._file)
-        refuse(self._file, read.problems)
+        content = read_concordance_file(self._file)
+        refuse(self._file, content.problems)
         instances = []
-        for case in read.rows:
+        for case in content.rows:
             instances.append(
                 Instance(
                     input=Input(text=prompt_of(case)),
@@ -75,7 +77,9 @@ class ConcordanceScenario(Scenario):  # type: ignore[misc]
 
 
 class ConcordanceMetric(Metric):  # type: ignore[misc]
-    """The experts' share, and whether any of them chose the rating."""
+    """A HELM metric that scores a rating by the experts' choices: the credit that the rating earns,
+    and 1 if any expert chose this rating, else 0.
+    """
 
     def evaluate_generation(self, _adapter: Any, state: RequestState, *_: Any) -> list[Stat]:
         answer = state.result.completions[0].text if state.result else ""
@@ -86,7 +90,7 @@ class ConcordanceMetric(Metric):  # type: ignore[misc]
 
 @run_spec_function(ConcordanceScenario.name)  # type: ignore[untyped-decorator]
 def script_concordance(data_path: str) -> RunSpec:
-    """Script concordance, from the user's file."""
+    """Return the run spec of script concordance for the cases of the user's file."""
     scenario = ScenarioSpec(
         class_name=f"{__name__}.{ConcordanceScenario.__name__}", args={"data_path": data_path}
     )

@@ -1,8 +1,7 @@
-"""Conversations of a custom benchmark as HELM's instances, sent turn by turn. Importing this
-registers their run spec.
+"""Turns conversations of a custom benchmark into HELM's instances, which are sent turn by turn.
 
-Metrics and juries are those of HELM's configurable benchmark, which by itself sends one prompt an
-instance.
+Importing this module registers their run spec. Metrics and juries are those of HELM's configurable
+benchmark. That benchmark alone could only send one prompt for each instance.
 """
 
 from __future__ import annotations
@@ -35,7 +34,10 @@ from eval_factory.tasks.rubric_case import conversation_text
 
 
 def plain_adapter(method: str, max_tokens: int) -> AdapterSpec:
-    """An instance is sent as it is; with `ADAPT_CHAT` turn by turn."""
+    """Return an adapter that sends the text of an instance unchanged, without examples.
+
+    With `ADAPT_CHAT` as the method, the adapter sends the turns of the instance.
+    """
     return AdapterSpec(
         method=method,
         input_prefix="",
@@ -51,47 +53,52 @@ def plain_adapter(method: str, max_tokens: int) -> AdapterSpec:
 
 
 def input_of(messages: Sequence[Mapping[str, str]]) -> helms.Input:
-    """The turns, and one text of them for what reads no turns."""
+    """Return an input with these turns, and with one text of all turns for code that reads no
+    turns.
+    """
     return helms.Input(text=conversation_text(messages), messages=[dict(turn) for turn in messages])
 
 
 def right_replies(answer: str | None) -> list[helms.Reference]:
-    """Empty where nothing is known to be right."""
+    """Return a reference with the right answer; an empty list if no right answer is known."""
     if answer is None:
         return []
     return [helms.Reference(helms.Output(text=answer), tags=[helms.CORRECT_TAG])]
 
 
 def refuse(file: Path, problems: Sequence[str]) -> None:
-    """Refuse a file that has problems. Raises PrerequisiteError if there are any."""
+    """Raise PrerequisiteError if reading the file found any problems."""
     if problems:
         raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(problems)])
 
 
 def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
-    """The published files of a task of ours, in the folder of its scenario's data: those that `data
-    pull` pulls.
+    """Download the published files of a task unless they are there, and return their paths.
+
+    `eval-factory data pull` downloads these files too.
 
     Args:
-        output_path: the folder of HELM's scenario.
+        output_path: the folder in which HELM stores the scenario's data.
         task: the name of the task in framework.yml.
-        part: which of the files, if the table of sources tells them apart (`when`).
+        part: the part of the files to download, if the table of sources names parts (`when`).
     """
     table = packaged("data/sources.yml")
-    wanted = [entry for entry in table["tasks"][task]["files"] if entry.get("when", part) == part]
-    files = {}
-    for entry in wanted:
-        files[Path(output_path) / entry["path"]] = entry["url"].format_map(table["origins"])
-    for file, url in files.items():
+    url_by_file = {}
+    for entry in table["tasks"][task]["files"]:
+        if entry.get("when", part) == part:
+            url = entry["url"].format_map(table["origins"])
+            url_by_file[Path(output_path) / entry["path"]] = url
+    for file, url in url_by_file.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         general.ensure_file_downloaded(source_url=url, target_path=str(file))
-    return list(files)
+    return list(url_by_file)
 
 
 @cache
-def folder_of_names(output_path: str) -> Path | None:
-    """Return the folder from which rows name pictures, or None if they show none. `output_path` is
-    the scenario's, as HELM has it.
+def picture_root(output_path: str) -> Path | None:
+    """Return the folder to which the rows' picture names are relative; None without pictures.
+
+    `output_path` is the folder in which HELM stores the scenario's data.
     """
     file = RunDir(Path(output_path).absolute().parents[2]).model_configs / names.BENCHMARK
     document = parse_own(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -101,12 +108,17 @@ def folder_of_names(output_path: str) -> Path | None:
 def with_pictures(
     question_input: helms.Input, pictures: Sequence[str], output_path: str
 ) -> helms.Input:
-    """Return the input with copies of its pictures, so that the folder can be moved. Their names
-    are made of their content: their own may be a patient's.
+    """Return the input with copies of the pictures; without pictures, return the input unchanged.
+
+    The pictures are copied into the output folder, so that the output folder can be moved. The name
+    of a copy is the hash of its content, because the original name may hold a patient's name.
     """
     copies = list[MediaObject]()
-    folder = folder_of_names(output_path)
-    for file in [] if folder is None else [picture_file(folder, name) for name in pictures]:
+    folder = picture_root(output_path)
+    files = []
+    if folder is not None:
+        files = [picture_file(folder, name) for name in pictures]
+    for file in files:
         facts = facts_of(file)
         copy = Path(output_path).absolute().parent / "pictures" / facts.sha256
         if not copy.is_file() or copy.stat().st_size != facts.size:
@@ -119,7 +131,7 @@ def with_pictures(
 
 
 class ConversationScenario(helms.Scenario):  # type: ignore[misc]
-    """Conversations, each with the right answer where its file says it."""
+    """A HELM scenario of conversations, each with its right answer if the file states one."""
 
     tags = ("biomedical",)
 
@@ -137,9 +149,9 @@ class ConversationScenario(helms.Scenario):  # type: ignore[misc]
         self._file = Path(dataset_file)
 
     def get_instances(self, output_path: str) -> list[helms.Instance]:
-        read = read_conversations(self._file)
-        refuse(self._file, read.problems)
-        rows = read.rows
+        content = read_conversations(self._file)
+        refuse(self._file, content.problems)
+        rows = content.rows
         if self._maps_right_answers:
             letters = right_letters_of(rows)
             rows = [replace(row, correct=letter) for row, letter in zip(rows, letters, strict=True)]
@@ -161,7 +173,10 @@ class ConversationScenario(helms.Scenario):  # type: ignore[misc]
 
 @run_spec_function(CONVERSATION_RUN_SPEC)  # type: ignore[untyped-decorator]
 def conversations(config_path: str) -> RunSpec:
-    """A custom benchmark of conversations: the file that eval-factory wrote says what it is."""
+    """Return the run spec of a custom benchmark of conversations.
+
+    `config_path` is the benchmark's configuration in HELM's form, which eval-factory wrote.
+    """
     from helm.benchmark.run_specs.medhelm.benchmark_config import get_benchmark_config_from_path
 
     document = get_benchmark_config_from_path(config_path)
@@ -171,8 +186,8 @@ def conversations(config_path: str) -> RunSpec:
         "dataset_file": document.dataset_file,
     }
     if any(metric.name == "exact_match" for metric in document.metrics):
-        read = read_conversations(Path(document.dataset_file))
-        if not read.problems and right_letters_of(read.rows):
+        content = read_conversations(Path(document.dataset_file))
+        if not content.problems and right_letters_of(content.rows):
             scenario["maps_right_answers"] = True
     return RunSpec(
         name=document.name,

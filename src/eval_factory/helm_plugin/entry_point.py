@@ -1,8 +1,7 @@
-"""The entry point that HELM finds by itself (entry point group `helm`): helm-run called by hand,
-without --plugins.
+"""Loads the plugin into a helm-run that a user starts by hand, without --plugins.
 
-Every helm-run of the environment imports this, so that it does nothing unless the model files that
-this one reads were written by eval-factory.
+HELM finds this module by the entry point group `helm`. Every helm-run of the environment imports
+this module, so the module does nothing unless helm-run's model files name eval-factory's client.
 """
 
 from __future__ import annotations
@@ -19,8 +18,10 @@ _OUR_CLIENT = "class_name: eval_factory.helm_plugin."
 
 
 def asks_for_the_plugin(argv: Sequence[str]) -> bool:
-    """Return True if helm-run's model files name our client, and its --plugins do not name our
+    """Return True if the model files of helm-run name our client, and --plugins does not name our
     plugin.
+
+    `argv` holds the arguments of helm-run.
     """
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("--local-path", default="prod_env")  # HELM's default

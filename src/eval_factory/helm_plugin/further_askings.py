@@ -1,14 +1,15 @@
-"""Questions that are asked again, by HELM's own augmentation, what follows on their answers, and
-more metrics.
+"""Makes HELM ask questions again in other forms, ask further turns after answers, and compute more
+metrics.
 
-`repeats=3,perturb=typos+units,pushback=2,confidence=stated,cost_of_wrong=1.0` in a run entry: each
-is an expander that adds perturbations to a run; what each is for stands in `tasks/asking_forms.py`.
+A run entry may hold `repeats=3,perturb=typos+units,pushback=2,confidence=stated,cost_of_wrong=1.0`.
+Each of these options is an expander that adds perturbations to a run. `tasks/asking_forms.py`
+explains the purpose of each option.
 
-What follows on an answer (a doubt, how sure the model is) is asked when that answer is there, by
-`AskingWhatFollows`, HELM's executor. All questions of one depth are asked together: first each as
-it is and in all other forms, then the first turn after it. What the model says of how sure it is
-goes into a file of our own: no metric reads it. With `extra.blind_control` the same questions are
-asked without their pictures too.
+`AskingWhatFollows` wraps HELM's executor, and asks a further turn (a doubt, a question about the
+confidence) after the answer has arrived. All questions of one depth are asked together: first every
+question in its original form and in all other forms, then the first further turn of each. The
+replies about the confidence go into a file of eval-factory, because no metric of HELM reads them.
+With `extra.blind_control` the same questions are also asked without their pictures.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from helm.common.request import GeneratedOutput, RequestResult
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.endpoint.media import PLACE
 from eval_factory.helm import names
-from eval_factory.tasks import asking_forms as again
+from eval_factory.tasks import asking_forms
 from eval_factory.tasks.choice_question import (
     NONE_OF_THE_OTHERS,
     may_lose_its_right_option,
@@ -52,28 +53,32 @@ from eval_factory.tasks.rubric_case import ANSWER
 
 
 class SameInput(Input):  # type: ignore[misc]
-    """The input of a question that is asked again as it is: HELM drops a perturbed instance
-    whose input is equal.
+    """An input with the original text that does not compare equal to the original input.
+
+    HELM drops a perturbed instance whose input equals the original input. This class prevents that.
     """
 
 
 def same_input(instance: Instance) -> SameInput:
+    """Return the instance's input in a form that HELM does not drop from a perturbed instance."""
     original = instance.input
     return SameInput(original.text, original.multimedia_content, original.messages)
 
 
 def with_more_askings(run_spec: RunSpec, specs: Sequence[PerturbationSpec]) -> RunSpec:
-    """Return the run spec with further askings. Raises ValueError: inputs are perturbed in another
-    way.
+    """Return a run spec with these perturbations as well.
+
+    Raises:
+        ValueError: the run spec has perturbations that are not eval-factory's.
     """
-    before = run_spec.data_augmenter_spec.perturbation_specs
-    if any(not spec.class_name.startswith(f"{__package__}.") for spec in before):
+    earlier_specs = run_spec.data_augmenter_spec.perturbation_specs
+    if any(not spec.class_name.startswith(f"{__package__}.") for spec in earlier_specs):
         raise ValueError(
             "data_augmentation cannot be used with keys that ask questions again; "
             f"{run_spec.name} has both"
         )
     augmented = DataAugmenterSpec(
-        perturbation_specs=[*before, *specs],
+        perturbation_specs=[*earlier_specs, *specs],
         should_augment_eval_instances=True,
         should_include_original_eval=True,
         should_skip_unchanged_eval=True,
@@ -82,8 +87,10 @@ def with_more_askings(run_spec: RunSpec, specs: Sequence[PerturbationSpec]) -> R
 
 
 class AsItIs(Perturbation):  # type: ignore[misc]
-    """The question as it is, for another draw (its request's `random` differs) or for what
-    follows on its answer.
+    """A perturbation that leaves the question unchanged.
+
+    The question is asked again for another draw, for which the request's `random` differs, or for a
+    further turn after the answer.
     """
 
     def __init__(self, name: str) -> None:
@@ -94,21 +101,21 @@ class AsItIs(Perturbation):  # type: ignore[misc]
 
 
 class WithOtherWords(AsItIs):
-    """The question in the words of a family; one that the family leaves alone is not asked
-    again.
+    """A perturbation that changes the words of the question as a family of perturbations says.
+
+    A question that the family does not change is not asked again.
     """
 
     def __init__(self, family: str) -> None:
-        super().__init__(again.PERTURB + family)
+        super().__init__(asking_forms.PERTURB + family)
         self._family = family
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
-        from eval_factory.tasks.perturbations import (
-            perturbed,
-        )  # reads its tables: few runs have one
+        # Imported late, because the module reads its tables, and few runs need them.
+        from eval_factory.tasks.perturbations import perturbed
 
         choices = "\n".join(reference.output.text for reference in instance.references)
-        changed = _with_text(
+        changed = _with_changed_text(
             instance.input, lambda text: perturbed(self._family, text, str(instance.id), choices)
         )
         if changed is None:
@@ -117,39 +124,47 @@ class WithOtherWords(AsItIs):
 
 
 class MayAbstain(AsItIs):
-    """The question with "I do not know" as one more option, or among what may be answered."""
+    """A perturbation that allows the answer "I do not know", and states the cost of a wrong answer.
+
+    A question with options gets the answer as one more option.
+    """
 
     def __init__(self, cost_of_wrong: float, *, has_options: bool) -> None:
-        super().__init__(again.ABSTAIN)
-        self._said = again.may_abstain_text(cost_of_wrong)
+        super().__init__(asking_forms.ABSTAIN)
+        self._instruction = asking_forms.may_abstain_text(cost_of_wrong)
         self._has_options = has_options
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
-        changed = _with_text(instance.input, lambda text: f"{text.rstrip()}\n{self._said}")
+        changed = _with_changed_text(
+            instance.input, lambda text: f"{text.rstrip()}\n{self._instruction}"
+        )
         references = list(instance.references)
         if self._has_options:
-            references.append(Reference(Output(text=again.ABSTENTION), tags=[]))
+            references.append(Reference(Output(text=asking_forms.ABSTENTION), tags=[]))
         return replace(
             instance, input=changed, references=references, perturbation=self.description
         )
 
 
 class OptionsOnly(AsItIs):
-    """The choices of a question without the question."""
+    """A perturbation that shows the choices of a question without the question's text."""
 
     def __init__(self) -> None:
-        super().__init__(again.OPTIONS_ONLY)
+        super().__init__(asking_forms.OPTIONS_ONLY)
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
-        shown = _with_text(instance.input, lambda _text: again.QUESTION_NOT_SHOWN)
-        return replace(instance, input=shown, perturbation=self.description)
+        changed = _with_changed_text(instance.input, lambda _text: asking_forms.QUESTION_NOT_SHOWN)
+        return replace(instance, input=changed, perturbation=self.description)
 
 
 class NoneOfTheOthers(AsItIs):
-    """The question with its right choice replaced; as it is where that would not be right."""
+    """A perturbation that replaces the right choice by "none of the others".
+
+    A question stays unchanged if "none of the others" would then not be the right choice.
+    """
 
     def __init__(self) -> None:
-        super().__init__(again.NONE_OF_THE_OTHERS)
+        super().__init__(asking_forms.NONE_OF_THE_OTHERS)
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
         choices = [reference.output.text for reference in instance.references]
@@ -170,12 +185,11 @@ class NoneOfTheOthers(AsItIs):
         )
 
 
-def _with_text(original: Input, change: Callable[[str], str | None]) -> Input | None:
-    """The input with its text changed, of a conversation the last turn's; None if the change
-    leaves it alone.
+def _with_changed_text(original: Input, change: Callable[[str], str | None]) -> Input | None:
+    """Return a copy of the input with changed text; None if `change` returns None.
 
-    Some scenarios have inputs of a kind of their own, which cannot be made of a text: this is a
-    plain one.
+    In a conversation, the text of the last turn is changed. The copy is a plain `Input`, because
+    some scenarios use subclasses that cannot be constructed from a text.
     """
     if not original.messages:
         text = change(original.text)
@@ -191,23 +205,28 @@ def _with_text(original: Input, change: Callable[[str], str | None]) -> Input | 
 
 
 def spec_of(kind: type, **args: Any) -> PerturbationSpec:
+    """Return the spec by which HELM constructs a perturbation of this class."""
     return PerturbationSpec(class_name=f"{kind.__module__}.{kind.__qualname__}", args=args)
 
 
 def _with_confidence(adapter: AdapterSpec) -> AdapterSpec:
-    """Asks for answer and confidence in one. Raises ValueError: HELM's adapter for chats sends
-    no instructions.
+    """Return an adapter whose prompt asks for the answer and the confidence together.
+
+    Raises:
+        ValueError: the adapter is HELM's adapter for chats, which sends no instructions.
     """
     if adapter.method == ADAPT_CHAT:
         raise ValueError(
-            f"extra.confidence: {again.STATED_ONLY} changes the instructions of a prompt, and "
-            "this run spec sends none"
+            f"extra.confidence: {asking_forms.STATED_ONLY} changes the instructions of a prompt, "
+            "and this run spec sends no instructions"
         )
     instructions = (
-        "\n".join(filter(None, (adapter.instructions.strip(), again.ANSWER_WITH_CONFIDENCE, "")))
+        "\n".join(
+            filter(None, (adapter.instructions.strip(), asking_forms.ANSWER_WITH_CONFIDENCE, ""))
+        )
         + "\n"
     )
-    tokens = adapter.max_tokens + again.CONFIDENCE_TOKENS
+    tokens = adapter.max_tokens + asking_forms.CONFIDENCE_TOKENS
     return replace(adapter, instructions=instructions, max_tokens=tokens, stop_sequences=[])
 
 
@@ -217,7 +236,12 @@ def _may_abstain(run_spec: RunSpec, cost: str) -> list[PerturbationSpec]:
 
 
 def register_expander(option: str, expand: Callable[[RunSpec, str], RunSpec]) -> None:
-    """Register what expands `option=value` in a run entry."""
+    """Register the function that expands `option=value` in a run entry.
+
+    Args:
+        option: the name of the option.
+        expand: returns the changed run spec, from the run spec and the option's value.
+    """
 
     class Expander(RunExpander):  # type: ignore[misc]
         name = option
@@ -232,12 +256,14 @@ def register_expander(option: str, expand: Callable[[RunSpec, str], RunSpec]) ->
 
 
 def _with_more_metrics(run_spec: RunSpec, value: str) -> RunSpec:
-    """Expand `more_metrics=rouge_l+f1_score`: HELM's metrics of any answer, beside a run's own
-    metrics.
+    """Expand `more_metrics=rouge_l+f1_score`: add HELM's metrics for free-text answers to a run.
 
-    Metrics that the run has already are left out: a score comes once.
+    A metric that the run already has is not added again.
+
+    Raises:
+        ValueError: the questions of the run have options.
     """
-    # f1_score of what names no option is an error of HELM's
+    # HELM's f1_score raises an error for an answer that names no option.
     if "multiple_choice" in run_spec.adapter_spec.method:
         raise ValueError(f"extra.metrics: {run_spec.name} has options")
     metrics = list(run_spec.metric_specs)
@@ -252,10 +278,10 @@ def _with_more_metrics(run_spec: RunSpec, value: str) -> RunSpec:
     return replace(run_spec, metric_specs=metrics)
 
 
-def _asked_for_confidence(run_spec: RunSpec, form: str) -> RunSpec:
-    if form == again.STATED_ONLY:
+def _with_confidence_asked(run_spec: RunSpec, form: str) -> RunSpec:
+    if form == asking_forms.STATED_ONLY:
         return replace(run_spec, adapter_spec=_with_confidence(run_spec.adapter_spec))
-    return with_more_askings(run_spec, [spec_of(AsItIs, name=again.CONFIDENCE)])
+    return with_more_askings(run_spec, [spec_of(AsItIs, name=asking_forms.CONFIDENCE)])
 
 
 def _register_askings(option: str, specs: Callable[[RunSpec, str], list[PerturbationSpec]]) -> None:
@@ -264,9 +290,12 @@ def _register_askings(option: str, specs: Callable[[RunSpec, str], list[Perturba
     )
 
 
-def _reasoned(run_spec: RunSpec, task: str) -> RunSpec:
-    """Asks for reasoning and a last line, in place of the benchmark's form. Raises ValueError: its
-    instructions are others than those that were looked at.
+def _with_reasoning(run_spec: RunSpec, task: str) -> RunSpec:
+    """Return a run spec that asks for reasoning and then a last line with the answer.
+
+    Raises:
+        ValueError: the benchmark's instructions differ from the instructions that eval-factory's
+            table of reasoned tasks knows.
     """
     entry = reasoned_tasks()[task]
     before = run_spec.adapter_spec
@@ -281,56 +310,67 @@ def _reasoned(run_spec: RunSpec, task: str) -> RunSpec:
     return replace(run_spec, adapter_spec=adapter)
 
 
-register_expander("answer_style", _reasoned)
+register_expander("answer_style", _with_reasoning)
 register_expander("more_metrics", _with_more_metrics)
-register_expander("confidence", _asked_for_confidence)
+register_expander("confidence", _with_confidence_asked)
 _register_askings("cost_of_wrong", _may_abstain)
 _register_askings(
     "repeats",
-    lambda _, n: [spec_of(AsItIs, name=f"{again.REPEAT}{at}") for at in range(2, int(n) + 1)],
+    lambda _, count: [
+        spec_of(AsItIs, name=f"{asking_forms.REPEAT}{draw}") for draw in range(2, int(count) + 1)
+    ],
 )
 _register_askings(
     "perturb", lambda _, names: [spec_of(WithOtherWords, family=name) for name in names.split("+")]
 )
 _register_askings(
     "pushback",
-    lambda _, n: [spec_of(AsItIs, name=f"{again.PUSHBACK}{at + 1}") for at in range(int(n))],
+    lambda _, count: [
+        spec_of(AsItIs, name=f"{asking_forms.PUSHBACK}{turn}") for turn in range(1, int(count) + 1)
+    ],
 )
 _register_askings("options_only", lambda *_: [spec_of(OptionsOnly)])
 _register_askings("none_of_the_others", lambda *_: [spec_of(NoneOfTheOthers)])
-_register_askings("ask_unread", lambda *_: [spec_of(AsItIs, name=again.ASK_LETTER)])
-_register_askings("chance_questions", lambda _, n: [spec_of(AsItIs, name=f"{again.SAME_WORDS}{n}")])
+_register_askings("ask_unread", lambda *_: [spec_of(AsItIs, name=asking_forms.ASK_LETTER)])
+_register_askings(
+    "chance_questions", lambda _, n: [spec_of(AsItIs, name=f"{asking_forms.SAME_WORDS}{n}")]
+)
 _register_askings(
     "blind_control",
-    lambda *_: [spec_of(AsItIs, name=again.BLIND + kind) for kind in again.BLIND_WITH],
+    lambda *_: [
+        spec_of(AsItIs, name=asking_forms.BLIND + kind) for kind in asking_forms.BLIND_WITH
+    ],
 )
 
 
-GREY = 128
-# the text in place of an empty answer: many endpoints refuse an empty turn
+GREY = 128  # the grey level of a blank picture, from 0 (black) to 255 (white)
 NO_ANSWER = "(no answer)"
+"""The text that replaces an empty answer in a conversation: many endpoints refuse an empty turn."""
 
-# (instance, trial, name of the asking); its name is empty if the question is as it is
 _Key = tuple[str, int, str]
+"""The instance id, the train trial index, and the name of the asking, which is empty for the
+original question.
+"""
 
 
 def answer_in_data(state: RequestState) -> str | None:
-    """Return the answer that a benchmark which `has_answers` holds for a question."""
+    """Return the answer that the data hold for the question; None if the data hold no answer."""
     answer: str | None = (state.instance.extra_data or {}).get(ANSWER)
     return answer
 
 
 def answered(text: str) -> RequestResult:
-    """A result as if a model had answered with this text."""
+    """Return a result as if a model had answered with this text."""
     output = GeneratedOutput(text, 0, [], finish_reason={"reason": "stop"})
     return RequestResult(True, [], [output], cached=True, request_time=0)
 
 
 class AskingWhatFollows:
-    """Wraps HELM's executor; a run that asks nothing again goes through it as it is.
+    """A wrapper of HELM's executor that also asks the further turns.
 
-    Where the data hold all answers, nobody is asked. Only the benchmark can say so: a column of a
-    user's table may have any name.
+    A run without further askings is executed by HELM's executor alone. If the data hold all answers
+    (`has_answers`), no model is asked. The benchmark has to state `has_answers`: a column with
+    answers cannot be recognized, because a column of a user's table may have any name.
     """
 
     def __init__(self, inner: Any, output_path: Path, *, has_answers: bool = False) -> None:
@@ -345,37 +385,43 @@ class AskingWhatFollows:
         if any(state.instance.input.multimedia_content for state in scenario_state.request_states):
             states = [sent_with_text(state) for state in scenario_state.request_states]
             scenario_state = replace(scenario_state, request_states=states)
-        if again.ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
+        if asking_forms.ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
             executed = self._inner.execute(scenario_state)
             file = self._output_path / names.CONFIDENCE_FILE
             write_replies(
-                file, executed.request_states, lambda text: again.split_confidence(text)[1]
+                file, executed.request_states, lambda text: asking_forms.split_confidence(text)[1]
             )
-            alone = [with_answer_alone(state) for state in executed.request_states]
-            return replace(executed, request_states=alone)
-        if not any(again.is_asked_again(_name(state)) for state in scenario_state.request_states):
+            without_confidence = [with_answer_alone(state) for state in executed.request_states]
+            return replace(executed, request_states=without_confidence)
+        if not any(
+            asking_forms.is_asked_again(_asking_name(state))
+            for state in scenario_state.request_states
+        ):
             return self._inner.execute(scenario_state)
         by_key = self._by_key(scenario_state)
         in_order = []
         for state in scenario_state.request_states:
             if _key(state) in by_key:
                 in_order.append(by_key[_key(state)])
-        for name, name_of_file in FILES_OF_REPLIES.items():
-            if any(_name(state) == name for state in scenario_state.request_states):
-                replies = [state for state in in_order if _name(state) == name]
+        for name, name_of_file in REPLY_FILES.items():
+            if any(_asking_name(state) == name for state in scenario_state.request_states):
+                replies = [state for state in in_order if _asking_name(state) == name]
                 write_replies(self._output_path / name_of_file, replies)
-        scored = [state for state in in_order if _name(state) not in FILES_OF_REPLIES]
+        scored = [state for state in in_order if _asking_name(state) not in REPLY_FILES]
         return replace(scenario_state, request_states=scored)
 
     def _from_data(self, scenario_state: ScenarioState) -> list[RequestState]:
-        """Return each question with its answer of the data, which the check found in all."""
+        """Return each question with the answer that the data hold.
+
+        An earlier check of the data made sure that every question has an answer.
+        """
         states = []
         for state in scenario_state.request_states:
             states.append(replace(state, result=answered(answer_in_data(state) or "")))
         return states
 
     def _by_key(self, scenario_state: ScenarioState) -> dict[_Key, RequestState]:
-        """Ask all questions, depth by depth; return those that were asked, with their answers."""
+        """Ask all questions, depth by depth, and return the asked questions with their answers."""
         by_depth: dict[int, list[RequestState]] = defaultdict(list)
         for state in scenario_state.request_states:
             by_depth[_depth(state)].append(state)
@@ -384,15 +430,15 @@ class AskingWhatFollows:
         for depth, states in sorted(by_depth.items()):
             to_ask = []
             if depth:
-                right_answers = by_chance(states, by_key)
+                right_answers = chance_repeats(states, by_key)
                 for state in states:
                     if is_asked_now(state, by_key):
-                        to_ask.append(following(state, by_key))
+                        to_ask.append(with_further_turn(state, by_key))
                 for state in right_answers:
-                    to_ask.append(with_room(_repeated(state)))
+                    to_ask.append(with_room(_with_own_draw(state)))
             else:
                 for state in states:
-                    to_ask.append(blindfold.on(_repeated(with_room(state))))
+                    to_ask.append(blindfold.on(_with_own_draw(with_room(state))))
             for state in self._answered(scenario_state, to_ask):
                 by_key[_key(state)] = state
         return by_key
@@ -412,16 +458,20 @@ class AskingWhatFollows:
             yield from executed.request_states
 
 
-FILES_OF_REPLIES = {
-    again.CONFIDENCE: names.CONFIDENCE_FILE,
-    again.ASK_LETTER: names.LETTERS_FILE,
+REPLY_FILES = {
+    asking_forms.CONFIDENCE: names.CONFIDENCE_FILE,
+    asking_forms.ASK_LETTER: names.LETTERS_FILE,
 }
-"""The file of each asking's replies, which no metric of HELM's reads."""
+"""The file for the replies to each of these askings, by the asking's name. No metric of HELM reads
+these replies.
+"""
 
 
 def sent_with_text(state: RequestState) -> RequestState:
-    """Return a request with the pictures that stand beside its instance's text: HELM's adapters for
-    text leave them out.
+    """Return a request that also sends the pictures of its instance.
+
+    HELM's adapters for text leave the pictures out. A request stays unchanged if it already has its
+    pictures, or if the text has no place for a picture.
     """
     pictures = state.instance.input.multimedia_content
     request = state.request
@@ -435,10 +485,10 @@ def sent_with_text(state: RequestState) -> RequestState:
 def write_replies(
     file: Path, states: Iterable[RequestState], reply_in: Callable[[str], str | None] = str
 ) -> None:
-    """Write the replies of these questions.
+    """Write the replies to these questions into a JSON file.
 
-    A reply (what `reply_in` finds in an answer) is null if there is none; `error` says why, if a
-    reply may still come.
+    `reply_in` returns the reply that an answer holds. A reply is null if there is no reply. `error`
+    states the reason if the request failed, because a later run may then still get a reply.
     """
     lines = []
     for state in states:
@@ -460,75 +510,83 @@ def write_replies(
 
 
 def with_answer_alone(state: RequestState) -> RequestState:
+    """Return the question with its answer, without the confidence that the answer also states."""
     if state.result is None or not state.result.success:
         return state
-    alone = [
-        replace(completion, text=again.split_confidence(completion.text)[0])
+    completions = [
+        replace(completion, text=asking_forms.split_confidence(completion.text)[0])
         for completion in state.result.completions
     ]
-    return replace(state, result=replace(state.result, completions=alone))
+    return replace(state, result=replace(state.result, completions=completions))
 
 
-def _name(state: RequestState) -> str:
-    """The name of the asking; empty if the question is asked as it is."""
+def _asking_name(state: RequestState) -> str:
+    """Return the name of the asking; an empty string for the original question."""
     if not state.instance.perturbation:
         return ""
     return str(state.instance.perturbation.name)
 
 
 def _key(state: RequestState) -> _Key:
-    return str(state.instance.id), state.train_trial_index, _name(state)
+    return str(state.instance.id), state.train_trial_index, _asking_name(state)
 
 
 def _depth(state: RequestState) -> int:
-    if _name(state) in FILES_OF_REPLIES or _tells_chance(state):
+    if _asking_name(state) in REPLY_FILES or _measures_chance(state):
         return 1
-    return again.turn_of(_name(state))
+    return asking_forms.turn_of(_asking_name(state))
 
 
-def _tells_chance(state: RequestState) -> bool:
-    return _name(state).startswith(again.SAME_WORDS)
+def _measures_chance(state: RequestState) -> bool:
+    return _asking_name(state).startswith(asking_forms.SAME_WORDS)
 
 
-def asked_at_most(states: Sequence[RequestState]) -> list[RequestState]:
-    """Return the requests, with no more that ask in the same words again than the limit allows."""
+def within_chance_limit(states: Sequence[RequestState]) -> list[RequestState]:
+    """Return the requests without those that exceed the limit on questions asked again in the same
+    words.
+
+    The name of that asking states the limit.
+    """
     same_words = []
     rest = []
     for state in states:
-        if _tells_chance(state):
+        if _measures_chance(state):
             same_words.append(state)
         else:
             rest.append(state)
     if not same_words:
         return rest
-    return rest + same_words[: again.same_words_limit(_name(same_words[0]))]
+    return rest + same_words[: asking_forms.same_words_limit(_asking_name(same_words[0]))]
 
 
-def by_chance(
+def chance_repeats(
     states: Sequence[RequestState], done: Mapping[_Key, RequestState]
 ) -> list[RequestState]:
-    """Return those requests that ask a question again whose answer was right, up to the limit,
-    drawn by a hash of ids.
+    """Return the requests that ask a rightly answered question again in the same words.
 
-    If nobody knows which answers are right before HELM scores them, any that came will do.
+    A hash of the ids draws as many requests as the limit allows. If it is not known yet which
+    answers are right, because HELM scores them later, every successful answer may be drawn.
     """
     candidates: list[tuple[bool, bytes, RequestState]] = []
-    for state in filter(_tells_chance, states):
+    for state in filter(_measures_chance, states):
         instance, trial, _ = _key(state)
-        first = done[instance, trial, ""]
-        right = is_right(first)
-        if first.result is not None and first.result.success and right is not False:
+        original = done[instance, trial, ""]
+        right = is_right(original)
+        if original.result is not None and original.result.success and right is not False:
             digest = sha256(f"chance of {instance} {trial}".encode()).digest()
             candidates.append((right is None, digest, state))
     candidates.sort(key=lambda candidate: candidate[:2])
     limit = 0
     if candidates:
-        limit = again.same_words_limit(_name(candidates[0][2]))
+        limit = asking_forms.same_words_limit(_asking_name(candidates[0][2]))
     return [state for _, _, state in candidates[:limit]]
 
 
 def is_right(state: RequestState) -> bool | None:
-    """Compare the answer with the right references; None if its text alone does not decide."""
+    """Return True if the answer matches a right reference; None if the answer's text cannot decide.
+
+    A failed request is not right.
+    """
     if state.result is None or not state.result.success:
         return False
     label = option_stated(state)
@@ -551,35 +609,46 @@ def is_right(state: RequestState) -> bool | None:
     return None
 
 
-def _repeated(state: RequestState) -> RequestState:
-    """Another draw has an answer of its own: `random` is a part of its key, and goes to no
-    endpoint.
+def _with_own_draw(state: RequestState) -> RequestState:
+    """Return the request with its own cache key, if the question is asked for another draw.
+
+    `random` is a part of the cache key and is never sent, so each draw gets its own answer.
     """
-    if not _name(state).startswith((again.REPEAT, again.SAME_WORDS)):
+    if not _asking_name(state).startswith((asking_forms.REPEAT, asking_forms.SAME_WORDS)):
         return state
-    marks = [mark for mark in (state.request.random, _name(state)) if mark]
+    marks = [mark for mark in (state.request.random, _asking_name(state)) if mark]
     return replace(state, request=replace(state.request, random=" ".join(marks)))
 
 
-_TEXTS = {again.CONFIDENCE: again.ASK_CONFIDENCE, again.ASK_LETTER: again.ASK_FOR_LETTER}
+_FURTHER_TURN_TEXTS = {
+    asking_forms.CONFIDENCE: asking_forms.ASK_CONFIDENCE,
+    asking_forms.ASK_LETTER: asking_forms.ASK_FOR_LETTER,
+}
 
 
 def is_asked_now(state: RequestState, done: Mapping[_Key, RequestState]) -> bool:
-    """Decide if a further turn follows on the answer: a letter is asked for if none is read."""
-    if _tells_chance(state):
+    """Return True if the further turn is asked after the answer in `done`.
+
+    The letter of the chosen option is asked for only if the answer states no letter.
+    """
+    if _measures_chance(state):
         return False
-    if _name(state) != again.ASK_LETTER:
+    if _asking_name(state) != asking_forms.ASK_LETTER:
         return True
     instance, trial, _ = _key(state)
-    first = done[instance, trial, ""]
-    if first.result is None or not first.result.success:
+    original = done[instance, trial, ""]
+    if original.result is None or not original.result.success:
         return False
-    return option_stated(first) is None
+    return option_stated(original) is None
 
 
 def option_stated(state: RequestState) -> str | None:
-    """The label of the option that the answer states, as the collector reads it."""
-    from eval_factory.reading import stated_option  # most runs ask nothing again
+    """Return the label of the option that the answer states; None if the answer states no option.
+
+    The collector of scores reads answers in the same way.
+    """
+    # Imported late, because most runs have no further askings.
+    from eval_factory.reading import stated_option
 
     answer: str = state.result.completions[0].text.strip()
     options = state.output_mapping or options_shown(state.instance.input.text)
@@ -591,45 +660,59 @@ def option_stated(state: RequestState) -> str | None:
     return stated_option(answer, options)
 
 
-def following(state: RequestState, done: Mapping[_Key, RequestState]) -> RequestState:
-    """The request with the answer before it; where that one failed or was withheld, its result."""
-    turn = again.turn_of(_name(state))
+def with_further_turn(state: RequestState, done: Mapping[_Key, RequestState]) -> RequestState:
+    """Return the request for a further turn, with the earlier turns and the earlier answer.
+
+    If the earlier request failed or was withheld, the returned state has the earlier request's
+    result, and is not asked.
+    """
+    turn = asking_forms.turn_of(_asking_name(state))
     instance, trial, _ = _key(state)
-    before = done[instance, trial, f"{again.PUSHBACK}{turn - 1}" if turn > 1 else ""]
+    before = done[instance, trial, f"{asking_forms.PUSHBACK}{turn - 1}" if turn > 1 else ""]
     if before.result is None or not before.result.success:
         return replace(state, result=before.result)
     answer = before.result.completions[0].text
     request_before = before.request
-    new = again.pushback_text(instance, turn) if turn else _TEXTS[_name(state)]
+    new = (
+        asking_forms.pushback_text(instance, turn)
+        if turn
+        else _FURTHER_TURN_TEXTS[_asking_name(state)]
+    )
     earlier = request_before.messages or [{"role": "user", "content": request_before.prompt}]
     turns = [
         {"role": "assistant", "content": answer.strip() or NO_ANSWER},
         {"role": "user", "content": new},
     ]
-    # the prompt for an endpoint of completions
+    # Endpoints of the completions type read the prompt, all others read the messages.
     text = f"{request_before.prompt}{answer}\n\n{new}\n"
     request = replace(request_before, messages=[*earlier, *turns], prompt=text, stop_sequences=[])
     return with_room(replace(state, request=request))
 
 
 def with_room(state: RequestState) -> RequestState:
-    """The request with at least as many tokens as its asking needs."""
+    """Return the request with `max_tokens` raised to the number of tokens that its asking needs."""
     granted = state.request.max_tokens
-    if not again.has_more_tokens(_name(state)) or granted >= again.MIN_ANSWER_TOKENS:
+    if (
+        not asking_forms.has_more_tokens(_asking_name(state))
+        or granted >= asking_forms.MIN_ANSWER_TOKENS
+    ):
         return state
-    return replace(state, request=replace(state.request, max_tokens=again.MIN_ANSWER_TOKENS))
+    return replace(state, request=replace(state.request, max_tokens=asking_forms.MIN_ANSWER_TOKENS))
 
 
 class Blindfold:
-    """Replaces the pictures of questions: by grey ones of their size, or by those of another
-    question.
+    """The replacement of questions' pictures by grey pictures of equal size, or by the pictures of
+    another question.
 
-    A model that answers as well then did not need the pictures.
+    If a model answers as well with the replacements, the model did not need the pictures.
     """
 
     def __init__(self, states: Sequence[RequestState], output_path: Path) -> None:
-        """Take all questions as `states`; the pictures of those that are asked as they are change
-        places.
+        """Choose for each question another question whose pictures replace its own.
+
+        Args:
+            states: all questions of the run; the original ones are the source of pictures.
+            output_path: the run's folder, in which grey pictures are stored.
         """
         self._folder = output_path / names.SCENARIOS_FOLDER / "blind_control"
         pictures_of = {}
@@ -637,27 +720,29 @@ class Blindfold:
             for state in states:
                 if state.instance.perturbation is None:
                     pictures_of[str(state.instance.id)] = _pictures(state)
-        contents = {name: _contents(pictures) for name, pictures in pictures_of.items()}
-        drawn = sorted(
-            filter(pictures_of.get, pictures_of), key=lambda name: sha256(name.encode()).digest()
-        )
+        hashes_of = {name: _content_hashes(pictures) for name, pictures in pictures_of.items()}
+        with_pictures = [name for name, pictures in pictures_of.items() if pictures]
+        shuffled = sorted(with_pictures, key=lambda name: sha256(name.encode()).digest())
         self._others: dict[str, list[MediaObject]] = {}
-        for index, name in enumerate(drawn):
+        for index, name in enumerate(shuffled):
             self._others[name] = []
-            for candidate in (*drawn[index + 1 :], *drawn[:index]):
-                if contents[candidate].isdisjoint(contents[name]):
+            for candidate in (*shuffled[index + 1 :], *shuffled[:index]):
+                if hashes_of[candidate].isdisjoint(hashes_of[name]):
                     self._others[name] = pictures_of[candidate]
                     break
 
     def on(self, state: RequestState) -> RequestState:
-        """Return the request with other pictures; as it is if it has none, or no question has
-        another one.
+        """Return the request with its pictures replaced.
+
+        The request stays unchanged if it has no pictures or is not part of the blind control. It
+        also stays unchanged if pictures of another question are wanted and no other question has
+        different pictures.
         """
         prompt = state.request.multimodal_prompt
         if not _is_blind(state) or prompt is None:
             return state
         replacements = cycle(self._others.get(str(state.instance.id), ()))
-        is_blank = _name(state) == again.BLIND + again.BLANK
+        is_blank = _asking_name(state) == asking_forms.BLIND + asking_forms.BLANK
         changed = []
         for medium in prompt.media_objects:
             if not _is_picture(medium):
@@ -671,12 +756,15 @@ class Blindfold:
         )
 
     def _blank(self, picture: MediaObject) -> MediaObject:
-        from PIL import Image  # few runs have pictures
+        """Return a grey picture of the same size, which is written to a file."""
+        from PIL import Image  # imported late, because few runs have pictures
 
         try:
             with Image.open(str(picture.location)) as opened:
                 size = opened.size
-        except OSError:  # a broken file fails its request in either form
+        except (
+            OSError
+        ):  # A broken picture makes its request fail with or without the blind control.
             return picture
         file = self._folder / f"blank_{size[0]}x{size[1]}.png"
         if not file.exists():
@@ -686,7 +774,7 @@ class Blindfold:
 
 
 def _is_blind(state: RequestState) -> bool:
-    return _name(state).startswith(again.BLIND)
+    return _asking_name(state).startswith(asking_forms.BLIND)
 
 
 def _pictures(state: RequestState) -> list[MediaObject]:
@@ -700,8 +788,10 @@ def _is_picture(medium: MediaObject) -> bool:
     return bool(medium.is_type("image") and medium.location)
 
 
-def _contents(pictures: Sequence[MediaObject]) -> set[bytes]:
-    """Questions may share a picture, under another name too."""
+def _content_hashes(pictures: Sequence[MediaObject]) -> set[bytes]:
+    """Return the hash of each picture's content: two questions may share a picture that has
+    different file names.
+    """
     contents = set()
     for picture in pictures:
         file = Path(str(picture.location))

@@ -1,5 +1,6 @@
-"""Keeps prompts and answers out of the log: HELM writes them into warnings, and they may be a
-patient's text.
+"""Keeps prompts and answers out of the log.
+
+HELM writes prompts and answers into its warnings, and a prompt may hold a patient's data.
 """
 
 from __future__ import annotations
@@ -10,23 +11,26 @@ from pathlib import Path
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches.patch_registry import Stage, apply_patches
 
-# This module is the first of ours that helm-run imports.
+# helm-run imports this module before any other module of eval-factory.
 network_guard.take_settings_and_guard()
 apply_patches(Stage.LOGGING)
 
 
 class WithholdText(logging.Filter):
-    """Replaces the text of HELM's own messages by file and line.
+    """A log filter that replaces the text of a message by the file and the line that logged the
+    message.
 
-    HELM's messages are formatted before they are logged, so what in them is a constant and what is
-    a patient's note can no longer be separated. `--debug` turns this off.
+    HELM formats its messages before they are logged, so the filter cannot separate constant words
+    from a patient's note. The option `--debug` removes this filter.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         path = Path(record.pathname)
         parts = path.parts
-        shown = "/".join(parts[parts.index("helm") :]) if "helm" in parts else path.name
-        record.msg = f"message from {shown}:{record.lineno} (text withheld, --debug shows it)"
+        source = path.name
+        if "helm" in parts:
+            source = "/".join(parts[parts.index("helm") :])
+        record.msg = f"message from {source}:{record.lineno} (text withheld, --debug shows it)"
         record.args = ()
         record.exc_info = None
         record.exc_text = None

@@ -1,9 +1,8 @@
-"""Prepares a helm-run of ours: takes its run's settings, and with `offline` lets it connect to no
-host but the endpoints'.
+"""Reads the settings of a helm-run, and blocks its connections to other hosts if it is `offline`.
 
-The guard is an audit hook (PEP 578): Python itself calls it before every connection and every
-look-up of a name, and it cannot be taken off again. The parent process works out which hosts there
-are (`data/run_data.py`).
+An offline helm-run may connect only to the hosts of the endpoints. The guard is an audit hook (PEP
+578): Python itself calls the hook before every connection and every name look-up, and a process
+cannot remove the hook. The parent process finds out which hosts are allowed (`data/run_data.py`).
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from eval_factory.core.urls import host_of
 from eval_factory.endpoint.proxies import proxy_from_environment
 from eval_factory.helm import names
 
-_NO_FAMILY = -1  # the family of a socket that is made of an open descriptor
+_NO_FAMILY = -1  # the family in the audit event of a socket that is made from an open descriptor
 _FAMILIES = frozenset(
     {_NO_FAMILY, socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_UNIX", _NO_FAMILY)}
 )
-"""Others send frames past addresses and ports (AF_PACKET), or leave a virtual machine
-(AF_VSOCK).
+"""The allowed address families. The guard cannot check other families: AF_PACKET sends frames
+without addresses and ports, and AF_VSOCK leaves a virtual machine.
 """
 
 
 class BlockedConnectionError(ConnectionError):
-    """Something in helm-run wanted a host that is not an endpoint's."""
+    """An error that is raised because helm-run tried to contact a host that is not allowed."""
 
 
-def _shown(host: str, port: int | None = None) -> str:
+def _as_text(host: str, port: int | None = None) -> str:
     host = f"[{host}]" if ":" in host else host
     return host if port is None else f"{host}:{port}"
 
 
 class NetworkGuard:
-    """Decides on connections and remembers what it refused."""
+    """The guard of a process: allows or refuses connections, and records the refusals."""
 
     def __init__(self, allowed: Iterable[Place]) -> None:
         self._ports: dict[str, set[int]] = {}
@@ -51,24 +50,26 @@ class NetworkGuard:
         self._learned: dict[str, set[int]] = {}
         self._own_name = host_of(socket.gethostname())
         self.blocked: list[str] = []
-        """The address of each refusal, in order: `host:port`, or `host`."""
-        self.report: Callable[[str], None] = lambda _address: None
+        """The address of each refused connection or look-up, in order: `host:port`, or `host`."""
+        self.report: Callable[[str], None] = lambda _parsed_address: None
 
     def allow(self, host: str, port: int) -> None:
-        """A server of this process itself."""
+        """Allow connections to a further host and port, such as a server of this process."""
         self._ports.setdefault(host_of(host), set()).add(port)
 
     def learn(self, host: str, addresses: Iterable[str]) -> None:
-        """The addresses of an allowed host."""
+        """Allow connections to these IP addresses of a host, if the host is allowed."""
         ports = self._ports.get(host_of(host))
-        for address in addresses if ports else ():
-            self._learned.setdefault(host_of(address), set()).update(ports or ())
+        if not ports:
+            return
+        for address in addresses:
+            self._learned.setdefault(host_of(address), set()).update(ports)
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """The audit hook.
+        """Check an audit event of Python; `addaudithook` registers this method as a hook.
 
         Raises:
-            BlockedConnectionError: the connection, or the look-up, is refused.
+            BlockedConnectionError: the connection, the look-up or the socket is refused.
         """
         if not event.startswith("socket."):
             return
@@ -76,13 +77,13 @@ class NetworkGuard:
             self._check_address(arguments[1])
         elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
             host = host_of(arguments[0])
-            # an address in digits needs no look-up
-            if not self._is_known(host) and _address(host) is None:
+            # A numeric address needs no look-up; its connection is checked later.
+            if not self._is_known(host) and _parsed_address(host) is None:
                 self._refuse(host)
         elif event == "socket.gethostbyaddr":
-            self._check_asked_back(arguments[0])
+            self._check_reverse_lookup(arguments[0])
         elif event == "socket.getnameinfo":
-            self._check_asked_back(arguments[0][0])
+            self._check_reverse_lookup(arguments[0][0])
         elif event == "socket.__new__":
             self._check_family(arguments[1])
         elif event == "socket.bind":
@@ -90,18 +91,18 @@ class NetworkGuard:
 
     def _check_address(self, address: object) -> None:
         if not isinstance(address, tuple) or len(address) < 2:
-            return  # a socket of this machine's own, or one that is connected already
+            return  # a Unix socket, or a socket that is already connected
         host = host_of(address[0])
         port = address[1]
         if port not in self._ports.get(host, ()) and port not in self._learned.get(host, ()):
             self._refuse(host, port)
 
-    def _check_asked_back(self, name: object) -> None:
-        """Refuse to look up the name of an unknown address: a name server is asked for it, and so
-        learns the address.
+    def _check_reverse_lookup(self, name: object) -> None:
+        """Refuse a reverse look-up of an unknown address, because it would reveal the address to a
+        name server.
         """
         host = host_of(name)
-        address = _address(host)
+        address = _parsed_address(host)
         if (
             not self._is_known(host)
             and host not in self._learned
@@ -117,20 +118,20 @@ class NetworkGuard:
             self._refuse(f"a socket of the family {_family_name(family)}")
 
     def _refuse(self, host: str, port: int | None = None) -> None:
-        wanted = _shown(host, port)
-        self.blocked.append(wanted)
-        self.report(wanted)
+        refused = _as_text(host, port)
+        self.blocked.append(refused)
+        self.report(refused)
         addresses = []
         for allowed_host, ports in list(self._ports.items()):
-            addresses += [_shown(allowed_host, allowed_port) for allowed_port in sorted(ports)]
+            addresses += [_as_text(allowed_host, allowed_port) for allowed_port in sorted(ports)]
         allowed = ", ".join(addresses)
         raise BlockedConnectionError(
-            f"offline: {wanted} may not be contacted (only {allowed or 'nothing'}); the data "
+            f"offline: {refused} may not be contacted (only {allowed or 'nothing'}); the data "
             "have to be on this machine"
         )
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parsed_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -148,15 +149,17 @@ def _family_name(family: int) -> str:
 
 
 def guard() -> NetworkGuard | None:
-    """The guard of this process, if it is offline."""
+    """Return the guard of this process; None if the process may contact any host."""
     return _guard
 
 
 def take_settings_and_guard() -> None:
-    """Set the guard up where the settings say so; once in a process.
+    """Read the settings of this process, and set up the guard if the settings ask for it.
+
+    Further calls do not set up a second guard.
 
     Raises:
-        ValueError: the file of settings is not ours.
+        ValueError: the settings file was not written by eval-factory.
     """
     global _guard
     take_settings_of_the_file(sys.argv, os.environ)
@@ -168,8 +171,9 @@ def take_settings_and_guard() -> None:
     look_up = socket.getaddrinfo
 
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
-        """A connection names an address: what an allowed name stands for is noted as it is
-        looked up.
+        """Look up a host name as usual, and let the guard learn its addresses.
+
+        The guard needs the addresses, because a connection names an address and not a host name.
         """
         entries = look_up(host, *args, **kwargs)
         guarded.learn(host_of(host), (str(entry[4][0]) for entry in entries))
@@ -180,16 +184,19 @@ def take_settings_and_guard() -> None:
 
 
 def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
-    """Set in `env` the variables of the file beside the model files, for a helm-run that somebody
-    starts by hand.
+    """Set the variables of the settings file in `env`, for a helm-run that a user starts by hand.
 
-    They go before those of the shell; where eval-factory itself started this process, all are set
-    already.
+    The settings file is next to the model files. Its variables replace variables of the shell. If
+    eval-factory started this process, all variables are already set, and nothing changes.
+
+    Args:
+        argv: the arguments of helm-run.
+        env: the environment variables to change.
     """
     if SETTINGS in env:
         return
-    folders = [argument for before, argument in pairwise(argv) if before == "--local-path"]
-    folder = Path(folders[-1] if folders else "prod_env")  # helm-run reads model files there
+    folders = [argument for option, argument in pairwise(argv) if option == "--local-path"]
+    folder = Path(folders[-1] if folders else "prod_env")  # the folder of helm-run's model files
     try:
         settings = HelmRunSettings.from_json((folder / names.SETTINGS).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""Registers what eval-factory adds to HELM, and patches HELM for what was asked. helm-run loads it
-through --plugins.
+"""Adds eval-factory's run specs and expanders to HELM, and applies the patches that the run needs.
 
-What is patched stands in `patches/patch_registry.py`.
+helm-run imports this module through its option --plugins. `patches/patch_registry.py` lists the
+patches.
 """
 
 from __future__ import annotations
@@ -27,32 +27,34 @@ from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches.patch_registry import Stage, apply_patches
 
 
-def patch_what_a_bare_run_imports() -> None:
-    """Make HELM's own runner import and patch what a run uses before it begins, for the README's
-    `helm-run`; our runner does so itself.
+def prepare_helms_own_runner() -> None:
+    """Make HELM's own runner import and patch the modules that a run uses before the run begins.
+
+    HELM's own runner is used by the plain `helm-run` of the README. Our runner does this itself.
     """
     from helm.benchmark.runner import Runner
 
-    from eval_factory.helm_plugin.runner import import_what_it_uses
+    from eval_factory.helm_plugin.runner import import_run_parts
 
     run_one = Runner.run_one
 
-    def imported_first(self: Any, run_spec: Any) -> None:
-        import_what_it_uses(run_spec)
+    def import_and_run_one(self: Any, run_spec: Any) -> None:
+        import_run_parts(run_spec)
         run_one(self, run_spec)
 
-    Runner.run_one = imported_first
+    Runner.run_one = import_and_run_one
 
 
 end_with_parent(HelmRunSettings.from_environment(os.environ).parent)
 network_guard.take_settings_and_guard()
 try:
     apply_patches(Stage.START)
-except PrerequisiteError as error:  # a patch is needed that cannot be applied
+except PrerequisiteError as error:  # a required patch cannot be applied
     print(logs.last_message(str(error), os.environ), file=sys.stderr, flush=True)
     sys.exit(1)
 if "--runner-class-name" not in sys.argv:
-    patch_what_a_bare_run_imports()
+    prepare_helms_own_runner()
 if not logging.getLogger("helm").isEnabledFor(logging.INFO):
-    # Some scenarios print rows of the data. Loggers keep their stream.
-    sys.stdout = Path(os.devnull).open("w", encoding="utf-8", errors="replace")  # noqa: SIM115 - to the end
+    # Some scenarios print rows of the data to stdout, so discard stdout until the process ends. Log
+    # handlers already hold their stream and still write.
+    sys.stdout = Path(os.devnull).open("w", encoding="utf-8", errors="replace")  # noqa: SIM115

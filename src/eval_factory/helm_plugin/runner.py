@@ -1,13 +1,13 @@
-"""The runner that helm-run loads by class name: HELM's own, which reports its phases and leaves
-prompts out of logs.
+"""Runs HELM's runs with events about their phases, and without prompts in the logs.
 
-A second one makes the requests of a run and sends none: HELM's `--dry-run` would have to download a
-tokenizer.
+helm-run loads the runner by its class name. `EvalRunner` extends HELM's own runner.
+`MeasuringRunner` builds the requests of a run and sends none of them; HELM's `--dry-run` would have
+to download a tokenizer for that.
 
-One answer that HELM cannot score costs its instance, not the run. HELM gives up the run where a
-metric raises (`int()` of more than 4,300 digits), and every later run too, because answers are
-cached. Here such an instance gets what HELM gives to one whose request failed: an empty completion,
-and the reason (`Unscorable`).
+An answer that HELM cannot score fails its instance, not the run. HELM itself gives up the complete
+run if a metric raises an error (for example `int()` of more than 4,300 digits). Every later run
+would fail too, because answers are cached. `Unscorable` therefore records such an instance like an
+instance whose request failed: with an empty completion and the reason.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from eval_factory.helm_plugin.client import EndpointStopped, failure
 from eval_factory.helm_plugin.further_askings import (
     AskingWhatFollows,
     answered,
-    asked_at_most,
     sent_with_text,
     with_room,
+    within_chance_limit,
 )
 from eval_factory.helm_plugin.patches import patch_registry, scenarios
 from eval_factory.helm_plugin.patches.patch_registry import Stage
@@ -80,15 +80,17 @@ _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(
     r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL
 )
-_MAX_NAME = 200  # bytes of a run folder's name; file systems take 255, and HELM adds to it
+_MAX_NAME = 200  # maximum bytes of a run folder's name; file systems allow 255, HELM appends some
 
 
 class NoInstancesError(ValueError):
-    """A scenario read its data and found nothing in them."""
+    """An error that is raised because a scenario found no instances in its data."""
 
 
 class EvalRunner(Runner):  # type: ignore[misc]
-    """HELM's runner with phases reported and names that any file system takes."""
+    """HELM's runner, which also reports phases and gives run folders names that any file system
+    allows.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -98,18 +100,18 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._guard.report = lambda place: self._session.events.emit(logs.BLOCKED, place=place)
         self._blocked_before = 0
         self._annotated: ScenarioState | None = None
-        executor = _StopsForBatches(self.executor, self._session)
+        executor = _BatchStoppingExecutor(self.executor, self._session)
         asking = AskingWhatFollows(
             executor, Path(self.output_path), has_answers=self._session.has_answers
         )
-        self.executor: Any = _Reporting(
+        self.executor: Any = _ReportingExecutor(
             asking,
             self._before_asking,
             lambda _state: self._after_asking(),
             lambda: self._asks_again(of_model=True),
         )
-        self._judging = _StopsForBatches(self.annotator_executor, self._session)
-        self.annotator_executor: Any = _Reporting(
+        self._judging = _BatchStoppingExecutor(self.annotator_executor, self._session)
+        self.annotator_executor: Any = _ReportingExecutor(
             self._judging,
             self._before_judging,
             self._after_judging,
@@ -119,19 +121,18 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _get_run_path(self, run_spec: RunSpec) -> str:
         name = _NOT_IN_A_FILE_NAME.sub("_", run_spec.name)
         text = name.encode()
-        if len(text) > _MAX_NAME:  # a path among the arguments of the run spec
-            name = (
-                f"{text[:_MAX_NAME].decode(errors='ignore')}-{hashlib.sha256(text).hexdigest()[:8]}"
-            )
+        if len(text) > _MAX_NAME:  # for example, an argument of the run spec is a path
+            beginning = text[:_MAX_NAME].decode(errors="ignore")
+            name = f"{beginning}-{hashlib.sha256(text).hexdigest()[:8]}"
         return str(Path(self.runs_path) / name)
 
     def run_one(self, run_spec: RunSpec) -> None:
-        """HELM's own; an answer that it cannot score costs its instance only."""
+        """Run a run spec. An answer that HELM cannot score fails its instance only."""
         with Unscorable(self._report_unscorable) as self._unscorable:
             super().run_one(run_spec)
         state = self._annotated
         self._annotated = None
-        # no text is a picture
+        # Trivial answers are texts, and cannot be scored if the answers are pictures.
         if state is not None and run_spec.adapter_spec.image_generation_parameters is None:
             score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path))
 
@@ -144,16 +145,17 @@ class EvalRunner(Runner):  # type: ignore[misc]
             client.note_unscorable(state.request, reason)
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
-        """Run the one that there is; a failure is reported in events and log without the prompt
-        in HELM's message.
+        """Run the only run spec, and report a failure in the events and in the log.
+
+        The report leaves out the prompt that HELM's message may hold.
         """
         settings = HelmRunSettings.from_environment(os.environ)
-        for run_spec in self.those_that_can_run(run_specs):
+        for run_spec in self.checked_run_specs(run_specs):
             try:
-                run_spec = with_what_is_computed(run_spec, settings)
+                run_spec = without_uncomputed_metrics(run_spec, settings)
                 self._session.events.emit(logs.PHASE, phase=logs.LOADING, run=run_spec.name)
                 self._blocked_before = len(self._guard.blocked) if self._guard else 0
-                import_what_it_uses(run_spec)
+                import_run_parts(run_spec)
                 self.run_one(run_spec)
                 self._stop_where_answers_are_doubted()
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
@@ -162,34 +164,38 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 self._session.events.emit(
                     logs.BATCHES_AWAITED, run=run_spec.name, message=str(awaited)
                 )
-            except Exception as error:  # HELM may raise anything; whatever it is, the run failed
+            except Exception as error:  # HELM may raise any error, and each means a failed run.
                 self._report_failure(run_spec, error)
                 sys.exit(1)
             finally:
                 self._session.report_limit()
 
     def _stop_where_answers_are_doubted(self) -> None:
-        """Archive the doubted answers. Raises PrerequisiteError if there are any: it turned out too
-        late for this run.
+        """Archive the doubted answers, so that the next run asks again.
+
+        Raises:
+            PrerequisiteError: there are doubted answers, and this run has already used them.
         """
         count = self._session.archive_doubted(of_model=True)
         count += self._session.archive_doubted(of_model=False)
         if count:
             raise PrerequisiteError(
-                f"{count} answers may be another question's: {DOUBTED}\n"
-                "  the same command asks for them again"
+                f"{count} answers may belong to other questions: {DOUBTED}\n"
+                "  run the same command again: it asks these questions again"
             )
 
-    def those_that_can_run(self, run_specs: list[RunSpec]) -> list[RunSpec]:
-        """One at most, before anything is asked: a folder holds one run, and an endpoint gives
-        text for text.
+    def checked_run_specs(self, run_specs: list[RunSpec]) -> list[RunSpec]:
+        """Return the run specs, or end the process if they cannot be run.
+
+        A run folder holds a single run, so several run specs are refused. Endpoints do not return
+        the log probabilities of a prompt, so methods that need them are refused too.
         """
         methods = {spec.adapter_spec.method for spec in run_specs}
         pairs = product(methods, _METHODS_WITH_LOG_PROBABILITIES)
         if any(part in method for method, part in pairs):
-            needed = "the log probabilities of its prompts or answers"
             message = (
-                f"{run_specs[0].name} asks a model for {needed}, which eval-factory cannot ask for"
+                f"{run_specs[0].name} asks a model for the log probabilities of its prompts or "
+                "answers, which eval-factory cannot ask for"
             )
         elif len(run_specs) > 1:
             message = (
@@ -210,25 +216,25 @@ class EvalRunner(Runner):  # type: ignore[misc]
             )
             return
         missing = _cause_of_kind(error, PrerequisiteError)
-        if missing is not None:  # the preflight would have reported this
+        if missing is not None:
             print(logs.last_message(str(missing), os.environ), file=sys.stderr, flush=True)
             self._session.events.emit(logs.FATAL, role=MODEL_ROLE, message=str(missing))
             return
         redactor = self._session.redactor
-        debug = logging.getLogger("helm").isEnabledFor(logging.INFO)
-        message = (
-            one_line(redactor.text(str(error)), MAX_LOG_LINE)
-            if debug
-            else safe_message(error, redactor)
-        )
+        is_debug = logging.getLogger("helm").isEnabledFor(logging.INFO)
+        if is_debug:
+            message = one_line(redactor.text(str(error)), MAX_LOG_LINE)
+        else:
+            message = safe_message(error, redactor)
         for frame in traceback.extract_tb(_innermost(error).__traceback__)[-8:]:
             print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
         print(message, file=sys.stderr, flush=True)
         self._session.events.emit(logs.RUN_FAILED, run=run_spec.name, error=message, stopped=False)
 
     def _before_asking(self, state: ScenarioState) -> None:
-        # The endpoints are asked while HELM is imported. Where one cannot be asked, nobody says who
-        # answered.
+        # The parent process probes the endpoints while HELM is imported, and writes the roles that
+        # answered to standard input. If an endpoint cannot be asked, the parent writes nothing, and
+        # this process ends.
         settings = HelmRunSettings.from_environment(os.environ)
         if settings.parent is not None and settings.probed is None:
             probed = frozenset(json.loads(sys.stdin.readline().strip() or sys.exit(1)))
@@ -246,13 +252,15 @@ class EvalRunner(Runner):  # type: ignore[misc]
         run_record.write_to(file)
         total = 0
         if not self._session.has_answers:
-            total = len(asked_at_most(state.request_states))
+            total = len(within_chance_limit(state.request_states))
         self._session.expect(MODEL_ROLE, total)
         self._session.events.emit(logs.PHASE, phase=logs.ASKING, total=total)
 
     def _stop_where_data_were_refused(self) -> None:
-        """Some scenarios go on without a file that they could not download: with fewer
-        instances, and another score.
+        """Raise BlockedConnectionError if the guard refused a connection since the run began.
+
+        Some scenarios ignore a file that they could not download. They would go on with fewer
+        instances and get another score.
         """
         blocked = self._guard.blocked[self._blocked_before :] if self._guard else []
         if blocked:
@@ -261,7 +269,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             )
 
     def _asks_again(self, *, of_model: bool) -> bool:
-        """Archive doubted answers, and decide if they are asked for again."""
+        """Archive doubted answers, and return True if their questions have to be asked again."""
         clients = self._session.clients.items()
         waits = []
         for role, client in clients:
@@ -277,13 +285,14 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
-        if missing := len(self._session.not_stored):  # before a judge is paid
+        # Check for missing answers before any judge is asked, because judges cost money.
+        if missing := len(self._session.not_stored):
             problem = (
                 f"{missing} of {self._session.counters[MODEL_ROLE].total} "
                 "answers of the model are not stored"
             )
             raise PrerequisiteError(
-                f"{problem}: with this change the model is asked something else; run_eval asks it"
+                f"{problem}: this change alters the requests to the model; run_eval sends them"
             )
         patch_registry.apply_patches(Stage.SCORING)
         run_record.note(patches=patch_registry.applied())
@@ -303,34 +312,43 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session.events.emit(logs.PHASE, phase=logs.SCORING)
 
     def _probe_judges(self, state: ScenarioState) -> None:
-        """Ask the judges about answers that say nothing, to a few questions; if that fails, the run
-        goes on.
+        """Ask the judges about answers without content to a few questions, and record the verdicts.
+
+        If this fails, a warning is emitted, and the run goes on.
         """
-        plain = [state for state in state.request_states if state.instance.perturbation is None]
-        drawn = sorted(
-            plain, key=lambda state: hashlib.sha256(str(state.instance.id).encode()).digest()
-        )[:PADDED_QUESTIONS]
+        originals = [
+            request_state
+            for request_state in state.request_states
+            if request_state.instance.perturbation is None
+        ]
+
+        def digest(request_state: RequestState) -> bytes:
+            return hashlib.sha256(str(request_state.instance.id).encode()).digest()
+
         probes = []
-        for probe in drawn:
-            probes.append(replace(probe, annotations=None, result=answered(PADDED_ANSWER)))
+        for drawn in sorted(originals, key=digest)[:PADDED_QUESTIONS]:
+            probes.append(replace(drawn, annotations=None, result=answered(PADDED_ANSWER)))
         try:
             judged = self._judging.execute(replace(state, request_states=probes))
         except BatchesAwaited:
             raise
-        except Exception as error:  # a limit is reached, or an annotator raises what it likes
+        except Exception as error:  # A limit may be reached, and an annotator may raise any error.
             reason = safe_message(error, self._session.redactor)
             message = f"the judges' score of an answer without content is not known: {reason}"
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=message)
             return
-        run_record.note(
-            judge_probe={
-                str(state.instance.id): state.annotations or {} for state in judged.request_states
-            }
-        )
+        annotations = {}
+        for request_state in judged.request_states:
+            annotations[str(request_state.instance.id)] = request_state.annotations or {}
+        run_record.note(judge_probe=annotations)
 
 
-def with_what_is_computed(run_spec: RunSpec, settings: HelmRunSettings) -> RunSpec:
-    """Leave out the metrics of pictures that are not meant to be computed, or cannot be here."""
+def without_uncomputed_metrics(run_spec: RunSpec, settings: HelmRunSettings) -> RunSpec:
+    """Return the run spec without the picture metrics that this run does not compute.
+
+    A metric is left out if the settings only ask for generating pictures, or if this machine cannot
+    compute the metric.
+    """
     if not (settings.only_generate or settings.uncomputed):
         return run_spec
     metric_specs = []
@@ -344,23 +362,26 @@ def with_what_is_computed(run_spec: RunSpec, settings: HelmRunSettings) -> RunSp
 
 
 def needs_no_torch(metric_spec: Any) -> bool:
-    """Find out if a metric counts, and does not look at pictures."""
-    _, of_pictures, name = metric_spec.class_name.partition(".metrics.image_generation.")
-    return not of_pictures or name == "efficiency_metrics.EfficiencyMetric"
+    """Return True if the metric works without torch, because it does not look at pictures."""
+    _, separator, name = metric_spec.class_name.partition(".metrics.image_generation.")
+    is_picture_metric = bool(separator)
+    return not is_picture_metric or name == "efficiency_metrics.EfficiencyMetric"
 
 
-def import_what_it_uses(run_spec: RunSpec) -> None:
-    """And patch it. A package that a metric or an annotator lacks is found before anything is
-    asked, not after.
+def import_run_parts(run_spec: RunSpec) -> None:
+    """Import and patch the scenario, the metrics and the annotators of a run spec.
+
+    A missing package of a metric or an annotator is thereby found before the first request.
     """
     for part in (run_spec.scenario_spec, *run_spec.metric_specs, *(run_spec.annotators or ())):
         get_class_by_name(part.class_name)
     patch_registry.apply_patches(Stage.IMPORTED)
 
 
-class _StopsForBatches:
-    """An executor of HELM's that ends the run where requests wait for a batch: what follows on
-    their answers cannot be asked yet.
+class _BatchStoppingExecutor:
+    """A wrapper of an executor of HELM that ends the run if requests wait for a batch.
+
+    The run cannot go on, because later requests depend on the answers of the batch.
     """
 
     def __init__(self, inner: Any, session: Session) -> None:
@@ -369,23 +390,35 @@ class _StopsForBatches:
         self.execution_spec = inner.execution_spec
 
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
-        """Execute the requests. Raises BatchesAwaited."""
+        """Execute the requests.
+
+        Raises:
+            BatchesAwaited: requests wait for a batch.
+        """
         state = self._inner.execute(scenario_state)
         self._session.stop_for_batches()
         return state
 
 
-class _Reporting:
-    """An executor of HELM's with reports before and after."""
+class _ReportingExecutor:
+    """A wrapper of an executor of HELM with a call before and a call after the execution."""
 
     def __init__(self, inner: Any, before: Any, after: Any, asks_again: Callable[[], bool]) -> None:
-        """Take `asks_again`, which tells if answers turned out to be none since they came."""
+        """Wrap an executor.
+
+        Args:
+            inner: the executor to wrap.
+            before: called with the unanswered requests.
+            after: called with the answered requests.
+            asks_again: returns True if answers turned out to be unusable and have to be asked
+                again.
+        """
         self._inner = inner
         self._asks_again = asks_again
         self._before = before
         self._after = after
-        # HELM gives its metrics, which compute, as many threads as this says; requests are sent as
-        # the inner one says
+        # HELM reads from this spec the number of threads for its metrics, which only compute. The
+        # inner executor has its own spec for the number of parallel requests.
         threads = min(inner.execution_spec.parallelism, os.cpu_count() or 1)
         self.execution_spec = replace(inner.execution_spec, parallelism=threads)
 
@@ -393,11 +426,10 @@ class _Reporting:
         self._before(scenario_state)
         state = self._inner.execute(scenario_state)
         if self._asks_again():
-            # All others are answered from the cache. What is asked now has connections of its own.
+            # The cache answers all other requests. Repeated requests go over new connections.
             state = self._inner.execute(scenario_state)
         if state is not scenario_state:
-            # HELM's `run_one` keeps the requests as they were before they were answered, and looks
-            # at them no more.
+            # Free memory: HELM's `run_one` keeps the unanswered requests, but no longer reads them.
             for records in (
                 scenario_state.request_states,
                 scenario_state.request_state_map,
@@ -409,8 +441,9 @@ class _Reporting:
 
 
 def safe_message(error: Exception, redactor: Redactor) -> str:
-    """Return the innermost cause of an error, without a prompt: HELM appends the request to some
-    messages.
+    """Return the class and the message of the innermost cause of an error, without secrets.
+
+    The message is cut before a prompt, because HELM appends the request to some messages.
     """
     cause = _innermost(error)
     if isinstance(cause, scenarios.DownloadError):
@@ -426,7 +459,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error itself, and what it was raised for."""
+    """Yield the error itself, then the errors that caused it."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
@@ -440,11 +473,11 @@ def _cause_of_kind(error: BaseException, kind: type[BaseException]) -> BaseExcep
 
 
 class _Measured(Exception):
-    """All is known; nothing is asked."""
+    """An error that ends a run after its requests were measured and before any request is sent."""
 
 
 class MeasuringRunner(EvalRunner):
-    """Ends each run before it would begin to ask."""
+    """A runner that counts the requests and tokens of a run, and ends the run before it asks."""
 
     def run_one(self, run_spec: RunSpec) -> None:
         with suppress(_Measured):
@@ -454,19 +487,19 @@ class MeasuringRunner(EvalRunner):
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data")
-        states = map(with_room, asked_at_most(state.request_states))
-        requests = [sent_with_text(state).request for state in states]
+        states = map(with_room, within_chance_limit(state.request_states))
+        requests = [sent_with_text(request_state).request for request_state in states]
         files = media_files(requests)
-        side = None
+        media_tokens = None
         if files:
-            side = get_model_deployment(requests[0].model_deployment).client_spec.args.get(
-                "max_image_side"
-            )
+            deployment = get_model_deployment(requests[0].model_deployment)
+            max_image_side = deployment.client_spec.args.get("max_image_side")
+            media_tokens = sum(media.tokens_of(file, max_image_side) for file in files)
         self._session.events.emit(
             logs.MEASURED,
             requests=len(requests),
             prompt_bytes=sum(map(prompt_bytes, requests)),
-            media_tokens=sum(media.tokens_of(file, side) for file in files) if files else None,
+            media_tokens=media_tokens,
             most_tokens=sum(request.max_tokens * request.num_completions for request in requests),
             judge_requests=requests_to_each(state),
         )
@@ -474,7 +507,7 @@ class MeasuringRunner(EvalRunner):
 
 
 def media_files(requests: Iterable[Request]) -> list[Path]:
-    """The files of pictures and sounds."""
+    """Return the absolute paths of all pictures and sounds in the requests."""
     files = []
     for request in requests:
         if request.multimodal_prompt:
@@ -485,23 +518,23 @@ def media_files(requests: Iterable[Request]) -> list[Path]:
 
 
 def prompt_bytes(request: Any) -> int:
-    """Bytes of the text that a model is sent."""
+    """Return the size of the text that a request sends to the model, in bytes of UTF-8."""
     texts = [str(turn.get("content", "")) for turn in request.messages or []]
     if not texts:
-        shown = request.prompt
-        if not shown and request.multimodal_prompt:
-            shown = request.multimodal_prompt.text
-        texts = [shown or ""]
+        prompt = request.prompt
+        if not prompt and request.multimodal_prompt:
+            prompt = request.multimodal_prompt.text
+        texts = [prompt or ""]
     return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
 
-_ONE_IN = 2
-"""The run fails if more than one answer, and more than one answer in two, cannot be scored; or
-if none can. With fewer the result is there: it counts them as failed, says why, and its coverage
-says whether it may be reported.
+_MAX_ONE_UNSCORABLE_IN = 2
+"""The run fails if no answer can be scored. It also fails if at least two answers, and more than
+one answer in two, cannot be scored. Otherwise the result counts the unscorable answers as failed,
+and states the reason. The result's coverage then decides whether the result may be reported.
 """
 
-_OF_THE_ENVIRONMENT = (
+_ENVIRONMENT_ERRORS = (
     OSError,
     ImportError,
     MemoryError,
@@ -511,14 +544,15 @@ _OF_THE_ENVIRONMENT = (
     NotImplementedError,
     NameError,
 )
-"""Errors that no answer causes: something is missing, full or stopped."""
+"""Classes of errors that an answer cannot cause: something is missing, full or stopped."""
 
 _Key = tuple[str | None, int, Any]
 
 
 class Unscorable:
-    """The answers of one run that HELM cannot score. Metrics and annotators run in several
-    threads.
+    """A tracker of the answers of one run that HELM cannot score.
+
+    Metrics and annotators may use a tracker from several threads.
     """
 
     def __init__(self, report: Callable[[RequestState, str], None]) -> None:
@@ -528,16 +562,17 @@ class Unscorable:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Unscorable:
-        """HELM's metrics give up to this one what they cannot score; runs follow each other."""
-        _of_this_run.append(self)
+        """Make this the tracker that the patched metrics and annotators use."""
+        _active_trackers.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _of_this_run.remove(self)
+        _active_trackers.remove(self)
 
     def watch(self, state: ScenarioState) -> None:
-        """The requests and answers of which HELM writes down what stands here when the metrics
-        are done.
+        """Track the requests and answers of `state`, whose list HELM writes after the metrics.
+
+        Answers that are already known to be unscorable are emptied at once.
         """
         with self._lock:
             self._state = state
@@ -547,7 +582,10 @@ class Unscorable:
                     state.request_states[number] = without_answer(request_state, reason)
 
     def process(self, annotators: list[Any], state: RequestState) -> RequestState:
-        """Replaces HELM's annotation of one answer. A judge's failure is not the answer's."""
+        """Return the request with all annotations of its answer, in place of HELM's function.
+
+        An error of a judge does not make the answer unscorable.
+        """
         annotations: dict[str, Any] = {}
         for annotator in annotators:
             try:
@@ -560,43 +598,50 @@ class Unscorable:
         return replace(state, annotations=annotations)
 
     def give_up(self, state: RequestState, scorer: str, error: Exception) -> RequestState:
-        """Return the request without its answer, if the error may be the answer's fault.
+        """Return the request without its answer, if the answer may have caused the error.
+
+        Args:
+            state: the request with its answer.
+            scorer: the class name of the metric or annotator that raised the error.
+            error: the error.
 
         Raises:
-            Exception: the error itself, if it is not the answer's fault, or if too many raise.
+            Exception: the error itself, if the answer cannot have caused it, or if too many answers
+                are unscorable.
         """
-        # NLTK says so of data that are not there; KeyError and IndexError are other kinds of
-        # LookupError.
+        # NLTK raises a plain LookupError if its data are missing. The subclasses KeyError and
+        # IndexError may be caused by an answer.
         if any(
-            isinstance(cause, _OF_THE_ENVIRONMENT) or type(cause) is LookupError
+            isinstance(cause, _ENVIRONMENT_ERRORS) or type(cause) is LookupError
             for cause in _causes(error)
         ):
             raise error
         reason = f"{names.UNSCORABLE}{type(error).__name__} in {scorer} ({raised_at(error)})"
         key = _key_of(state)
         with self._lock:
-            new = key not in self._reasons
+            is_new = key not in self._reasons
             self._reasons.setdefault(key, reason)
             states = self._state.request_states if self._state else []
-            # so far, or they may yet be
-            scored = 0
+            # Count the answers that are scored already, or may still be scored.
+            scorable = 0
             for other_state in states:
                 has_answer = other_state.result and other_state.result.success
                 if has_answer and _key_of(other_state) not in self._reasons:
-                    scored += 1
+                    scorable += 1
             unscorable = len(self._reasons)
-            if not scored or unscorable > max(1, (unscorable + scored) // _ONE_IN):
+            tolerated = max(1, (unscorable + scorable) // _MAX_ONE_UNSCORABLE_IN)
+            if not scorable or unscorable > tolerated:
                 raise error
             for number, request_state in enumerate(states):
-                if new and _key_of(request_state) == key:
+                if is_new and _key_of(request_state) == key:
                     states[number] = without_answer(request_state, reason)
-        if new:
+        if is_new:
             self._report(state, reason)
         return without_answer(state, reason)
 
 
 def without_answer(state: RequestState, reason: str) -> RequestState:
-    """The request without its answer, as HELM writes one that failed."""
+    """Return the request with an empty answer, as HELM writes a failed request."""
     cached = bool(state.result and state.result.cached)
     empty = [GeneratedOutput(text="", logprob=0, tokens=[])]
     return replace(state, result=replace(failure(reason), cached=cached, completions=empty))
@@ -606,27 +651,32 @@ def _key_of(state: RequestState) -> _Key:
     return state.instance.id, state.train_trial_index, state.instance.perturbation
 
 
-_of_this_run: list[Unscorable] = []  # the last one is in use
+_active_trackers: list[Unscorable] = []  # The patched functions use the last tracker.
 
 
 def isolate_unscorable_annotations(
     helms_own: Callable[..., RequestState],
 ) -> Callable[..., RequestState]:
-    """Annotators, of which the judges are some."""
+    """Return a replacement of the function by which HELM annotates an answer.
+
+    An annotator's error then fails the instance only. Judges are annotators too.
+    """
 
     def process(self: Any, annotators: list[Any], state: RequestState) -> RequestState:
         with judging(state):
-            return (
-                _of_this_run[-1].process(annotators, state)
-                if _of_this_run
-                else helms_own(self, annotators, state)
-            )
+            if _active_trackers:
+                return _active_trackers[-1].process(annotators, state)
+            return helms_own(self, annotators, state)
 
     return process
 
 
 def leave_out_infinite_perplexity(helms_own: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Perplexity is e to the power of what the endpoint says; no score is made of it."""
+    """Return a replacement of HELM's derivation of perplexity that skips values that overflow.
+
+    Perplexity is e to the power of a number that the endpoint states, so it may overflow. No score
+    is made from perplexity.
+    """
 
     def derive(stats: Any) -> Any:
         try:
@@ -638,50 +688,55 @@ def leave_out_infinite_perplexity(helms_own: Callable[[Any], Any]) -> Callable[[
 
 
 def isolate_unscorable_answers(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """Metrics that look at one answer."""
+    """Return a replacement of the function by which metrics score each answer on its own.
+
+    A metric's error then fails the instance only.
+    """
 
     def process(self: Any, states: list[RequestState]) -> list[Any]:
         try:
             return helms_own(self, states)
         except Exception as error:
-            if not _of_this_run or len(states) != 1:
+            if not _active_trackers or len(states) != 1:
                 raise
-            empty = _of_this_run[-1].give_up(states[0], type(self.metric).__name__, error)
+            empty = _active_trackers[-1].give_up(states[0], type(self.metric).__name__, error)
         try:
             return helms_own(self, [empty])
-        except (
-            Exception
-        ):  # it bears no empty answer either; the instance has no value of this metric
+        except Exception:
+            # The metric raises for an empty answer too, so the instance gets no value of it.
             return []
 
     return process
 
 
 def isolate_among_all_answers(helms_own: Callable[..., Any]) -> Callable[..., Any]:
-    """Metrics that look at all answers at once: which one it is that they do not bear is found
-    one by one.
+    """Return a replacement of the function by which metrics score all answers at once.
+
+    If the metric raises an error, the replacement scores the answers one by one to find the
+    answers that cause the error. Only the instances of these answers then fail.
     """
 
-    def evaluate(self: Any, *arguments: Any, **named: Any) -> Any:
-        of_all = self.evaluate_instances
+    def evaluate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        evaluate_instances = self.evaluate_instances
 
-        def without_those_that_fail(states: list[RequestState], path: str) -> Any:
+        def evaluate_scorable(states: list[RequestState], path: str) -> Any:
             try:
-                return of_all(states, path)
+                return evaluate_instances(states, path)
             except Exception:
-                if not _of_this_run:
+                if not _active_trackers:
                     raise
-            tolerated = list(states)
+            scorable = list(states)
             for number, state in enumerate(states):
                 try:
-                    of_all([state], path)
+                    evaluate_instances([state], path)
                 except Exception as error:
-                    tolerated[number] = _of_this_run[-1].give_up(state, type(self).__name__, error)
-            return of_all(tolerated, path)
+                    tracker = _active_trackers[-1]
+                    scorable[number] = tracker.give_up(state, type(self).__name__, error)
+            return evaluate_instances(scorable, path)
 
-        self.evaluate_instances = without_those_that_fail
+        self.evaluate_instances = evaluate_scorable
         try:
-            return helms_own(self, *arguments, **named)
+            return helms_own(self, *args, **kwargs)
         finally:
             del self.evaluate_instances
 

@@ -1,9 +1,9 @@
-"""Scores trivial answers to the questions of a run with HELM's own metrics, after the run's scores
-are written.
+"""Scores trivial answers to the questions of a run with HELM's own metrics.
 
-No request is sent: only metrics are computed that look at one answer and its references, of those
-that are known to ask nobody, load no model and execute nothing. Juries and annotators are never
-asked; ehr_sql's queries are executed as the model's are.
+The scores of trivial answers are the floors of the run's scores, and are computed after them. No
+request is sent. Only metrics that look at one answer and its references are computed, and only
+metrics that are known to ask no judge, load no model and execute no code. An exception is ehr_sql:
+a trivial query is executed like the model's queries.
 """
 
 from __future__ import annotations
@@ -39,32 +39,40 @@ _METRICS = "helm.benchmark.metrics."
 BASIC = f"{_METRICS}basic_metrics.BasicGenerationMetric"
 SUMMARIES = f"{_METRICS}summarization_metrics.SummarizationMetric"
 SQL = f"{_METRICS}ehr_sql_metrics.EhrSqlMetric"
-# names of HELM's basic metrics that execute the answer
 EXECUTED = frozenset({"pass", "code_eval_acc"})
+"""Names of HELM's basic metrics that execute the answer as code."""
 ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}
-"""The rouge_score package's name of a metric, by HELM's."""
+"""HELM's name of each metric -> the name in the package rouge_score."""
 _FORMS = {
     SQL: "sql",
     f"{_METRICS}medec_metrics.MedecMetric": "sentence",
     f"{_METRICS}medcalc_bench_metrics.MedCalcBenchMetric": "value",
     names.CONCORDANCE_METRIC_CLASS: "rating",
 }
-"""The form in which a metric's benchmark asks for answers, as framework.yml has it
-(`answer_form`).
+"""A metric's class -> the form in which the metric's benchmark asks for answers. The forms are the
+values of `answer_form` in framework.yml.
 """
 
 
 def score_trivial_answers(
     run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path
 ) -> None:
-    """Writes the file that `helm/trivial_answers.py` reads, of the floors or of what went wrong."""
+    """Write the scores of trivial answers into the file that `helm/trivial_answers.py` reads.
+
+    If scoring fails, the file holds the error instead, and the run goes on.
+
+    Args:
+        run_spec: the run spec of the run.
+        state: the answered requests of the run.
+        service: HELM's metric service.
+        helm_dir: HELM's output folder, in which the file is written.
+    """
     try:
-        scores = _scored(run_spec, state, service)
-    except (
-        Exception
-    ) as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
+        scores = _score_questions(run_spec, state, service)
+    except Exception as error:
+        # HELM's metrics may raise any error for a trivial answer, and the run must not fail then.
         scores = trivial.TrivialScores(error=f"{type(error).__name__} in {raised_at(error)}")
-    with suppress(OSError):  # no file: no floors
+    with suppress(OSError):  # Without the file, the result has no floors.
         replace(scores, run=run_spec.name).write(helm_dir)
 
 
@@ -83,17 +91,19 @@ def _measures_overlap(spec: MetricSpec) -> bool:
 def _question_of(state: RequestState, sources: ClusterRule) -> trivial.AskedQuestion:
     content = state.instance.input.multimedia_content
     media_objects = content.media_objects if content else []
-    shown = [part.to_dict() for part in media_objects]
-    text = str(state.instance.input.text) or media.as_text(shown)
+    media_parts = [part.to_dict() for part in media_objects]
+    text = str(state.instance.input.text) or media.as_text(media_parts)
     source = sources.found_in(text, state.instance.extra_data or {})
     return trivial.AskedQuestion(
-        str(state.instance.id), _right(state), state.output_mapping or {}, text, source
+        str(state.instance.id), _right_texts(state), state.output_mapping or {}, text, source
     )
 
 
-def _scored(run_spec: RunSpec, state: ScenarioState, service: Any) -> trivial.TrivialScores:
+def _score_questions(
+    run_spec: RunSpec, state: ScenarioState, service: Any
+) -> trivial.TrivialScores:
     specs = list(filter(_is_scored, run_spec.metric_specs))
-    states = _asked(state.request_states)
+    states = _first_requests(state.request_states)
     if not specs or not states:
         return trivial.TrivialScores()
     sources = _sources_of(run_spec.name.partition(":")[0])
@@ -107,7 +117,7 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any) -> trivial.Tr
     metrics = []
     for spec in specs:
         if spec.class_name == SUMMARIES:
-            metrics.append(_Overlap())
+            metrics.append(_RougeMetric())
         else:
             metrics.append(create_metric(spec))
     executes = any(spec.class_name == SQL for spec in specs)
@@ -124,9 +134,10 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any) -> trivial.Tr
 
 
 def _sources_of(run_spec: str) -> ClusterRule:
-    """The rule that finds the source which questions share.
+    """Return the rule that finds the source that questions share.
 
-    It is framework.yml's, or a field of a custom benchmark.
+    The rule comes from framework.yml. Any other benchmark is a custom benchmark, for which the rule
+    reads the instances' field for clusters.
     """
     for task in load_framework().evaluations:
         if task.helm.run_spec == run_spec and task.helm.cluster is not None:
@@ -140,17 +151,17 @@ def _lower_is_better(metric: Any) -> set[str]:
         for entry in metric.get_metadata():
             if entry.lower_is_better:
                 names_of_scores.add(entry.name)
-    except (NotImplementedError, AttributeError):  # it says nothing of itself, as ours do
+    except (NotImplementedError, AttributeError):  # The metric has no metadata, like our metrics.
         return set()
     return names_of_scores
 
 
-class _Overlap:
-    """ROUGE as HELM's metric of summaries has it: the best over all references, without a brace at
-    an end.
+class _RougeMetric:
+    """The ROUGE part of HELM's metric of summaries.
 
-    What else that metric does is left out: it looks the answer up in a download, counts what was
-    copied of the source, and loads models if there is a GPU.
+    A score is the best score over all references. One brace at each end of a text is ignored. The
+    other parts of HELM's metric are left out: they look the answer up in a downloaded table,
+    measure how much was copied from the source, and load models if there is a GPU.
     """
 
     def __init__(self) -> None:
@@ -172,23 +183,25 @@ def _without_braces(text: str) -> str:
     return text.removeprefix("{").removesuffix("}")
 
 
-def _asked(states: Sequence[RequestState]) -> list[RequestState]:
-    """One request for each instance: of one trial, not perturbed, for text, not for an option or
-    the prompt alone.
+def _first_requests(states: Sequence[RequestState]) -> list[RequestState]:
+    """Return the first request of each instance that has references.
+
+    Requests about a single reference, requests of perturbed instances, and requests that ask for no
+    tokens are skipped.
     """
     by_instance: dict[str, RequestState] = {}
     for state in states:
-        plain = (
+        is_plain = (
             state.reference_index is None
             and state.instance.perturbation is None
             and state.request.max_tokens != 0
         )
-        if plain and state.instance.references:
+        if is_plain and state.instance.references:
             by_instance.setdefault(str(state.instance.id), state)
     return list(by_instance.values())
 
 
-def _right(state: RequestState) -> tuple[str, ...]:
+def _right_texts(state: RequestState) -> tuple[str, ...]:
     return tuple(
         reference.output.text
         for reference in state.instance.references
@@ -196,8 +209,11 @@ def _right(state: RequestState) -> tuple[str, ...]:
     )
 
 
-def _expected(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The mean of each value that all rows have: the answer is any of several, equally likely."""
+def _mean_row(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each value that all rows have.
+
+    The mean is the expected value of an answer that is drawn from several equally likely answers.
+    """
     if len(rows) == 1:
         return rows[0]
     expected = {}
@@ -208,7 +224,7 @@ def _expected(rows: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 class _Scorer:
-    """HELM's metrics of one run, for other answers."""
+    """A scorer that computes HELM's metrics of one run for answers that the model did not give."""
 
     def __init__(
         self,
@@ -219,12 +235,17 @@ class _Scorer:
         *,
         executes: bool,
     ) -> None:
-        """Take `executes`: True if an annotator executes the answer, and a metric reads what it
-        says.
+        """Make a scorer.
+
+        Args:
+            metrics: the metrics to compute.
+            adapter: the adapter of the run.
+            service: HELM's metric service.
+            states: one request for each question, in the order of the strategies' answers.
+            executes: True if an annotator executes the answer and a metric reads the annotation.
         """
-        from helm.benchmark.metrics import (
-            basic_metrics,
-        )  # imported here: it takes a while, and is not always needed
+        # Imported late, because the import is slow and not always needed.
+        from helm.benchmark.metrics import basic_metrics
 
         self._metrics = metrics
         self._adapter = adapter
@@ -235,23 +256,26 @@ class _Scorer:
         self._all_basic = all(
             type(metric) is basic_metrics.BasicGenerationMetric for metric in metrics
         )
-        self._known: dict[Any, dict[str, float]] = {}  # letters are answered more than once
+        self._values_by_key: dict[Any, dict[str, float]] = {}
+        """A cache of scores, because several strategies give the same letter as an answer."""
 
     def score(self, strategy: trivial.Strategy) -> trivial.StrategyScores:
+        """Return the scores of a strategy's answers to all questions."""
         constant = strategy.constant
         annotation = None
         if self._executes and constant is not None:
             annotation = executed_answers.query_annotation_of(constant)
         rows = []
         names_of_scores: dict[str, None] = {}
-        for number, likely in enumerate(strategy.answers):
-            row = _expected([self._row(number, answer, annotation) for answer in likely])
+        # `candidates` are the equally likely answers to one question.
+        for number, candidates in enumerate(strategy.answers):
+            row = _mean_row([self._row(number, answer, annotation) for answer in candidates])
             rows.append(row)
             names_of_scores.update(dict.fromkeys(row))
         columns = {name: [row.get(name) for row in rows] for name in names_of_scores}
         answers = None
-        if constant is None and all(len(likely) == 1 for likely in strategy.answers):
-            answers = [likely[0] for likely in strategy.answers]
+        if constant is None and all(len(candidates) == 1 for candidates in strategy.answers):
+            answers = [candidates[0] for candidates in strategy.answers]
         return trivial.StrategyScores(
             name=strategy.name,
             answer=constant,
@@ -261,36 +285,40 @@ class _Scorer:
         )
 
     def _row(self, number: int, answer: str, annotation: dict[str, Any] | None) -> dict[str, float]:
+        """Return the value of each score for an answer to the question with this number."""
         state = self._states[number]
         key: Any = (number, answer)
         if self._all_basic:
-            key = self._what_counts(state, answer)
-        if key not in self._known:
+            key = self._score_key(state, answer)
+        if key not in self._values_by_key:
             completions = [GeneratedOutput(answer, 0.0, [])]
             result = RequestResult(success=True, embedding=[], completions=completions, cached=True)
             answered = replace(state, result=result)
             if annotation is not None:
-                of_model = state.annotations or {}
-                of_sql = trivial.with_answer(of_model.get("ehr_sql", {}), annotation)
-                answered = replace(answered, annotations={**of_model, "ehr_sql": of_sql})
-            self._known[key] = self._values(answered)
-        return self._known[key]
+                annotations = state.annotations or {}
+                sql_annotation = trivial.with_answer(annotations.get("ehr_sql", {}), annotation)
+                answered = replace(answered, annotations={**annotations, "ehr_sql": sql_annotation})
+            self._values_by_key[key] = self._values(answered)
+        return self._values_by_key[key]
 
-    def _what_counts(self, state: RequestState, answer: str) -> Any:
-        """All that HELM's basic metrics look at; to them, whatever names no option is nothing."""
+    def _score_key(self, state: RequestState, answer: str) -> Any:
+        """Return everything that HELM's basic metrics read; equal keys have equal scores.
+
+        An answer that names no option counts as an empty answer.
+        """
         options = state.output_mapping
         if options is None:
-            return _right(state), None, answer
+            return _right_texts(state), None, answer
         if not self._adapter.output_mapping_pattern and answer.strip() not in options:
             answer = ""
-        return _right(state), tuple(options.items()), answer
+        return _right_texts(state), tuple(options.items()), answer
 
     def _values(self, state: RequestState) -> dict[str, float]:
         stats: list[Stat] = []
         for metric in self._metrics:
             if isinstance(metric, self._basic.BasicGenerationMetric):
-                # Without what is about time and tokens: that is the greater part of the metric's
-                # work.
+                # Compute only the scores. The complete metric would spend most of its time on
+                # statistics about time and tokens.
                 stats += self._basic.compute_reference_metrics(
                     metric.names, self._adapter, state, self._service
                 )

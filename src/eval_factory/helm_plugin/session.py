@@ -1,5 +1,7 @@
-"""The state that all parts of one helm-run share: the response cache, the events, the counters, the
-budget with its clock, the question that is being judged, and the record of the run.
+"""Holds the state that all parts of one helm-run share.
+
+The state consists of the response cache, the events, the counters, the budget with its clock, the
+question that is being judged, and the record of the run.
 """
 
 from __future__ import annotations
@@ -48,19 +50,21 @@ if TYPE_CHECKING:
     from helm.common.media_object import MediaObject
 
 STARTED = time.monotonic() - time.process_time()
-"""When helm-run started: what came before this module was the work of one thread."""
+"""The monotonic time in seconds at which helm-run started. The estimate subtracts the CPU time so
+far: until this module is imported, a single thread works.
+"""
 
 
 def tracker_of(settings: HelmRunSettings, cache_db: Path) -> SpendingTracker | None:
-    """The tracker of the run alone; None if it has no limit."""
+    """Return the tracker of this run's own limits; None if the run has no limit."""
     if not settings.budget:
         return None
     return SpendingTracker(settings.budget, spent_so_far(cache_db, settings.prices), began=STARTED)
 
 
 class RunSpending:
-    """Asks the budget before each request, and reports to it what each answer took; safe among
-    threads.
+    """The spending of a run: asks the budget before each request, and reports the tokens and the
+    cost of each answer to the budget. Threads may share an instance.
     """
 
     def __init__(
@@ -74,18 +78,21 @@ class RunSpending:
         write_prices(cache_db, run_id, settings.prices)
 
     def begin(self) -> str | None:
-        """Return None if a request may be sent, else the name of the limit that forbids it."""
+        """Return None if a request may be sent, else the name of the limit that forbids sending."""
         if not self.is_countable:
             return MAX_COST
         return None if self._tracker is None else self._tracker.begin()
 
     def spend(self, *, tokens: int, cost: float) -> None:
+        """Report tokens and cost in US dollars to the budget."""
         if self._tracker is not None:
             self._tracker.spend(tokens=tokens, cost=cost)
 
     def answered(self, role: str, body: Mapping[str, Any], completion: Completion) -> None:
-        """Count the answer to a body. One whose cost nobody knows is the last: the limit could
-        be exceeded.
+        """Count the answer to a request body.
+
+        With a limit on the cost, an answer of unknown cost ends the run's requests, because further
+        requests could exceed the limit.
         """
         if self._tracker is None:
             return
@@ -97,10 +104,13 @@ class RunSpending:
 
     @property
     def seconds_left(self) -> float | None:
+        """The seconds until the run's time limit; None if the time has no limit."""
         return None if self._tracker is None else self._tracker.seconds_left
 
     def watch(self, stop: Callable[[str], None]) -> None:
-        """Call `stop` when the time is over: who waits for a pause to end would not look at the
+        """Call `stop` with the limit's name when the time is over.
+
+        A timer is needed, because a thread that waits for the end of a pause does not check the
         clock.
         """
         left = self.seconds_left
@@ -110,14 +120,14 @@ class RunSpending:
             timer.start()
 
 
-_Tokens = tuple[int | None, int | None]  # the prompt's and the answer's, if they are known
+_Tokens = tuple[int | None, int | None]  # the tokens of prompt and answer; None if not known
 
 
 @dataclass
 class Counters:
-    """Counts of one role; `total` is 0 if it is not known."""
+    """The counts of one role's requests and tokens."""
 
-    total: int = 0
+    total: int = 0  # the number of expected requests; 0 if the number is not known
     done: int = 0
     cached: int = 0
     failed: int = 0
@@ -126,35 +136,38 @@ class Counters:
 
 
 class BatchesAwaited(Exception):
-    """The run goes on when a batch has brought what its requests wait for."""
+    """An error that ends a pass of the run: requests wait for the answers of a batch.
+
+    The run can be continued when the batch has brought the answers.
+    """
 
 
 @dataclass
 class Session:
-    """One per output folder and process."""
+    """The shared state of one helm-run. A process has one session for each output folder."""
 
     cache: ResponseCache
     events: EventWriter
-    redactor: Redactor  # knows the keys of all clients
-    spending: RunSpending  # one for all clients
+    redactor: Redactor  # knows the API keys of all clients
+    spending: RunSpending  # shared by all clients
     counters: dict[str, Counters] = field(default_factory=lambda: defaultdict(Counters))
     clients: dict[str, Any] = field(default_factory=dict)  # role -> its client
     lock: threading.Lock = field(default_factory=threading.Lock)
-    # the limits that this run shares with others; None: it has its limits for itself
+    # the limits that this run shares with other runs; None: all limits are the run's own
     limits: SharedLimits | None = None
     jury_form: JuryForm = HELMS_FORM  # the form of the answers of this run's judges
     has_answers: bool = False  # True if the data hold the answers: the model is not asked
-    asks_model: bool = True
+    asks_model: bool = True  # False: only stored answers of the model are scored
     not_stored: set[str] = field(default_factory=set)
-    """The keys of requests that the model was never asked, in a run that does not ask it."""
+    """The keys of requests without a stored answer, in a run that does not ask the model."""
     doubted: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The keys of stored answers that may be another question's, by role."""
     waiting: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The ledger's line of each request that waits for a batch, by the request's key."""
-    limit_reached: str | None = None  # the name of the run's limit at which nothing more is asked
+    limit_reached: str | None = None  # the name of the limit that stopped the run's requests
 
     def expect(self, role: str, count: int) -> None:
-        """So many requests more."""
+        """Add `count` to the number of requests that are expected in a role."""
         with self.lock:
             self.counters[role].total += count
 
@@ -166,7 +179,14 @@ class Session:
         failed: bool = False,
         tokens: _Tokens = (None, None),
     ) -> None:
-        """One more request of `role` is done."""
+        """Count a request that is done.
+
+        Args:
+            role: the role of the request's endpoint.
+            cached: True if the answer was cached.
+            failed: True if the request failed for good.
+            tokens: the tokens of prompt and answer.
+        """
         with self.lock:
             counters = self.counters[role]
             counters.done += 1
@@ -179,13 +199,18 @@ class Session:
         self.report(role)
 
     def doubt(self, role: str, key: str) -> None:
+        """Note that the answer stored under the key may belong to another question."""
         with self.lock:
             self.doubted[role].add(key)
 
     def archive_doubted(self, *, of_model: bool) -> int:
-        """Archive the answers that may be another question's, so that they are asked for again.
+        """Archive the answers that may belong to another question, so that they are asked again.
 
-        `of_model`: the model's, else the judges'. Returns how many there are.
+        Args:
+            of_model: True to archive answers of the model, False to archive answers of the judges.
+
+        Returns:
+            The number of doubted answers.
         """
         with self.lock:
             roles = [role for role in self.doubted if (role == MODEL_ROLE) is of_model]
@@ -198,7 +223,7 @@ class Session:
 
     @cached_property
     def batches(self) -> BatchLedger:
-        """The ledger of this folder, made where a role goes by batch."""
+        """The batch ledger of the output folder. The ledger is opened at first use."""
         return BatchLedger(RunDir(self.cache.path.parent).batches)
 
     def wait_for_batch(self, line: dict[str, Any]) -> None:
@@ -207,7 +232,11 @@ class Session:
             self.waiting[line["key"]] = line
 
     def stop_for_batches(self) -> None:
-        """Hand over what waits. Raises BatchesAwaited: something does."""
+        """Write the waiting requests into the ledger.
+
+        Raises:
+            BatchesAwaited: at least one request waits for a batch.
+        """
         with self.lock:
             lines = list(self.waiting.values())
         if lines:
@@ -215,7 +244,7 @@ class Session:
             raise BatchesAwaited(f"{len(lines)} requests wait for a batch")
 
     def refused(self, limit: str) -> None:
-        """A request was not sent, for this limit is reached: no other is."""
+        """Note that this limit forbade a request, and stop all further requests."""
         with self.lock:
             first = self.limit_reached is None
             self.limit_reached = limit
@@ -223,12 +252,12 @@ class Session:
             self.ask_no_more(limit)
 
     def ask_no_more(self, limit: str) -> None:
-        """Whatever is still to be asked will be refused; what was sent is waited for."""
+        """Refuse all requests that are not sent yet; answers to sent requests are awaited."""
         for client in list(self.clients.values()):
             client.ask_no_more(limit)
 
     def report_limit(self) -> None:
-        """At the end of a run: that a limit stopped requests, and how far each role came."""
+        """Emit an event if a limit stopped requests, with the number of answers of each role."""
         if self.limit_reached is not None:
             answered = {}
             for role, counters in self.counters.items():
@@ -239,6 +268,7 @@ class Session:
             )
 
     def report(self, role: str, *, final: bool = False) -> None:
+        """Emit the progress of a role; `final` marks the last report of the run."""
         counters = self.counters.get(role)
         if counters is not None:
             self.events.progress(final=final, role=role, **vars(counters))
@@ -249,7 +279,7 @@ _sessions_lock = threading.Lock()
 
 
 def session_for(root: Path) -> Session:
-    """The session of the output folder `root`, opened at first use."""
+    """Return the session of the output folder `root`, which is opened at first use."""
     with _sessions_lock:
         session = _sessions.get(root)
         if session is None:
@@ -259,17 +289,17 @@ def session_for(root: Path) -> Session:
             redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
             events = EventWriter(rundir.events, this_run, redactor)
             cache = ResponseCache(rundir.cache_db, this_run)
-            limits = None if settings.limits is None else SharedLimits(settings.limits)
-            of_suite = None if limits is None else limits.budget
-            trackers = [
-                tracker
-                for tracker in (tracker_of(settings, rundir.cache_db), of_suite)
-                if tracker is not None
-            ]
+            limits = None
+            suite_tracker = None
+            if settings.limits is not None:
+                limits = SharedLimits(settings.limits)
+                suite_tracker = limits.budget
+            own_tracker = tracker_of(settings, rundir.cache_db)
+            trackers = [tracker for tracker in (own_tracker, suite_tracker) if tracker is not None]
             tracker = SpendingTrackers(trackers) if trackers else None
             spending = RunSpending(settings, rundir.cache_db, this_run, tracker)
-            form = jury_form_in(rundir.model_configs)
-            session = Session(cache, events, redactor, spending, limits=limits, jury_form=form)
+            jury_form = jury_form_in(rundir.model_configs)
+            session = Session(cache, events, redactor, spending, limits=limits, jury_form=jury_form)
             session.asks_model = settings.asks_model
             session.has_answers = has_answers_in(rundir.model_configs)
             spending.watch(session.ask_no_more)
@@ -278,13 +308,17 @@ def session_for(root: Path) -> Session:
 
 
 def raised_at(error: BaseException) -> str:
-    """File and line: the error's own text may quote a prompt or an answer."""
+    """Return the file name and the line that raised the error.
+
+    A message about the error should show these instead of the error's text, which may quote a
+    prompt or an answer.
+    """
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def current_session() -> Session:
-    """The session of this helm-run; it has one output folder."""
+    """Return the session of this helm-run, which has a single output folder."""
     with _sessions_lock:
         return list(_sessions.values())[-1]
 
@@ -294,11 +328,11 @@ _judged: ContextVar[RequestState | None] = ContextVar("judged", default=None)
 
 @contextmanager
 def judging(state: RequestState) -> Iterator[None]:
-    """While this question's answer is judged, judges' clients can show its pictures too
-    (`extra.judges_see_images`).
+    """Let the judges' clients see which question is judged within this context.
 
-    HELM's annotators ask with a text and know of no pictures. Each thread and greenlet has its own
-    question; `map_at_once` hands it on.
+    The clients can then also show the question's pictures (`extra.judges_see_images`), because
+    HELM's annotators only pass a text. Each thread and each greenlet has its own question;
+    `map_at_once` passes the question on to the greenlets that it starts.
     """
     token = _judged.set(state)
     try:
@@ -312,9 +346,9 @@ _verdict_schema: ContextVar[Schema | None] = ContextVar("verdict_schema", defaul
 
 @contextmanager
 def verdict_by(schema: Schema) -> Iterator[None]:
-    """While a verdict of this form is asked for: clients of judges with `structured` send it.
+    """Let the judges' clients send this schema within the context, if the judge is `structured`.
 
-    A request of HELM's has no field for it.
+    A context is needed, because HELM's requests have no field for a schema.
     """
     token = _verdict_schema.set(schema)
     try:
@@ -324,12 +358,15 @@ def verdict_by(schema: Schema) -> Iterator[None]:
 
 
 def verdict_schema() -> Schema | None:
+    """Return the schema of the verdict that is being asked for; None if there is no schema."""
     return _verdict_schema.get()
 
 
 def judged_pictures() -> list[MediaObject]:
-    """Return the judged question's own pictures, in its order, even if the model was shown others
-    (`extra.blind_control`).
+    """Return the pictures of the question that is being judged, in the question's order.
+
+    The list holds the question's own pictures, even if the model was shown replacements
+    (`extra.blind_control`). The list is empty if no question is being judged.
     """
     state = _judged.get()
     content = None if state is None else state.instance.input.multimedia_content
@@ -339,45 +376,50 @@ def judged_pictures() -> list[MediaObject]:
 
 
 class RunRecord:
-    """The record of helm-run about itself for the result's provenance: one file, which always holds
-    the latest.
+    """The record that helm-run writes about itself, for the result's provenance.
+
+    The record is a JSON file, which is rewritten whenever an entry changes.
     """
 
     def __init__(self) -> None:
         self.known: dict[str, Any] = {}
-        self._file: Path | None = None  # None until somebody says where it is
+        self._file: Path | None = None  # None until `write_to` is called
         self._lock = threading.Lock()
 
     def write_to(self, file: Path) -> None:
-        """Now, and again whenever something changes; what an earlier run wrote there is no
-        longer true.
+        """Write the record into the file now, and again whenever an entry changes.
+
+        The first write replaces the record of an earlier run.
         """
         with self._lock:
             self._file = file
             self._write()
 
     def note(self, **entries: Any) -> None:
-        """Write entries into the record: fields of `helm.output.RunRecord`."""
+        """Add entries to the record. The names are fields of `helm.output.RunRecord`."""
         with self._lock:
             self.known |= entries
             self._write()
 
     def note_prompt(self, annotator: str, template: str) -> None:
-        """Note the prompt with which judges are asked, as a hash: an annotation holds HELM's fields
-        alone.
+        """Note the hash of the prompt with which an annotator asks its judges.
 
-        `template` holds neither a question nor an answer.
+        HELM's annotations have no field for the prompt.
+
+        Args:
+            annotator: the name of the annotator.
+            template: the prompt without any question or answer.
         """
         sha256 = hashlib.sha256(template.encode()).hexdigest()
         with self._lock:
-            of_annotator = self.known.setdefault("judge_prompts", {}).setdefault(annotator, [])
-            if sha256 not in of_annotator:
-                of_annotator.append(sha256)
-                of_annotator.sort()
+            hashes = self.known.setdefault("judge_prompts", {}).setdefault(annotator, [])
+            if sha256 not in hashes:
+                hashes.append(sha256)
+                hashes.sort()
                 self._write()
 
     def count_ended(self) -> None:
-        """One more answer ended the process that executed it."""
+        """Count an answer whose code ended the process that executed the code."""
         with self._lock:
             self.known["ended"] = self.known.get("ended", 0) + 1
             self._write()

@@ -1,8 +1,8 @@
-"""Starts a program of HELM in an environment that has no eval-factory: `python
-start_in_environment.py MODULE ...`.
+"""Starts a HELM program in an environment in which eval-factory is not installed.
 
-eval-factory is imported from where this file lies, and nothing else is: its neighbours belong to
-another environment.
+Usage: `python start_in_environment.py MODULE ARGUMENTS...`. The package eval_factory is imported
+from the place where this file is installed. The packages next to eval_factory belong to another
+environment and are not imported.
 """
 
 import importlib.util
@@ -14,10 +14,10 @@ package = Path(__file__).resolve().parents[1]
 spec = importlib.util.spec_from_file_location(
     package.name, package / "__init__.py", submodule_search_locations=[str(package)]
 )
-assert spec is not None  # noqa: S101 - it is a file that is there
-assert spec.loader is not None  # noqa: S101
+assert spec is not None  # noqa: S101 - the file exists
+assert spec.loader is not None  # noqa: S101 - a file always has a loader
 sys.modules[package.name] = module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
-sys.path[0:1] = []  # this file's folder
+sys.path[0:1] = []  # remove the folder of this file, which Python put first
 del sys.argv[0]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,9 +1,12 @@
-"""Draws the instances of `limit_samples`. With `extra.sample_seed` they are drawn in proportion to
-the groups that they come in. With `extra.stop_when` they are the first ones of one random order of
-all; with `extra.instances` those that it names.
+"""Draws the instances that a run with `limit_samples` asks.
 
-An instance's rank is a hash of the seed and its text: the order of the data does not matter, and a
-greater sample holds the smaller one, but for rounding.
+With `extra.sample_seed`, instances are drawn in proportion to the sizes of their groups. With
+`extra.stop_when`, the sample is the beginning of one random order of all instances. With
+`extra.instances`, the sample consists of the named instances.
+
+The rank of an instance is a hash of the seed and of the instance's text. The sample therefore does
+not depend on the order of the data, and a larger sample contains the smaller one, except for
+differences by rounding.
 """
 
 from __future__ import annotations
@@ -22,14 +25,18 @@ from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
 from eval_factory.helm.output import SUB_SPLIT, can_form_groups, groups_of
 from eval_factory.helm_plugin.session import run_record
 
-SHOWN = 5  # ids in a message
+SHOWN = 5  # the number of ids that a message shows
 _Downsample = Callable[[list[Any], int, list[str]], list[Any]]
 
 
 def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
-    """Replaces HELM's draw; where nothing is to be drawn, HELM's own function says so."""
+    """Return a replacement of HELM's function that draws the instances of a run.
 
-    def drawn(instances: list[Any], max_eval_instances: int, eval_splits: list[str]) -> list[Any]:
+    `downsample` is HELM's function. The replacement calls `downsample` if HELM is to draw the
+    sample, or if the sample is all instances.
+    """
+
+    def draw(instances: list[Any], max_eval_instances: int, eval_splits: list[str]) -> list[Any]:
         from helm.benchmark.scenarios.scenario import TRAIN_SPLIT
         from helm.common.hierarchical_logger import hlog
 
@@ -46,24 +53,30 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
             return downsample(instances, max_eval_instances, eval_splits)
         else:
             sample = stratified_sample(candidates, max_eval_instances, settings)
-            by = stratifying_field(candidates, settings.source)
-            manner = f"drawn with seed {settings.seed}" + (f" in proportion to {by}" if by else "")
+            field = stratifying_field(candidates, settings.source)
+            manner = f"drawn with seed {settings.seed}"
+            if field:
+                manner += f" in proportion to {field}"
         hlog(
             f"{len(instances)} instances, {len(sample)}/{len(candidates)} eval instances, {manner}"
         )
         return [instance for instance in instances if instance.split == TRAIN_SPLIT] + sample
 
-    return drawn
+    return draw
 
 
 def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
-    """The instances of these ids, in the data's order. Raises PrerequisiteError: one is missing."""
+    """Return the instances with these ids, in the order of the data.
+
+    Raises:
+        PrerequisiteError: no instance has one of the ids.
+    """
     by_id = {str(instance.id): instance for instance in instances}
     missing = [name for name in ids if name not in by_id]
     if missing:
-        hint = f"the data have {first_of(list(by_id), SHOWN)}"
         raise PrerequisiteError(
-            f"extra.instances: no instance is called {first_of(missing, SHOWN)}; {hint}"
+            f"extra.instances: no instance has the id {first_of(missing, SHOWN)}; "
+            f"the data have {first_of(list(by_id), SHOWN)}"
         )
     named_instances = []
     for name, instance in by_id.items():
@@ -73,14 +86,21 @@ def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
 
 
 def in_one_order(instances: Sequence[Any], seed: int) -> list[Any]:
-    """All, by their ranks; rows of one text have one rank: then the id decides."""
+    """Return all instances in the order of their ranks.
+
+    Instances with equal texts have equal ranks, and are ordered by their ids.
+    """
     return sorted(
         instances, key=lambda instance: (_rank(seed, _text_of(instance)), str(instance.id))
     )
 
 
 def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSettings) -> list[Any]:
-    """Return `size` of more instances, in the order of their ranks."""
+    """Return a sample of `size` instances, in the order of their ranks.
+
+    Each stratum contributes in proportion to its size. `instances` has to hold more than `size`
+    instances.
+    """
     field = stratifying_field(instances, settings.source)
     ranked = in_one_order(instances, settings.seed)
     strata: dict[str, list[int]] = defaultdict(list)
@@ -91,14 +111,18 @@ def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSetti
         strata[value].append(rank)
     sizes = {value: len(ranks) for value, ranks in strata.items()}
     shares = shares_of(sizes, size, settings.seed)
-    drawn: list[int] = []
+    drawn_ranks: list[int] = []
     for value, ranks in strata.items():
-        drawn += ranks[: shares[value]]
-    return [ranked[rank] for rank in sorted(drawn)]
+        drawn_ranks += ranks[: shares[value]]
+    return [ranked[rank] for rank in sorted(drawn_ranks)]
 
 
 def stratifying_field(instances: Sequence[Any], source: str | None) -> str | None:
-    """The sub-split, else the first field by name that has few values; None if there is none."""
+    """Return the field whose values are the strata: HELM's sub-split, else another field.
+
+    Only fields with few values are considered, and of several such fields the first by name is
+    taken. Returns None if no field has few values.
+    """
     values: dict[str, set[str]] = defaultdict(set)
     for instance in instances:
         for name, value in groups_of(instance, source).items():
@@ -110,10 +134,16 @@ def stratifying_field(instances: Sequence[Any], source: str | None) -> str | Non
 
 
 def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
-    """Return the number of instances to draw from each stratum: proportional by largest remainders,
-    and at least one if `size` allows.
+    """Return the number of instances to draw from each stratum.
 
-    Of equal remainders the seed decides: it is not always the same stratum that goes without.
+    The numbers are proportional to the sizes of the strata, by the method of largest remainders.
+    Each stratum gets at least one instance if `size` is large enough. If remainders are equal, the
+    seed decides, so that it is not always the same stratum that gets fewer instances.
+
+    Args:
+        sizes: the number of instances of each stratum.
+        size: the number of instances to draw.
+        seed: the seed of the sample.
     """
     shares: dict[str, int] = {}
     rest = dict(sizes)
@@ -143,12 +173,14 @@ def _rank(seed: int, subject: object) -> bytes:
 
 
 def _text_of(instance: Any) -> list[Any]:
-    """Return the question, what is shown and what may be answered, in any order: HELM's ids are
-    places in the data.
+    """Return all texts of an instance: the question, the turns, the references, the media.
+
+    These texts identify the instance. HELM's ids cannot, because they are positions in the data.
+    The references are sorted, so their order in the data does not matter.
     """
     answers = sorted(reference.output.text for reference in instance.references)
     content = getattr(instance.input, "multimedia_content", None)
-    shown = []
+    media = []
     if content:
-        shown = [medium.text or Path(medium.location).name for medium in content.media_objects]
-    return [instance.input.text, getattr(instance.input, "messages", None), answers, *shown]
+        media = [medium.text or Path(medium.location).name for medium in content.media_objects]
+    return [instance.input.text, getattr(instance.input, "messages", None), answers, *media]

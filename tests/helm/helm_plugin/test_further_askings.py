@@ -36,11 +36,11 @@ from eval_factory.demo.benchmark import sample_medical_qa
 from eval_factory.helm_plugin.further_askings import (
     AskingWhatFollows,
     answered,
-    asked_at_most,
-    by_chance,
-    following,
+    chance_repeats,
     is_asked_now,
+    with_further_turn,
     with_room,
+    within_chance_limit,
 )
 from eval_factory.tasks.asking_forms import ABSTENTION
 from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS
@@ -168,7 +168,7 @@ def test_answers_after_the_first_and_to_other_words_have_room(
 def test_a_doubt_is_sent_without_the_stop_that_would_end_its_answer() -> None:
     first = asked(1, "", "A")
     first = replace(first, request=replace(first.request, stop_sequences=["\n"]))
-    followed = following(asked(1, "pushback_1", None), {("q1", 0, ""): first})
+    followed = with_further_turn(asked(1, "pushback_1", None), {("q1", 0, ""): first})
     assert (followed.request.stop_sequences, followed.request.max_tokens) == ([], 256)
 
 
@@ -176,11 +176,11 @@ def test_right_answers_are_asked_for_once_more_in_the_same_words() -> None:
     answers = ["A", "B", "A", "It is the liver", None]
     states = [asked(number, "same_words_2", None) for number in range(5)]
     done = {(f"q{number}", 0, ""): asked(number, "", said) for number, said in enumerate(answers)}
-    chosen = [str(one.instance.id) for one in by_chance(states, done)]
+    chosen = [str(one.instance.id) for one in chance_repeats(states, done)]
     assert sorted(chosen) == ["q0", "q2"]
     all_of_them = [replace_limit(one) for one in states]
-    assert [str(one.instance.id) for one in by_chance(all_of_them, done)][2:] == ["q3"]
-    assert len(asked_at_most([*done.values(), *states])) == 5 + 2
+    assert [str(one.instance.id) for one in chance_repeats(all_of_them, done)][2:] == ["q3"]
+    assert len(within_chance_limit([*done.values(), *states])) == 5 + 2
 
 
 def replace_limit(state: RequestState) -> RequestState:
@@ -290,7 +290,7 @@ def test_a_letter_is_asked_for_where_no_rule_reads_an_answer() -> None:
     states = [asked(number, "asked_for_letter", None) for number in range(4)]
     now = [one for one in states if is_asked_now(one, done)]
     assert [one.instance.id for one in now] == ["q2"]
-    turns = following(now[0], done).request.messages
+    turns = with_further_turn(now[0], done).request.messages
     assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
     assert turns[1]["content"] == "Let me think"
 

@@ -110,7 +110,9 @@ def executed(before: Any, after: Any) -> Any:
     """Return what our executor makes of a state where HELM's makes `after` of it."""
     spec = ExecutionSpec(url=None, auth=Authentication(""), local_path="x", parallelism=64)
     inner = SimpleNamespace(execute=lambda _state: after, execution_spec=spec)
-    reporting = runner._Reporting(inner, lambda _state: None, lambda _state: None, lambda: False)
+    reporting = runner._ReportingExecutor(
+        inner, lambda _state: None, lambda _state: None, lambda: False
+    )
     return reporting.execute(before)
 
 

@@ -192,7 +192,7 @@ def test_what_helm_would_say_again_is_asked_once(
     once = made.copy()
     made.clear()
     monkeypatch.setattr(
-        module._Scorer, "_what_counts", lambda _self, state, answer: (state.instance.id, answer)
+        module._Scorer, "_score_key", lambda _self, state, answer: (state.instance.id, answer)
     )
     slow = scored(tmp_path, different())
     assert slow.strategies == quick.strategies
@@ -368,7 +368,7 @@ def test_an_annotation_of_an_answer_alone_is_that_of_helm(
         alone = executed_answers.query_annotation_of(text)
         assert alone == {name: whole[name] for name in alone}
     assert len(alone) == 3
-    with pytest.raises(ValueError, match=naming("not executed")):
+    with pytest.raises(ValueError, match=naming("would change the query")):
         executed_answers.query_annotation_of("SELECT current_time")
 
 

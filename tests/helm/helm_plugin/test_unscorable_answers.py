@@ -218,7 +218,7 @@ def test_outside_a_run_nothing_is_hidden() -> None:
     for metric in (Lengths(), Longest()):
         with pytest.raises((ValueError, RecursionError)):
             metric.evaluate(scenario([ODD, "a", "b"]), None, "", 1)
-    assert runner._of_this_run == []
+    assert runner._active_trackers == []
     executor: Any = object.__new__(AnnotationExecutor)
     (odd,) = scenario([ODD]).request_states
     with pytest.raises(AnnotationExecutorError, match="that was odd Request: "):

@@ -1,1 +1,4 @@
-"""Patches of HELM, inside helm-run and in memory only: defects, slowness, optional packages."""
+"""Patches of HELM against defects, slowness and missing optional packages.
+
+The patches change HELM's code only in the memory of helm-run; no file of HELM is edited.
+"""

@@ -1,10 +1,9 @@
-"""Replaces HELM's functions that execute what a model answered by functions that do so where it can
-do no harm.
+"""Executes the programs and queries in a model's answers safely, in place of HELM's own functions.
 
-The checks of programs are HELM's; they, or a program that they start, run without keys in a sandbox
-(`core/sandbox.py`, `sandbox_worker.py`). Queries run in processes that only read, for a limited
-time (`sql_worker.py`): HELM's annotator of ehr_sql executes and commits on the benchmark's own
-database.
+HELM's checks of programs run in a sandbox without API keys (`core/sandbox.py`,
+`sandbox_worker.py`), and so do the programs that these checks start. Queries run for a limited time
+in processes that can only read (`sql_worker.py`). HELM's own annotator of ehr_sql would execute and
+commit a model's query on the benchmark's database.
 """
 
 from __future__ import annotations
@@ -34,36 +33,40 @@ from eval_factory.helm_plugin.patches import sandbox_worker, sql_worker
 from eval_factory.helm_plugin.session import run_record
 from eval_factory.tasks.upstreams import MEDHELM
 
-_START_LIMIT_S = 60.0  # for the interpreter, and HELM's modules, beside the time of the answer
+_START_LIMIT_S = 60.0  # for starting the interpreter and importing HELM, before the answer runs
 CONFINED_BY = ["bubblewrap", "seccomp", "limits of time, memory and file size"]
+"""The means that confine a model's program, as the result's provenance lists them."""
 BY_SQL_WORKERS = (
     "processes of their own without keys, which open the database for reading only, "
     "with limits of time and memory"
 )
-APPS_LIMIT_S = 11.0  # HELM's, for all tests of one answer
+"""The means that confine a model's query, as the result's provenance lists them."""
+APPS_LIMIT_S = 11.0  # HELM's limit for all tests of one answer
 ASSEMBLY_LIMIT_S = 30
-MAX_ASSEMBLY = 64_000_000
-QUERY_LIMIT_S = 30.0  # as in Bird's own evaluation; HELM has none
-GOLD_LIMIT_S = 300.0
-_MAX_RESULT = 20_000_000  # bytes, of the rows of Bird, Spider and the Czech bank
-MAX_WORKERS = 4  # processes that execute queries
-# in ehr_sql, for all of a model's queries together that take longer than SHORT_LIMIT_S
+MAX_ASSEMBLY = 64_000_000  # bytes
+QUERY_LIMIT_S = 30.0  # the limit of Bird's own evaluation; HELM has no limit
+GOLD_LIMIT_S = 300.0  # the limit of a benchmark's own query
+_MAX_RESULT = 20_000_000  # bytes of the rows of a query of Bird, Spider or the Czech bank
+MAX_WORKERS = 4  # the maximum number of processes that execute queries
 TOTAL_LIMIT_S = 600.0
-SHORT_LIMIT_S = 1.0  # the limit of a query after that
+"""The limit in ehr_sql for the sum of the times of a model's slow queries. A query is slow if it
+takes longer than SHORT_LIMIT_S.
+"""
+SHORT_LIMIT_S = 1.0  # the limit of each query in ehr_sql after TOTAL_LIMIT_S is used up
 
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
-_PASSED_ON = (
-    "PATH",
-    "LD_LIBRARY_PATH",
-)  # environment variables; the run's keys are no business of a model's SQL
+_PASSED_VARIABLES = ("PATH", "LD_LIBRARY_PATH")
+"""The environment variables of a process that executes queries. The run's API keys are not passed,
+so a model's query cannot read them.
+"""
 
 Rows = list[tuple[Any, ...]]
 
 
 @contextmanager
-def throw_away_folder() -> Iterator[Path]:
-    """A folder that is deleted at the end, no matter what an answer has made in it."""
+def temporary_folder() -> Iterator[Path]:
+    """Yield a new folder, and delete the folder at the end with everything that an answer wrote."""
     folder = Path(tempfile.mkdtemp(prefix="eval-factory-")).resolve()
     try:
         yield folder
@@ -72,14 +75,21 @@ def throw_away_folder() -> Iterator[Path]:
 
 
 def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
-    """HELM's check of an answer, or `TIMED_OUT`; None if the answer ended its process, which is
-    counted.
+    """Return the result of HELM's check of an answer.
+
+    Args:
+        question: the kind of the check, the answer and the tests, for `sandbox_worker.py`.
+        seconds: the time limit of the check.
+
+    Returns:
+        The result as JSON, or `TIMED_OUT`. None if the answer ended the process; such answers are
+        counted.
 
     Raises:
-        PrerequisiteError: it was not the answer: nothing can be executed here any more.
+        PrerequisiteError: the answer is not the cause: the sandbox no longer works.
     """
-    with throw_away_folder() as folder:
-        ended = _run((), folder, seconds, json.dumps(question).encode())
+    with temporary_folder() as folder:
+        ended = _run_in_sandbox((), folder, seconds, standard_input=json.dumps(question).encode())
     try:
         return json.loads(ended.output)
     except (ValueError, RecursionError):
@@ -90,21 +100,27 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
     return None
 
 
-def _run(
+def _run_in_sandbox(
     argv: Sequence[str],
     folder: Path,
     seconds: float,
-    given: bytes = b"",
     *,
+    standard_input: bytes = b"",
     processes: bool = False,
 ) -> sandbox.EndedProgram:
-    """A program with its input, or where `argv` is empty HELM's check, in the sandbox. `processes`:
-    it may start others.
+    """Run a program in the sandbox to its end.
+
+    Args:
+        argv: the program with its arguments; empty to run HELM's check of an answer.
+        folder: the working directory, and the only folder to which the program can write.
+        seconds: the time limit.
+        standard_input: the text that the program reads.
+        processes: True if the program may start other programs.
 
     Raises:
-        PrerequisiteError: there is no sandbox here.
+        PrerequisiteError: this machine has no sandbox.
     """
-    # A scenario of HELM's raises this limit: its data hold such numbers.
+    # Pass on the limit of digits in integers: a scenario of HELM raises the limit for its data.
     digits = sys.get_int_max_str_digits() if hasattr(sys, "get_int_max_str_digits") else None
     settings = {
         "path": _import_path(),
@@ -122,12 +138,17 @@ def _run(
     seconds += 0 if argv else _START_LIMIT_S
     allowed = _allowed(processes=processes)
     return sandbox.run(
-        worker, folder, allowed, env=sandbox.without_secrets(folder), seconds=seconds, given=given
+        worker,
+        folder,
+        allowed,
+        env=sandbox.without_secrets(folder),
+        seconds=seconds,
+        given=standard_input,
     )
 
 
 def _allowed(*, processes: bool = False) -> sandbox.Allowed:
-    """Return what a sandbox may read: the interpreter, packages and libraries."""
+    """Return the permissions of a sandbox, which may read the interpreter and all packages."""
     prefixes = {os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix} - {"/"}
     libraries = [
         folder
@@ -138,9 +159,9 @@ def _allowed(*, processes: bool = False) -> sandbox.Allowed:
 
 
 def _import_path() -> list[str]:
-    """The folders of Python's import path, without folders that hold more than packages.
+    """Return the folders of Python's import path, without the user's home and the folders above.
 
-    They are absolute, because the worker has another working directory.
+    The paths are absolute, because the worker has another working directory.
     """
     home = Path.home()
     folders = []
@@ -152,7 +173,7 @@ def _import_path() -> list[str]:
 
 
 def confine_python() -> None:
-    """HumanEval's and APPS's checks."""
+    """Make HELM check the programs of HumanEval and APPS in the sandbox."""
     from helm.benchmark.metrics import code_metrics, code_metrics_helper
 
     run_record.note(executed_by=CONFINED_BY)
@@ -164,7 +185,10 @@ def confine_python() -> None:
 def check_correctness(
     problem: Mapping[str, Any], completion: str, timeout: float, completion_id: int | None = None
 ) -> dict[str, Any]:
-    """HELM's result of HumanEval's tests for one completion."""
+    """Return HELM's result of HumanEval's tests for one completion.
+
+    The tests run in the sandbox. The parameters are those of HELM's function of this name.
+    """
     question = {
         "kind": "humaneval",
         "problem": problem,
@@ -187,7 +211,10 @@ def check_correctness(
 
 
 class AppsProcess:
-    """Instead of multiprocessing's Process in HELM's APPSMetric."""
+    """A replacement of multiprocessing's Process in HELM's APPSMetric.
+
+    The replacement runs the tests of one answer in the sandbox.
+    """
 
     exitcode = 0
 
@@ -195,6 +222,7 @@ class AppsProcess:
         self._root, self._completion, self._timeout, self._results = args
 
     def start(self) -> None:
+        """Run the tests in the sandbox, and store their results."""
         tests = (Path(self._root) / "input_output.json").read_text(encoding="utf-8")
         question = {
             "kind": "apps",
@@ -204,7 +232,8 @@ class AppsProcess:
             "seconds": APPS_LIMIT_S,
         }
         results = check_answer(question, APPS_LIMIT_S)
-        # The answer can write anything instead of results: HELM's metric must not fail on it.
+        # The answer's program can write any text in place of results, and HELM's metric must not
+        # fail on that text.
         if (
             isinstance(results, list)
             and results
@@ -213,20 +242,20 @@ class AppsProcess:
             self._results.append(results)
 
     def join(self, timeout: float | None = None) -> None:
-        """Do nothing: `start` has waited."""
+        """Do nothing, because `start` has already waited for the end of the tests."""
 
     def is_alive(self) -> bool:
         return False
 
 
 def confine_cpp() -> None:
-    """The programs of CodeInsights, and their compiler."""
+    """Make HELM run the programs of CodeInsights, and the compiler, in the sandbox."""
     from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
     run_record.note(executed_by=CONFINED_BY)
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
     correct.shutil = SimpleNamespace(rmtree=lambda folder: sandbox.delete_folder(Path(folder)))
-    # it needs packages that are seldom there; nothing of it can run then
+    # This metric needs packages that are seldom installed. Without them it runs no programs.
     with suppress(ImportError):
         from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
 
@@ -236,73 +265,95 @@ def confine_cpp() -> None:
 
 
 def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleNamespace:  # noqa: A002 - subprocess.run's
-    """Run `timeout SECONDS g++ ... FILE -o PROGRAM`, or `timeout SECONDS PROGRAM`, confined to the
-    folder of PROGRAM.
+    """Run a command of HELM in the sandbox, in place of `subprocess.run`.
+
+    The command is `timeout SECONDS g++ ... FILE -o PROGRAM` or `timeout SECONDS PROGRAM`. The
+    command can only write to the folder of PROGRAM.
     """
     seconds, *program = argv[1:]
     folder = Path(program[-1]).parent.resolve()
-    ended = _run(program, folder, float(seconds), input.encode(), processes=len(program) > 1)
+    is_compiler = len(program) > 1  # The compiler starts other programs.
+    ended = _run_in_sandbox(
+        program,
+        folder,
+        float(seconds),
+        standard_input=input.encode(),
+        processes=is_compiler,
+    )
     text = ended.output.decode().replace("\r\n", "\n").replace("\r", "\n")
     return SimpleNamespace(returncode=ended.returncode, stdout=text, stderr="")
 
 
 def run_compiler(argv: Sequence[str], **_: Any) -> None:
-    """Run `g++ ... -o ASSEMBLY SOURCE`; both files lie in the folder for temporary files.
+    """Run `g++ ... -o ASSEMBLY SOURCE` in the sandbox, in place of `subprocess.run`.
+
+    Both files are in the folder for temporary files.
 
     Raises:
-        CalledProcessError: it is no C++.
+        CalledProcessError: the compiler failed, because the source is not valid C++.
     """
     assembly = Path(argv[-2])
     source = Path(argv[-1])
-    with throw_away_folder() as folder:
+    with temporary_folder() as folder:
         shutil.copyfile(source, folder / source.name)
-        made = folder / assembly.name
-        program = [*argv[:-2], str(made), str(folder / source.name)]
-        ended = _run(program, folder, ASSEMBLY_LIMIT_S, processes=True)
+        output = folder / assembly.name
+        program = [*argv[:-2], str(output), str(folder / source.name)]
+        ended = _run_in_sandbox(program, folder, ASSEMBLY_LIMIT_S, processes=True)
         if ended.returncode != 0:
             raise subprocess.CalledProcessError(1, list(argv), stderr="")
-        with os.fdopen(os.open(made, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        with os.fdopen(os.open(output, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             assembly.write_bytes(file.read(MAX_ASSEMBLY))
 
 
 class QueryFailed(Exception):
-    """The query gave no rows: it is no SQL, may not be executed, or was ended by a limit."""
+    """An error that is raised because a query gave no rows: the query is not SQL, is not allowed,
+    or was ended by a limit.
+    """
 
 
 class EndedByLimit(QueryFailed):
-    """It took too long or too much."""
+    """An error that is raised because a query took too much time or memory, or gave too many
+    rows.
+    """
 
 
 class _Worker:
-    """One process that executes queries, started when it is first needed and again after it was
-    ended.
+    """A process that executes queries.
+
+    The process is started at the first query, and again at the next query after the process ended.
     """
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, database: Path, query: str, seconds: float, largest: int) -> Any:
-        """The answer to one query, as `sql_worker.answer` gives it.
+    def ask(self, database: Path, query: str, seconds: float, max_size: int) -> Any:
+        """Return the reply to one query, in the form of `sql_worker.answer`.
+
+        Args:
+            database: the SQLite file.
+            query: the query.
+            seconds: the time limit.
+            max_size: the maximum size of the rows, in bytes.
 
         Raises:
-            QueryFailed: there was none in time, or the process did not live to give it.
+            EndedByLimit: the process did not reply in time, or ended without a reply.
         """
         process = self.process
         if process is None or process.poll() is not None:
             process = self._start()
         question = (
-            json.dumps([f"{database.as_uri()}?mode=ro&immutable=1", query, seconds, largest]) + "\n"
+            json.dumps([f"{database.as_uri()}?mode=ro&immutable=1", query, seconds, max_size])
+            + "\n"
         )
         try:
             process.stdin.write(question.encode())  # type: ignore[union-attr]
             process.stdin.flush()  # type: ignore[union-attr]
-            return json.loads(_line(process, seconds))
-        except (
-            BaseException
-        ) as error:  # the answer to this query must not be taken for the next one's
+            return json.loads(_read_line(process, seconds))
+        except BaseException as error:
+            # End the process: a late reply must not be read as the reply to the next query.
             self.end()
             if isinstance(error, TimeoutError):
-                raise EndedByLimit(f"it did not end within {seconds:g} s") from error
+                raise EndedByLimit(f"the query did not end within {seconds:g} s") from error
             if isinstance(error, (EOFError, BrokenPipeError)):
                 raise EndedByLimit("the query was ended: too much time or memory") from error
             raise
@@ -311,31 +362,32 @@ class _Worker:
         self.end()
         process = self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", sql_worker.__file__],
-            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            env={name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         with suppress(EOFError, TimeoutError):
-            if _line(process, _START_LIMIT_S) == sql_worker.READY:
+            if _read_line(process, _START_LIMIT_S) == sql_worker.READY:
                 return process
         self.end()
         raise RuntimeError("the process that executes queries did not start")
 
     def end(self) -> None:
+        """Kill the process, if it runs."""
         process = self.process
         self.process = None
         if process is not None:
             process.kill()
-            with suppress(BrokenPipeError), process:  # closes its pipes and waits
+            with suppress(BrokenPipeError), process:  # closes the pipes and waits for the end
                 pass
 
 
-def _line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
-    """One line of the process's output.
+def _read_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
+    """Return the next line of the process's output.
 
     Raises:
-        TimeoutError: it did not within `seconds`.
-        EOFError: it ended.
+        TimeoutError: the process did not write a line within `seconds`.
+        EOFError: the process closed its output.
     """
     deadline = time.monotonic() + seconds
     pipe = process.stdout.fileno()  # type: ignore[union-attr]
@@ -358,6 +410,7 @@ for _worker in _workers:
 
 @atexit.register
 def end_workers() -> None:
+    """Kill all processes that execute queries."""
     for worker in _workers:
         worker.end()
 
@@ -366,48 +419,60 @@ def execute(
     database: Path,
     query: str,
     seconds: float = sql_worker.TIME_LIMIT_S,
-    largest: int = sql_worker.MAX_RESULT,
+    max_size: int = sql_worker.MAX_RESULT,
 ) -> Rows | None:
-    """The rows of one query that only reads; None if the text holds no statement.
+    """Execute a query that may only read, and return its rows.
+
+    Args:
+        database: the SQLite file.
+        query: the query.
+        seconds: the time limit.
+        max_size: the maximum size of the rows, in bytes.
+
+    Returns:
+        The rows; None if the text holds no SQL statement.
 
     Raises:
-        QueryFailed: the message says why, as SQLite says it.
+        QueryFailed: the query gave no rows; the message is SQLite's message or names the limit.
         RuntimeError: the database cannot be read.
     """
     worker = _idle.get()
     try:
-        answer = worker.ask(database, query, seconds, largest)
+        answer = worker.ask(database, query, seconds, max_size)
     finally:
         _idle.put(worker)
     if sql_worker.BROKEN in answer:
         raise RuntimeError(f"{database} cannot be read: {answer[sql_worker.BROKEN]}")
     if sql_worker.FAILED in answer:
-        raise (EndedByLimit if answer.get(sql_worker.TOO_LARGE) else QueryFailed)(
-            answer[sql_worker.FAILED]
-        )
+        reason = answer[sql_worker.FAILED]
+        if answer.get(sql_worker.TOO_LARGE):
+            raise EndedByLimit(reason)
+        raise QueryFailed(reason)
     rows = answer[sql_worker.ROWS]
     return None if rows is None else [tuple(row) for row in rows]
 
 
 @cache
-def closed(database: Path) -> Path:
-    """Return `database` itself if nothing of it stands in another file: it is opened as one that
-    nobody writes to.
+def checked_database(database: Path) -> Path:
+    """Return the path of a database after a check that the file is complete.
+
+    The check is needed, because the worker opens the database as immutable, and SQLite then ignores
+    changes in a write-ahead log or a journal.
 
     Raises:
-        RuntimeError: something does.
+        RuntimeError: changes are in a file next to the database.
     """
     for suffix in ("-wal", "-journal"):
-        beside = database.with_name(database.name + suffix)
-        if beside.exists() and beside.stat().st_size:
+        changes = database.with_name(database.name + suffix)
+        if changes.exists() and changes.stat().st_size:
             raise RuntimeError(
-                f"{beside} holds changes that are not in {database.name} yet; "
-                "open it with SQLite once"
+                f"{changes} holds changes that are not in {database.name} yet; "
+                f"open {database.name} with SQLite once"
             )
     return database
 
 
-CURRENT_TIME = "'2105-12-31 23:59:00'"  # no record of the database is later
+CURRENT_TIME = "'2105-12-31 23:59:00'"  # All records of the database are earlier.
 NORMAL_RANGES = {
     "temperature": (35.5, 38.1),
     "sao2": (95.0, 100.0),
@@ -419,17 +484,17 @@ NORMAL_RANGES = {
 }
 
 _CURRENT_TIME = re.compile(r"\bcurrent_time\b", re.IGNORECASE)
-_ANYWHERE = re.compile("current_time", re.IGNORECASE)
+_CURRENT_TIME_ANYWHERE = re.compile("current_time", re.IGNORECASE)
 _BOUND = re.compile(rf"\b({'|'.join(NORMAL_RANGES)})_(lower|upper)\b", re.IGNORECASE)
 
 
 def as_evaluated(query: str) -> str:
-    """The query with the time, the days (`%j`: of the year; `%J`: of the Julian calendar) and the
-    bounds filled in.
+    """Return the query with the substitutions that the benchmark's own evaluation makes.
 
-    These three are what the benchmark's own evaluation sets: github.com/glee4810/EHRSQL,
-    evaluate.py (G. Lee et al., NeurIPS 2022). Capitals and quotation marks, which it changes too,
-    stay: that would forgive, or break, what a model wrote.
+    The substitutions fill in the current time and the bounds of normal values, and turn `%j` (the
+    day of the year) into `%J` (the Julian day). Source: github.com/glee4810/EHRSQL, evaluate.py (G.
+    Lee et al., NeurIPS 2022). That evaluation also changes capitals and quotation marks. This
+    function does not, because such a change can correct or break a model's query.
     """
     query = _CURRENT_TIME.sub(CURRENT_TIME, query).replace("%j", "%J")
     return _BOUND.sub(
@@ -438,57 +503,60 @@ def as_evaluated(query: str) -> str:
 
 
 def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
-    """HELM's annotation, and beside it the gold query's rows as they are (None if it failed),
-    whether the answer holds a query at all, and what both queries give as the benchmark's own
-    evaluation executes them.
+    """Return HELM's annotation of an answer of ehr_sql, with further fields.
 
-    medhelm sets the time of asking in the gold query alone, and takes no stated value for the gold
-    result.
+    The further fields are the unchanged rows of the gold query (None if the gold query failed), and
+    whether the answer holds a query. If the benchmark's own evaluation would execute the queries in
+    another form, `as_evaluated` holds the results of these forms.
+
+    medhelm fills in the current time in the gold query only, and never uses the stated value as the
+    gold result.
     """
     database = _ehr_sql_database()
     is_medhelm = installed_upstream().name == MEDHELM.name
     gold = request_state.instance.references[0].output.text.strip()
-    rows, _ = _rows_of(database, _ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold)
+    gold_of_helm = _CURRENT_TIME_ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold
+    gold_rows, _ = _rows_of(database, gold_of_helm)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
-    rows_found, error = _predicted_rows(database, predicted)
-    # HELM takes this for the gold result if the gold query gives no row.
+    predicted_rows, error = _predicted_rows(database, predicted)
+    # If the gold query gives no rows, HELM uses the stated value as the gold result.
     stated = (request_state.instance.extra_data or {}).get("value", {})
     annotation: dict[str, Any] = {
-        "predicted_result": rows_found or [],
-        "ground_truth_result": rows or ([] if is_medhelm else list(stated.values())),
+        "predicted_result": predicted_rows or [],
+        "ground_truth_result": gold_rows or ([] if is_medhelm else list(stated.values())),
         "query_error": error,
-        "ground_truth_rows": rows,
-        "query_written": bool(predicted) and (rows_found is not None or error is not None),
+        "ground_truth_rows": gold_rows,
+        "query_written": bool(predicted) and (predicted_rows is not None or error is not None),
     }
-    changed_gold = as_evaluated(gold)
-    changed = as_evaluated(predicted)
-    if (changed_gold, changed) != (gold, predicted):
-        rows_found, error = _predicted_rows(database, changed)
-        rows, _ = _rows_of(database, changed_gold)
+    evaluated_gold = as_evaluated(gold)
+    evaluated = as_evaluated(predicted)
+    if (evaluated_gold, evaluated) != (gold, predicted):
+        predicted_rows, error = _predicted_rows(database, evaluated)
+        gold_rows, _ = _rows_of(database, evaluated_gold)
         annotation["as_evaluated"] = {
-            "predicted_result": rows_found or [],
+            "predicted_result": predicted_rows or [],
             "query_error": error,
-            "ground_truth_rows": rows,
+            "ground_truth_rows": gold_rows,
         }
     return annotation
 
 
 def query_annotation_of(text: str) -> dict[str, Any]:
-    """Return what `annotate` says of an answer beside the gold query, for an answer that is the
-    same to every question.
+    """Return the fields of ehr_sql's annotation that do not depend on the gold query.
+
+    `text` is a trivial answer, which is equal for every question.
 
     Raises:
-        ValueError: the benchmark's evaluation would execute the answer otherwise than it is
-            written.
+        ValueError: the benchmark's own evaluation would change the query before executing it.
     """
     predicted = _query_in(text)
     if as_evaluated(predicted) != predicted:
-        raise ValueError("the answer is not executed as it is written")
-    rows_found, error = _predicted_rows(_ehr_sql_database(), predicted)
+        raise ValueError("the benchmark's evaluation would change the query")
+    predicted_rows, error = _predicted_rows(_ehr_sql_database(), predicted)
     return {
-        "predicted_result": rows_found or [],
+        "predicted_result": predicted_rows or [],
         "query_error": error,
-        "query_written": bool(predicted) and (rows_found is not None or error is not None),
+        "query_written": bool(predicted) and (predicted_rows is not None or error is not None),
     }
 
 
@@ -496,29 +564,33 @@ def _ehr_sql_database() -> Path:
     from helm.benchmark.annotation import ehr_sql_annotator
 
     root = Path(ehr_sql_annotator.get_benchmark_output_path())
-    return closed((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
+    return checked_database((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
 
 
-_slow: list[float] = []  # seconds that the model's slow queries took
+_slow_query_times: list[float] = []  # the seconds that each slow query of the model took
 
 
 def _predicted_rows(database: Path, query: str) -> tuple[Rows | None, str | None]:
-    """Execute a model's query: thousands of queries that never end must not take hours."""
+    """Return the rows of a model's query, or None and the reason for the failure.
+
+    The limit of a query is shorter after many slow queries, because thousands of queries that never
+    end would take hours.
+    """
     if not query:
         return None, "No query generated"
-    limit = sql_worker.TIME_LIMIT_S if sum(_slow) < TOTAL_LIMIT_S else SHORT_LIMIT_S
+    limit = sql_worker.TIME_LIMIT_S if sum(_slow_query_times) < TOTAL_LIMIT_S else SHORT_LIMIT_S
     started = time.monotonic()
     try:
         return _rows_of(database, query, limit)
     finally:
         if (took := time.monotonic() - started) > SHORT_LIMIT_S:
-            _slow.append(took)
+            _slow_query_times.append(took)
 
 
 def _rows_of(
     database: Path, query: str, seconds: float = sql_worker.TIME_LIMIT_S
 ) -> tuple[Rows | None, str | None]:
-    """Return the rows, or why there are none."""
+    """Return the rows of a query, or None and the reason for the failure."""
     try:
         return execute(database, query, seconds), None
     except QueryFailed as failed:
@@ -526,13 +598,17 @@ def _rows_of(
 
 
 def tagged_query(text: str) -> str:
-    """The SQL of an answer, as HELM finds it for Bird and Spider."""
+    """Return the SQL in an answer, as HELM finds the SQL for Bird and Spider; else an empty str."""
     tagged = _SQL_TAG.search(text)
     return tagged[1] if tagged else ""
 
 
 def _query_in(text: str) -> str:
-    """The SQL of an answer, as HELM finds it; of an empty fence HELM takes the name for a query."""
+    """Return the SQL in an answer, as HELM finds the SQL for ehr_sql; else an empty text.
+
+    HELM would read the name `sql` of an empty code fence as a query. Here such an answer holds no
+    query.
+    """
     tagged = _SQL_TAG.search(text)
     query = (tagged[1] if tagged else text).strip()
     query = _FENCE_NAME.sub("", query.replace("`", "").strip())
@@ -540,29 +616,32 @@ def _query_in(text: str) -> str:
 
 
 def confine_bird_sql(_annotate: object) -> Any:
-    """Queries of Bird and Spider."""
+    """Return the function that annotates answers of Bird and Spider in read-only processes."""
     run_record.note(executed_by=[BY_SQL_WORKERS])
     return annotate_by_rows
 
 
 def confine_czech_bank_sql() -> None:
-    """Queries of the Czech bank's questions; HELM's annotator holds a connection that may write."""
+    """Make HELM execute the queries of the Czech bank's questions in read-only processes.
+
+    HELM's own annotator has a connection that could write to the database.
+    """
     from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotator
 
     run_record.note(executed_by=[BY_SQL_WORKERS])
-    make = CzechBankQAAnnotator.__init__
+    helms_init = CzechBankQAAnnotator.__init__
 
-    def without_connection(self: Any, file_storage_path: str) -> None:
-        make(self, file_storage_path)
+    def init_without_connection(self: Any, file_storage_path: str) -> None:
+        helms_init(self, file_storage_path)
         self.database.close()
         self.database = Path(file_storage_path, "data", "czech_bank.db").absolute()
 
-    CzechBankQAAnnotator.__init__ = without_connection
+    CzechBankQAAnnotator.__init__ = init_without_connection
     CzechBankQAAnnotator.annotate = annotate_by_text
 
 
 def annotate_by_rows(self: Any, request_state: Any) -> dict[str, Any]:
-    """HELM's annotation of Bird and Spider."""
+    """Return HELM's annotation of an answer of Bird or Spider."""
     database = Path(self.get_database_path(request_state.instance.extra_data["db_id"])).absolute()
     (reference,) = request_state.instance.references
     (completion,) = request_state.result.completions
@@ -572,7 +651,7 @@ def annotate_by_rows(self: Any, request_state: Any) -> dict[str, Any]:
 
 
 def annotate_by_text(self: Any, request_state: Any) -> dict[str, Any]:
-    """HELM's annotation of the Czech bank's questions."""
+    """Return HELM's annotation of an answer to one of the Czech bank's questions."""
     (reference,) = request_state.instance.references
     (completion,) = request_state.result.completions
     query = completion.text.replace("```sql", "").replace("```", "")
@@ -588,15 +667,19 @@ def annotate_by_text(self: Any, request_state: Any) -> dict[str, Any]:
 
 
 def _rows(database: Path, query: str, *, of_model: bool) -> tuple[Rows, str | None]:
-    """The rows of a query, or none and why it failed.
+    """Return the rows of a query, or an empty list and the reason for the failure.
+
+    Args:
+        database: the SQLite file.
+        query: the query.
+        of_model: True for a query of the model, False for the benchmark's own query.
 
     Raises:
-        RuntimeError: the benchmark's own query is ended by a limit of ours: HELM would have had
-            rows.
+        RuntimeError: a limit ended the benchmark's own query, for which HELM has no limit.
     """
     seconds = QUERY_LIMIT_S if of_model else GOLD_LIMIT_S
     try:
-        outcome = execute(closed(database), query, seconds, _MAX_RESULT)
+        outcome = execute(checked_database(database), query, seconds, _MAX_RESULT)
         return outcome or [], None
     except QueryFailed as failed:
         if isinstance(failed, EndedByLimit) and not of_model:

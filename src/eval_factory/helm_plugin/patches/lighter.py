@@ -1,12 +1,14 @@
-"""Makes HELM do without packages that are not installed, and without what a run does not need.
+"""Lets HELM run without optional packages that are not installed, and makes helm-run faster.
 
-The first half answers for optional packages. Of summ-eval, which asks for one that no longer
-builds, HELM uses how far a summary is copied from its source: coverage, density and compression
-(Grusky et al. 2018, Newsroom; section 3 and figure 3 of https://aclanthology.org/N18-1065). The
-values here are the same to the last digit.
+The first half of this module replaces optional packages. One of them is summ-eval, which depends on
+a package that no longer builds. HELM uses summ-eval to measure how much of a summary is copied from
+its source: coverage, density and compression (Grusky et al. 2018, Newsroom; section 3 and figure 3
+of https://aclanthology.org/N18-1065). The values of this module equal the values of summ-eval to
+the last digit.
 
-The second half makes helm-run quicker, with the same requests, and every file of its output the
-same byte for byte. Each of these patches stands alone, and `EVAL_FACTORY_WITHOUT` leaves it out.
+The second half makes helm-run faster. The requests do not change, and every output file stays equal
+byte for byte. The patches are independent of each other, and the variable `EVAL_FACTORY_WITHOUT`
+can turn off each of them.
 """
 
 from __future__ import annotations
@@ -31,68 +33,70 @@ from eval_factory.tasks.run_specs import load_index
 from eval_factory.tasks.upstreams import UPSTREAMS
 
 SPACY_MODEL = "en_core_web_sm"
-OF_A_CLASSIFIER = {"sklearn": None, "scipy": None}
-"""Packages that nltk imports for classifiers, which HELM does not use: 0.8 s, 140 MB. None: it
-looks as if the package were not installed.
+CLASSIFIER_PACKAGES = {"sklearn": None, "scipy": None}
+"""Packages that nltk imports for classifiers, which HELM does not use. Their import takes 0.8 s and
+140 MB. The value None makes Python report that a package is not installed.
 """
 
 
 class DataStatsMetric:
-    """Replaces summ-eval's class of this name, as far as HELM uses it."""
+    """A replacement of summ-eval's class of this name, with the part that HELM uses."""
 
     def __init__(self) -> None:
         import spacy
 
-        self._cut = spacy.load(SPACY_MODEL).tokenizer  # into words and punctuation
+        self._tokenize = spacy.load(SPACY_MODEL).tokenizer  # splits into words and punctuation
 
     def evaluate_example(self, summary: str, input_text: str) -> dict[str, float]:
-        return extract_statistics(
-            *([token.text for token in self._cut(text)] for text in (summary, input_text))
-        )
+        """Return the statistics of a summary of `input_text`."""
+        summary_tokens = [token.text for token in self._tokenize(summary)]
+        source_tokens = [token.text for token in self._tokenize(input_text)]
+        return extract_statistics(summary_tokens, source_tokens)
 
 
 def extract_statistics(summary: Sequence[str], source: Sequence[str]) -> dict[str, float]:
-    """The three statistics of a summary; 0 if it has no token.
+    """Return three statistics of a summary, which are all 0 if the summary has no tokens.
 
-    coverage: the share of its tokens that stand in a fragment of the source; density: the mean
-    length of the fragment that a token stands in; compression: tokens of the source for each of the
-    summary.
+    - coverage: the share of the summary's tokens that belong to a fragment copied from the source.
+    - density: the mean length of the fragment that a token of the summary belongs to, in tokens.
+    - compression: the number of tokens in the source for each token of the summary.
     """
-    tokens = len(summary)
-    if not tokens:
+    token_count = len(summary)
+    if not token_count:
         return {"coverage": 0, "density": 0, "compression": 0}
-    lengths = list(
-        fragments([token.lower() for token in summary], [token.lower() for token in source])
-    )
+    lower_summary = [token.lower() for token in summary]
+    lower_source = [token.lower() for token in source]
+    lengths = list(fragments(lower_summary, lower_source))
     return {
-        "coverage": sum(lengths) / tokens,
-        "density": sum(length**2 for length in lengths) / tokens,
-        "compression": len(source) / tokens,
+        "coverage": sum(lengths) / token_count,
+        "density": sum(length**2 for length in lengths) / token_count,
+        "compression": len(source) / token_count,
     }
 
 
 def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
-    """Lengths of the fragments that the summary shares with its source, in the order of the
-    summary.
+    """Yield the length of each fragment that the summary shares with its source, in the order of
+    the summary.
 
-    Greedy, as in the paper: at each token the longest common run is taken and stepped over. A
-    search goes on behind a run that it has found, so that one which begins inside another is not
-    seen.
+    The algorithm is greedy, as in the paper: at each token of the summary it takes the longest
+    common run of tokens, and goes on after this run. While it searches the source for the longest
+    run, it skips positions inside a run that it has already found.
     """
     positions = defaultdict(list)
-    for at, token in enumerate(source):
-        positions[token].append(at)
+    for position, token in enumerate(source):
+        positions[token].append(position)
     start = 0
     while start < len(summary):
-        longest = searched = 0
-        for at in positions.get(summary[start], ()):
-            if at >= searched:
-                limit = min(len(summary) - start, len(source) - at)
+        longest = 0
+        search_from = 0
+        for position in positions.get(summary[start], ()):
+            if position >= search_from:
+                limit = min(len(summary) - start, len(source) - position)
                 length = 0
-                while length < limit and summary[start + length] == source[at + length]:
+                while length < limit and summary[start + length] == source[position + length]:
                     length += 1
                 longest = max(longest, length)
-                searched = at + length
+                search_from = position + length
         if longest:
             yield longest
         start += max(longest, 1)
@@ -103,21 +107,24 @@ def _is_installed(module: str) -> bool:
 
 
 def _put_placeholder(name: str, **members: Any) -> None:
+    """Register a placeholder module that later imports of this name get."""
     module = ModuleType(name)
     vars(module).update(members)
     sys.modules[name] = module
 
 
 class _NeedsWeights:
-    """Replaces a metric that loads model weights."""
+    """A placeholder for a class that needs torch; creating an instance raises an error."""
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise ModuleNotFoundError("this metric needs torch")
 
 
 def replace_missing_torch() -> bool:
-    """HELM's jury run specs import torch only to name a device, and their metrics name classes
-    that they never use.
+    """Replace modules that need torch or bert_score, if these packages are not installed.
+
+    HELM's jury run specs import torch only to name a device. Their metrics import classes that they
+    never use. Returns False if both packages are installed.
     """
     missing = [package for package in ("torch", "bert_score") if not _is_installed(package)]
     if "torch" in missing:
@@ -128,7 +135,7 @@ def replace_missing_torch() -> bool:
         )
         _put_placeholder("helm.benchmark.metrics.summac.model_summac", SummaCZS=_NeedsWeights)
     if "bert_score" in missing:
-        # torchmetrics, which HEIM's metrics import, asks for the spec of what is imported
+        # torchmetrics, which HEIM's metrics import, reads the module's `__spec__`.
         _put_placeholder(
             "bert_score", BERTScorer=_NeedsWeights, __spec__=ModuleSpec("bert_score", None)
         )
@@ -136,18 +143,24 @@ def replace_missing_torch() -> bool:
 
 
 def replace_missing_transformers() -> bool:
-    """MedAlign's module names a tokenizer of transformers, and uses tiktoken's."""
+    """Import MedAlign's module with a placeholder for transformers, if transformers is missing.
+
+    The module imports a tokenizer class of transformers, but uses tiktoken. Returns False if
+    transformers is installed.
+    """
     if _is_installed("transformers"):
         return False
     _put_placeholder("transformers", AutoTokenizer=_NeedsWeights)
     importlib.import_module("helm.benchmark.scenarios.medalign_scenario_helper")
-    del sys.modules["transformers"]  # others ask whether it is there
+    del sys.modules["transformers"]  # Other code checks whether transformers is installed.
     return True
 
 
 def replace_missing_spacy_model() -> bool:
-    """The data statistics of summaries use spaCy's English tokenizer only, which needs no
-    trained model.
+    """Load spaCy's English tokenizer in place of its trained model, if the model is not installed.
+
+    The data statistics of summaries only use the tokenizer. Returns False if the model is
+    installed.
     """
     if _is_installed(SPACY_MODEL):
         return False
@@ -165,8 +178,10 @@ def replace_missing_spacy_model() -> bool:
 
 
 def replace_missing_summ_eval() -> bool:
-    """The data statistics of summaries: their package asks for one that no longer builds, and
-    for torch.
+    """Replace summ-eval, which computes the data statistics of summaries, if it is not installed.
+
+    summ-eval depends on torch and on a package that no longer builds. Returns False if summ-eval is
+    installed and can be imported.
     """
     if _is_installed("summ_eval") and _is_installed("gin"):
         return False
@@ -176,18 +191,20 @@ def replace_missing_summ_eval() -> bool:
 
 
 def leave_out_qafacteval(self: Any, _eval_cache_path: str) -> None:
-    """The table of QAFactEval scores holds no medical task: it is not downloaded, and there is
-    no such score.
+    """Skip the download of QAFactEval scores, because their table covers no medical task.
+
+    The metric then computes no QAFactEval score.
     """
     self.qa_fact_eval = {}
 
 
 def leave_out_missing_weights(with_weights: Callable[..., None]) -> Callable[..., None]:
-    """BERTScore and SummaC need weights; where these are unavailable, the other metrics are
-    computed all the same.
+    """Return a constructor that leaves out BERTScore and SummaC if their weights are unavailable.
+
+    The other scores of the metric are still computed.
     """
 
-    def with_weights_or_without(self: Any, *args: Any, device: str = "cpu", **kwargs: Any) -> None:
+    def init_with_or_without(self: Any, *args: Any, device: str = "cpu", **kwargs: Any) -> None:
         try:
             with_weights(self, *args, device=device, **kwargs)
         except Exception as error:
@@ -198,40 +215,46 @@ def leave_out_missing_weights(with_weights: Callable[..., None]) -> Callable[...
                 file=sys.stderr,
                 flush=True,
             )
+            # On the CPU, HELM's metric does not load these weights.
             with_weights(self, *args, device="cpu", **kwargs)
 
-    return with_weights_or_without
+    return init_with_or_without
 
 
 def read_yaml_with_the_c_parser(_loader: type) -> type:
-    """Return PyYAML's loader in C, if there is one: `yaml.safe_load` looks its loader up by this
-    name at each call.
+    """Return PyYAML's loader in C, or the passed loader if PyYAML was built without libyaml.
+
+    The patch works, because `yaml.safe_load` looks up the name `SafeLoader` at each call.
     """
     import yaml
 
-    return getattr(yaml, "CSafeLoader", _loader)  # a PyYAML without libyaml has none
+    return getattr(yaml, "CSafeLoader", _loader)
 
 
 @contextmanager
 def patched_modules(modules: Mapping[str, ModuleType | None]) -> Iterator[None]:
-    """Replace modules for imports in this context; later imports get the packages themselves."""
+    """Replace modules for imports within this context. Later imports get the real packages.
+
+    Modules that are already loaded are not replaced.
+    """
     loaded: dict[str, Any] = sys.modules
-    put = {name: module for name, module in modules.items() if name not in loaded}
-    loaded.update(put)
+    replacements = {name: module for name, module in modules.items() if name not in loaded}
+    loaded.update(replacements)
     try:
         yield
     finally:
-        for name in put:
+        for name in replacements:
             loaded.pop(name, None)
 
 
 def import_metrics_without_what_few_runs_use() -> bool:
-    """HELM's basic metrics import `calibration`, for log probabilities, and the scenario of MATH,
-    for one function.
+    """Import HELM's basic metrics without scikit-learn and pyarrow.
 
-    With scikit-learn and pyarrow, which these two import, that would be 1.2 s and 220 MB.
+    HELM's basic metrics import `calibration` for log probabilities, and the scenario of MATH for a
+    single function. These two import scikit-learn and pyarrow, which takes 1.2 s and 220 MB.
+    Returns False if the run may ask MATH.
     """
-    # so may it be if nobody knows what is asked
+    # If the run specs are not known, MATH may be among them.
     if "math" in (asked_run_specs(sys.argv) or {"math"}):
         return False
     calibration = ModuleType("calibration")
@@ -246,10 +269,11 @@ def import_metrics_without_what_few_runs_use() -> bool:
 
 
 def download_nltk_data_only_when_needed() -> None:
-    """HELM tries a download at import, in every run; few metrics cut text into words with these
-    data.
+    """Download NLTK's data only if a metric splits a text into words.
+
+    HELM itself tries the download at import, in every run, though few metrics need the data.
     """
-    with patched_modules(OF_A_CLASSIFIER):
+    with patched_modules(CLASSIFIER_PACKAGES):
         import nltk
     from helm.benchmark.metrics import nltk_helper
 
@@ -270,8 +294,11 @@ def download_nltk_data_only_when_needed() -> None:
 def import_only_the_run_specs_that_are_asked(
     discover_all: Callable[[], None],
 ) -> Callable[[], None]:
-    """HELM imports every module of run specs to find one; the index says which holds it, and HELM
-    looks itself where the index does not know it.
+    """Return a replacement of HELM's function that finds run specs.
+
+    HELM imports every module of run specs to find a single run spec. The replacement reads the
+    module's name from eval-factory's index. If the index does not know a run spec, the replacement
+    calls HELM's function.
     """
     from helm.benchmark import run_spec
 
@@ -290,15 +317,19 @@ def import_only_the_run_specs_that_are_asked(
 
 
 def look_for_garbage_less_often() -> None:
-    """A run makes millions of records that live to its end; Python's collector goes through all
-    of them again.
+    """Make Python's garbage collector run less often.
+
+    A run makes millions of records that live until its end, and each collection visits all of them.
     """
     this_process.collect_rarely()
 
 
 def files_that_are_there_need_no_lock(download: Callable[..., Any]) -> Callable[..., Any]:
-    """A file that HELM has downloaded gets its name when it is complete; the lock is for those who
-    download, and a lock beside each file that is there would be readable by all.
+    """Return a replacement of HELM's download function that takes no lock for an existing file.
+
+    HELM gives a downloaded file its name only when the file is complete, so an existing file needs
+    no lock. Without this patch, a lock file that every user can read would appear next to each
+    existing file.
     """
     from helm.common import general
 
@@ -312,7 +343,10 @@ def files_that_are_there_need_no_lock(download: Callable[..., Any]) -> Callable[
 
 
 def asked_in_one_thread(in_threads: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """HELM has a thread for each request that goes on at once; they hand over at every wait."""
+    """Return a replacement of HELM's `parallel_map` that sends all requests from one thread.
+
+    HELM uses a thread for each parallel request, and switching between threads takes time.
+    """
     from helm.common.hierarchical_logger import htrack_block
 
     from eval_factory.endpoint.bridge import map_at_once
@@ -322,7 +356,9 @@ def asked_in_one_thread(in_threads: Callable[..., list[Any]]) -> Callable[..., l
     ) -> list[Any]:
         if parallelism == 1:
             return in_threads(process, items, parallelism)
-        gc.freeze()  # or Python looks for 20 ms at what was loaded, while requests wait
+        # Exclude the loaded modules from garbage collection. A collection would visit them for
+        # 20 ms while requests wait.
+        gc.freeze()
         with htrack_block(f"Asking {len(items)} requests, at most {parallelism} at once"):
             return map_at_once(process, items, parallelism)
 
@@ -330,5 +366,8 @@ def asked_in_one_thread(in_threads: Callable[..., list[Any]]) -> Callable[..., l
 
 
 def one_window_service(build: Callable[..., Any]) -> Any:
-    """HELM's metrics ask the factory for the same window service at every request."""
+    """Return a cached version of HELM's factory for window services.
+
+    HELM's metrics ask the factory for an equal window service at every request.
+    """
     return staticmethod(lru_cache(maxsize=32)(build))

@@ -1,8 +1,9 @@
-"""Compares long answers with references as HELM does, in less time.
+"""Compares long answers with references in less time than HELM, and with HELM's results.
 
-HELM normalises the whole answer twice for each right reference, letter by letter: an answer of 5 MB
-takes 1.0 s with one reference. Here each is normalised once, in 0.2 s, and not at all where its
-beginning shows whether it is the reference, or begins with it.
+HELM normalizes the complete answer twice for each right reference, letter by letter. With one
+reference, an answer of 5 MB takes 1.0 s. Here an answer is normalized once, which takes 0.2 s for
+5 MB. Often the beginning of the answer is enough: it already shows whether the answer equals the
+reference or begins with it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from collections.abc import Callable
 
 from helm.benchmark.metrics import evaluate_reference_metrics as metrics
 
-MIN_REMEMBERED = 1_000  # characters: references and most answers are shorter
+MIN_REMEMBERED = 1_000
+"""Texts with fewer characters are not cached. References and most answers are shorter than this."""
 _SPACE = re.compile(r"\s")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 class _LastText(threading.local):
-    """The last long text that a thread normalised, and what came of it."""
+    """The last long text that a thread normalized, and the normalized text."""
 
     text: str | None = None
     should_remove_articles = True
@@ -28,7 +30,10 @@ class _LastText(threading.local):
 
 
 def normalize_long_texts_once(_helms_own: Callable[..., str]) -> Callable[..., str]:
-    """Normalise as HELM does: small letters, no punctuation, no articles, one blank at a time."""
+    """Return a function that normalizes a text as HELM does, and remembers the last long text.
+
+    A normalized text has lower-case letters, no punctuation, no articles, and single spaces.
+    """
     last = _LastText()
 
     def normalize_text(text: str, should_remove_articles: bool = True) -> str:
@@ -45,7 +50,10 @@ def normalize_long_texts_once(_helms_own: Callable[..., str]) -> Callable[..., s
 
 
 def compare_beginnings() -> None:
-    """Replace `quasi_exact_match` and `quasi_prefix_exact_match`, with HELM's values."""
+    """Replace HELM's `quasi_exact_match` and `quasi_prefix_exact_match` by faster functions.
+
+    The faster functions return the values of HELM's functions.
+    """
     metrics.quasi_exact_match = _quasi_exact_match
     metrics.quasi_prefix_exact_match = _quasi_prefix_exact_match
 
@@ -53,37 +61,40 @@ def compare_beginnings() -> None:
 def _quasi_exact_match(gold: str, pred: str) -> float:
     if not pred:
         return 0
-    wanted = metrics.normalize_text(gold)
-    return int(_normalized_beginning(pred, len(wanted)) == wanted)
+    normalized_gold = metrics.normalize_text(gold)
+    return int(_normalized_beginning(pred, len(normalized_gold)) == normalized_gold)
 
 
 def _quasi_prefix_exact_match(gold: str, pred: str) -> float:
     if not pred:
         return 0
-    wanted = metrics.normalize_text(gold)
-    return int(_normalized_beginning(pred, len(wanted)).startswith(wanted))
+    normalized_gold = metrics.normalize_text(gold)
+    beginning = _normalized_beginning(pred, len(normalized_gold))
+    return int(beginning.startswith(normalized_gold))
 
 
 def _normalized_beginning(text: str, length: int) -> str:
-    """Return the text as HELM normalises it, or a beginning of that with more than `length`
-    characters.
+    """Return the normalized text, or a beginning of the normalized text.
 
-    No step of HELM's looks beyond white space, so the text may be cut there.
+    The beginning has more than `length` characters. The text is cut at white space, because no step
+    of HELM's normalization looks beyond white space.
     """
     end = MIN_REMEMBERED + length
     while (space := _SPACE.search(text, end)) is not None:
         beginning: str = metrics.normalize_text(text[: space.start()])
         if len(beginning) > length:
             return beginning
-        end = 4 * space.end()  # signs, which are left out: each look is at much more
-    whole: str = metrics.normalize_text(text)
-    return whole
+        # The beginning holds much punctuation, which normalization removes. Try a beginning that is
+        # four times as long, so that few attempts are needed.
+        end = 4 * space.end()
+    complete: str = metrics.normalize_text(text)
+    return complete
 
 
 def _normalized(text: str, should_remove_articles: bool) -> str:
-    plain = text.lower()
-    for sign in string.punctuation:
-        plain = plain.replace(sign, "")
+    normalized = text.lower()
+    for mark in string.punctuation:
+        normalized = normalized.replace(mark, "")
     if should_remove_articles:
-        plain = _ARTICLES.sub(" ", plain)
-    return " ".join(plain.split())
+        normalized = _ARTICLES.sub(" ", normalized)
+    return " ".join(normalized.split())

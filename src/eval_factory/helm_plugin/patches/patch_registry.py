@@ -1,10 +1,10 @@
-"""Every patch of HELM: what it replaces, in which versions, for which run specs, and what happens
-if it cannot.
+"""Reads the list of HELM patches, and applies the patches that a run needs.
 
-The list is `patches.yaml`, in their order. No file of HELM's is edited, and a run imports only the
-patches that it needs. A patch is applied where the files that define its targets are those that it
-was checked against (`checked_files.json`, made by `scripts/checked_helm_files.py`): an edited copy
-of HELM has the same version and may be something else.
+`patches.yaml` lists the patches in the order of their application: what each replaces, in which
+versions, and for which run specs. No file of HELM is edited, and a run imports only the patches
+that the run needs. Before a patch is applied, this module checks that HELM's files are those with
+which the patch was tested (`checked_files.json`, made by `scripts/checked_helm_files.py`). Checking
+the version is not enough, because an edited copy of HELM has the same version.
 """
 
 from __future__ import annotations
@@ -30,93 +30,101 @@ from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.tasks.upstreams import UPSTREAMS, Upstream
 
-ROOM = "eval_factory.helm_plugin"
+PLUGIN_PACKAGE = "eval_factory.helm_plugin"
 
 
 class Stage(Enum):
-    """When a patch is applied."""
+    """The point in a helm-run at which a patch is applied."""
 
     LOGGING = "logging"  # while helm-run sets up its log, before it reads its own configuration
     START = "start"  # when the plug-in is loaded, before run specs are made
     IMPORTED = "imported"
-    """When a run's scenario, metrics and annotators are imported, and nothing of them has been
-    used.
-    """
-    SCORING = "scoring"  # when the answers are there: what it replaces is imported by then
+    """After the import of a run's scenario, metrics and annotators, before any of them is used."""
+    SCORING = "scoring"  # after the answers have arrived; all targets are imported by then
 
 
 @dataclass(frozen=True)
 class Patch:
-    """One function that replaces something of HELM: the attribute that it `replaces`, or
-    `targets` in its own way.
-    """
+    """A patch: a function that replaces an attribute of HELM, or several `targets`."""
 
-    function: str  # `module:name`, the module under `eval_factory.helm_plugin`
-    about: str  # what it does, as docs/errata.md says it after the patch's name
+    function: str  # `module:name`, with the module's path below `eval_factory.helm_plugin`
+    about: str  # the effect of the patch; docs/errata.md shows this text after the patch's name
     replaces: str | None = None
-    """The `module:attribute` that is replaced: the function takes what stands there, and returns
-    what takes its place. None: it takes nothing, and returns False if there was nothing to replace
-    (a package is installed after all).
+    """The `module:attribute` that is replaced. The function gets the attribute's value, and returns
+    the new value. None: the function gets no argument, replaces the targets itself, and returns
+    False if a replacement is not needed, for example because a package is installed.
     """
-    instead: bool = False  # the function itself takes the place
+    is_replacement: bool = False  # True if the function itself is the new value of `replaces`
     targets: tuple[str, ...] = ()
-    """The attributes that are replaced: `module:attribute`, or a complete `module`. Targets outside
-    HELM are named and not checked.
+    """The attributes that the function replaces itself: `module:attribute`, or a complete `module`.
+    Targets outside HELM are listed, but their files are not checked.
     """
     stage: Stage = Stage.START
-    # only where one of these run specs is asked for; None: in every run
+    # The patch is applied if the run asks one of these run specs. None: in every run.
     run_specs: frozenset[str] | None = None
-    where_unknown: bool = False  # also if nobody knows which run specs are asked for
+    also_if_unknown: bool = False  # True to apply the patch also if the run specs are unknown
     when: str | None = None
-    """The field of `HelmRunSettings` that has to be set; in the stage IMPORTED, the module that has
-    to be imported.
+    """A condition: the field of `HelmRunSettings` that has to be set. In the stage IMPORTED, the
+    module that has to be imported.
     """
-    erratum: str | None = None  # the entry of tasks/errata.yml that it belongs to
+    erratum: str | None = None  # the entry of tasks/errata.yml to which the patch belongs
     upstreams: tuple[str, ...] = tuple(UPSTREAMS)
-    """The upstreams that it is for: another does not have what it replaces, or has corrected it."""
+    """The upstreams that need the patch. Another upstream lacks the targets, or has corrected the
+    defect.
+    """
     only_speed: bool = False
-    """The output is the same without it, byte for byte: `EVAL_FACTORY_WITHOUT` may leave it out."""
+    """True if the output without the patch is equal byte for byte. `EVAL_FACTORY_WITHOUT` may then
+    turn off the patch.
+    """
 
     @property
     def name(self) -> str:
-        """The name by which `EVAL_FACTORY_WITHOUT` and a result's provenance call it."""
+        """The name of the patch in `EVAL_FACTORY_WITHOUT` and in a result's provenance."""
         return self.function.partition(":")[2]
 
     @property
     def helm_targets(self) -> tuple[str, ...]:
+        """The targets that are part of HELM."""
         targets = self.targets if self.replaces is None else (self.replaces,)
         return tuple(target for target in targets if target.startswith("helm."))
 
     def is_asked_for(self, run_specs: set[str], env: Mapping[str, str]) -> bool:
-        """Decide if a helm-run of these run specs wants the patch; none if they are unknown."""
+        """Return True if a helm-run needs the patch.
+
+        Args:
+            run_specs: the run specs of the helm-run; empty if they are unknown.
+            env: the environment variables, which hold the settings.
+        """
         if self.when is not None and self.stage is Stage.IMPORTED:
-            if self.when not in sys.modules:  # it is not to be imported for a patch
+            if self.when not in sys.modules:  # A patch must not cause an import.
                 return False
-        elif (
-            self.when is not None
-            and getattr(HelmRunSettings.from_environment(env), self.when) is None
-        ):
-            return False
+        elif self.when is not None:
+            settings = HelmRunSettings.from_environment(env)
+            if getattr(settings, self.when) is None:
+                return False
         return self.is_for(run_specs)
 
     def is_for(self, run_specs: set[str]) -> bool:
-        return (
-            self.run_specs is None
-            or bool(self.run_specs & run_specs)
-            or (self.where_unknown and not run_specs)
-        )
+        """Return True if the patch is meant for one of the run specs; empty if unknown."""
+        if self.run_specs is None:
+            return True
+        if not run_specs:
+            return self.also_if_unknown
+        return bool(self.run_specs & run_specs)
 
     def load(self) -> Callable[..., Any]:
-        """Its function."""
-        function: Callable[..., Any] = pkgutil.resolve_name(f"{ROOM}.{self.function}")
+        """Import and return the patch's function."""
+        function: Callable[..., Any] = pkgutil.resolve_name(f"{PLUGIN_PACKAGE}.{self.function}")
         return function
 
     def apply(self) -> bool:
-        """Apply the patch; return False if there was nothing to replace."""
+        """Apply the patch, and return False if no replacement was needed."""
         if self.replaces is None:
             return self.load()() is not False
         owner, name = owner_of(self.replaces)
-        setattr(owner, name, self.load() if self.instead else self.load()(getattr(owner, name)))
+        setattr(
+            owner, name, self.load() if self.is_replacement else self.load()(getattr(owner, name))
+        )
         return True
 
 
@@ -142,14 +150,15 @@ def _patch(entry: Mapping[str, Any]) -> Patch:
 
 _FOLDER = resources.files("eval_factory.helm_plugin.patches")
 PATCHES = tuple(map(_patch, parse_own((_FOLDER / "patches.yaml").read_text(encoding="utf-8"))))
-"""All of them, in the order in which they are applied."""
+"""All patches, in the order in which they are applied."""
 CHECKED_FILES: dict[str, dict[str, str]] = json.loads(
     (_FOLDER / "checked_files.json").read_text(encoding="utf-8")
 )
-"""The SHA-256 of each module with targets, by the upstream with its version."""
+"""An upstream with its version -> each module with targets -> the SHA-256 of the module's file."""
 
 
 def patch_named(name: str) -> Patch:
+    """Return the patch of this name. Raises StopIteration if there is no patch of this name."""
     return next(patch for patch in PATCHES if patch.name == name)
 
 
@@ -157,24 +166,24 @@ _applied: list[Patch] = []
 
 
 def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
-    """All of a stage that this helm-run asks for; a second time only those that were not applied
-    yet.
+    """Apply all patches of a stage that this helm-run needs and that are not applied yet.
 
     Raises:
-        PrerequisiteError: HELM is of another version, or what this run replaces something in is not
-            as published.
+        PrerequisiteError: HELM has an unsupported version, or a file with a target differs from the
+            published file.
     """
     helm = installed_upstream()
     run_specs = names.asked_run_specs(sys.argv)
-    without = set(os.environ.get(WITHOUT, "").split(","))
-    chosen = [
-        patch
-        for patch in patches
-        if helm.name in patch.upstreams and not (patch.only_speed and without & {"all", patch.name})
-    ]
-    if stage is Stage.START:  # whatever is to be replaced later: before anything is asked
-        _refuse_another_helm(helm, [patch for patch in chosen if patch.is_for(run_specs)])
-    for patch in chosen:
+    turned_off = set(os.environ.get(WITHOUT, "").split(","))
+    candidates = []
+    for patch in patches:
+        is_turned_off = patch.only_speed and turned_off & {"all", patch.name}
+        if helm.name in patch.upstreams and not is_turned_off:
+            candidates.append(patch)
+    if stage is Stage.START:
+        # Check the targets of all stages now, before any request is sent.
+        _refuse_another_helm(helm, [patch for patch in candidates if patch.is_for(run_specs)])
+    for patch in candidates:
         if (
             patch.stage is stage
             and patch not in _applied
@@ -185,21 +194,25 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
 
 
 def _refuse_another_helm(helm: Upstream, patches: Iterable[Patch]) -> None:
+    """Raise PrerequisiteError unless the installed HELM is the one that the patches were tested
+    with.
+    """
     if helm != UPSTREAMS[helm.name]:
         raise PrerequisiteError(
-            f"{helm} is installed; supported: {UPSTREAMS[helm.name]}. Nothing was asked"
+            f"{helm} is installed; supported: {UPSTREAMS[helm.name]}. No request was sent"
         )
     targets = chain.from_iterable(patch.helm_targets for patch in patches)
     modules = {target.partition(":")[0] for target in targets}
     if changed := sorted(module for module in modules if not is_as_checked(module, helm)):
         reason = (
-            f"{', '.join(changed)} differ from {helm} "
-            "as it was published, and this run replaces parts of them"
+            f"{', '.join(changed)} differ from the published {helm}, "
+            "and this run replaces parts of them"
         )
-        raise PrerequisiteError(f"HELM cannot be patched: {reason}. Nothing was asked")
+        raise PrerequisiteError(f"HELM cannot be patched: {reason}. No request was sent")
 
 
 def is_as_checked(module: str, helm: Upstream) -> bool:
+    """Return True if the installed module's file is the file that the patches were tested with."""
     (root,) = importlib.import_module("helm").__path__
     path = Path(root, *module.split(".")[1:])
     try:
@@ -210,5 +223,5 @@ def is_as_checked(module: str, helm: Upstream) -> bool:
 
 
 def applied() -> list[str]:
-    """Names, so far, for the result's provenance."""
+    """Return the names of all patches applied so far, for the result's provenance."""
     return [patch.name for patch in _applied]

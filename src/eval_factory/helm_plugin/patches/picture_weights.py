@@ -1,4 +1,4 @@
-"""Patches of how HELM's metrics of pictures load their models."""
+"""Changes how HELM's picture metrics load their models: from which folder, and in which thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 
 
 def keep_weights_for_all_runs(_folder_of_one_run: Callable[[], str]) -> Callable[[], str]:
-    """HELM keeps them in the output folder: each run would download them again."""
+    """Return a function that returns one folder for the model weights of all runs.
+
+    HELM stores the weights in the output folder, so each run would download them again.
+    """
 
     def get_cached_models_path() -> str:
         folder = Path(str(HelmRunSettings.from_environment(os.environ).weights))
@@ -24,8 +27,11 @@ def keep_weights_for_all_runs(_folder_of_one_run: Callable[[], str]) -> Callable
 def look_at_pictures_in_one_thread(
     in_threads: Callable[..., list[Any]],
 ) -> Callable[..., list[Any]]:
-    """HELM loads a metric's model when it first needs it, in as many threads as there are
-    requests at once: transformers fails where two threads load one. torch has threads of its own.
+    """Return a replacement of HELM's `parallel_map` that uses a single thread.
+
+    HELM loads the model of a metric at its first use. With several threads, two threads may load
+    the model at the same time, and transformers then fails. torch starts its own threads, so a
+    single thread is not slow.
     """
 
     def parallel_map(

@@ -1,8 +1,9 @@
-"""The program in the sandbox that executes what a model answered: it reads one question as JSON,
-and writes one answer as JSON.
+"""Executes a model's program inside the sandbox, by HELM's own check functions.
 
-It imports HELM's own functions, and is ended from outside if it takes too long. A file for the
-interpreter, not a module: it is started without this package.
+This file is a program: it reads a question as JSON from standard input, and writes the result as
+JSON to standard output. If the arguments name another program, this file sets limits and then
+becomes that program. The file cannot import eval_factory, because the interpreter starts it by its
+path. The process that started the sandbox ends it if it takes too long.
 """
 
 from __future__ import annotations
@@ -18,32 +19,37 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-MEMORY = 4_000_000_000
-FILE_SIZE = 64_000_000
+MEMORY = 4_000_000_000  # bytes
+FILE_SIZE = 64_000_000  # bytes
 OPEN_FILES = 256
-_TIMED_OUT = 124
-MAX_REASON = 500
+_TIMED_OUT = 124  # the exit code, as of the command `timeout`
+MAX_REASON = 500  # characters
 
 
-class Results(list[str]):
-    """Instead of a list that HELM shares between processes."""
+class ReasonList(list[str]):
+    """A list that replaces HELM's list shared between processes, and shortens its entries."""
 
     def append(self, text: str) -> None:
         super().append(text[:MAX_REASON])
 
 
-class InThisProcess:
-    """Instead of multiprocessing's Process: the sandbox is the process."""
+class SameProcess:
+    """A replacement of multiprocessing's Process that runs its target in this process.
+
+    A second process is not needed, because the sandbox already confines this process.
+    """
 
     def __init__(self, target: Any) -> None:
         self._target = target
 
     def start(self) -> None:
-        """It runs in `join`, which knows how long it may take."""
+        """Do nothing: `join` knows the time limit, and runs the target."""
 
     def join(self, timeout: float) -> None:
-        end_after(timeout)
-        with suppress(BaseException):  # as a process that fails after its result
+        """Run the target. This process ends if the target takes longer than `timeout` seconds."""
+        end_this_process_after(timeout)
+        # HELM ignores an error of the process after its result, so ignore the target's errors.
+        with suppress(BaseException):
             self._target()
 
     def is_alive(self) -> bool:
@@ -51,11 +57,11 @@ class InThisProcess:
 
 
 def humaneval(question: dict[str, Any]) -> Any:
-    """HELM's check of one completion, with each of its steps."""
+    """Return the result of HELM's check of one completion of HumanEval."""
     from helm.benchmark.metrics import code_metrics_helper as helper
 
     helper.multiprocessing = types.SimpleNamespace(
-        Manager=lambda: types.SimpleNamespace(list=Results), Process=InThisProcess
+        Manager=lambda: types.SimpleNamespace(list=ReasonList), Process=SameProcess
     )
     return helper.check_correctness(
         question["problem"], question["completion"], question["timeout"]
@@ -63,36 +69,39 @@ def humaneval(question: dict[str, Any]) -> Any:
 
 
 def apps(question: dict[str, Any]) -> Any:
-    """HELM's results of all tests of one answer; None if they are no results."""
+    """Return HELM's result of each test of one answer of APPS; False for an invalid result."""
     from helm.benchmark.metrics import code_metrics_helper as helper
 
     folder = Path.cwd()
-    # HELM reads it there
+    # HELM's `run_test` reads the tests from this file.
     (folder / "input_output.json").write_text(question["tests"], encoding="utf-8")
-    end_after(question["seconds"])
+    end_this_process_after(question["seconds"])
     results = helper.run_test(str(folder), question["completion"], question["timeout"])
     return [result if isinstance(result, bool | int) else False for result in results]
 
 
-def end_after(seconds: float) -> None:
-    """End this process then: by the clock, and by the processor's where the interpreter itself
-    is stuck.
+def end_this_process_after(seconds: float) -> None:
+    """End this process after a number of seconds.
+
+    A timer measures the elapsed time. A limit on CPU time ends the process if the interpreter is
+    busy in a way that the timer's thread cannot run.
     """
     used = resource.getrusage(resource.RUSAGE_SELF)
-    limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds) + 2)
+    set_limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds) + 2)
     timer = threading.Timer(seconds, os._exit, [_TIMED_OUT])
     timer.daemon = True
     timer.start()
 
 
-def limit(kind: int, maximum: int) -> None:
-    """Never above what holds already."""
+def set_limit(kind: int, maximum: int) -> None:
+    """Set a resource limit to `maximum`, but never above the limit that is already set."""
     hard = resource.getrlimit(kind)[1]
     granted = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
     resource.setrlimit(kind, (granted, granted))
 
 
 def main() -> None:
+    """Set the limits, then execute the other program or check the answer."""
     settings = json.loads(sys.argv[1])
     for kind, maximum in (
         (resource.RLIMIT_CORE, 0),
@@ -100,29 +109,30 @@ def main() -> None:
         (resource.RLIMIT_NOFILE, OPEN_FILES),
         (resource.RLIMIT_AS, MEMORY),
     ):
-        limit(kind, maximum)
+        set_limit(kind, maximum)
     if settings["argv"]:
-        limit(resource.RLIMIT_CPU, int(settings["seconds"]) + 2)
-        # If helm-run is killed just while the sandbox is being made, nobody else would end the
-        # program.
+        set_limit(resource.RLIMIT_CPU, int(settings["seconds"]) + 2)
+        # End the program even if helm-run was killed while it set up the sandbox.
         signal.alarm(int(settings["seconds"]) + 2)
-        # Python ignores it, and its children inherit that
+        # Python ignores these two signals, and a program would inherit this.
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.execvp(settings["argv"][0], settings["argv"])  # noqa: S606 - no shell is wanted
+        os.execvp(settings["argv"][0], settings["argv"])  # noqa: S606 - no shell is needed
     sys.path[:] = settings["path"]
     if settings["int_digits"] is not None:
         sys.set_int_max_str_digits(settings["int_digits"])
     question = json.loads(sys.stdin.read())
-    # HELM takes most of `os` away from an answer
-    result = os.dup(1)
+    # Store these functions now, because HELM removes most of `os` before an answer runs.
+    result_descriptor = os.dup(1)
     write = os.write
     end = os._exit
-    for descriptor in (0, 1, 2):  # whatever HELM, or the answer, prints is no result
+    # Discard everything that HELM or the answer prints: only the result may reach the output.
+    for descriptor in (0, 1, 2):
         os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
-    answer = json.dumps({"humaneval": humaneval, "apps": apps}[question["kind"]](question)).encode()
-    write(result, answer)
-    end(0)  # threads that an answer has left are not waited for
+    check = {"humaneval": humaneval, "apps": apps}[question["kind"]]
+    result = json.dumps(check(question)).encode()
+    write(result_descriptor, result)
+    end(0)  # ends the process without waiting for threads that the answer has started
 
 
 if __name__ == "__main__":

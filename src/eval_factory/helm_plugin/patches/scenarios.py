@@ -1,6 +1,8 @@
-"""Patches of what HELM's scenarios read (at which revision it is downloaded, what a failure says,
-which data sets of the Hub were read), and of single scenarios and run specs. The registry names
-each patch's entry in tasks/errata.yml.
+"""Changes how HELM's scenarios download and read data, and corrects single scenarios and run specs.
+
+The general patches pin the revisions of downloads, record which data sets of the Hugging Face Hub
+were read, and make messages about failed downloads useful. `patches.yaml` names the entry of
+tasks/errata.yml that belongs to each patch of a single scenario.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 
 from eval_factory.core.helm_run_settings import ALL_FILES, HelmRunSettings, Pins
 from eval_factory.helm_plugin import network_guard
-from eval_factory.helm_plugin.conversation_scenario import folder_of_names, with_pictures
+from eval_factory.helm_plugin.conversation_scenario import picture_root, with_pictures
 from eval_factory.helm_plugin.patches.lighter import patched_modules
 from eval_factory.helm_plugin.session import run_record
 from eval_factory.tasks.choice_question import options_shown
@@ -26,51 +28,59 @@ from eval_factory.tasks.custom_table import CLUSTER, filled, picture_columns
 from eval_factory.tasks.file_problems import rows_below, table_columns
 from eval_factory.tasks.gold_forms import right_letters
 
-CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
-"""Words in the package's messages if the Hub has no such commit (authors replace histories), or if
-the commit has a loading script and the Hub keeps its own conversion for the newest one alone. The
-newest is read then, and the result says so.
+UNREADABLE_REVISION_SIGNS = ("Revision", "trust_remote_code")
+"""Words in the messages of the package `datasets` about a revision that can no longer be read. The
+Hub has no such commit (authors replace histories), or the commit has a loading script, and the Hub
+stores its own conversion for the newest commit only. In both cases the newest commit is read, and
+the result reports this.
 """
 
 
 class DataInTheWayError(Exception):
-    """Something of a data set's name lies in the working directory."""
+    """An error that is raised because local files would be read in place of the wanted data."""
 
 
 _loaded: dict[tuple[str, str], dict[str, str]] = {}
-_pinned: dict[str, str] = {}  # data set -> the revision that is read where HELM names none
+"""The data set and its configuration -> the entry for the run record."""
+_pinned: dict[str, str] = {}  # data set -> the revision to read if HELM names no revision
 _lock = threading.Lock()
-_BEGAN = time.time()  # before any data were loaded
+_BEGAN = time.time()  # in seconds since 1970; no data were loaded before
 
 
 def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Record the revision of each data set that is read from now on."""
+    """Return a replacement of `load_dataset_builder` that records the revision of each data set.
+
+    The replacement also reads a data set at its pinned revision.
+    """
     import datasets.exceptions
 
-    def noting(path: Any, *args: Any, **kwargs: Any) -> Any:
-        # `load_dataset("org/name")` reads a folder of that name in the working directory, and runs
-        # a script in it.
-        here = Path(str(path))
-        if not here.is_absolute() and "/" in str(path) and here.exists():
+    def build_and_record(path: Any, *args: Any, **kwargs: Any) -> Any:
+        # `load_dataset("org/name")` would read a folder of that name in the working directory, and
+        # execute a script in this folder.
+        local_path = Path(str(path))
+        if not local_path.is_absolute() and "/" in str(path) and local_path.exists():
             raise DataInTheWayError(
                 f"the current folder holds {path}, which would be read instead of the Hub's "
-                "data set of that name: rename it, or start from another folder"
+                f"data set of that name: rename {path}, or start from another folder"
             )
         if kwargs.get("cache_dir") is not None and datasets.config.HF_HUB_OFFLINE:
-            # The Hub may not be asked: what was prepared lies in HF_HOME, not with the scenario.
+            # Offline, the prepared data are in HF_HOME, not in the scenario's own cache.
             kwargs["cache_dir"] = None
         pinned = _pinned.get(str(path)) if kwargs.get("revision") is None else None
+        revision = {"revision": pinned} if pinned else {}
         try:
-            builder = build(path, *args, **(kwargs | ({"revision": pinned} if pinned else {})))
+            builder = build(path, *args, **(kwargs | revision))
         except (datasets.exceptions.DatasetNotFoundError, ValueError) as error:
-            # offline the package does not choose among configurations that are there (AIR-Bench has
-            # judges' prompts)
-            is_open = kwargs.get("name", "") is None and "There are multiple" in str(error)
-            if not is_open and (
-                pinned is None or not any(sign in str(error) for sign in CANNOT_BE_READ_ANY_MORE)
-            ):
+            # Offline, the package does not choose among several configurations. AIR-Bench has one
+            # configuration more, with the judges' prompts.
+            must_choose = kwargs.get("name", "") is None and "There are multiple" in str(error)
+            is_pin_unreadable = pinned is not None and any(
+                sign in str(error) for sign in UNREADABLE_REVISION_SIGNS
+            )
+            if not (must_choose or is_pin_unreadable):
                 raise
-            builder = build(path, *args, **(kwargs | ({"name": "default"} if is_open else {})))
+            name = {"name": "default"} if must_choose else {}
+            builder = build(path, *args, **(kwargs | name))
         folder = str(builder.cache_dir)
         entry = {
             "id": str(path),
@@ -82,45 +92,56 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
             _loaded[(entry["id"], entry["config"])] = entry
         return builder
 
-    return noting
+    return build_and_record
 
 
 def loaded_datasets() -> list[dict[str, str]]:
-    """So far."""
+    """Return the entries of all data sets that were read so far, sorted by name."""
     with _lock:
         return [_loaded[key] for key in sorted(_loaded)]
 
 
-def refuse_old_media(file: Path, shown: Iterable[Path]) -> None:
-    """HELM keeps a picture or sound that is there: it would go with the questions of another
-    revision.
+def refuse_old_media(file: Path, media_files: Iterable[Path]) -> None:
+    """Raise DataInTheWayError if a picture or a sound belongs to another revision of the data.
 
-    `file`: what the run before wrote down of itself. Raises DataInTheWayError.
+    HELM does not replace an existing picture or sound, so an old file would be sent with the
+    questions of the new revision.
+
+    Args:
+        file: the run record of the previous run in this folder.
+        media_files: the pictures and sounds of this run's requests.
     """
     record = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    before = {
+    old_revisions = {
         (entry["id"], entry["config"]): entry["revision"] for entry in record.get("datasets", ())
     }
-    if all(before.get(key, now["revision"]) == now["revision"] for key, now in _loaded.items()):
+    if all(
+        old_revisions.get(key, entry["revision"]) == entry["revision"]
+        for key, entry in _loaded.items()
+    ):
         return
-    for old in shown:  # not the time of its last change, which an archive sets
-        if old.is_relative_to(file.parent) and old.stat().st_ctime < _BEGAN:
-            folder = Path(*old.relative_to(file.parents[1]).parts[:3])
+    for medium in media_files:
+        # The time of the last change (st_mtime) is useless here: an archive can set it.
+        if medium.is_relative_to(file.parent) and medium.stat().st_ctime < _BEGAN:
+            folder = Path(*medium.relative_to(file.parents[1]).parts[:3])
             raise DataInTheWayError(
-                f"{folder} holds pictures or sounds of another revision of the data: delete it"
+                f"{folder} holds pictures or sounds of another revision of the data: "
+                "delete this folder"
             )
 
 
 def save_pictures_at_once(save: Callable[..., None]) -> Callable[..., None]:
-    """Pillow's `Image.save`: half a picture, of a run that was killed, would be kept and sent
-    ever after.
+    """Return a replacement of Pillow's `Image.save` that never leaves a half-written file.
+
+    If a run was killed while it wrote a picture, HELM would otherwise send half a picture in all
+    later runs.
     """
     from PIL import Image
 
     def save_at_once(picture: Any, file: Any, format: str | None = None, **params: Any) -> None:  # noqa: A002
-        kind = format or Image.registered_extensions().get(Path(str(file)).suffix.lower())
-        is_path = isinstance(file, (str, Path)) and kind is not None
-        save(picture, f"{file}.part" if is_path else file, kind, **params)
+        picture_format = format or Image.registered_extensions().get(Path(str(file)).suffix.lower())
+        is_path = isinstance(file, (str, Path)) and picture_format is not None
+        save(picture, f"{file}.part" if is_path else file, picture_format, **params)
         if is_path:
             Path(f"{file}.part").replace(file)
 
@@ -128,12 +149,17 @@ def save_pictures_at_once(save: Callable[..., None]) -> Callable[..., None]:
 
 
 class DownloadError(Exception):
-    """A file of a scenario could not be downloaded. The message names it; it holds no prompt."""
+    """An error that is raised because a file of a scenario could not be downloaded.
+
+    The message names the file, and never holds a prompt.
+    """
 
 
 def read_pinned_revisions(download: Callable[..., Any]) -> Callable[..., Any]:
-    """Pin the revisions of files and data sets. Called before a scenario is imported, which takes
-    HELM's function along.
+    """Return a replacement of HELM's download function that downloads pinned revisions.
+
+    The function also pins the revisions of data sets. It has to be called before a scenario is
+    imported, because the scenario's module imports HELM's download function by name.
     """
     pins = HelmRunSettings.from_environment(os.environ).pins or Pins()
     _pinned.update(pins.hub)
@@ -145,52 +171,60 @@ def read_pinned_revisions(download: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def name_failed_downloads(download: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a download that fails say which file it was, and where it belongs. This holds before a
-    scenario is imported, too.
+    """Return a replacement of HELM's download function with a useful message about a failure.
+
+    The message names the URL of the file and the path at which the file is expected. This function
+    too has to be called before a scenario is imported.
     """
 
-    def download_or_say(
+    def download_or_explain(
         source_url: str, target_path: str, unpack: bool = False, **kwargs: Any
     ) -> Any:
         try:
             return download(source_url, target_path, unpack, **kwargs)
         except Exception as error:
-            # HELM reports wget and gdown so, as a bare Exception.
+            # HELM reports a failure of wget or gdown as a plain Exception with these words.
             if not isinstance(error, OSError) and "Failed with exit code" not in str(error):
                 raise
             step = "unpack it yourself as" if unpack else "put it yourself at"
             reason = str(error) if type(error) is Exception else f"{type(error).__name__}: {error}"
             raise DownloadError(
                 f"{source_url} could not be downloaded ({reason}); "
-                f"to do without the network, {step} {target_path}"
+                f"to run without the network, {step} {target_path}"
             ) from None
 
-    return download_or_say
+    return download_or_explain
 
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
-# a scenario's method: the folder of its data -> its instances
 _GetInstances = Callable[[Any, str], list[Any]]
+"""The method of a scenario that returns the instances; its argument is the folder of the data."""
 
 
 def accept_medcalc_version() -> None:
-    """The run spec hands `version` to the scenario's constructor, which does not take it."""
+    """Make the scenario of MedCalc-Bench accept the argument `version`.
+
+    HELM's run spec passes `version` to the scenario's constructor, which does not accept it.
+    """
     from helm.benchmark.scenarios.medcalc_bench_scenario import MedCalcBenchScenario
 
     get_instances = MedCalcBenchScenario.get_instances
 
-    def take_version(self: Any, version: str | None = None) -> None:
+    def init_with_version(self: Any, version: str | None = None) -> None:
         super(MedCalcBenchScenario, self).__init__()
         self.version = version
 
-    MedCalcBenchScenario.__init__ = take_version
+    MedCalcBenchScenario.__init__ = init_with_version
     MedCalcBenchScenario.get_instances = lambda self, output_path: get_instances(
         self, output_path, self.version
     )
 
 
 def supply_medbullets_freetext_scenario() -> bool:
-    """The run spec names a class that HELM does not have."""
+    """Add the scenario class that the run spec medbullets_freetext names, if HELM lacks the class.
+
+    Returns False if HELM has the class.
+    """
     from helm.benchmark.scenarios import medbullets_scenario
 
     if hasattr(medbullets_scenario, "MedBulletsFreeTextScenario"):
@@ -198,8 +232,9 @@ def supply_medbullets_freetext_scenario() -> bool:
     from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Output, Reference
 
     class MedBulletsFreeTextScenario(medbullets_scenario.MedBulletsScenario):  # type: ignore[misc]
-        """Medbullets without options: the reference is the right option's text and its
-        explanation.
+        """The questions of Medbullets without options.
+
+        The reference is the text of the right option, followed by its explanation.
         """
 
         name = "medbullets-freetext"
@@ -228,56 +263,62 @@ def supply_medbullets_freetext_scenario() -> bool:
 
 
 def lengthen_medbullets_freetext_answers() -> None:
-    """The run spec asks for at most 5 tokens and one line; explanations have up to 750 tokens,
-    and all have lines.
+    """Raise the token limit of medbullets_freetext to 1024, and remove the stop sequences.
+
+    HELM's run spec asks for at most 5 tokens in one line. Explanations have up to 750 tokens, and
+    all of them have several lines.
     """
-    import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers it
+    import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers the run spec
     from helm.benchmark import run_spec
 
-    made = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["medbullets_freetext"]
+    helms_function = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["medbullets_freetext"]
 
-    def with_room() -> Any:
-        spec = made()
+    def with_longer_answers() -> Any:
+        spec = helms_function()
         return replace(
             spec, adapter_spec=replace(spec.adapter_spec, max_tokens=1024, stop_sequences=[])
         )
 
-    run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["medbullets_freetext"] = with_room
+    run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["medbullets_freetext"] = with_longer_answers
 
 
 def read_false_as_false() -> None:
-    """Arguments of a run entry are texts, and the text `False` is true: `reason=False` asks for
-    reasons.
+    """Turn the arguments of the run spec sct_bench into booleans.
+
+    The arguments of a run entry are texts, and Python treats the text `False` as true. Without this
+    patch, `reason=False` would ask for reasons.
     """
-    import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers it
+    import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers the run spec
     from helm.benchmark import run_spec
 
-    made = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["sct_bench"]
+    helms_function = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["sct_bench"]
 
-    def with_truth(**given: Any) -> Any:
+    def with_booleans(**texts: Any) -> Any:
         options = {}
-        for name, value in given.items():
-            options[name] = str(value).lower() not in ("false", "0", "none", "")
-        return made(**options)
+        for name, text in texts.items():
+            options[name] = str(text).lower() not in ("false", "0", "none", "")
+        return helms_function(**options)
 
-    run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["sct_bench"] = with_truth
+    run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["sct_bench"] = with_booleans
 
 
 def rebuild_ehrshot_prompts(get_instances: _GetInstances) -> _GetInstances:
-    """The scenario keeps the prompts that it made under a name that does not say of which data, and
-    uses them again.
+    """Return a replacement of the method by which EHRSHOT's scenario makes its instances.
 
-    Patients whose prompt is longer than `max_length` it leaves out without a word: how many, is
-    written down.
+    HELM's scenario stores its prompts in a file and uses them again, even if the data have changed.
+    The replacement deletes the stored prompts first. HELM's scenario also silently skips patients
+    whose prompt is longer than `max_length`; the replacement records the number of these patients.
     """
 
-    def made_again(self: Any, output_path: str) -> list[Any]:
+    def get_instances_from_data(self: Any, output_path: str) -> list[Any]:
         from pyarrow import parquet
 
         folder = Path(output_path)
         for prompts in folder.glob(f"*/{EHRSHOT_PROMPTS}"):
-            shared = any(path.is_symlink() for path in (folder.parent, folder, prompts.parent))
-            if prompts.parent.name == self.subject or not shared:  # HELM writes shared ones again
+            # A symbolic link means that several runs share the data. Then delete only the prompts
+            # of this run's subject, which HELM writes again.
+            is_shared = any(path.is_symlink() for path in (folder.parent, folder, prompts.parent))
+            if prompts.parent.name == self.subject or not is_shared:
                 prompts.unlink()
         instances: list[Any] = get_instances(self, output_path)
         count = parquet.read_metadata(folder / self.subject / EHRSHOT_PROMPTS).num_rows
@@ -289,51 +330,52 @@ def rebuild_ehrshot_prompts(get_instances: _GetInstances) -> _GetInstances:
         run_record.note(limited_records=limits)
         return instances
 
-    return made_again
+    return get_instances_from_data
 
 
 def count_cut_medalign_records() -> None:
-    """Write down how many records are longer than `max_length`, so that the prompt has only their
-    end.
+    """Make MedAlign's scenario record how many patient records are cut.
+
+    A patient record longer than `max_length` is cut, and the prompt holds only its end.
     """
     from helm.benchmark.scenarios import medalign_scenario_helper as helper
     from helm.benchmark.scenarios.medalign_scenario import MedalignScenario
 
     get_instances = MedalignScenario.get_instances
-    pack = helper.pack_and_trim_prompts
-    cut: list[bool] = []
+    pack_prompts = helper.pack_and_trim_prompts
+    is_cut: list[bool] = []  # for each prompt
 
-    def noting(instructions: Any, ehrs: Any, *args: Any, **kwargs: Any) -> Any:
-        prompts = pack(instructions, ehrs, *args, **kwargs)
-        cut[:] = [
+    def pack_and_check(instructions: Any, ehrs: Any, *args: Any, **kwargs: Any) -> Any:
+        prompts = pack_prompts(instructions, ehrs, *args, **kwargs)
+        is_cut[:] = [
             ehrs[int(instructions[name]["patient_id"])] not in prompt
             for name, prompt in prompts.items()
         ]
         return prompts
 
-    def counting(self: Any, output_path: str) -> list[Any]:
+    def get_instances_and_count(self: Any, output_path: str) -> list[Any]:
         instances: list[Any] = get_instances(self, output_path)
-        run_record.note(
-            limited_records={"max_length": self.max_length, "records": len(cut), "cut": sum(cut)}
-        )
+        counts = {"max_length": self.max_length, "records": len(is_cut), "cut": sum(is_cut)}
+        run_record.note(limited_records=counts)
         return instances
 
-    helper.pack_and_trim_prompts = noting
-    MedalignScenario.get_instances = counting
+    helper.pack_and_trim_prompts = pack_and_check
+    MedalignScenario.get_instances = get_instances_and_count
 
 
 _ID = "id"  # a column of a user's table
-ANSWERS = frozenset({"correct_answer", "incorrect_answers"})
+ANSWERS = frozenset({"correct_answer", "incorrect_answers"})  # columns of a user's table
 
 
 def read_own_tables() -> None:
-    """HELM's configurable benchmark over the cells that the check saw, row by row.
+    """Make HELM's configurable benchmark read the table's cells unchanged, row by row.
 
-    pandas would make numbers of 007, 1.10 and TRUE, nothing of None and NA, and end a cell at a
-    NUL. What stands neither in the prompt nor in the answers stays with the instance: the result
-    has scores by such columns. A column `id` names it.
+    pandas would turn 007, 1.10 and TRUE into numbers, drop None and NA, and end a cell at a NUL
+    character. Cells that belong neither to the prompt nor to the answers are stored with the
+    instance, because the result has scores by the groups of these columns. A column `id` holds the
+    ids of the instances.
     """
-    pandas = types.ModuleType("pandas")  # the package itself is 70 MB, with pyarrow
+    pandas = types.ModuleType("pandas")  # The real package would take 70 MB, with pyarrow.
     vars(pandas)["Series"] = dict[str, Any]
     with patched_modules({"pandas": pandas}):
         from helm.benchmark.scenarios.medhelm_configurable_scenario import (
@@ -343,6 +385,7 @@ def read_own_tables() -> None:
 
 
 def _instances_of_table(self: Any, output_path: str) -> list[Any]:
+    """Return an instance for each row of a user's table, in place of HELM's method."""
     from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance
 
     config = self.benchmark_config
@@ -360,12 +403,12 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
 
     letters = _letters_of_table(rows(), template, fields, config.metrics)
     ids = [row[_ID] for row in rows()] if _ID in columns else []
-    # The check refuses other ids; a table may hold them that was run without it (by HELM's own
-    # name).
-    named = _ID in columns and len(set(ids)) == len(ids) and all(name.strip() for name in ids)
-    has_pictures = folder_of_names(output_path) is not None
-    shown = {*fields, *(picture_columns(columns) if has_pictures else ())}
-    left_out = (shown - {CLUSTER}) | ANSWERS | ({_ID} if named else set())
+    # The check of a table refuses empty and repeated ids. A table may still hold such ids if the
+    # user ran it by the name of HELM's benchmark, without the check.
+    has_ids = _ID in columns and len(set(ids)) == len(ids) and all(name.strip() for name in ids)
+    has_pictures = picture_root(output_path) is not None
+    prompt_columns = {*fields, *(picture_columns(columns) if has_pictures else ())}
+    left_out = (prompt_columns - {CLUSTER}) | ANSWERS | ({_ID} if has_ids else set())
     instances = []
     for number, row in enumerate(rows()):
         answers: dict[str, Any] = {name: row[name] for name in ANSWERS & row.keys()}
@@ -384,7 +427,7 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
             )
         further_cells = {name: cell for name, cell in row.items() if name not in left_out}
         references = self.get_references(answers)
-        name = row[_ID] if named else None
+        name = row[_ID] if has_ids else None
         instances.append(
             Instance(
                 question_input, references, TEST_SPLIT, id=name, extra_data=further_cells or None
@@ -396,8 +439,9 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
 def _letters_of_table(
     rows: Iterable[Mapping[str, str]], template: str, fields: Sequence[str], metrics: Sequence[Any]
 ) -> list[str]:
-    """The letters of the right options, if the column writes them in another form; else
-    nothing.
+    """Return the letter of each row's right option, if the table states right options by text.
+
+    Returns an empty list if the answers are not to be mapped to letters.
     """
     if not any(metric.name == "exact_match" for metric in metrics):
         return []
@@ -409,15 +453,21 @@ def _letters_of_table(
 
 
 LISTED_BY_GITHUB = 1000
-"""The MTSamples scenarios ask api.github.com in every run which files there are, even when all of
-them are on disk. Its answer stops here, in the order of a git tree, which is that of the names'
-bytes. MEDICAL_DATA_ALL_FILES=1 takes all.
+"""The maximum number of files in a list of api.github.com. The MTSamples scenarios ask for this
+list in every run, even if all files are on disk. The list is ordered as a git tree is, by the bytes
+of the names. MEDICAL_DATA_ALL_FILES=1 removes the limit.
 """
 
 
 def known_names(scenario: str, folder: Path) -> list[str] | None:
-    """The names as GitHub would give them: the bundle's list, or offline the files that are
-    there; None: ask GitHub.
+    """Return the names of a scenario's files as GitHub would list them; None to ask GitHub.
+
+    The names come from the bundle's list. Without a list, an offline run takes the files in the
+    folder.
+
+    Args:
+        scenario: the name of the scenario.
+        folder: the folder of the scenario's files.
     """
     lists = HelmRunSettings.from_environment(os.environ).file_lists
     if lists is not None and (path := Path(lists) / f"{scenario}.json").is_file():
@@ -430,18 +480,19 @@ def known_names(scenario: str, folder: Path) -> list[str] | None:
 
 
 def list_files_without_github() -> None:
+    """Make the MTSamples scenarios list their files without GitHub, if the names are known."""
     from helm.benchmark.scenarios.mtsamples_procedures_scenario import MTSamplesProceduresScenario
     from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesReplicateScenario
 
     for scenario in (MTSamplesProceduresScenario, MTSamplesReplicateScenario):
-        scenario.get_instances = _of_known_names(scenario.get_instances)
+        scenario.get_instances = _with_known_names(scenario.get_instances)
 
 
-def _of_known_names(get_instances: _GetInstances) -> _GetInstances:
-    def get_instances_of_known(self: Any, output_path: str) -> list[Any]:
-        patients = known_names(self.name, Path(output_path))
-        if patients is not None:
-            self.fetch_file_list = lambda: patients
+def _with_known_names(get_instances: _GetInstances) -> _GetInstances:
+    def get_instances_of_known_files(self: Any, output_path: str) -> list[Any]:
+        file_names = known_names(self.name, Path(output_path))
+        if file_names is not None:
+            self.fetch_file_list = lambda: file_names
         return get_instances(self, output_path)
 
-    return get_instances_of_known
+    return get_instances_of_known_files

@@ -1,8 +1,9 @@
-"""HELM's metrics and output files in a tenth of the memory, with every file the same byte for byte.
+"""Computes HELM's metrics and writes HELM's output files in a tenth of the memory.
 
-HELM stores some thirty `Stat` objects of nine fields for each instance to the end of a run, about
-12 kB. All fields of one that was taken of a single value follow from it by `Stat.add`: here the
-values alone are stored. `Metric.evaluate` is the same loop: the same sums in the same order. The
+Every output file stays equal byte for byte. For each instance, HELM stores about thirty `Stat`
+objects of nine fields until the end of a run, which takes about 12 kB. If a `Stat` was made from a
+single value, all its fields follow from this value by `Stat.add`. This module therefore stores only
+the values. Its version of `Metric.evaluate` is HELM's loop, with equal sums in the same order. The
 files are written record by record.
 """
 
@@ -31,28 +32,27 @@ from helm.benchmark.metrics import metric
 from helm.benchmark.metrics.metric_name import MetricContext
 from helm.benchmark.metrics.statistic import Stat, merge_stat
 
-# instances whose tasks wait for HELM's threads at the same time: each takes a kilobyte
-TOGETHER = 1_000
+INSTANCES_PER_BATCH = 1_000
+"""The number of instances that HELM's threads get at a time. A waiting instance takes 1 kB."""
 
 
 def pack_statistics() -> None:
-    """Pack statistics in metrics that look at one answer after the other, and where HELM writes the
-    output files.
-    """
+    """Make HELM's metrics store packed statistics, and write HELM's output files from these."""
     metric.Processor.process = _process
-    metric.Metric.evaluate = _evaluating(metric.Metric.evaluate)
-    metric.compute_worst_case_metrics = _worst_cases_or(metric.compute_worst_case_metrics)
+    metric.Metric.evaluate = _evaluate_packed(metric.Metric.evaluate)
+    metric.compute_worst_case_metrics = _shorter_worst_cases(metric.compute_worst_case_metrics)
     helms_own = runner.remove_per_instance_stats_nans
 
-    def without_nans(records: list[Any]) -> list[Any]:  # packed values are numbers
+    def without_nans(records: list[Any]) -> list[Any]:
+        # Packed statistics need no change, because their values are numbers.
         return [
             record if isinstance(record.stats, PackedStats) else helms_own([record])[0]
             for record in records
         ]
 
     runner.remove_per_instance_stats_nans = without_nans
-    # HELM copies all records to dictionaries, and holds all text in memory: these make text of the
-    # records themselves.
+    # HELM copies all records to dictionaries, and holds the complete text of a file in memory. The
+    # replacements below write the text directly from the records.
     helms_write = runner.write
 
     def write(path: str, content: Any) -> None:
@@ -70,14 +70,15 @@ def pack_statistics() -> None:
 
 
 class PackedStats(Sequence[Any]):
-    """A list of `Stat` that nobody changes. Its entries are made again each time that they are
-    looked at.
+    """An unchangeable list of `Stat` objects, stored as names and values.
+
+    Each access makes new `Stat` objects.
     """
 
     __slots__ = ("names", "values")
 
     def __init__(self, names: tuple[Any, ...], values: tuple[Any, ...]) -> None:
-        """Take the values that the statistics were taken of; None: of nothing."""
+        """Take the name and the value of each statistic; None for a statistic without a value."""
         self.names = names
         self.values = values
 
@@ -92,12 +93,13 @@ class PackedStats(Sequence[Any]):
 
 
 _names: dict[Any, tuple[Any, ...]] = {}
-"""The names in a context, by it and the plain names, stored once for all instances."""
+"""A context and plain names -> the names in this context. Instances share these tuples."""
 
 
 def packed(stats: Sequence[Any], context: Any) -> PackedStats | None:
-    """The statistics in a context (HELM's `add_context`); None if one was not taken of a
-    single value.
+    """Return the packed statistics with their context, as HELM's `add_context` adds it.
+
+    Returns None if a statistic was made from more than one value.
     """
     for stat in stats:
         if type(stat) is not Stat or stat != Stat(stat.name).add(stat.min):
@@ -109,19 +111,22 @@ def packed(stats: Sequence[Any], context: Any) -> PackedStats | None:
 
 
 def _process(self: Any, generation_states: list[Any]) -> Sequence[Any]:
-    """HELM's steps for one instance."""
+    """Return the statistics of one instance, by HELM's steps, in place of `Processor.process`."""
     if len(generation_states) == 0:
         return []
     state = metric.singleton(generation_states)
-    stats_found = self.metric.evaluate_generation(
-        self.adapter_spec, state, self.metric_service, self.eval_cache_path
+    stats = list(
+        self.metric.evaluate_generation(
+            self.adapter_spec, state, self.metric_service, self.eval_cache_path
+        )
     )
-    stats = list(stats_found)
     context = MetricContext.from_instance(state.instance)
     return packed(stats, context) or [metric.add_context(stat, context) for stat in stats]
 
 
-def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
+def _evaluate_packed(helms_own: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement of `Metric.evaluate` that works with packed statistics."""
+
     def evaluate(
         self: Any, scenario_state: Any, metric_service: Any, eval_cache_path: str, parallelism: int
     ) -> Any:
@@ -130,7 +135,7 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
         if spec.method == ADAPT_LANGUAGE_MODELING or any(
             instance.id is None for instance in instances
         ):
-            # it says why not
+            # HELM's own function raises an error in these cases.
             return helms_own(self, scenario_state, metric_service, eval_cache_path, parallelism)
         processor = metric.Processor(
             metric=self,
@@ -138,31 +143,31 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
             eval_cache_path=eval_cache_path,
             adapter_spec=spec,
         )
-        of_all: dict[Any, Any] = {}
+        totals: dict[Any, Any] = {}
         per_instance: list[Any] = []
         for trial in range(spec.num_train_trials):
             computed: list[Any] = []
-            for first in range(0, len(instances), TOGETHER):
-                part = instances[first : first + TOGETHER]
+            for first in range(0, len(instances), INSTANCES_PER_BATCH):
+                batch = instances[first : first + INSTANCES_PER_BATCH]
                 states = [
-                    scenario_state.get_request_states(trial, instance, None) for instance in part
+                    scenario_state.get_request_states(trial, instance, None) for instance in batch
                 ]
                 computed += metric.parallel_map(processor.process, states, parallelism=parallelism)
             stats_by_instance = dict(zip(instances, computed, strict=True))
             for stat in _totals(self, stats_by_instance).values():
-                merge_stat(of_all, stat.take_mean())
+                merge_stat(totals, stat.take_mean())
             for instance, stats in stats_by_instance.items():
                 if len(stats) > 0:
                     per_instance.append(
                         metric.PerInstanceStats(instance.id, instance.perturbation, trial, stats)
                     )
-        return metric.MetricResult(list(of_all.values()), per_instance)
+        return metric.MetricResult(list(totals.values()), per_instance)
 
     return evaluate
 
 
-def _totals(computing: Any, stats_by_instance: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
-    """One trial's statistics by name: HELM's steps in HELM's order."""
+def _totals(metric_object: Any, stats_by_instance: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
+    """Return the statistics of one trial by name, computed by HELM's steps in HELM's order."""
     totals = _merged(stats_by_instance.values())
     by_name = defaultdict[Any, dict[Any, Any]](dict)
     by_instance = defaultdict[Any, dict[Any, Any]](dict)
@@ -171,12 +176,12 @@ def _totals(computing: Any, stats_by_instance: Mapping[Any, Sequence[Any]]) -> d
     for instance, stats in stats_by_instance.items():
         if len(stats) > 0:
             by_instance[MetricContext.from_instance(instance)][instance] = stats
-    for derive, grouped in (
-        (computing.derive_stats, by_name),
-        (computing.derive_per_instance_stats, by_instance),
+    for derive, stats_by_context in (
+        (metric_object.derive_stats, by_name),
+        (metric_object.derive_per_instance_stats, by_instance),
     ):
-        for context, of_context in grouped.items():
-            for stat in derive(of_context):
+        for context, context_stats in stats_by_context.items():
+            for stat in derive(context_stats):
                 merge_stat(totals, metric.add_context(stat, context))
     for stat in metric.compute_worst_case_metrics(stats_by_instance):
         merge_stat(totals, stat)
@@ -184,7 +189,10 @@ def _totals(computing: Any, stats_by_instance: Mapping[Any, Sequence[Any]]) -> d
 
 
 def _merged(rows: Iterable[Sequence[Any]]) -> dict[Any, Any]:
-    """HELM's `merge_stat` of all statistics; of packed ones without an object for each."""
+    """Return all statistics merged by name, as HELM's `merge_stat` merges them.
+
+    Packed statistics are merged without making a `Stat` object for each of them.
+    """
     totals: dict[Any, Any] = {}
     for stats in rows:
         if isinstance(stats, PackedStats):
@@ -198,15 +206,17 @@ def _merged(rows: Iterable[Sequence[Any]]) -> dict[Any, Any]:
     return totals
 
 
-_KINDS = tuple(
+_WORST_CASE_KINDS = tuple(
     PerturbationDescription(name=kind, computed_on=PERTURBATION_WORST, **{kind: True})
     for kind in ("robustness", "fairness")
 )
 
 
-def _worst_cases_or(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """Return HELM's function with a short way for runs in which no input was perturbed: an
-    instance's worst case is then its only case.
+def _shorter_worst_cases(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Return a replacement of HELM's function that computes worst cases over perturbations.
+
+    If no input was perturbed, the worst case of an instance is its only case, and the replacement
+    computes it faster. In all other runs, the replacement calls HELM's function.
     """
 
     def compute(per_instance_stats: Mapping[Any, Sequence[Any]]) -> list[Any]:
@@ -223,7 +233,7 @@ def _worst_cases_or(helms_own: Callable[..., list[Any]]) -> Callable[..., list[A
                 if value is not None:
                     worst.setdefault(name, Stat(name)).add(value)
         stats_of_kinds = []
-        for (name, total), kind in product(worst.items(), _KINDS):
+        for (name, total), kind in product(worst.items(), _WORST_CASE_KINDS):
             renamed = dataclasses.replace(name, perturbation=kind)
             stats_of_kinds.append(dataclasses.replace(total, name=renamed))
         return stats_of_kinds
@@ -232,7 +242,7 @@ def _worst_cases_or(helms_own: Callable[..., list[Any]]) -> Callable[..., list[A
 
 
 def _is_plain(stats: Sequence[Any]) -> bool:
-    """Packed or empty, each name once, nothing perturbed."""
+    """Return True if the statistics are packed or empty, with distinct and unperturbed names."""
     return len(stats) == 0 or (isinstance(stats, PackedStats) and _are_plain(stats.names))
 
 
@@ -242,78 +252,82 @@ def _are_plain(names: tuple[Any, ...]) -> bool:
 
 
 def write_json(tree: Any, file: TextIO) -> None:
-    """Write `json.dumps(asdict(tree without fields that are None), indent=2)`, long lists entry by
-    entry.
+    """Write a record as HELM does, but write long lists entry by entry.
+
+    The text equals `json.dumps(asdict(tree), indent=2)`, without fields that are None.
 
     Raises:
-        TypeError: it holds what `json` cannot write either.
+        TypeError: the record holds a value that `json` cannot write either.
     """
     if not dataclasses.is_dataclass(tree):
         _write_value(tree, "\n", file)
         return
-    lead = "{"
+    separator = "{"
     for name, key in _fields(type(tree)) or ():  # type: ignore[arg-type]
         if (value := getattr(tree, name)) is not None:
-            file.write(f"{lead}\n  {key}")
+            file.write(f"{separator}\n  {key}")
             _write_value(value, "\n  ", file)
-            lead = ","
-    file.write("{}" if lead == "{" else "\n}")
+            separator = ","
+    file.write("{}" if separator == "{" else "\n}")
 
 
 def _write_value(value: Any, newline: str, file: TextIO) -> None:
+    """Write a value; `newline` is a line break with the indentation of the value."""
     if type(value) is not list or not value:
-        file.write(_text(value, newline))
+        file.write(_json_text(value, newline))
         return
-    lead = "["
+    separator = "["
     inner = newline + "  "
     for entry in value:
-        file.write(lead + inner + _text(entry, inner))
-        lead = ","
+        file.write(separator + inner + _json_text(entry, inner))
+        separator = ","
     file.write(newline + "]")
 
 
-def _text(value: Any, newline: str) -> str:
-    if (plain := _PLAIN.get(type(value))) is not None:
+def _json_text(value: Any, newline: str) -> str:
+    """Return the JSON of a value; `newline` is a line break with the indentation of the value."""
+    if (plain := _TEXT_OF_PLAIN.get(type(value))) is not None:
         return plain(value)
     inner = newline + "  "
     if (fields := _fields(type(value))) is not None:  # type: ignore[arg-type]
         members = ((key, getattr(value, name)) for name, key in fields)
-        parts = [key + _text(member, inner) for key, member in members if member is not None]
+        parts = [key + _json_text(member, inner) for key, member in members if member is not None]
         return _enclosed("{", parts, "}", newline)
     if isinstance(value, dict):
-        # json's own text of the key: a number or None becomes text.
-        parts = [
-            f"{json.dumps({key: 0})[1:-4]}: {_text(member, inner)}" for key, member in value.items()
-        ]
+        parts = []
+        for key, member in value.items():
+            # Let `json` write the key, because `json` turns a number or None into a text.
+            json_key = json.dumps({key: 0})[1:-4]
+            parts.append(f"{json_key}: {_json_text(member, inner)}")
         return _enclosed("{", parts, "}", newline)
     if isinstance(value, PackedStats):
-        of_each = zip(value.names, value.values, strict=True)
-        return _enclosed(
-            "[",
-            [_text_of_stat(name, stat, repr(stat), inner) for name, stat in of_each],
-            "]",
-            newline,
-        )
+        parts = []
+        for name, number in zip(value.names, value.values, strict=True):
+            parts.append(_json_of_stat(name, number, repr(number), inner))
+        return _enclosed("[", parts, "]", newline)
     if isinstance(value, list | tuple):
-        return _enclosed("[", [_text(entry, inner) for entry in value], "]", newline)
-    return json.dumps(value)  # an enumeration's member, or numpy's float
+        return _enclosed("[", [_json_text(entry, inner) for entry in value], "]", newline)
+    return json.dumps(value)  # a member of an enumeration, or a float of numpy
 
 
 def _enclosed(opening: str, parts: list[str], closing: str, newline: str) -> str:
-    return (
-        f"{opening}{newline}  {f',{newline}  '.join(parts)}{newline}{closing}"
-        if parts
-        else opening + closing
-    )
+    if not parts:
+        return opening + closing
+    content = f",{newline}  ".join(parts)
+    return f"{opening}{newline}  {content}{newline}{closing}"
 
 
 @lru_cache(maxsize=2_000)
-def _text_of_stat(name: Any, value: Any, _written: str, newline: str) -> str:
-    """Return the JSON of a statistic of one value; `_written` tells 0.0 from -0.0 and from 0."""
-    return _text(Stat(name).add(value), newline)
+def _json_of_stat(name: Any, value: Any, _written: str, newline: str) -> str:
+    """Return the JSON of a statistic that was made from one value.
+
+    `_written` is the value's text. The cache needs this text, because 0.0, -0.0 and 0 are equal as
+    keys.
+    """
+    return _json_text(Stat(name).add(value), newline)
 
 
-_PLAIN: dict[type, Callable[[Any], str]] = {
+_TEXT_OF_PLAIN: dict[type, Callable[[Any], str]] = {
     str: quoted,
     int: int.__repr__,
     float: lambda value: repr(value) if isfinite(value) else json.dumps(value),
@@ -324,7 +338,7 @@ _PLAIN: dict[type, Callable[[Any], str]] = {
 
 @cache
 def _fields(kind: type) -> tuple[tuple[str, str], ...] | None:
-    """Name and quoted key of each field of a record; None of what is no record."""
+    """Return the name and the quoted key of each field; None if `kind` is not a dataclass."""
     if not dataclasses.is_dataclass(kind):
         return None
     return tuple((field.name, f"{quoted(field.name)}: ") for field in dataclasses.fields(kind))

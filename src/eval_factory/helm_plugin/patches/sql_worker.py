@@ -1,9 +1,9 @@
-"""The process that executes queries for `executed_answers.py`: it answers each line of JSON with
-one.
+"""Executes SQL queries for `executed_answers.py`, in a process that can be killed.
 
-SQLite cannot be interrupted inside one instruction, which may take minutes; a process can be
-killed. This one is started by its path and imports the standard library and `core/this_process.py`
-only.
+This file is a program. For each line of JSON that it reads, it writes a line of JSON. A separate
+process is needed, because SQLite cannot be interrupted inside an instruction, which may take
+minutes. The interpreter starts this file by its path. The file imports only the standard library
+and `core/this_process.py`.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from pathlib import Path
 from typing import Any, TextIO
 
 TIME_LIMIT_S = 10.0
-# bytes of all rows together, as HELM writes them: a value is a line of its own there
 MAX_RESULT = 2_000_000
-LINE = 32  # bytes that a value, or a row, takes there beside its text
+"""The maximum size of all rows together, in bytes of HELM's output file. HELM writes each value on
+a line of its own.
+"""
+LINE_OVERHEAD = 32  # bytes of HELM's output file for each value and each row, besides the text
 MAX_VALUE = 10_000_000  # bytes of one text or blob
-MAX_PATTERN = 1_000
-MAX_MESSAGE = 500
-SQLITE_MEMORY = 512_000_000
-PROCESS_MEMORY = 1_000_000_000
+MAX_PATTERN = 1_000  # bytes of a pattern of LIKE or GLOB
+MAX_MESSAGE = 500  # characters
+SQLITE_MEMORY = 512_000_000  # bytes
+PROCESS_MEMORY = 1_000_000_000  # bytes
 
 READY = b"ready\n"
 ROWS = "rows"
 FAILED = "failed"
 BROKEN = "broken"
 TOO_LARGE = "too_large"
-"""The reply to a query: the rows (None: there was nothing to execute), why the query failed, or why
-none can run; and whether the rows were too large.
+"""The keys of a reply. `rows` holds the rows, or None if the text had no statement. `failed` holds
+the reason why the query failed, and then `too_large` is true if the rows were too large. `broken`
+holds the reason why no query can run.
 """
 
 _ALLOWED = frozenset(
@@ -48,11 +51,17 @@ _FORBIDDEN_FUNCTIONS = frozenset(
 
 
 class TooLarge(ValueError):
-    """The rows are more than anybody will read."""
+    """An error that is raised because the rows of a query are too large."""
 
 
-def answer(uri: str, query: str, largest: int = MAX_RESULT) -> dict[str, Any]:
-    """The rows of one query that only reads, as JSON can hold them."""
+def answer(uri: str, query: str, max_size: int = MAX_RESULT) -> dict[str, Any]:
+    """Execute a query that may only read, and return the reply.
+
+    Args:
+        uri: the URI of the SQLite database.
+        query: the query.
+        max_size: the maximum size of the rows, in bytes.
+    """
     try:
         connection = sqlite3.connect(uri, uri=True)
     except sqlite3.Error as error:
@@ -71,7 +80,7 @@ def answer(uri: str, query: str, largest: int = MAX_RESULT) -> dict[str, Any]:
         connection.set_authorizer(_authorized)
         try:
             cursor = connection.execute(query)
-            return {ROWS: None if cursor.description is None else _rows(cursor, largest)}
+            return {ROWS: None if cursor.description is None else _rows(cursor, max_size)}
         except TooLarge as error:
             return {FAILED: str(error), TOO_LARGE: True}
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as error:
@@ -86,19 +95,19 @@ def _authorized(action: int, _first: str | None, name: str | None, *_: object) -
     return sqlite3.SQLITE_OK
 
 
-def _rows(cursor: sqlite3.Cursor, largest: int) -> list[list[Any]]:
+def _rows(cursor: sqlite3.Cursor, max_size: int) -> list[list[Any]]:
     rows = []
     size = 0
     for row in cursor:
         rows.append([_plain(value) for value in row])
-        size += LINE * (1 + len(row)) + len(json.dumps(rows[-1]))
-        if size > largest:
-            raise TooLarge(f"the result has more than {largest // 1_000_000} MB")
+        size += LINE_OVERHEAD * (1 + len(row)) + len(json.dumps(rows[-1]))
+        if size > max_size:
+            raise TooLarge(f"the result has more than {max_size // 1_000_000} MB")
     return rows
 
 
 def _plain(value: Any) -> Any:
-    """Turn a value that JSON cannot hold into text, as SQLite writes it."""
+    """Return the value, or SQLite's text of a value that JSON cannot hold."""
     if isinstance(value, bytes):
         return f"X'{value.hex().upper()}'"
     if isinstance(value, float) and math.isinf(value):
@@ -107,28 +116,30 @@ def _plain(value: Any) -> Any:
 
 
 def limit_process() -> None:
-    """It writes no file, not even a core dump, and has no more memory than it needs."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends helm-run, and this process with it
+    """Forbid this process to write files (including a core dump), and limit its memory."""
+    # Ctrl-C ends helm-run, and helm-run ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, 0)
-    with suppress(ValueError, OSError):  # macOS knows no such limit
+    with suppress(ValueError, OSError):  # macOS does not support this limit.
         _limit(resource.RLIMIT_AS, PROCESS_MEMORY)
 
 
 def _limit(kind: int, maximum: int) -> None:
+    """Set a soft resource limit, but never above the hard limit."""
     hard = resource.getrlimit(kind)[1]
-    resource.setrlimit(
-        kind, (maximum if hard == resource.RLIM_INFINITY else min(maximum, hard), hard)
-    )
+    soft = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+    resource.setrlimit(kind, (soft, hard))
 
 
 def _serve(questions: TextIO, answers: TextIO) -> None:
-    """Until helm-run closes the pipe, or is gone."""
+    """Answer queries until helm-run closes the pipe or ends."""
     for line in questions:
-        uri, query, seconds, largest = json.loads(line)
-        # helm-run kills this process when the time is up; this is for a helm-run that cannot.
+        uri, query, seconds, max_size = json.loads(line)
+        # helm-run kills this process when the time is over. The CPU limit ends this process if
+        # helm-run cannot.
         _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds) + 1)
-        answers.write(json.dumps(answer(uri, query, largest), allow_nan=False) + "\n")
+        answers.write(json.dumps(answer(uri, query, max_size), allow_nan=False) + "\n")
         answers.flush()
 
 
@@ -137,7 +148,9 @@ if __name__ == "__main__":
     from eval_factory.core.this_process import end_with_parent
 
     limit_process()
-    end_with_parent(os.getppid())  # the pipe is only looked at after a query
+    # A query may run for long after helm-run has ended, because this process reads the pipe only
+    # between queries. So end with helm-run.
+    end_with_parent(os.getppid())
     sys.stdout.write(READY.decode())
     sys.stdout.flush()
     _serve(sys.stdin, sys.stdout)

@@ -1,1 +1,1 @@
-"""Rubric benchmarks inside helm-run: scenario, run specs, judging by criterion, metric."""
+"""Code for rubric benchmarks inside helm-run: scenario, run specs, judges and metric."""

@@ -1,9 +1,10 @@
-"""Asks judges: HELM's juries, a rubric's judges about each criterion of each answer, and those of
-medhelm's HealthBench.
+"""Asks judges about answers.
 
-All judges are asked side by side, through our client; each gets as many of a rubric's questions at
-once as its limit allows. One method of HELM's juries, and of medhelm's annotators, is replaced:
-prompts, criteria, formula and the form of the annotations stay theirs.
+There are three kinds of judges: HELM's juries, the judges of a rubric, which decide about each
+criterion of each answer, and the judges of medhelm's HealthBench. All judges are asked in parallel,
+through our client. A judge of a rubric gets as many requests at a time as its limit allows. Of
+HELM's juries and of medhelm's annotators only one method is replaced. Their prompts, criteria and
+formulas, and the form of their annotations, do not change.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from eval_factory.helm.verdict_schemas import (
 from eval_factory.helm_plugin.session import current_session, judging, run_record, verdict_by
 from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
 
-_MAX_TOKENS = 4096  # the tokens that HELM grants a judge
+_MAX_TOKENS = 4096  # the maximum number of tokens in a judge's output, as in HELM
 
 ASK_AGAIN = (
     "\n\nYour previous answer to this could not be used: {reason}."
@@ -51,13 +52,15 @@ ASK_AGAIN = (
 )
 
 _Ask = Callable[[Request], RequestResult]
-# about a criterion, with its explanation; in an annotation `error` in its place
 _Decision = dict[str, Any]
+"""A judge's decision about a criterion, with the judge's explanation. In an annotation, a missing
+decision is a dict with the key `error`.
+"""
 _Judgement = TypeVar("_Judgement")
 
 
 class NotJudged(str):
-    """The reason why a judge gave no judgement."""
+    """A text that states why a judge gave no judgement."""
 
 
 def judgement(
@@ -69,19 +72,21 @@ def judgement(
     role: str | None = None,
     sample: int | None = None,
 ) -> _Judgement | NotJudged:
-    """One judge's judgement. Output that cannot be used is asked for once more, with the reason.
+    """Ask one judge, and return the judgement or the reason why there is none.
 
-    Where that cannot be used either, both are archived: the next run of the same command asks the
-    judge again.
+    If the judge's output cannot be used, the judge is asked a second time and told the reason. If
+    the second output cannot be used either, both outputs are archived, and the next run of the same
+    command asks the judge again.
 
     Args:
-        model: the judge's model, as HELM names it.
+        model: the judge's model, by its name in HELM.
         deployment: the judge's deployment in model_deployments.yaml.
-        prompt: all that the judge is asked.
-        ask: sends a request of HELM's, and returns its result.
-        read: what the output says, or raises UnusableJudgeOutput.
-        role: the role of a judge whose requests were counted before they were asked.
-        sample: the number of the judge's answer to this prompt.
+        prompt: the complete prompt for the judge.
+        ask: sends a request of HELM, and returns the result.
+        read: returns the judgement in the judge's output, or raises UnusableJudgeOutput.
+        role: the judge's role, if the session was told to expect the first request; the second
+            request is then added to the expected number.
+        sample: the number of the model's answer, if the model answered a question several times.
 
     Raises:
         Exception: a limit of the run is reached, so that nothing more is asked.
@@ -122,19 +127,15 @@ def judgement(
 
 def _archive(requests: Iterable[Request], role: str | None, deployment: str, reason: str) -> None:
     """Archive the answers to requests, so that the same command asks again."""
-    # The role is in model_deployments.yaml: HELM's configurable benchmark calls a judge by its
-    # deployment.
-    client = current_session().clients[
-        role or get_model_deployment(deployment).client_spec.args["role"]
-    ]
+    # HELM's configurable benchmark only knows the judge's deployment, which states the role.
+    role = role or get_model_deployment(deployment).client_spec.args["role"]
+    client = current_session().clients[role]
     for request in requests:
         client.forget(request, reason)
 
 
-_OF_NO_ANSWER = {
-    "prompt_text": None,
-    "empty_output_equivalence_judgement": False,
-}  # as HELM and medhelm have it
+_NO_ANSWER_ANNOTATION = {"prompt_text": None, "empty_output_equivalence_judgement": False}
+"""The annotation of an empty answer in HELM and medhelm."""
 
 
 def _answer_in(state: RequestState) -> str:
@@ -144,10 +145,14 @@ def _answer_in(state: RequestState) -> str:
 
 
 def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, Any]:
-    """HELM's annotations of one answer: the prompt, and each judge's ratings if it gave any."""
+    """Return HELM's annotation of one answer: the prompt, and the ratings of each judge.
+
+    This function replaces a method of HELM's juries. A judge without usable ratings is listed with
+    the reason. No judge is asked about an empty answer.
+    """
     answer = _answer_in(request_state)
     if is_blank_answer(answer):
-        return dict(_OF_NO_ANSWER)
+        return dict(_NO_ANSWER_ANNOTATION)
     prompt = self._interpolate_prompt(request_state)
     form = current_session().jury_form
     judges: dict[str, Any] = self._annotator_models
@@ -179,7 +184,7 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
 
 
 def _note_prompt(annotation: str, template: str, schema: Schema, deployment: str) -> None:
-    """Record a judge's prompt; that of a judge with `structured` with the schema it gets."""
+    """Record the prompt template of a judge; for a `structured` judge together with the schema."""
     by_schema = bool(get_model_deployment(deployment).client_spec.args.get("structured"))
     if by_schema:
         template = template_with_schema(template, schema)
@@ -196,43 +201,49 @@ class _Judge:
 
 @dataclass(frozen=True)
 class _Question:
-    """Some criteria of one answer, which are asked in one request."""
+    """A question to a judge: one or several criteria of one answer, asked in one request."""
 
     state: RequestState
-    answer: int  # the number of the answer
-    first: int  # the number of the first criterion in the answer's rubric
+    answer: int  # the position of the answer among all answers, from 0
+    first: int  # the position of the first criterion in the answer's rubric, from 0
     criteria: list[Criterion]
 
 
 class CriterionAnnotator(Annotator):  # type: ignore[misc]
-    """Has the judges decide about each criterion of each answer."""
+    """An annotator that asks the judges of a rubric about each criterion of each answer."""
 
     name = rubric.ANNOTATION
-    use_global_metric = True  # makes HELM hand over all answers at once
+    use_global_metric = True  # HELM then calls `annotate_all` with all answers.
 
     def __init__(
         self, auto_client: AutoClient, judges: Mapping[str, str], criteria_per_request: int = 1
     ) -> None:
-        """Take the deployments of the judges, by name."""
+        """Make the annotator.
+
+        Args:
+            auto_client: HELM's client, which sends each request to its deployment.
+            judges: the name of each judge -> its deployment.
+            criteria_per_request: the maximum number of criteria in a request to a judge.
+        """
         self._ask: _Ask = auto_client.make_request
         self._judges = []
         for name, deployment in judges.items():
             args = get_model_deployment(deployment).client_spec.args
             self._judges.append(_Judge(name, deployment, args["role"], args["parallelism"]))
-        self._at_once = criteria_per_request
+        self._criteria_per_request = criteria_per_request
 
     def annotate(self, request_state: RequestState) -> dict[str, Any]:
-        """Annotate one answer; HELM itself hands over all."""
+        """Return the annotation of one answer. HELM calls `annotate_all` instead."""
         annotation: dict[str, Any] = self.annotate_all([request_state])[0][rubric.ANNOTATION]
         return annotation
 
     def annotate_all(self, request_states: list[RequestState]) -> list[dict[str, Any]]:
-        """Return the annotations of each answer. An answer that did not come is not judged.
+        """Return the annotations of each answer. A failed request has no answer to judge.
 
         Raises:
-            Exception: a limit of the run is reached, so that nothing more is asked.
+            Exception: a limit of the run is reached, so that no judge can be asked.
         """
-        for size, judge in product({1, self._at_once}, self._judges):
+        for size, judge in product({1, self._criteria_per_request}, self._judges):
             template = rubric.criterion_template(alone=size == 1)
             _note_prompt(rubric.ANNOTATION, template, decisions_schema(size), judge.deployment)
         decided: list[list[dict[str, _Decision]]] = []
@@ -241,8 +252,8 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
             criteria = rubric_criteria(state)
             decided.append([{} for _ in criteria])
             if self._judges and is_answered(state):
-                for first in range(0, len(criteria), self._at_once):
-                    part = criteria[first : first + self._at_once]
+                for first in range(0, len(criteria), self._criteria_per_request):
+                    part = criteria[first : first + self._criteria_per_request]
                     questions.append(_Question(state, number, first, part))
         for judge in self._judges:
             current_session().expect(judge.role, len(questions))
@@ -257,7 +268,8 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
             )
 
         by_judge = map_at_once(decisions_of, self._judges, len(self._judges))
-        # in the judges' order, whichever answers first: the same answers give the same files
+        # Store decisions in the order of the judges, not of their arrival, so that equal decisions
+        # give byte-equal files.
         for judge, by_question in zip(self._judges, by_judge, strict=True):
             for question, decisions in zip(questions, by_question, strict=True):
                 for number, decision in enumerate(decisions, start=question.first):
@@ -266,17 +278,24 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
 
 
 def rubric_criteria(state: RequestState) -> list[Criterion]:
+    """Return the criteria of the instance's rubric."""
     return [Criterion.from_dict(entry) for entry in (state.instance.extra_data or {})[RUBRICS]]
 
 
 def is_answered(state: RequestState) -> bool:
-    """An answer that a content filter took away counts as an answer with nothing in it."""
+    """Return True if the request has an answer.
+
+    An answer that a content filter removed counts as an empty answer.
+    """
     result = state.result
     return result is not None and (result.success or result.error == FILTERED_MESSAGE)
 
 
 def _decisions(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decision]:
-    """One judge's decisions about the question's criteria, or why there are none."""
+    """Return one decision of the judge for each criterion of the question.
+
+    If the judge gave no judgement, each decision holds the reason.
+    """
     state = question.state
     count = len(question.criteria)
     answer = _answer_in(question.state)
@@ -289,7 +308,7 @@ def _decisions(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decision]
         return [decision.as_dict() for decision in rubric.parse_decisions(text, count, answer)]
 
     sample = (state.instance.extra_data or {}).get(SAMPLE)
-    # HELM hands over all answers at once
+    # Set the judged question here, because HELM passes all answers at once to the annotator.
     with judging(state), verdict_by(decisions_schema(count)):
         outcome = judgement(
             judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample
@@ -300,32 +319,37 @@ def _decisions(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decision]
 
 
 def requests_to_judges(state: ScenarioState) -> int:
-    """Count the requests to all judges together, about the answers that came; questions that are
-    asked again are not counted.
+    """Return the number of requests to all judges together about the answers in `state`.
+
+    A second request after unusable output is not counted.
     """
     answered = [
         request_state for request_state in state.request_states if is_answered(request_state)
     ]
     total = 0
     for spec in state.annotator_specs or ():
-        # an annotator that names no judges (`judges` of a rubric, `annotator_models` of a jury)
-        # asks once, if at all
+        # A rubric names its judges in `judges`, a jury in `annotator_models`. Any other annotator
+        # sends at most one request for each answer.
         judges = spec.args.get("judges") or spec.args.get("annotator_models") or [spec]
-        total += len(judges) * _each(spec, answered)
+        total += len(judges) * _requests_to_one_judge(spec, answered)
     return total
 
 
 def requests_to_each(state: ScenarioState) -> int:
-    """Count a rubric's requests to one judge, if all answers come; 0 if there is no rubric."""
+    """Return the number of requests that a rubric sends to one judge if every request to the model
+    is answered; 0 if the run has no rubric.
+    """
     total = 0
     for spec in state.annotator_specs or ():
         if spec.class_name == names.RUBRIC_ANNOTATOR_CLASS:
-            total += _each(spec, state.request_states)
+            total += _requests_to_one_judge(spec, state.request_states)
     return total
 
 
-def _each(spec: Any, states: Sequence[RequestState]) -> int:
-    # a criterion each, and the physician's answer if there is one
+def _requests_to_one_judge(spec: Any, states: Sequence[RequestState]) -> int:
+    """Return the number of requests about the answers in `states` to one judge of an annotator."""
+    # medhelm's HealthBench sends a request for each criterion, and a request that compares the
+    # answer with the physician's answer, if there is a physician's answer.
     if spec.class_name in names.MEDHELM_HEALTHBENCH:
         count = 0
         for state in states:
@@ -345,8 +369,12 @@ def _each(spec: Any, states: Sequence[RequestState]) -> int:
 def ask_about_each_criterion_and_the_physicians_answer(
     self: Any, state: RequestState
 ) -> dict[str, Any]:
-    """Professional: every judge is scored by the first one's decisions (medhelm never empties its
-    list of them), and half of the score is its own mark of the answer beside the physician's.
+    """Return the annotation of one answer of HealthBench Professional, in medhelm's form.
+
+    This function replaces a method of medhelm, whose formula is preserved. A judge's score is the
+    mean of a rubric score and of the judge's own mark, which compares the answer with the
+    physician's answer. The rubric score of every judge uses the first judge's decisions, because
+    medhelm never empties its list of decisions.
     """
     return ask_about_each_criterion(self, state, professional=True)
 
@@ -354,61 +382,64 @@ def ask_about_each_criterion_and_the_physicians_answer(
 def ask_about_each_criterion(
     self: Any, state: RequestState, *, professional: bool = False
 ) -> dict[str, Any]:
-    """HealthBench: each judge's score is of its own decisions.
+    """Return the annotation of one answer of HealthBench, in medhelm's form.
 
-    In medhelm's annotators a request that fails moves all later decisions to the criterion before.
-    Here a judge that left one out has not judged the answer. Which decision is about which
-    criterion stands beside, for the corrected score.
+    This function replaces a method of medhelm's annotators. In medhelm, a failed request moves all
+    later decisions to the criterion before. Here a judge with a failed request has not judged the
+    answer. The annotation also lists each judge's decisions in the order of the criteria; the
+    corrected score is computed from this list. `professional` is True for HealthBench Professional,
+    whose judges also compare the answer with the physician's answer.
     """
     from helm.benchmark.annotation import health_bench_annotator as helms
 
     answer = _answer_in(state)
     if is_blank_answer(answer):
-        return dict(_OF_NO_ANSWER)
+        return dict(_NO_ANSWER_ANNOTATION)
     extra: Mapping[str, Any] = state.instance.extra_data or {}
     turns = [*(state.instance.input.messages or []), {"content": answer, "role": "assistant"}]
     conversation = "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns)
     template = self._prompt_template.replace("<<conversation>>", conversation)
-    prompts = [template.replace("<<rubric_item>>", str(rubric)) for rubric in extra["rubrics"]]
+    prompts = [template.replace("<<rubric_item>>", str(item)) for item in extra["rubrics"]]
     for judge in self._annotator_models.values():
         _note_prompt(self.name, self._prompt_template, decisions_schema(1), judge.model_deployment)
-    physicians = extra.get("physician_response") if professional else None
-    compared = helms.EVAL_PROMPT.replace("<<user_message>>", conversation).replace(
-        "<<llm_response>>", answer
-    )
-    marks = [] if physicians is None else [compared.replace("<<physician_response>>", physicians)]
+    physicians_answer = extra.get("physician_response") if professional else None
+    mark_prompts = []
+    if physicians_answer is not None:
+        mark_prompt = helms.EVAL_PROMPT.replace("<<user_message>>", conversation)
+        mark_prompt = mark_prompt.replace("<<llm_response>>", answer)
+        mark_prompts = [mark_prompt.replace("<<physician_response>>", physicians_answer)]
 
     def decide(question: tuple[str, str]) -> _Decision | NotJudged:
         name, prompt = question
         judge = self._annotator_models[name]
         ask = self._auto_client.make_request
         schema = decisions_schema(1)
-        if prompt in marks:
+        if prompt in mark_prompts:
             schema = mark_schema()
 
         def read(text: str) -> _Decision:
-            if prompt in marks:
-                return _mark(text)
+            if prompt in mark_prompts:
+                return _read_mark(text)
             return rubric.parse_decisions(text, 1, answer)[0].as_dict()
 
         with verdict_by(schema):
             return judgement(judge.model_name, judge.model_deployment, prompt, ask, read)
 
-    questions = list(product(self._annotator_models, (*prompts, *marks)))
+    questions = list(product(self._annotator_models, (*prompts, *mark_prompts)))
     outcomes: dict[str, list[_Decision | NotJudged]] = {name: [] for name in self._annotator_models}
     decisions = map_at_once(decide, questions, len(questions))
     for (name, _), decision in zip(questions, decisions, strict=True):
         outcomes[name].append(decision)
-    return _scored(
+    return _scored_annotation(
         outcomes,
         extra["rubrics"],
         helms.calculate_score,
-        has_mark=bool(marks),
+        has_mark=bool(mark_prompts),
         professional=professional,
     )
 
 
-def _scored(
+def _scored_annotation(
     outcomes: Mapping[str, Sequence[_Decision | NotJudged]],
     rubrics: Sequence[Any],
     score_of: Callable[[list[Any], list[_Decision]], float | None],
@@ -416,13 +447,20 @@ def _scored(
     has_mark: bool,
     professional: bool,
 ) -> dict[str, Any]:
-    """The annotation as medhelm writes it; beside it each judge's decisions in the rubric's order,
-    and the judges that did not judge.
+    """Return medhelm's annotation, extended by each judge's decisions and by the missing judges.
+
+    Args:
+        outcomes: the outcome of each request, by the judge's name, in the order of the rubric; the
+            mark comes last.
+        rubrics: the criteria of the rubric, in medhelm's form.
+        score_of: medhelm's formula, which returns None if there is no score.
+        has_mark: True if the last outcome of each judge is a mark.
+        professional: True to use the decisions of all judges so far, as medhelm does.
     """
     annotation: dict[str, Any] = {}
     decided: dict[str, list[bool]] = {}
     missing: dict[str, str] = {}
-    so_far: list[_Decision] = []
+    scored_decisions: list[_Decision] = []
     for name, decisions in outcomes.items():
         failed: list[NotJudged] = []
         judged: list[_Decision] = []
@@ -434,14 +472,14 @@ def _scored(
         if failed:
             missing[name] = f"{len(failed)} of {len(decisions)} decisions are missing: {failed[0]}"
             continue
-        so_far = [*so_far, *judged] if professional else judged
-        score = score_of(list(rubrics), so_far)
+        scored_decisions = [*scored_decisions, *judged] if professional else judged
+        score = score_of(list(rubrics), scored_decisions)
         if score is None:
             missing[name] = "medhelm's formula gives no score if the points of a rubric add up to 0"
             continue
         if has_mark:
             score = (score + judged[-1]["criteria_met"] / 10) / 2
-        annotation[name] = {"accuracy": {"score": score, "criteria": so_far}}
+        annotation[name] = {"accuracy": {"score": score, "criteria": scored_decisions}}
         decided[name] = [decision["criteria_met"] for decision in judged[: len(rubrics)]]
     if decided:
         annotation[names.DECISIONS] = decided
@@ -450,9 +488,11 @@ def _scored(
     return annotation
 
 
-def _mark(text: str) -> _Decision:
-    """The mark of the comparison with the physician's answer. Raises UnusableJudgeOutput: it is no
-    whole number from 1 to 10.
+def _read_mark(text: str) -> _Decision:
+    """Return the mark that a judge gave in the comparison with the physician's answer.
+
+    Raises:
+        UnusableJudgeOutput: the mark is not a whole number from 1 to 10.
     """
 
     def read(decision: dict[str, Any]) -> _Decision:

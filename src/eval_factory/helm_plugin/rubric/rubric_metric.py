@@ -1,6 +1,6 @@
-"""Computes the score of a case from what the judges decided about its criteria.
+"""Computes the score of a rubric case from the judges' decisions about its criteria.
 
-A case with a criterion that nobody judged has none.
+A case has no score if no judge decided about one of its criteria.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from eval_factory.tasks.rubric_case import case_score, share_met
 
 
 class RubricMetric(Metric):  # type: ignore[misc]
-    """Points of the criteria that the majority of the judges holds to be met / sum of the
-    positive points.
+    """A HELM metric: the points of the criteria that most judges consider met, divided by the sum
+    of the positive points.
     """
 
     def __init__(self, metric_name: str, judges: Mapping[str, str]) -> None:
@@ -32,7 +32,8 @@ class RubricMetric(Metric):  # type: ignore[misc]
     ) -> list[Stat]:
         criteria = rubric_criteria(request_state)
         if not is_answered(request_state):
-            # a failed request: left out of the score, or 0, as chosen
+            # The request failed. The user's options decide whether the collector counts the case as
+            # 0 or leaves the case out.
             return [Stat(MetricName(self._name)).add(0.0)]
         decided = decisions_of(request_state.annotations, self._judges, len(criteria))
         score = case_score(criteria, [share_met(by_judge.values()) for by_judge in decided])

@@ -1,6 +1,4 @@
-"""Rubric cases as HELM's instances, and the run specs that ask them. Importing this registers
-the run specs.
-"""
+"""Turns rubric cases into HELM's instances, and registers their run specs when imported."""
 
 from __future__ import annotations
 
@@ -38,18 +36,26 @@ from eval_factory.tasks.rubric_case import (
     RUBRIC_RUN_SPEC,
 )
 
-_MAX_TOKENS = 2048  # in an answer: what the published sampler of HealthBench grants
+_MAX_TOKENS = 2048  # the maximum in an answer, as in the published sampler of HealthBench
 
 
 class RubricScenario(Scenario):  # type: ignore[misc]
-    """Conversations, each with the criteria that its answer is judged by."""
+    """A HELM scenario of conversations, each with the criteria by which the answer is judged."""
 
     tags = ("biomedical", "rubric")
 
     def __init__(
         self, name: str, description: str, form: str, dataset_file: str | None, subset: str | None
     ) -> None:
-        """Take a `dataset_file`, or None for HealthBench's published file of `subset`."""
+        """Make the scenario.
+
+        Args:
+            name: the name of the task.
+            description: a sentence about the benchmark.
+            form: the form of the file.
+            dataset_file: the path of the user's file, or None to download the published file.
+            subset: the subset of HealthBench whose published file is downloaded.
+        """
         super().__init__()
         self.name = name
         self.description = description
@@ -64,10 +70,10 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         else:
             file = Path(self._file)
         if self._form == CASE_REPORTS:
-            read = read_case_reports(file)
+            content = read_case_reports(file)
         else:
-            read = read_rubric_file(file, cast(FileForm, self._form))
-        refuse(file, read.problems)
+            content = read_rubric_file(file, cast(FileForm, self._form))
+        refuse(file, content.problems)
         return [
             Instance(
                 input=input_of(case.messages),
@@ -76,11 +82,11 @@ class RubricScenario(Scenario):  # type: ignore[misc]
                 id=case.id,
                 extra_data=case.extra_data(),
             )
-            for case in read.rows
+            for case in content.rows
         ]
 
 
-def _scenario(
+def _scenario_spec(
     name: str, description: str, form: str, file: str | None, subset: str | None = None
 ) -> ScenarioSpec:
     args = {
@@ -98,34 +104,47 @@ def _run_spec(
     scenario: ScenarioSpec,
     metric: str,
     judges: Any,
-    at_once: int,
+    criteria_per_request: int,
     max_tokens: int = _MAX_TOKENS,
 ) -> RunSpec:
-    """Return a rubric's run spec, with `at_once` criteria in a request to a judge and answers of at
-    most `max_tokens`.
+    """Return the run spec of a rubric benchmark.
+
+    Args:
+        name: the name of the run.
+        scenario: the scenario of the run.
+        metric: the name of the score.
+        judges: the judges, each with `name` and `model_deployment`.
+        criteria_per_request: the maximum number of criteria in a request to a judge.
+        max_tokens: the maximum number of tokens in an answer.
     """
     deployments = {judge["name"]: judge["model_deployment"] for judge in judges}
-    args = {"judges": deployments, "criteria_per_request": int(at_once)}
-    scored = {"metric_name": metric, "judges": deployments}
+    annotator_args = {
+        "judges": deployments,
+        "criteria_per_request": int(criteria_per_request),
+    }
+    metric_args = {"metric_name": metric, "judges": deployments}
     return RunSpec(
         name=name,
         scenario_spec=scenario,
         adapter_spec=plain_adapter(ADAPT_CHAT, max_tokens),
-        annotators=[AnnotatorSpec(class_name=names.RUBRIC_ANNOTATOR_CLASS, args=args)],
-        metric_specs=[MetricSpec(class_name=names.RUBRIC_METRIC_CLASS, args=scored)],
+        annotators=[AnnotatorSpec(class_name=names.RUBRIC_ANNOTATOR_CLASS, args=annotator_args)],
+        metric_specs=[MetricSpec(class_name=names.RUBRIC_METRIC_CLASS, args=metric_args)],
         groups=[scenario.args["name"]],
     )
 
 
-def _read(path: str) -> Any:
+def _read_config(path: str) -> Any:
     return parse_own(Path(path).read_text(encoding="utf-8"))
 
 
 @run_spec_function(RUBRIC_RUN_SPEC)  # type: ignore[untyped-decorator]
 def rubric_benchmark(config_path: str, criteria_per_request: int = 1) -> RunSpec:
-    """A custom rubric benchmark: the file that eval-factory wrote says what it is."""
-    config = _read(config_path)
-    scenario = _scenario(config["name"], config["description"], OWN, config["dataset_file"])
+    """Return the run spec of a custom rubric benchmark.
+
+    `config_path` is the description of the benchmark that eval-factory wrote.
+    """
+    config = _read_config(config_path)
+    scenario = _scenario_spec(config["name"], config["description"], OWN, config["dataset_file"])
     max_tokens = config.get("max_tokens", _MAX_TOKENS)
     return _run_spec(
         config["name"],
@@ -144,11 +163,15 @@ def healthbench(
     data_path: str | None = None,
     criteria_per_request: int = 1,
 ) -> RunSpec:
-    """HealthBench, from `data_path` where that is set, else as it is published."""
-    scenario = _scenario(
+    """Return the run spec of HealthBench.
+
+    The cases come from `data_path`, or from the published file of the subset if `data_path` is not
+    set.
+    """
+    scenario = _scenario_spec(
         "healthbench", "HealthBench (Arora et al. 2025)", HEALTHBENCH, data_path, subset
     )
-    judges = _read(jury_config_path)["judges"]
+    judges = _read_config(jury_config_path)["judges"]
     return _run_spec(
         f"healthbench:subset={subset}", scenario, HEALTHBENCH_METRIC, judges, criteria_per_request
     )
@@ -158,11 +181,11 @@ def healthbench(
 def healthbench_professional(
     jury_config_path: str, data_path: str, criteria_per_request: int = 1
 ) -> RunSpec:
-    """HealthBench Professional, from the user's file."""
+    """Return the run spec of HealthBench Professional, with the cases of the user's file."""
     name = "healthbench_professional"
     description = "HealthBench Professional (Soskin Hicks et al. 2026)"
-    judges = _read(jury_config_path)["judges"]
-    scenario = _scenario(name, description, PROFESSIONAL, data_path)
+    judges = _read_config(jury_config_path)["judges"]
+    scenario = _scenario_spec(name, description, PROFESSIONAL, data_path)
     return _run_spec(name, scenario, PROFESSIONAL_METRIC, judges, criteria_per_request)
 
 
@@ -170,9 +193,12 @@ def healthbench_professional(
 def medcasereasoning(
     jury_config_path: str, data_path: str | None = None, criteria_per_request: int = 1
 ) -> RunSpec:
-    """MedCaseReasoning, the test set, from `data_path` where that is set."""
+    """Return the run spec of MedCaseReasoning's test set.
+
+    The cases come from `data_path`, or from the published file if `data_path` is not set.
+    """
     name = "medcasereasoning"
     description = "MedCaseReasoning (Wu et al. 2025)"
-    judges = _read(jury_config_path)["judges"]
-    scenario = _scenario(name, description, CASE_REPORTS, data_path)
+    judges = _read_config(jury_config_path)["judges"]
+    scenario = _scenario_spec(name, description, CASE_REPORTS, data_path)
     return _run_spec(name, scenario, DIAGNOSIS_METRIC, judges, criteria_per_request)

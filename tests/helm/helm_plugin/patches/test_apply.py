@@ -13,7 +13,12 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import patch_registry
-from eval_factory.helm_plugin.patches.patch_registry import ROOM, Patch, Stage, apply_patches
+from eval_factory.helm_plugin.patches.patch_registry import (
+    PLUGIN_PACKAGE,
+    Patch,
+    Stage,
+    apply_patches,
+)
 from eval_factory.tasks.upstreams import HELM
 from facts import naming
 
@@ -38,7 +43,7 @@ class Made:
 def _nothing_applied_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     done.clear()
     monkeypatch.setattr(patch_registry, "_applied", [])
-    monkeypatch.setitem(sys.modules, f"{ROOM}.made", Made())
+    monkeypatch.setitem(sys.modules, f"{PLUGIN_PACKAGE}.made", Made())
     monkeypatch.setattr(sys, "argv", ["helm-run", "--run-entries", "medec:model=m"])
     monkeypatch.delenv(WITHOUT, raising=False)
 
@@ -126,7 +131,9 @@ def test_a_file_of_helm_that_was_edited_is_not_patched(monkeypatch: pytest.Monke
     known = {here: {**patch_registry.CHECKED_FILES[here], "helm.common.general": "0" * 64}}
     monkeypatch.setattr(patch_registry, "CHECKED_FILES", known)
     for target in (GENERAL, "helm.common.general"):
-        with pytest.raises(PrerequisiteError, match=rf"helm\.common\.general differ from {here}"):
+        with pytest.raises(
+            PrerequisiteError, match=rf"helm\.common\.general differ from the published {here}"
+        ):
             apply_patches(Stage.START, (patch(targets=(target,)),))
     assert done == []
 

@@ -15,7 +15,7 @@ from eval_factory.helm_plugin.patches.picture_weights import (
     keep_weights_for_all_runs,
     look_at_pictures_in_one_thread,
 )
-from eval_factory.helm_plugin.runner import with_what_is_computed
+from eval_factory.helm_plugin.runner import without_uncomputed_metrics
 
 
 def test_weights_of_all_runs_lie_in_one_folder(
@@ -50,12 +50,12 @@ def test_metrics_that_cannot_be_computed_are_left_out_and_no_other(monkeypatch: 
 
     spec = get_radiology_spec()
     (clip,) = [one.class_name for one in spec.metric_specs if "clip_score" in one.class_name]
-    kept = with_what_is_computed(spec, HelmRunSettings(uncomputed=(clip,))).metric_specs
+    kept = without_uncomputed_metrics(spec, HelmRunSettings(uncomputed=(clip,))).metric_specs
     assert [one for one in spec.metric_specs if one not in kept] == [
         one for one in spec.metric_specs if one.class_name == clip
     ]
-    assert with_what_is_computed(spec, HelmRunSettings()) == spec
-    generated = with_what_is_computed(spec, HelmRunSettings(only_generate=True)).metric_specs
+    assert without_uncomputed_metrics(spec, HelmRunSettings()) == spec
+    generated = without_uncomputed_metrics(spec, HelmRunSettings(only_generate=True)).metric_specs
     names = [one.class_name.rpartition(".")[2] for one in generated]
     assert "EfficiencyMetric" in names
     assert "FractalDimensionMetric" not in names

@@ -15,7 +15,11 @@ from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches import executed_answers, sandbox_worker
-from eval_factory.helm_plugin.patches.executed_answers import _run, check_answer, throw_away_folder
+from eval_factory.helm_plugin.patches.executed_answers import (
+    _run_in_sandbox,
+    check_answer,
+    temporary_folder,
+)
 from facts import naming
 
 needs_bubblewrap = pytest.mark.skipif(
@@ -99,7 +103,7 @@ def test_limits(tmp_path: Path) -> None:
 
     def found(program: str) -> str:
         argv = [sys.executable, "-c", program]
-        return _run(argv, tmp_path, 20, processes=False).output.decode().strip()
+        return _run_in_sandbox(argv, tmp_path, 20, processes=False).output.decode().strip()
 
     write = "file = open('x', 'wb')\nfor _ in range({}):\n    file.write(bytes(1_000_000))\nfile.flush()"
     for program, within, beyond in (
@@ -114,7 +118,7 @@ def test_limits(tmp_path: Path) -> None:
 @needs_bubblewrap
 def test_a_program_its_input_and_its_end(tmp_path: Path) -> None:
     def run(*argv: str, seconds: float = 20.0, given: bytes = b"") -> Any:
-        ended = _run(argv, tmp_path, seconds, given=given, processes=False)
+        ended = _run_in_sandbox(argv, tmp_path, seconds, standard_input=given, processes=False)
         return ended.returncode, ended.output
 
     assert run("cat", given=b"text") == (0, b"text")
@@ -135,7 +139,7 @@ def test_a_home_is_not_readable_because_it_is_on_the_import_path(
 
 
 def test_the_folder_is_thrown_away() -> None:
-    with throw_away_folder() as folder:
+    with temporary_folder() as folder:
         (folder / "file").touch()
     assert not folder.exists()
 
@@ -144,7 +148,7 @@ def test_a_folder_of_folders_is_deleted_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with throw_away_folder() as folder:
+    with temporary_folder() as folder:
         os.chdir(folder)
         for _ in range(3000):
             Path("d").mkdir()

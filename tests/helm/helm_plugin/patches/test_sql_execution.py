@@ -259,11 +259,11 @@ def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> No
 def test_changes_beside_the_database_are_not_passed_over(suffix: str, database: Path) -> None:
     beside = database.with_name(database.name + suffix)
     beside.touch()
-    assert executed_answers.closed(database) == database
-    executed_answers.closed.cache_clear()
+    assert executed_answers.checked_database(database) == database
+    executed_answers.checked_database.cache_clear()
     beside.write_bytes(b"changes")
     with pytest.raises(RuntimeError, match=naming("holds changes")):
-        executed_answers.closed(database)
+        executed_answers.checked_database(database)
 
 
 @pytest.fixture
@@ -353,7 +353,7 @@ def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Pa
         (ENDLESS, True),
     ):
         with pytest.raises(QueryFailed) as failed:
-            execute(database, query, seconds=0.5, largest=1000)
+            execute(database, query, seconds=0.5, max_size=1000)
         assert isinstance(failed.value, executed_answers.EndedByLimit) is by_limit
 
 

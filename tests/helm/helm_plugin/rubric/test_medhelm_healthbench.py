@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 from eval_factory.helm.judge_output import UnusableJudgeOutput
-from eval_factory.helm_plugin.rubric.criterion_judge import NotJudged, _mark, _scored
+from eval_factory.helm_plugin.rubric.criterion_judge import (
+    NotJudged,
+    _read_mark,
+    _scored_annotation,
+)
 from facts import says
 
 RUBRIC = [{"points": 6}, {"points": 2}]
@@ -35,7 +39,7 @@ def said(*met: object) -> list[Any]:
 
 def test_each_judge_by_its_own_decisions_and_who_left_one_out_has_not_judged() -> None:
     outcomes = {"a": said(True, False), "b": said(None, True), "c": said(False, True)}
-    found = _scored(outcomes, RUBRIC, share, has_mark=False, professional=False)
+    found = _scored_annotation(outcomes, RUBRIC, share, has_mark=False, professional=False)
     assert {name: found[name]["accuracy"]["score"] for name in ("a", "c")} == {"a": 0.75, "c": 0.25}
     assert found["c"]["accuracy"]["criteria"] == said(False, True)
     assert found["eval_factory_decisions"] == {"a": [True, False], "c": [False, True]}
@@ -46,14 +50,14 @@ def test_each_judge_by_its_own_decisions_and_who_left_one_out_has_not_judged() -
 
 def test_professional_keeps_the_first_judges_decisions_and_halves_with_the_mark() -> None:
     outcomes = {"a": said(True, False, 4), "b": said(False, False, 10)}
-    found = _scored(outcomes, RUBRIC, share, has_mark=True, professional=True)
+    found = _scored_annotation(outcomes, RUBRIC, share, has_mark=True, professional=True)
     assert found["a"]["accuracy"]["score"] == pytest.approx((0.75 + 0.4) / 2)
     assert found["b"]["accuracy"]["score"] == pytest.approx((0.75 + 1.0) / 2)
     assert found["eval_factory_decisions"] == {"a": [True, False], "b": [False, False]}
 
 
 def test_a_rubric_without_a_score_and_a_judge_who_said_nothing() -> None:
-    found = _scored({"a": said()}, [], share, has_mark=False, professional=False)
+    found = _scored_annotation({"a": said()}, [], share, has_mark=False, professional=False)
     assert found == {"eval_factory_not_judged": {"a": found["eval_factory_not_judged"]["a"]}}
     assert "add up to 0" in found["eval_factory_not_judged"]["a"]
 
@@ -76,6 +80,6 @@ def test_a_rubric_without_a_score_and_a_judge_who_said_nothing() -> None:
 def test_a_mark_is_one_whole_number_from_1_to_10(text: str, mark: int | None) -> None:
     if mark is None:
         with pytest.raises(UnusableJudgeOutput):
-            _mark(text)
+            _read_mark(text)
     else:
-        assert _mark(text)["criteria_met"] == mark
+        assert _read_mark(text)["criteria_met"] == mark
