@@ -17,12 +17,12 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.tables import Table, screen
 from eval_factory.core.tables import html as in_html
 from eval_factory.scoring.judge_calibration import (
+    AgreementPart,
     BestJury,
     Calibration,
     Change,
     Figure,
     Figures,
-    Part,
     Steadiness,
 )
 from eval_factory.scoring.judge_passports import AskedJudge, items_as_lines, pairs_as_lines
@@ -115,7 +115,7 @@ class JudgePassport:
         """The changes of a question that significantly shift how often the judge says `met`."""
         moving = []
         for change, steadiness in self.steadiness.items():
-            if not steadiness.shift.holds_0:
+            if not steadiness.shift.includes_0:
                 moving.append((change, steadiness))
         return moving
 
@@ -186,7 +186,7 @@ class JudgePassport:
         high = self.bias.ci_high
         if value is None or low is None or high is None:
             return "These labels cannot show whether the judge is lenient or strict."
-        if not self.bias.holds_0:
+        if not self.bias.includes_0:
             kind = "strict"
             direction = "lower"
             if value > 0:
@@ -223,7 +223,7 @@ class JudgePassport:
             if part.judge is not None:
                 with_figures += 1
                 bias = part.judge.bias
-                if bias.ci_low is not None and not bias.holds_0:
+                if bias.ci_low is not None and not bias.includes_0:
                     biased[name] = bias.value or 0.0
         if biased:
             worst = max(biased, key=lambda name: abs(biased[name]))
@@ -334,7 +334,7 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
     }
 
 
-def figures_table(part: Part, majority: Part | None = None) -> Table:
+def figures_table(part: AgreementPart, majority: AgreementPart | None = None) -> Table:
     """Return a table with one row for each figure, and columns for the judge and the physicians.
 
     `majority` adds a column: the agreement of the judge with the majority of the physicians.
@@ -364,7 +364,7 @@ def _with_figures(rows: Sequence[list[str]], begin: int) -> list[list[str]]:
     return filled
 
 
-def parts_table(parts: Mapping[str, Part], name: str) -> Table:
+def parts_table(parts: Mapping[str, AgreementPart], name: str) -> Table:
     """Return a table with one row for each part that has a figure.
 
     A part is a category, a physician, a language or a third of the answers by length. `name` is the
@@ -484,7 +484,7 @@ def passport_page(passport: JudgePassport, date: str) -> str:
 
     calibration = passport.calibration
     total = calibration.total
-    physicians: dict[str, Part] = {}
+    physicians: dict[str, AgreementPart] = {}
     for name, part in calibration.by_physician.items():
         if part.judge is not None and len(physicians) < MAX_PHYSICIANS:
             physicians[one_line(name, 12)] = part  # The names of physicians are long hashes.

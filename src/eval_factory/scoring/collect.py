@@ -263,7 +263,7 @@ def _readers(
     if is_reasoned(plan):
         reader = reasoned_form(form)
     pattern = run.run_spec.adapter_spec.output_mapping_pattern
-    return Readability(reader or form, answers.to), RightAnswers(form, pattern, reader)
+    return Readability(reader or form, answers.answer_to), RightAnswers(form, pattern, reader)
 
 
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:

@@ -1,9 +1,10 @@
-"""Corrected values of metrics that are known to be wrong, from the same answers, beside HELM's own
-(docs/errata.md).
+"""Computes corrected values of metrics that are known to be wrong (docs/errata.md).
 
-How a value is read from an answer to MedCalc-Bench follows the benchmark's own extraction (N.
+The corrected values come from the same answers, and are shown as well as HELM's own values.
+
+The functions that read the value in an answer to MedCalc-Bench follow the benchmark's own code (N.
 Khandekar et al., NeurIPS 2024; github.com/ncbi-nlp/MedCalc-Bench, evaluation/run.py and
-evaluate.py); each difference is named where it is.
+evaluate.py). The docstring of each function names its differences.
 """
 
 from __future__ import annotations
@@ -34,44 +35,54 @@ _DIGITS = (
     r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)"
     r"(?![.,]?\d|[/-]\d+[/-])"
 )
-"""The digits of a number, with thousands separators, and a decimal comma if it cannot be a
-separator: 1,234 is 1234, and 12,34 is 12.34.
+"""The digits of a number, with or without thousands separators. A comma is a decimal comma only if
+it cannot be a thousands separator: 1,234 is 1234, and 12,34 is 12.34.
 """
 # a number that is not part of a date, a unit or a name (m^2, CURB-65)
 _NUMBER = re.compile(rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}")
+# words and signs between two alternatives or the ends of a range
 _EITHER = r"(?:or|to|oder|bis|o|u|a|ou|à|versus|vs\.?)"
 _UNIT = r"(?: ?[%°a-zµμ][^\s\d,;:()='\"]{0,20}(?:\d[^\s,;:()='\"]{0,8})?){0,2}"
+# two numbers that are alternatives or a range, such as "3 or 4" and "between 3 and 4"
 _ALTERNATIVES = re.compile(
     rf"(?<![\w^./,-])[+-]?{_DIGITS}{_UNIT}"
     rf"(?: {_EITHER} |(?<=\d)-(?=\d)| ?[–—~] ?| - )[+-]?{_DIGITS}"  # noqa: RUF001
     rf"|(?<![^\W_])(?:between|zwischen|entre) {_DIGITS}{_UNIT} (?:and|und|y|e|et) {_DIGITS}",
     re.IGNORECASE,
 )
+# a number at the start of a text, such as "about 12.5 mg, because"
 _OPENS = re.compile(
     rf"[^\w\n+-]{{0,10}}(?:(?:about|approximately|roughly|ca\.?) )?([+-]?{_DIGITS})"
     rf"(?! ?-?(?:year|yr|y/?o)){_UNIT}\s*"
     r"(?:$|[.,;:(\n]|(?:because|since|as|which|with|for)\b)",
     re.IGNORECASE,
 )
+# the second step of a numbered list: the text then starts with a step's number, not with a value
 _STEP = re.compile(r"^\W{0,10}2[.)]\s", re.MULTILINE)
 _OUT_OF = re.compile(r"(?<!\d)(\d+) out of")
+# a list of whole numbers, such as "2, 4, 5"
 _LISTED = re.compile(r"(?<!\d)-?\d+(?: ?, ?-?\d+)+")
 _DATE = re.compile(r"(?<!\d)(?:\d{1,2}/\d{1,2}/\d{4}|\d{4}-\d{2}-\d{2})(?!\d)")
 _OPENING_DATE = re.compile(rf"\W{{0,10}}({_DATE.pattern})\s*(?:$|[.,;:(\n])")
 _EITHER_OF_DATES = re.compile(rf"{_DATE.pattern} (?:or|oder|o|ou) {_DATE.pattern}", re.IGNORECASE)
+# the start of an alternative after a duration, such as "or 5"
 _NEXT_DURATION = re.compile(rf"[\W_]{{0,3}}{_EITHER} \W?\d", re.IGNORECASE)
+# a whole number with a decimal comma and a zero, such as "3,0"
 _DECIMAL_ZERO = re.compile(r"(?<![\d,])(\d{1,3}),0(?![\d,])")
 _WEEKS_AND_DAYS = re.compile(
     r"(?<![\d.])(\d{1,3})(?:\s*(?:weeks?|w)\b['\"]?,?(?:\s+and)?|['\"]?,)\s*['\"]?(\d{1,3})(?:\s*(?:days?|d)\b|\s*['\"]?[)\]]|\s*$)",
     re.IGNORECASE,
 )
+# a "w" between digits, as in "4w3d"
 _RUN_TOGETHER = re.compile(r"(?<=\d)w(?=\d)", re.IGNORECASE)
 
 
 def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float | None]:
-    """Return the reader of the value that a text states (None: none in a form that is known), by
-    the calculator, as far as an instance of HELM tells: its category, its gold answer's form, its
-    question.
+    """Return the function that reads the value in an answer to a MedCalc-Bench question.
+
+    The function depends on the calculator. HELM's instances do not name the calculator, so it is
+    inferred from the category, from the form of the right answer and from the question. The
+    function returns None if the answer has no value in a known form.
     """
     if re.match(r"\('\d+ weeks', '\d+ days'\)", gold):
         return days_in
@@ -79,7 +90,7 @@ def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float
         return date_in
     if category not in ("risk", "severity", "diagnosis"):
         return number_in
-    # Wells': 1.5 or 2.5
+    # Wells' criteria give half points, such as 1.5 or 2.5.
     may_be_half = "criteria for pulmonary embolism" in prompt.rpartition("Question: ")[2].lower()
     if may_be_half:
         return number_in
@@ -87,11 +98,12 @@ def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float
 
 
 def number_in(text: str) -> float | None:
-    """The number that opens the text, or the last one, without its unit.
+    """Return the number at the start of the text, or else the last number, without its unit.
 
-    The authors take the last one, and divide what stands before a `%` by 100; here the sign is a
-    unit as any other, because the one calculator of a share (fractional excretion of sodium) asks
-    for a percentage. They compute expressions; here none is.
+    There are three differences from the authors' code. The authors always take the last number.
+    They divide a number before `%` by 100; here `%` is a unit like any other, because the only
+    calculator of a share (fractional excretion of sodium) asks for a percentage. The authors also
+    evaluate arithmetic expressions; this function does not.
     """
     text = stated_value(text)
     try:
@@ -109,7 +121,7 @@ def number_in(text: str) -> float | None:
 
 
 def _float(digits: str) -> float:
-    """The number of digits as `_DIGITS` has them."""
+    """Convert the digits that `_DIGITS` matches to a float."""
     whole, comma, rest = digits.rpartition(",")
     is_decimal = (
         comma and "." not in rest and ("." in whole or len(rest) != 3 or whole.lstrip("+-") == "0")
@@ -120,7 +132,11 @@ def _float(digits: str) -> float:
 
 
 def whole_number_in(text: str) -> float | None:
-    """The score: `3` of `3 out of 5`, how many are listed (`2, 4, 5`), or the number, rounded."""
+    """Return the score that a text states, as a whole number.
+
+    `3 out of 5` is 3, the list of criteria `2, 4, 5` is 3 (their number), and any other number is
+    rounded.
+    """
     text = _DECIMAL_ZERO.sub(r"\1", stated_value(text))
     out_of = _OUT_OF.search(text)
     listed = _LISTED.search(text)
@@ -134,13 +150,15 @@ def whole_number_in(text: str) -> float | None:
         return None
     try:
         return float(round(number))
-    except (ValueError, OverflowError):  # nan, infinity
+    except (ValueError, OverflowError):  # the number is nan or infinite
         return None
 
 
 def date_in(text: str) -> float | None:
-    """The date that opens the text, or the last one, as an ordinal number: month/day/year, or as
-    ISO 8601 has it (which the authors do not read).
+    """Return the date at the start of the text, or else the last date, as an ordinal number of
+    days.
+
+    The function reads month/day/year and ISO 8601. The authors' code does not read ISO 8601.
     """
     text = _EITHER_OF_DATES.sub(" ", stated_value(text))
     opening = _OPENING_DATE.match(text)
@@ -158,10 +176,10 @@ def date_in(text: str) -> float | None:
 
 
 def days_in(text: str) -> float | None:
-    """Weeks and days, as the prompt writes them, (4 weeks, 3 days), or as the data do, ('4 weeks',
-    '3 days').
+    """Return the number of days in a duration of weeks and days.
 
-    Two numbers need something between them: the authors' pattern reads 14 as 1 week and 4 days.
+    The duration is written as in the prompt, (4 weeks, 3 days), or as in the data, ('4 weeks', '3
+    days'). The two numbers must be separated; the authors' pattern reads 14 as 1 week and 4 days.
     """
     text = _RUN_TOGETHER.sub("w ", stated_value(text))
     match = _WEEKS_AND_DAYS.search(text)
@@ -172,61 +190,68 @@ def days_in(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class Case:
+    """An instance with the model's answer, whose value a rule corrects."""
+
     prompt: str
     completion: str
     gold: str  # the text of the first right reference; empty if there is none
-    helm: float | None  # HELM's value of the metric, or what an erratum before has made of it
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    helm: float | None  # HELM's value of the metric, or the value by the previous erratum
+    extra: Mapping[str, Any] = field(default_factory=dict)  # HELM's extra data of the instance
     annotations: Mapping[str, Any] = field(default_factory=dict)
-    instance: str = ""  # its id, the same in every trial
-    # the texts of all references, if there are wrong ones among them
+    instance: str = ""  # the id of the instance, which is the same in every trial
+    # the texts of all references, if some of the references are wrong
     choices: Sequence[str] = ()
 
 
-Rule = Callable[[Case], "float | None"]  # None: the instance does not count
+Rule = Callable[[Case], "float | None"]
+"""Returns the corrected value of a case; None if the instance does not count."""
 
 CORRECT_MARK = "CORRECT"
+"""The answer of MEDEC that a note has no error."""
 
 
 def medcalc_by_calculator(case: Case) -> float:
-    """MedCalc-Bench's own rule: a score is exact, what is calculated lies between the two limits
-    (5 % off, or none).
+    """Return 1 if an answer is right by MedCalc-Bench's own rule, else 0.
+
+    A score must be exact. A calculated value must lie between the benchmark's two limits, which are
+    5 % from the right value or equal to it.
     """
     answer = case.completion.strip()
     if answer == case.gold.strip():
         return 1.0
-    read = reader_of(case.prompt, case.extra.get("category"), case.gold)
-    if read is whole_number_in:
+    read_value = reader_of(case.prompt, case.extra.get("category"), case.gold)
+    if read_value is whole_number_in:
         limits: tuple[object, object] = (case.gold, case.gold)
     else:
         limits = case.extra.get("lower_limit"), case.extra.get("upper_limit")
-    low = read(str(limits[0]))
-    value = read(answer)
-    high = read(str(limits[1]))
+    low = read_value(str(limits[0]))
+    value = read_value(answer)
+    high = read_value(str(limits[1]))
     return float(
         low is not None and value is not None and high is not None and low <= value <= high
     )
 
 
 def medec_sentence(case: Case) -> float:
-    """Right if the same sentence is named, or both say CORRECT."""
+    """Return 1 if the answer names the right sentence, or rightly says CORRECT; else 0."""
     return float(sentence_in(case.gold) == sentence_in(case.completion))
 
 
 def medec_flag(case: Case) -> float:
-    """Right if both say CORRECT, or neither does and the answer names a sentence of the note,
-    whichever.
+    """Return 1 if the answer is right about the presence of an error, else 0.
+
+    If the note has an error, the answer must name any sentence of the note.
     """
     answer = sentence_in(case.completion)
     has_error = sentence_in(case.gold) != CORRECT_MARK
     if answer == CORRECT_MARK:
         return float(not has_error)
-    of_the_note = {sentence_in(line) for line in case.prompt.splitlines()}
-    return float(has_error and answer is not None and answer in of_the_note)
+    sentences = {sentence_in(line) for line in case.prompt.splitlines()}
+    return float(has_error and answer is not None and answer in sentences)
 
 
 def sentence_in(text: str) -> str | int | None:
-    """The number that opens the text, or CORRECT; None if it says neither."""
+    """Return the number at the start of the text, or CORRECT; None if the text has neither."""
     text = text.strip()
     if text.rstrip(".") == CORRECT_MARK:
         return CORRECT_MARK
@@ -235,13 +260,16 @@ def sentence_in(text: str) -> str | int | None:
         return None
     try:
         return int(number[0])
-    except ValueError:  # it has more digits than Python reads; no sentence has that number
+    except ValueError:  # the number has more digits than Python converts; no sentence has it
         return number[0]
 
 
 def ehr_sql_same_rows(case: Case) -> float | None:
-    """Compare rows as HELM does (the same rows, in any order and however often; 0 is 0.0), also if
-    there are none.
+    """Return 1 if the answer's query returns the rows of the right query, else 0.
+
+    Rows are compared as in HELM: their order and repetition do not matter, and 0 equals 0.0. Unlike
+    in HELM, empty results are compared, too. A question that cannot be answered is right if the
+    answer has no query. None if the right query failed.
     """
     if not _can_be_answered(case):
         return float(not _holds_a_query(case))
@@ -250,7 +278,7 @@ def ehr_sql_same_rows(case: Case) -> float | None:
     annotation = case.annotations.get("ehr_sql") or {}
     annotation = annotation.get("as_evaluated") or annotation
     gold = annotation.get("ground_truth_rows")
-    if gold is None:  # the gold query itself failed
+    if gold is None:  # the right query itself failed
         return None
     if annotation.get("query_error") is not None:
         return 0.0
@@ -258,14 +286,14 @@ def ehr_sql_same_rows(case: Case) -> float | None:
 
 
 def ehr_sql_precision(case: Case) -> float | None:
-    """1 if a question that was answered with a query can be answered."""
+    """Return 1 if the question can be answered, else 0; None if the answer has no query."""
     if not _holds_a_query(case):
         return None
     return float(_can_be_answered(case))
 
 
 def ehr_sql_recall(case: Case) -> float | None:
-    """1 if a question that can be answered was answered with a query."""
+    """Return 1 if the answer has a query, else 0; None if the question cannot be answered."""
     if not _can_be_answered(case):
         return None
     return float(_holds_a_query(case))
@@ -281,8 +309,10 @@ def _can_be_answered(case: Case) -> bool:
 
 
 def healthbench_as_published(case: Case) -> float | None:
-    """The mean over judges of the share of a rubric's points: R. Arora et al., 2025, arXiv
-    2505.08775, section 3.
+    """Return the mean over judges of the share of a rubric's points that an answer gets.
+
+    Source: R. Arora et al., 2025, arXiv 2505.08775, section 3. None if no points can be won, or if
+    no judge decided.
     """
     points = [float(rubric["points"]) for rubric in case.extra.get("rubrics") or ()]
     positive = sum(filter(_is_positive, points))
@@ -294,11 +324,11 @@ def healthbench_as_published(case: Case) -> float | None:
     for annotation in case.annotations.values():
         if DECISIONS in (annotation or {}):
             for decisions in annotation[DECISIONS].values():
-                met = 0.0
+                won = 0.0
                 for worth, is_met in zip(points, decisions, strict=True):
                     if is_met:
-                        met += worth
-                shares.append(met / positive)
+                        won += worth
+                shares.append(won / positive)
     if not shares:
         return None
     return sum(shares) / len(shares)
@@ -309,18 +339,24 @@ def _is_positive(points: float) -> bool:
 
 
 def sct_credit(case: Case) -> float:
-    """The experts' share: how many chose the rating, to how many chose the most frequent one."""
+    """Return the experts' credit for an answer.
+
+    The credit is the number of experts who chose the answer's rating, divided by the number who
+    chose the most frequent rating.
+    """
     return credit(case.extra[EXPERT_COUNTS], case.completion)
 
 
 def sct_membership(case: Case) -> float:
-    """1 if an expert chose the rating."""
+    """Return 1 if at least one expert chose the answer's rating, else 0."""
     return float(sct_credit(case) > 0)
 
 
 def first_of_repeated() -> Rule:
-    """The value that there is, of the first of several instances with the same prompt and right
-    answer.
+    """Return a rule that counts only the first of several instances with equal prompts and equal
+    right answers.
+
+    The rule does not change the value. It remembers the instances that it has seen.
     """
     rows = RepeatedRows()
 
@@ -349,7 +385,10 @@ _RULES: dict[str, Rule] = {
 
 
 def rule_of(erratum: Erratum) -> Rule:
-    """The rule of an erratum that has one, new for each run: one remembers what it has seen."""
+    """Return the rule of an erratum.
+
+    Each run needs a new rule, because `first_of_repeated` remembers the instances of a run.
+    """
     if is_code(erratum.rule):
         rule: Rule = code_named(str(erratum.rule))
         return rule
@@ -360,18 +399,21 @@ def rule_of(erratum: Erratum) -> Rule:
 
 @dataclass
 class Corrections(Part):
-    """The errata of a run spec, and the values that their rules give."""
+    """The errata of a run spec, and the corrected values by their rules."""
 
-    version: int
+    version: int  # the version of the catalogue of errata
     errata: Sequence[Erratum]
-    rules: Mapping[str, Rule]
-    helm: Mapping[str, MetricValues]
+    rules: Mapping[str, Rule]  # id of the erratum -> rule
+    helm: Mapping[str, MetricValues]  # label of the metric -> HELM's values
     values: dict[str, dict[InstanceKey, float]] = field(default_factory=lambda: defaultdict(dict))
+    """Label of the corrected metric -> instance -> corrected value."""
     unanswered: list[tuple[InstanceKey, Case]] = field(default_factory=list)
+    """The instances whose request failed."""
     left_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Id of the erratum -> the number of instances that its rule leaves out."""
     raised: dict[str, list[Exception]] = field(default_factory=lambda: defaultdict(list))
-    """The exceptions of each erratum's rule on answers that it cannot read; these answers do not
-    count in the corrected value.
+    """Id of the erratum -> the exceptions that its rule raised on unreadable answers. These answers
+    do not count in the corrected value.
     """
 
     def __post_init__(self) -> None:
@@ -381,15 +423,15 @@ class Corrections(Part):
 
     @classmethod
     def of(cls, plan: Plan, metrics: Iterable[MetricValues]) -> Corrections:
-        """Return the corrections whose metric HELM computed."""
+        """Return the corrections of the metrics that HELM computed."""
         catalogue = load_errata()
         run_spec = plan.evaluation.task.helm.run_spec
-        about = catalogue.of(run_spec, plan.scenario_arguments, plan.upstream)
-        wrong = {erratum.metric for erratum in about}
+        applicable = catalogue.of(run_spec, plan.scenario_arguments, plan.upstream)
+        wrong = {erratum.metric for erratum in applicable}
         helm = {}
         if wrong:
             helm = {metric.label: metric for metric in metrics if metric.label in wrong}
-        errata = [erratum for erratum in about if erratum.metric in helm]
+        errata = [erratum for erratum in applicable if erratum.metric in helm]
         rules = {erratum.id: rule_of(erratum) for erratum in errata}
         return cls(catalogue.version, errata, rules, helm)
 
@@ -403,11 +445,11 @@ class Corrections(Part):
         draft.metrics += self.metrics()
 
     def conclude(self, draft: Draft) -> None:
-        """Add the notes on the errata, which are the longest."""
+        """Add the notes on the errata last, because these notes are the longest."""
         draft.notes.add(Importance.BACKGROUND, *self.notes())
 
     def add_answer(self, key: InstanceKey, state: output.RequestState, answer: str | None) -> None:
-        """Add an instance. `answer`: None if the request failed."""
+        """Add an instance. `answer` is None if the request failed."""
         if not self.errata:
             return
         gold, choices = gold_and_choices(state.instance)
@@ -419,11 +461,12 @@ class Corrections(Part):
         if answer is None:
             self.unanswered.append((key, case))
         else:
-            self._take(key, case, answered=True)
+            self._add_values(key, case, answered=True)
 
-    def _take(self, key: InstanceKey, case: Case, *, answered: bool) -> None:
-        """Add the values of an instance. The rule of a further erratum begins with what the one
-        before made of the value.
+    def _add_values(self, key: InstanceKey, case: Case, *, answered: bool) -> None:
+        """Add the corrected values of an instance.
+
+        If several errata have one label, each rule gets the value of the rule before.
         """
         for label, errata in self._by_label.items():
             value = self.helm[str(errata[0].metric)].values.get(key)
@@ -436,11 +479,11 @@ class Corrections(Part):
             self.values[label][key] = value
 
     def _corrected(self, value: float, case: Case, errata: Sequence[Erratum]) -> float | None:
-        """The value that the rules make of HELM's; None if it does not count."""
+        """Return HELM's value after all rules; None if the instance does not count."""
         for erratum in errata:
             try:
                 corrected = self.rules[erratum.id](replace(case, helm=value))
-            except Exception as error:  # an answer may hold anything
+            except Exception as error:  # a rule may raise anything on an unexpected answer
                 self.raised[erratum.id].append(error)
                 return None
             if corrected is None:
@@ -450,17 +493,21 @@ class Corrections(Part):
         return value
 
     def metrics(self) -> list[MetricValues]:
-        """Once, after all instances. One without an answer has no value that counts; it keeps its
-        place for the bounds, unless another one takes it (of two that are the same). Raises what a
-        rule raised on most answers.
+        """Return the corrected metrics. Call this method once, after all instances were added.
+
+        An instance without an answer gets the value 0, which only reserves its place for the
+        bounds. If the instance repeats an earlier instance, the rule leaves it out.
+
+        Raises:
+            Exception: the first exception of a rule that raised on most answers.
         """
         for key, case in self.unanswered:
-            self._take(key, case, answered=False)
+            self._add_values(key, case, answered=False)
         for erratum in self.errata:
             raised = self.raised[erratum.id]
             values = self.values[erratum.label]
-            if len(raised) > max(1, len(values) // 2):  # the rule's fault, not the answers'
-                raise raised[0]
+            if len(raised) > max(1, len(values) // 2):
+                raise raised[0]  # On this many answers, the error is in the rule.
         corrected = []
         for label, errata in self._by_label.items():
             helm = self.helm[str(errata[0].metric)]
@@ -479,6 +526,7 @@ class Corrections(Part):
         return corrected
 
     def notes(self) -> list[str]:
+        """Return a note on each erratum, with the number of instances that do not count."""
         texts = []
         for erratum in self.errata:
             source = ", ".join(filter(None, (str(self.version), erratum.id, erratum.upstream)))

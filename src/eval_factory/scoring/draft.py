@@ -1,7 +1,7 @@
-"""A result in the making.
+"""Defines the draft of a result, which the parts of the result complete.
 
-Its parts see each request with its answer (`add`), each by all of them before the next one, and
-complete it then.
+All parts see a request with its answer (`Part.see`) before they see the next request. After the
+last request, the parts complete the draft phase by phase.
 """
 
 from __future__ import annotations
@@ -22,39 +22,42 @@ from eval_factory.scoring.tally import Tally
 
 @dataclass
 class Draft:
+    """A result in the making: the parts add their findings to its fields."""
+
     plan: Plan
     run: output.HelmRun
     main_split: str | None
     tally: Tally
     metrics: list[MetricValues]
     usage: results.Usage
-    changes: Sequence[str] = ()  # how requests were changed so that the endpoint took them
-    looks: int = 1  # how often the sample may be looked at, with `extra.stop_when`
-    earlier_notes: Collection[str] = ()  # of an earlier collection
+    changes: Sequence[str] = ()  # the changes of requests that the endpoint required
+    looks: int = 1  # the planned number of looks at the growing sample, with `extra.stop_when`
+    earlier_notes: Collection[str] = ()  # the notes of an earlier collection of this run
     notes: Notes = field(default_factory=Notes)
     scores: dict[str, results.Score] = field(default_factory=dict)
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Label of a metric -> its lowest and highest possible score, for any missing values."""
     further_scores: dict[str, results.Score] = field(default_factory=dict)
-    """A jury's scores of other instances or with other values, which stand after all others."""
-    main: str = ""
-    main_metric_notes: Sequence[str] = ()  # the notes on how the main metric was chosen
-    main_values: MetricValues | None = None
-    # instances without a value of the main metric that counts
+    """The jury's scores of other instances or with other values. They are listed last."""
+    main: str = ""  # the label of the main metric
+    main_metric_notes: Sequence[str] = ()  # the notes on the choice of the main metric
+    main_values: MetricValues | None = None  # the values of the main metric
+    # the instances without a value of the main metric that counts
     missing: set[InstanceKey] = field(default_factory=set)
-    missing_as_zero: bool = False  # True if these count as 0
+    missing_as_zero: bool = False  # True if the missing instances count as 0
     instances: results.Instances = field(
         default_factory=lambda: results.Instances(0, 0, 0, 0, 0, 0, 0)
     )
     unreadable: Mapping[Unreadable, int] = field(default_factory=dict)
-    """Kind of the answers that say nothing -> how many there are."""
-    cut_prompts: CutPromptsFound = NONE_CUT  # prompts that the server cut
+    """Kind of unreadable answer -> the number of these answers."""
+    cut_prompts: CutPromptsFound = NONE_CUT  # the prompts that the server cut
     prompts_with_form: int = 0
-    """The number of prompts whose answers have a form by the benchmark: not further turns and the
-    like.
+    """The number of prompts whose answers must have the benchmark's form. Further turns, such as
+    doubts, do not count.
     """
-    answers_with_form: int = 0  # how many of these answers came
+    answers_with_form: int = 0  # the number of answers to these prompts
     judged: str | None = None
-    """The noun of what judges were asked about, such as "answers"; None if no score is theirs."""
+    """The plural noun for the objects of judgement, such as "answers"; None without judges."""
     judgements: results.Judgements | None = None
     jury: results.JuryReport | None = None
     rubric: results.RubricReport | None = None
@@ -65,12 +68,14 @@ class Draft:
     floors: Mapping[str, results.Floor] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)
     asked: Mapping[str, results.AskedEndpoint] = field(default_factory=dict)
-    """Role -> what was asked there, and what answered."""
+    """Role of an endpoint -> the requests to the endpoint, and the model that answered."""
 
     @property
     def jury_metric(self) -> str | None:
+        """The name of the jury's metric; None if the run has no jury."""
         return self.run.jury.metric if self.run.jury else None
 
     @property
     def failed_as_zero(self) -> bool:
+        """True if failed instances count as 0 (`extra.on_failure`)."""
         return self.plan.evaluation.extra.on_failure == "zero"

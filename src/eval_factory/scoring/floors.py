@@ -1,8 +1,8 @@
-"""Floors: what trivial answers score on the questions of a run, by the metrics that the run was
-scored with.
+"""Computes the floors of a run: the scores of trivial answers to its questions, by the run's own
+metrics.
 
-The values of HELM's metrics were computed inside helm-run (`helm/trivial_answers.py`); corrected
-ones are made of them here, by the rules that the model's answers are read with.
+The values of HELM's metrics were computed inside helm-run (`helm/trivial_answers.py`). This module
+computes the corrected values from them, by the rules for the model's answers.
 """
 
 from __future__ import annotations
@@ -40,32 +40,46 @@ from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.reasoned import SUFFIX
 
 INCOMPLETE_FLOORS = "the best score without a model is incomplete: "
+"""The beginning of the note on floors that are missing."""
 
 
 class _Strategy:
-    """One way to answer, with its values of HELM's metrics, and what the rules make of them."""
+    """A way to answer without a model, with its values of HELM's metrics and of the corrected
+    metrics.
+    """
 
     def __init__(
         self,
         plan: Plan,
         trivial: TrivialScores,
         scored: StrategyScores,
-        of_run: Sequence[MetricValues],
+        run_metrics: Sequence[MetricValues],
     ) -> None:
+        """Take over the scores of one strategy.
+
+        Args:
+            plan: the plan of the run.
+            trivial: the scores of all strategies.
+            scored: the scores of this strategy.
+            run_metrics: HELM's metrics of the model's answers.
+
+        Raises:
+            ValueError: a metric does not have one value for each question.
+        """
         if any(len(column) != len(trivial.questions) for column in scored.values.values()):
             raise ValueError("a column without a value for each question")
         self.scored = scored
         self._questions = trivial.questions
-        self._of_run = of_run
+        self._run_metrics = run_metrics
         self.corrections = Corrections.of(plan, self.metrics())
 
     def metrics(self) -> Iterator[MetricValues]:
-        """Yield the metrics with the labels that the run's own have; of instances that were not
-        perturbed.
+        """Yield the strategy's metrics, with the labels of the run's metrics.
 
-        Made each time: the columns of all strategies together would fill the memory.
+        Perturbed instances are left out. The metrics are not stored, because the values of all
+        strategies together would fill the memory.
         """
-        for metric in self._of_run:
+        for metric in self._run_metrics:
             column = self.scored.values.get(metric.name)
             if column is None or metric.perturbation is not None:
                 continue
@@ -79,7 +93,14 @@ class _Strategy:
                 )
 
     def add(self, number: int, key: InstanceKey, state: output.RequestState) -> None:
-        # None: any, each as likely; only HELM's values of it are known
+        """Add a question, whose trivial answer the corrections read.
+
+        Args:
+            number: the index of the question among the trivial scores.
+            key: the instance.
+            state: the request for the model's answer.
+        """
+        # None for the strategy of a random option, for which only HELM's mean values are known.
         answer = self.scored.answer_to(number)
         if self.scored.annotation is not None:
             executed = (state.annotations or {}).get("ehr_sql", {})
@@ -92,10 +113,15 @@ class _Strategy:
 
 
 class FloorScores(Part):
-    """The floors of one run. Nothing that goes wrong here costs the result: it is a note."""
+    """The floors of one run. An error in their computation becomes a note, so that the result is
+    not lost.
+    """
 
     def __init__(self, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues]) -> None:
-        """Read the scores of trivial strategies, if the run has them. `metrics` are HELM's own."""
+        """Read the scores of the trivial strategies, if the run computed them.
+
+        `metrics` are HELM's metrics of the model's answers.
+        """
         self._strategies: list[_Strategy] = []
         self._numbers: dict[InstanceKey, int] = {}
         self._failed: Exception | None = None
@@ -114,7 +140,7 @@ class FloorScores(Part):
             self._failed = error
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
-        """See a request, for corrected metrics."""
+        """See a request: the corrected metrics of trivial answers need its question."""
         number = self._numbers.get(key)
         if number is None or self._failed:
             return
@@ -125,24 +151,25 @@ class FloorScores(Part):
             self._failed = error
 
     def weigh(self, draft: Draft) -> None:
-        """Hold the finished scores against the floors.
+        """Compare the finished scores with the floors.
 
-        The floor of judges is what they said of a text that says nothing. Where they were not
-        asked, a jury's is assumed: the mark of an answer with nothing in it.
+        The judges' floor is their mean mark of a text that says nothing. If the judges were not
+        asked about such a text, the jury's floor is assumed to be the mark of an empty answer.
         """
         floors = self._floors()
-        # a trivial answer is a label alone, or names none: the lenient readings, and those of
-        # reasoned answers, find in it what HELM finds
+        # A trivial answer is a label alone, or has no label. HELM, the lenient reading and the
+        # reading of reasoned answers therefore agree on it, and have the same floor.
         for ending in (LENIENT, SUFFIX):
             for metric in draft.metrics:
-                helm = metric.label.replace(ending, "", 1)
-                if _is_of_ending(metric, ending) and helm in floors:
-                    floors[metric.label] = floors[helm]
+                helm_label = metric.label.replace(ending, "", 1)
+                if _is_read_otherwise(metric, ending) and helm_label in floors:
+                    floors[metric.label] = floors[helm_label]
         draft.floors = floors | _floors_of_judges(draft)
         draft.notes.extend(notes_on_floors(draft.main, draft.scores, draft.floors))
         draft.notes.extend(self._notes())
 
     def _floors(self) -> dict[str, Floor]:
+        """Return the floor of each metric, by its label: the score of the best strategy."""
         # (label, metric) -> strategy -> mean
         means: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         counts: dict[tuple[str, str], int] = {}
@@ -152,14 +179,15 @@ class FloorScores(Part):
                 counts[metric.label, strategy.scored.name] = len(metric.values)
         floors = {}
         for (label, name), answers in means.items():
-            lower = self._trivial is not None and name in self._trivial.lower_is_better
-            # among equals, `always A` says more than `majority`
-            plainest = sorted(answers, key=MAJORITY_NAME.__eq__)
-            best = max(plainest, key=answers.__getitem__)
-            if lower:
-                best = min(plainest, key=answers.__getitem__)
+            is_lower_better = self._trivial is not None and name in self._trivial.lower_is_better
+            # Of equally good strategies, a name such as `always A` is more specific than
+            # `majority`, which is therefore sorted to the end.
+            strategies = sorted(answers, key=MAJORITY_NAME.__eq__)
+            best = max(strategies, key=answers.__getitem__)
+            if is_lower_better:
+                best = min(strategies, key=answers.__getitem__)
             floors[label] = Floor(
-                best, answers[best], counts[label, best], answers, lower_is_better=lower
+                best, answers[best], counts[label, best], answers, lower_is_better=is_lower_better
             )
         return floors
 
@@ -169,12 +197,12 @@ class FloorScores(Part):
             return []
         try:
             return strategy.corrections.metrics()
-        except Exception as error:  # a rule that raises on this answer to most questions
+        except Exception as error:  # a rule raised on the trivial answer to most questions
             self._failed = error
             return []
 
     def _notes(self) -> Iterator[Note]:
-        """Return a note on each part that is missing from the floors."""
+        """Yield a note on each part that is missing from the floors."""
         trivial = self._trivial
         if trivial is not None and trivial.error is not None:
             yield Note(
@@ -189,15 +217,21 @@ class FloorScores(Part):
             )
 
 
-def _is_of_ending(metric: MetricValues, ending: str) -> bool:
-    """The metric is HELM's, read in another way; the lenient reading is of one metric alone."""
+def _is_read_otherwise(metric: MetricValues, ending: str) -> bool:
+    """Return True if the metric is one of HELM's, read in the way that the ending names.
+
+    The lenient reading exists for one metric only.
+    """
     if ending == LENIENT:
         return metric.name == METRIC + LENIENT
     return metric.name.endswith(ending)
 
 
 def _floors_of_judges(draft: Draft) -> dict[str, Floor]:
-    """Return what judges gave a text that says nothing, or the assumed mark, by metric label."""
+    """Return the floor of each judged metric, by its label.
+
+    The floor is the judges' mean mark of a text that says nothing, or the mark of an empty answer.
+    """
     probe = draft.judge_probe
     floors = {}
     for metric in draft.metrics:
@@ -217,7 +251,7 @@ def _floors_of_judges(draft: Draft) -> dict[str, Floor]:
 
 
 def _is_by_judges(metric: MetricValues, draft: Draft) -> bool:
-    """The metric is a jury's, or a rubric's."""
+    """Return True if the metric is a jury's or a rubric's score."""
     if is_judged(metric, draft.jury_metric):
         return True
     rubric = draft.run.rubric
@@ -227,11 +261,13 @@ def _is_by_judges(metric: MetricValues, draft: Draft) -> bool:
 def notes_on_floors(
     main: str, scores: Mapping[str, Score], floors: Mapping[str, Floor]
 ) -> Iterator[Note]:
-    """Note if the main score, or its corrected value, is not above what the best trivial answer
-    scores.
+    """Yield the notes on the floors of the main score and of its corrected value.
+
+    There is a note if a score is not better than the best trivial answer's, and a note if the floor
+    is assumed.
     """
     below_floor = []
-    means = "This score does not show that the model read the questions"
+    conclusion = "This score does not show that the model read the questions"
     for label in (main, f"{main}{CORRECTED}", f"{main}{LENIENT}"):
         score = scores.get(label)
         floor = floors.get(label)
@@ -247,7 +283,7 @@ def notes_on_floors(
             better = high < floor.value
             worse = low > floor.value
         if better and label != main:
-            means = (
+            conclusion = (
                 f"{label}, which reads the same answers otherwise, is above its own best "
                 "score without a model"
             )
@@ -260,7 +296,7 @@ def notes_on_floors(
             best = f"the best score without a model ({floor.named}: {formats.score(floor.value)})"
             below_floor.append(f"{label}: {comparison} {best}")
     if below_floor:
-        yield Note(Importance.DOUBTFUL, f"{'; '.join(below_floor)}. {means}")
+        yield Note(Importance.DOUBTFUL, f"{'; '.join(below_floor)}. {conclusion}")
     if main in scores and main in floors and floors[main].assumed:
         assumed = f"the best score without a model of {main}, {floors[main].value:g}, is assumed"
         not_asked = (
@@ -272,21 +308,21 @@ def notes_on_floors(
         )
 
 
-MIN_PROBED = 3  # questions, for a floor
-Probes = Mapping[str, Mapping[str, Any]]  # instance -> annotations
+MIN_PROBED = 3  # the smallest number of questions with marks for a floor of the judges
+Probes = Mapping[str, Mapping[str, Any]]  # instance -> the judges' annotations
 Marks = list[dict[str, float]]
-"""The marks of a text that says nothing: of each question, judge -> its mark."""
+"""The marks of a text that says nothing. Each question has an entry: judge -> mark."""
 
 
 @dataclass(frozen=True)
 class ProbedJudges(Part):
-    """The judges' marks of a text that says nothing, if they were asked about it."""
+    """The judges' marks of a text that says nothing, if the judges were asked (`probe_judges`)."""
 
     rubric: RubricTally | None
     jury: Jury | None
 
     def weigh(self, draft: Draft) -> None:
-        """Report what the judges said of it: it is their floor."""
+        """Report the judges' marks of a text that says nothing: they are the judges' floor."""
         if not draft.plan.evaluation.extra.probe_judges:
             return
         probes = output.read_run_record(draft.plan.rundir.helm).judge_probe
@@ -297,7 +333,7 @@ class ProbedJudges(Part):
 
 
 def report_probe(marks: Marks, draft: Draft) -> None:
-    """Report the mean marks of the questions, if there are enough. `marks`: of each question."""
+    """Report the mean of the marks, if at least `MIN_PROBED` questions have marks."""
     means_of_questions = [statistics.fmean(by_judge.values()) for by_judge in marks if by_judge]
     if len(means_of_questions) < MIN_PROBED:
         too_few = (
@@ -310,20 +346,28 @@ def report_probe(marks: Marks, draft: Draft) -> None:
     for by_judge in marks:
         for judge, mark in by_judge.items():
             marks_by_judge[judge].append(mark)
-    means = {judge: statistics.fmean(of_judge) for judge, of_judge in marks_by_judge.items()}
+    means = {judge: statistics.fmean(given) for judge, given in marks_by_judge.items()}
     count = len(means_of_questions)
     draft.judge_probe = JudgeProbe(count, statistics.fmean(means_of_questions), means)
-    in_words = ", ".join(f"{judge} gives it {formats.score(mean)}" for judge, mean in means.items())
-    draft.notes.add(Importance.BACKGROUND, f"{PADDED_NAME}, to {count} questions: {in_words}")
+    marks_text = ", ".join(
+        f"{judge} gives it {formats.score(mean)}" for judge, mean in means.items()
+    )
+    draft.notes.add(Importance.BACKGROUND, f"{PADDED_NAME}, to {count} questions: {marks_text}")
 
 
 def marks_by_jury(probes: Probes, jury: output.JuryNames, judges: Mapping[str, str]) -> Marks:
-    """Return the mean of each judge's ratings. `judges` are their names in HELM's annotations."""
+    """Return the mean of each judge's ratings.
+
+    Args:
+        probes: the annotations of the text that says nothing.
+        jury: the jury's names in HELM's output.
+        judges: judge -> its name in HELM's annotations.
+    """
     marks: Marks = []
-    for of_instance in probes.values():
+    for probe in probes.values():
         by_judge = {}
         for judge, name in judges.items():
-            ratings = output.ratings_of(of_instance, jury, name)
+            ratings = output.ratings_of(probe, jury, name)
             if ratings:
                 by_judge[judge] = statistics.fmean(ratings.values())
         marks.append(by_judge)
@@ -331,14 +375,14 @@ def marks_by_jury(probes: Probes, jury: output.JuryNames, judges: Mapping[str, s
 
 
 def marks_by_rubric(probes: Probes, rubric: RubricTally) -> Marks:
-    """The share of the points that a judge gives."""
+    """Return the share of a rubric's points that each judge gives."""
     marks: Marks = []
     cases = {key[0]: case for key, case in rubric.cases.items()}
-    for instance, of_instance in probes.items():
+    for instance, probe in probes.items():
         case = cases.get(instance)
         if case is None:
             continue
-        votes = decisions_of(of_instance, rubric.judges, len(case.criteria))
+        votes = decisions_of(probe, rubric.judges, len(case.criteria))
         judged = replace(case, votes=tuple(votes))
         by_judge = {}
         for judge in rubric.judges:

@@ -1,4 +1,4 @@
-"""The records of a run's instances, each with all that is known about its answer."""
+"""Yields the record of each instance of a run, with all facts about its answer."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from eval_factory.scoring.tally import Tally
 
 @dataclass(frozen=True)
 class InstanceRecords:
-    """Yields a record of every instance; each iteration reads HELM's output again.
+    """An iterable of the records of all instances. Each iteration reads HELM's output again.
 
     Attributes:
         run: HELM's output.
         metrics: the values of each metric.
         answers: the answers in the cache.
         tally: the counts of the run.
-        jury_metric: the metric that is the judges' score.
-        readability: what the scores could read of the answers.
+        jury_metric: the name of the jury's metric; None if the run has no jury.
+        readability: the signs of answers that a score cannot read.
         judges: judge -> its name in HELM's annotations.
         rubric: the decisions on criteria; None if the task has no rubric.
     """
@@ -55,10 +55,11 @@ class InstanceRecords:
         return map(self._record, self.run.request_states())
 
     def _record(self, state: output.RequestState) -> InstanceRecord:
+        """Return the record of one instance."""
         key = key_of(state)
         _, _, perturbation = key
         result = state.result
-        answer = self.answers.to(state)
+        answer = self.answers.answer_to(state)
         prompt_tokens, completion_tokens = (answer or UNKNOWN).tokens
         completion = None
         metrics = {}
@@ -112,12 +113,16 @@ class InstanceRecords:
         )
 
     def _scores_by_judge(self, key: InstanceKey) -> dict[str, float]:
+        """Return each judge's score of an instance: by the rubric, or the mean of its ratings."""
         if self.rubric is None:
             return self.tally.ratings.mean_by_judge(key)
         return self.rubric.scores_by_judge(key)
 
     def _metrics_of(self, key: InstanceKey) -> dict[str, float]:
-        """Return the instance's value in each metric, but a judged one if no judge scored it."""
+        """Return the instance's value in each metric.
+
+        A judged metric is left out if no judge scored the instance.
+        """
         values = {}
         for metric in self.metrics:
             unjudged = key in self.tally.unjudged and is_judged(metric, self.jury_metric)
@@ -126,7 +131,7 @@ class InstanceRecords:
         return values
 
     def _judgements_in(self, state: output.RequestState) -> dict[str, Any]:
-        """Return each judge's judgement as HELM's annotations have it."""
+        """Return each judge's judgement from HELM's annotations."""
         judgements: dict[str, Any] = {}
         if self.run.jury is None:
             return judgements

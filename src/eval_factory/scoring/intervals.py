@@ -1,9 +1,10 @@
-"""95 % intervals of the mean of instances' values: which one a score gets, and each formula with
-its source. Pure.
+"""Computes 95 % intervals of the mean of instances' values, and chooses the method for a score.
 
-Clusters are labels, one per value: values with the same label share a source (a note, a patient, a
-calculator) and are not independent of each other. The formulas want at least two effective
-clusters; `interval_of_mean` sees to that.
+The docstring of each formula names its source. The functions are pure.
+
+Clusters are labels, one per value. Values with the same label share a source (a note, a patient, a
+calculator) and are not independent. The formulas need at least two effective clusters, which
+`interval_of_mean` checks.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from eval_factory.core.results import Stats
 
 CONFIDENCE = 0.95
 TAIL_ALPHA = (1 - CONFIDENCE) / 2
-Bounds = tuple[float, float]  # the least and the greatest: of a scale, or of an interval
+Bounds = tuple[float, float]  # the lowest and the highest value of a scale or an interval
 PROPORTION: Bounds = (0.0, 1.0)
 
 
 class Interval(NamedTuple):
-    """Both ends are None if nothing can be said."""
+    """An interval and the name of its method; all three are None if there is no interval."""
 
     low: float | None
     high: float | None
@@ -35,32 +36,43 @@ NO_INTERVAL = Interval(None, None, None)
 
 
 def t_quantile(degrees: float, each_side: float = TAIL_ALPHA) -> float:
-    """The 0.975 quantile of Student's t distribution, or another; degrees need not be whole."""
+    """Return the quantile 1 - `each_side` (by default 0.975) of Student's t distribution.
+
+    `degrees`, the degrees of freedom, need not be a whole number.
+    """
     from scipy import special  # imported here: a score of 0/1 values needs none of it
 
     return float(special.stdtrit(degrees, 1 - each_side))
 
 
 def wilson(share: float, count: float, quantile: float | None = None) -> Bounds:
-    """The Wilson score interval of a proportion (E. B. Wilson, JASA 22:209-212, 1927).
+    """Return the Wilson score interval of a proportion (E. B. Wilson, JASA 22:209-212, 1927).
 
-    The count is the effective number of values where they are clustered; `quantile` takes the place
-    of the normal one.
+    Args:
+        share: the observed proportion.
+        count: the number of values; for clustered values, their effective number.
+        quantile: a replacement for the normal quantile.
     """
     z = quantile
     if z is None:
         z = statistics.NormalDist().inv_cdf(1 - TAIL_ALPHA)
     spread = z * z / count
     middle = (share + spread / 2) / (1 + spread)
-    half = z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    half_width = z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
+    return max(0.0, middle - half_width), min(1.0, middle + half_width)
 
 
 def clopper_pearson(right: float, count: int, each_side: float) -> Bounds:
-    """The exact interval of a proportion (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413,
-    1934).
+    """Return the exact interval of a proportion.
 
-    Wilson's, of a level beyond 95 %, misses far too often near 0 and 1, and is wider there.
+    Source: C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934. It replaces Wilson's
+    interval for levels above 95 %, at which Wilson's interval misses proportions near 0 and 1 far
+    too often, although it is wider there.
+
+    Args:
+        right: the number of values 1.
+        count: the number of all values.
+        each_side: the share of samples in which the interval may miss the proportion on each side.
     """
     from scipy import special  # imported here: see `t_quantile`
 
@@ -71,13 +83,14 @@ def clopper_pearson(right: float, count: int, each_side: float) -> Bounds:
 
 
 def effective_clusters(clusters: Sequence[Hashable]) -> float:
-    """Return how many clusters of equal size say as much: the squared sum of the sizes, divided by
-    the sum of the squared sizes.
+    """Return the number of clusters of equal size that would give the same precision.
 
-    L. Kish, Survey Sampling, 1965, section 8.2; A. V. Carter, K. T. Schnepel and D. G. Steigerwald,
-    Review of Economics and Statistics 99:698-709, 2017, show that a t statistic of clusters of
-    unequal size behaves as one of so few. Each interval and test of clustered values has this
-    number less one as its degrees of freedom, and fewer than two of them say nothing.
+    The number is the squared sum of the sizes, divided by the sum of the squared sizes (L. Kish,
+    Survey Sampling, 1965, section 8.2). A. V. Carter, K. T. Schnepel and D. G. Steigerwald (Review
+    of Economics and Statistics 99:698-709, 2017) show that a t statistic of clusters of unequal
+    size behaves like the t statistic of this number of clusters. Each interval and test of
+    clustered values has this number less one as its degrees of freedom. Fewer than two effective
+    clusters give no interval.
     """
     sizes = Counter(clusters).values()
     return len(clusters) ** 2 / sum(size * size for size in sizes)
@@ -89,13 +102,17 @@ def mean_and_variance(
     scale: Bounds = PROPORTION,
     size: float = 0.0,
 ) -> tuple[float, float]:
-    """The mean of clustered values, and its variance, which is robust to any dependence inside
-    clusters.
+    """Return the mean of clustered values and the variance of this mean.
 
-    The linearised ("sandwich") variance of a mean with the factor C / (C - 1), C clusters (W. G.
-    Cochran, Sampling Techniques, 1977, section 9A.3; K.-Y. Liang and S. L. Zeger, Biometrika
-    73:13-22, 1986). With a `size`, a pseudo-cluster of so many values stands at each end of the
-    scale.
+    The variance is robust to any dependence within clusters: the linearised ("sandwich") variance
+    of a mean with the factor C / (C - 1) for C clusters (W. G. Cochran, Sampling Techniques, 1977,
+    section 9A.3; K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986).
+
+    Args:
+        values: the values.
+        clusters: the cluster of each value.
+        scale: the ends of the scale, at which the pseudo-clusters are added.
+        size: the number of values in the pseudo-cluster at each end; 0 for no pseudo-clusters.
     """
     low, high = scale
     total = len(values) + 2 * size
@@ -111,27 +128,29 @@ def mean_and_variance(
 
 
 def end_weight(clusters: Sequence[Hashable]) -> float:
-    """Return how many values a pseudo-cluster has: half of a cluster if all are of one size, as
-    Jeffreys' prior adds half a success and half a failure, and up to a full effective cluster where
-    few are large.
+    """Return the number of values in a pseudo-cluster.
 
-    Where a few clusters hold all that differ, the sample alone says far too little: one
-    pseudo-cluster stands at each end of the scale. benchmarks/interval_coverage.py shows what that
-    does.
+    If all values that differ are in a few clusters, the variance of the sample alone is far too
+    small. A pseudo-cluster is therefore added at each end of the scale
+    (benchmarks/interval_coverage.py measures the effect). Its size is half a cluster if all
+    clusters have the same size, like Jeffreys' prior, which adds half a success and half a failure.
+    Its size approaches a full effective cluster if a few clusters are large.
     """
     return len(clusters) / effective_clusters(clusters) - len(clusters) / len(set(clusters)) / 2
 
 
 def mean_end_weight(clusters: Sequence[Hashable]) -> float:
-    """Return the `end_weight` of values other than 0/1: at least as many as a cluster has in the
-    mean.
+    """Return the number of values in a pseudo-cluster, for values other than 0 and 1.
+
+    The number is the `end_weight`, but at least the mean size of a cluster.
     """
     return max(len(clusters) / len(set(clusters)), end_weight(clusters))
 
 
 def design_effect(values: Sequence[float], scale: Bounds, clusters: Sequence[Hashable]) -> float:
-    """The design effect of clustered values on a scale, with a pseudo-cluster at each end; at
-    least 1.
+    """Return the design effect of clustered values on a scale, at least 1.
+
+    The design effect is computed with a pseudo-cluster at each end of the scale.
     """
     low, high = scale
     size = end_weight(clusters)
@@ -146,13 +165,13 @@ def design_effect(values: Sequence[float], scale: Bounds, clusters: Sequence[Has
 def wilson_clustered(
     values: Sequence[float], clusters: Sequence[Hashable], each_side: float = TAIL_ALPHA
 ) -> Bounds:
-    """The Wilson interval of clustered 0/1 values, on their effective number.
+    """Return the Wilson interval of clustered 0/1 values.
 
-    The effective number is count / design effect, and no more than count; t with the effective
-    number of clusters less one as its degrees of freedom stands in place of the normal quantile (E.
-    L. Korn and B. I. Graubard, Survey Methodology 24:193-201, 1998; C. Franco, R. Little, T. Louis
-    and E. Slud, Journal of Survey Statistics and Methodology 7:334-364, 2019, who recommend
-    Wilson's).
+    The interval uses the effective number of values: their number divided by the design effect. The
+    normal quantile is replaced by the t quantile whose degrees of freedom are the effective
+    clusters less one. Sources: E. L. Korn and B. I. Graubard, Survey Methodology 24:193-201, 1998;
+    C. Franco, R. Little, T. Louis and E. Slud, Journal of Survey Statistics and Methodology
+    7:334-364, 2019, who recommend Wilson's interval.
     """
     count = len(values) / design_effect(values, (0.0, 1.0), clusters)
     return wilson(
@@ -161,6 +180,7 @@ def wilson_clustered(
 
 
 def variance_of(values: Sequence[float]) -> float:
+    """Return the sample variance of two values or more."""
     mean = statistics.fmean(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
@@ -171,15 +191,21 @@ def student_t(
     clusters: Sequence[Hashable] | None = None,
     each_side: float = TAIL_ALPHA,
 ) -> Bounds:
-    """Student's t interval of the mean of two values or more; on a scale with ends, with one
-    pseudo-value at each.
+    """Return Student's t interval of the mean of two values or more.
 
-    Where nearly all values stand at one end, the few that do not are often in no sample, and its
-    spread says too little: the interval of the values alone covers the mean far less often than it
-    should. A pseudo-value at each end keeps the spread from being smaller than what one unseen
-    value could add, as pseudo-observations do for proportions (A. Agresti and B. A. Coull, The
-    American Statistician 52:119-126, 1998; one of each kind: A. Agresti and B. Caffo, 54:280-288,
-    2000). Of clustered values a pseudo-cluster stands at each end (`mean_end_weight`).
+    On a scale with ends, the interval is computed with a pseudo-value at each end. If nearly all
+    values are at one end, a sample often has none of the rare other values. Its spread is then too
+    small, and an interval of the values alone covers the mean far less often than it should. With
+    the pseudo-values, the spread is at least as large as if one unseen value were at the other end.
+    Pseudo-observations do the same for proportions (A. Agresti and B. A. Coull, The American
+    Statistician 52:119-126, 1998; one observation of each kind: A. Agresti and B. Caffo,
+    54:280-288, 2000). Clustered values get a pseudo-cluster at each end (`mean_end_weight`).
+
+    Args:
+        values: the values.
+        scale: the lowest and the highest possible value; None if the scale has no ends.
+        clusters: the cluster of each value; None if the values are independent.
+        each_side: the share of samples in which the interval may miss the mean on each side.
     """
     labels: Sequence[Hashable] = range(len(values))
     if clusters is not None:
@@ -191,16 +217,21 @@ def student_t(
         size = mean_end_weight(labels)
         low, high = scale
     mean, variance = mean_and_variance(values, labels, scale or PROPORTION, size)
-    half = t_quantile(effective_clusters(labels) - 1, each_side) * math.sqrt(variance)
-    return max(low, mean - half), min(high, mean + half)
+    half_width = t_quantile(effective_clusters(labels) - 1, each_side) * math.sqrt(variance)
+    return max(low, mean - half_width), min(high, mean + half_width)
 
 
 def lower_end(values: Sequence[float], lowest: Sequence[float], high: float) -> float:
-    """Return where the scale of a mean begins whose values have each a lowest of their own, as the
-    cases of a rubric have.
+    """Return the lower end of the scale of a mean whose values have different lowest values.
 
-    The mean of the lowest ones. Where the values' interquartile range is below a third of the
-    scale, the lowest of all: nearly equal values say nothing of their tail.
+    Each case of a rubric, for example, has its own lowest value. The lower end is the mean of the
+    lowest values. If the interquartile range of the values is below a third of the scale, the lower
+    end is the smallest of the lowest values, because nearly equal values do not show their tail.
+
+    Args:
+        values: the values.
+        lowest: the lowest possible value of each case.
+        high: the upper end of the scale.
     """
     mean = statistics.fmean(lowest)
     if len(values) < 2:
@@ -218,14 +249,18 @@ def _sum_of_squares(values: Iterable[float]) -> float:
 def of_equal_values(
     value: float, count: float, scale: Bounds, each_side: float = TAIL_ALPHA
 ) -> Bounds:
-    """Return what can be said of the mean if all values are equal: how many other values there can
-    be at most.
+    """Return the interval of the mean if all values of the sample are equal.
 
-    With `count` of `count` alike, at most the share q = 1 - 0.025 ** (1 / count) is not: the exact
-    one-sided 97.5 % bound (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934), because a
-    two-sided 95 % interval may miss 2.5 % at each end. The mean is furthest away where that share
-    stands at an end of the scale. Of clustered values the count is the effective number of
-    clusters.
+    If all `count` values are equal, the share of other values in the population is at most q = 1 -
+    0.025 ** (1 / count). This is the exact one-sided 97.5 % bound (C. J. Clopper and E. S. Pearson,
+    Biometrika 26:404-413, 1934), because a two-sided 95 % interval may miss 2.5 % on each side. The
+    ends of the interval are the means if the share q is at an end of the scale.
+
+    Args:
+        value: the value that all instances have.
+        count: the number of values; for clustered values, the number of effective clusters.
+        scale: the lowest and the highest possible value.
+        each_side: the share of samples in which the interval may miss the mean on each side.
     """
     low, high = scale
     share = 1 - each_side ** (1 / count)
@@ -237,19 +272,20 @@ STUDENT_T = "student-t"
 ON_A_SCALE = "student-t-pseudo-values"
 EXACT = "exact-one-sided"
 CLOPPER_PEARSON = "clopper-pearson"
-# ends the name of the method where values of one cluster are not taken for independent
+# the ending of the method's name if the interval takes clusters into account
 CLUSTERED = "-clustered"
-# ends the name of the method if the interval holds at all of so many looks together
+# the ending of the method's name if the interval is valid at all planned looks together
 OF_LOOKS = "-of-{}-looks"
-MIN_CLUSTERS = 2
+MIN_CLUSTERS = 2  # the smallest number of effective clusters for an interval
 FEW_SOURCES = 6
+"""With fewer effective clusters, a note says that few sources decide the interval."""
 LARGE_SOURCE = 0.3
-"""Effective clusters that an interval needs; below which, or with a cluster above that share,
-few of them decide it.
+"""With a larger share of all values in one cluster, a note says that few sources decide the
+interval.
 """
 MIN_UNBOUNDED = 100
-"""Values that leave their scale, by nobody knows how much, have an interval from this number on:
-rare and great losses are in no smaller sample.
+"""The smallest number of values for an interval if some values are outside their scale. A smaller
+sample may have none of the rare values that are far below the scale.
 """
 
 
@@ -261,18 +297,19 @@ def describe(
     lowest: Sequence[float] | None = None,
     looks: float = 1,
 ) -> Stats:
-    """Mean, sample standard deviation, standard error (of clusters the robust one) and a 95 %
-    confidence interval.
+    """Return the mean, the sample standard deviation, the standard error and a 95 % interval.
+
+    The standard error of clustered values is the cluster-robust standard error.
 
     Args:
-        values: one value per instance, at least one; one alone has no interval.
-        mean: the mean to report, where it was computed elsewhere (HELM's, to the last digit).
-        scale: 0 to 1 if not given and all values lie in it; else a scale that is not known has no
-            ends.
-        clusters: of each value the source that it shares with others; None if none is known.
-        lowest: of each value the least that it can be, where that is another for each.
-        looks: how often a growing sample is looked at, at most: the interval holds wherever one
-        stops.
+        values: one value per instance, at least one. A single value has no interval.
+        mean: the mean to report if it was computed elsewhere, such as by HELM.
+        scale: the lowest and the highest possible value. None means 0 to 1 if all values are in
+            this range, and otherwise an unknown scale without ends.
+        clusters: the source of each value; None if no sources are known.
+        lowest: the lowest possible value of each instance, if the instances differ.
+        looks: the largest number of looks at a growing sample. The interval is valid at whichever
+            look the run stops.
     """
     count = len(values)
     center = mean
@@ -322,12 +359,11 @@ def interval_of_mean(
     lowest: Sequence[float] | None = None,
     each_side: float = TAIL_ALPHA,
 ) -> Interval:
-    """The interval of a mean of two values or more, and the name of its method; arguments as
-    `describe`'s.
+    """Return the interval of the mean of two values or more, and the name of its method.
 
-    Which values get which: docs/statistics.md. It may miss the mean in the share `each_side` of
-    samples at each side. Where each value has a lowest one of its own, the scale begins at
-    `lower_end` of them.
+    The page docs/statistics.md explains the choice of the method. If each instance has its own
+    lowest value, the scale begins at their `lower_end`. `each_side` is the share of samples in
+    which the interval may miss the mean on each side; `describe` explains the other arguments.
     """
     sources = None
     units: float = len(values)
@@ -341,24 +377,24 @@ def interval_of_mean(
     low, high = scale or PROPORTION
     if lowest is not None and min(lowest) < low:
         low = lower_end(values, lowest, high)
-        leaves = False
+        is_off_scale = False
     else:
-        leaves = min(values) < low or max(values) > high
+        is_off_scale = min(values) < low or max(values) > high
     center = statistics.fmean(values)
     if min(values) == max(values):
-        if leaves:
+        if is_off_scale:
             return NO_INTERVAL
         return Interval(
             *of_equal_values(values[0], units, (low, high), each_side), EXACT + by_cluster
         )
-    # how far the mean that is reported lies from that of the values
-    moved = 0.0
+    # the reported mean less the mean of the values, by which the interval is moved
+    offset = 0.0
     if mean is not None:
-        moved = mean - center
+        offset = mean - center
     if (low, high) == PROPORTION and set(values) <= set(PROPORTION):
-        method, ends_of_values = _of_shares(values, sources, each_side)
-        moved = 0.0
-    elif not leaves:
+        method, ends_of_values = _interval_of_proportion(values, sources, each_side)
+        offset = 0.0
+    elif not is_off_scale:
         method = ON_A_SCALE
         ends_of_values = student_t(values, (low, high), sources, each_side)
     elif scale is not None and len(values) < MIN_UNBOUNDED:
@@ -368,15 +404,15 @@ def interval_of_mean(
         ends_of_values = student_t(values, None, sources, each_side)
         low = -math.inf
         high = math.inf
-    low = max(low, ends_of_values[0] + moved)
-    high = min(high, ends_of_values[1] + moved)
+    low = max(low, ends_of_values[0] + offset)
+    high = min(high, ends_of_values[1] + offset)
     return Interval(low, high, method + by_cluster)
 
 
-def _of_shares(
+def _interval_of_proportion(
     values: Sequence[float], sources: Sequence[Hashable] | None, each_side: float
 ) -> tuple[str, Bounds]:
-    """The method and the interval of 0/1 values."""
+    """Return the name of the method and the interval of 0/1 values."""
     if sources is not None:
         return WILSON, wilson_clustered(values, sources, each_side)
     if each_side == TAIL_ALPHA:
@@ -385,52 +421,57 @@ def _of_shares(
 
 
 def is_shared(clusters: Sequence[Hashable] | None) -> TypeGuard[Sequence[Hashable]]:
-    """Two values or more are of one source."""
+    """Return True if at least two values have the same source."""
     return clusters is not None and len(set(clusters)) < len(clusters)
 
 
 def few_sources(clusters: Sequence[Hashable]) -> str | None:
-    """Return why clustered values have no interval, or that few clusters decide it; None if neither
-    is so.
+    """Return a note if the values have too few clusters for an interval, or if few clusters decide
+    the interval; otherwise None.
     """
     sources = Counter(clusters)
     if len(sources) == len(clusters):
         return None
     effective = effective_clusters(clusters)
     largest = max(sources.values()) / len(clusters)
-    as_much = (
+    comparison = (
         f"the {len(sources)} sources of the questions say as much as "
         f"{formats.decimals(effective, 1)} of equal size"
     )
     if effective < MIN_CLUSTERS:
-        return f"there is no interval: {as_much}, and {MIN_CLUSTERS} such sources are needed"
+        return f"there is no interval: {comparison}, and {MIN_CLUSTERS} such sources are needed"
     if effective < FEW_SOURCES or largest > LARGE_SOURCE:
         return (
-            f"few sources decide the interval: {as_much}, "
+            f"few sources decide the interval: {comparison}, "
             f"and the largest holds {formats.percent(largest, 0)} of the questions"
         )
     return None
 
 
 def holm(p_values: Sequence[float | None], *, unknown_count: bool = False) -> list[float | None]:
-    """P values corrected for their number (S. Holm, Scandinavian Journal of Statistics 6:65-70,
-    1979).
+    """Return the p values, corrected for their number by Holm's method.
 
-    `unknown_count`: those that are None, and stay so, count among them all the same.
+    Source: S. Holm, Scandinavian Journal of Statistics 6:65-70, 1979.
+
+    Args:
+        p_values: the p values; None stays None.
+        unknown_count: True if the p values that are None count in the number of tests.
     """
-    sorted_values = sorted((value, at) for at, value in enumerate(p_values) if value is not None)
+    sorted_values = sorted(
+        (value, index) for index, value in enumerate(p_values) if value is not None
+    )
     number = len(sorted_values)
     if unknown_count:
         number = len(p_values)
     corrected: list[float | None] = [None] * len(p_values)
     smallest = 0.0
-    for rank, (value, at) in enumerate(sorted_values):
-        corrected[at] = smallest = max(smallest, min(1.0, (number - rank) * value))
+    for rank, (value, index) in enumerate(sorted_values):
+        corrected[index] = smallest = max(smallest, min(1.0, (number - rank) * value))
     return corrected
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
-    """The nearest-rank percentile: one of the values; None of nothing."""
+    """Return the nearest-rank percentile, which is one of the values; None without values."""
     import numpy as np  # imported here: it takes long, and `ls` needs none of it
 
     if not values:
@@ -441,7 +482,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 BCA = "bca-bootstrap"
 SEED = 20_240_607
 RESAMPLES = 2_000
-MIN_UNITS = 5  # independent units (effective clusters) below which resampling says nothing
+MIN_UNITS = 5  # the smallest number of effective clusters for a bootstrap interval
 
 
 def bca_of_ratio(
@@ -449,13 +490,20 @@ def bca_of_ratio(
     denominators: Sequence[float],
     clusters: Sequence[Hashable] | None = None,
 ) -> Interval:
-    """The 95 % BCa interval of sum(numerators) / sum(denominators) (B. Efron, JASA 82:171-185,
-    1987).
+    """Return the 95 % BCa interval of sum(numerators) / sum(denominators).
 
-    So are precision and recall made of counts, and every metric of HELM's that counts some
-    instances more than once. The resampling is `scipy.stats.bootstrap`'s, and its seed is fixed:
-    the same values give the same interval. Clusters are drawn uncut. Nothing of fewer than five
-    instances or effective clusters, and where all resamples are equal.
+    Source: B. Efron, JASA 82:171-185, 1987. Precision and recall are such ratios, and so is every
+    metric of HELM that counts some instances more than once. `scipy.stats.bootstrap` resamples
+    whole clusters with a fixed seed, so the same values always give the same interval.
+
+    Args:
+        numerators: the numerator of each instance.
+        denominators: the denominator of each instance.
+        clusters: the cluster of each instance; None if the instances are independent.
+
+    Returns:
+        `NO_INTERVAL` if there are fewer than `MIN_UNITS` effective clusters, or if all clusters
+        have the same ratio.
     """
     clusters_of: Sequence[Hashable] = range(len(numerators))
     method = BCA
@@ -463,19 +511,18 @@ def bca_of_ratio(
         clusters_of = clusters
         method = f"{BCA}{CLUSTERED}"
     sums: dict[Hashable, Bounds] = defaultdict(lambda: (0.0, 0.0))
-    for above, below, cluster in zip(numerators, denominators, clusters_of, strict=True):
-        sums[cluster] = sums[cluster][0] + above, sums[cluster][1] + below
-    if (
-        effective_clusters(clusters_of) < MIN_UNITS
-        or len({above / below for above, below in sums.values() if below}) < 2
-    ):
+    for numerator, denominator, cluster in zip(numerators, denominators, clusters_of, strict=True):
+        sums[cluster] = sums[cluster][0] + numerator, sums[cluster][1] + denominator
+    ratios = {numerator / denominator for numerator, denominator in sums.values() if denominator}
+    if effective_clusters(clusters_of) < MIN_UNITS or len(ratios) < 2:
         return NO_INTERVAL
-    # imported here: few scores are no mean, and SciPy's statistics take half a second
+    # SciPy's statistics are imported here: the import takes half a second, and most scores are
+    # means, which do not need it.
     import numpy as np
     from scipy import stats
 
-    def ratio(above_sums: Any, below_sums: Any, axis: int = -1) -> Any:
-        return np.sum(above_sums, axis=axis) / np.sum(below_sums, axis=axis)
+    def ratio(numerator_sums: Any, denominator_sums: Any, axis: int = -1) -> Any:
+        return np.sum(numerator_sums, axis=axis) / np.sum(denominator_sums, axis=axis)
 
     with np.errstate(invalid="ignore", divide="ignore"):
         resampled = stats.bootstrap(

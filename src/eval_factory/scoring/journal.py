@@ -1,5 +1,5 @@
-"""The facts of a run in cache.db: its attempts, its answers, which server gave them; what it used,
-and what that cost.
+"""Reads the facts of a run from cache.db: its attempts, its answers and their servers, its usage
+and its cost.
 """
 
 from __future__ import annotations
@@ -29,26 +29,32 @@ from eval_factory.scoring.intervals import percentile
 
 
 def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield every attempt in the order of the journal, as values by column."""
+    """Yield every attempt in the order of the journal: column -> value."""
     return read_rows(path, "SELECT * FROM attempts ORDER BY id")
 
 
 def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
-    """Every answer (of one role), oldest first; `request` and `response` are JSON text.
+    """Yield every stored answer, the oldest first: column -> value.
 
-    Their row ids are sorted, and each is read in its turn: SQLite would sort them with their texts,
-    on disk if need be.
+    The columns `request` and `response` are JSON text. The query sorts only the row ids, and a
+    second query reads each row: SQLite would otherwise sort the rows with their texts, on disk if
+    there are many.
+
+    Args:
+        path: the file cache.db.
+        role: the role whose answers are read; None for all roles.
     """
     ids = "SELECT rowid FROM responses WHERE :role IS NULL OR role = :role ORDER BY created, key"
     return read_rows(path, ids, "SELECT * FROM responses WHERE rowid = ?", role=role)
 
 
 def typed_answers(path: Path) -> Iterator[Answer]:
-    """Every answer, oldest first; each is read once, whatever is then taken from it."""
+    """Yield every stored answer, the oldest first, with its request and response parsed."""
     return map(_typed, read_answers(path))
 
 
 def _typed(row: Mapping[str, Any]) -> Answer:
+    """Return the answer in a row. Unreadable JSON text stays text."""
     try:
         bodies = {"request": json.loads(row["request"]), "response": json.loads(row["response"])}
     except (RecursionError, ValueError):
@@ -57,7 +63,10 @@ def _typed(row: Mapping[str, Any]) -> Answer:
 
 
 def read_servers(path: Path) -> dict[str, str]:
-    """Return the URL of the server that gave each answer, by its key, if there were several."""
+    """Return the URL of each answer's server, by the key of the answer.
+
+    Empty if cache.db does not record servers, because there was only one.
+    """
     tables = read_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answered_at'")
     if next(tables, None) is None:
         return {}
@@ -66,8 +75,9 @@ def read_servers(path: Path) -> dict[str, str]:
 
 
 def finish_reasons(path: Path, role: str) -> dict[str, int]:
-    """Return how many answers of a role ended for each reason, the most frequent first. Some
-    answers do not say it.
+    """Return the number of a role's answers by finish reason, the most frequent reason first.
+
+    Answers without a finish reason are not counted.
     """
     query = """
         SELECT reason, count(*) AS answers FROM (
@@ -86,7 +96,7 @@ def finish_reasons(path: Path, role: str) -> dict[str, int]:
 
 
 def read_roles(path: Path) -> list[str]:
-    """The roles that have answers."""
+    """Return the roles that have answers, sorted by name."""
     rows = read_rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")
     return [row["role"] for row in rows]
 
@@ -95,25 +105,26 @@ def read_roles(path: Path) -> list[str]:
 class CachedAnswer:
     """The facts about an answer in the cache, without its text."""
 
-    tokens: tuple[int | None, int | None] = (None, None)
+    tokens: tuple[int | None, int | None] = (None, None)  # of the prompt, of the completion
     latency_s: float | None = None
-    # True if thinking was taken out: what is scored is not what the endpoint gave
+    # True if the model's thinking was removed from the text before the answer was scored
     stripped: bool = False
-    unfinished: bool = False  # True if it ends in the middle of the thinking
-    declined: bool = False  # True if the endpoint itself says that the model refused
-    # the log probability of each token of the answer, if the endpoint gave them
+    unfinished: bool = False  # True if the answer ends within the thinking
+    declined: bool = False  # True if the endpoint reports that the model refused
+    # each token of the answer with its log probability, if the endpoint returned them
     logprobs: tuple[tuple[str, float], ...] = ()
-    # the prompt's tokens that came from the server's cache, counted or not
+    # the prompt tokens from the server's cache, whether the server counts them or not
     cached_tokens: int = 0
-    thought_under: str | None = None  # the key of the answer that holds what the model thought
+    thought_key: str | None = None  # the key of the stored answer that has the model's thinking
 
 
 UNKNOWN = CachedAnswer()
 
 
 def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, str | None]:
-    """Return what the cache knows of an answer of the model's, and what the model thought before:
-    between the markers, or in a field of its own.
+    """Return the facts about a stored answer, and the model's thinking before the answer.
+
+    The thinking is in a field of its own, or between markers in the text. None if there is none.
     """
     response = answer.response
     cached = CachedAnswer(
@@ -124,7 +135,7 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
     )
     try:
         choice = openai_api.read_answer(response, model.endpoint_type)[0]
-    except openai_api.UnusableAnswer:  # the cache was changed
+    except openai_api.UnusableAnswer:  # somebody has changed the cache
         return cached, None
     is_cut_off = choice.finish_reason == openai_api.CUT_OFF
     split = model.adapter.without_reasoning(choice.text, cut_off=is_cut_off)
@@ -138,11 +149,11 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
     thoughts = [part.strip() for part in (choice.reasoning, split.thought) if part and part.strip()]
     if not thoughts:
         return cached, None
-    return replace(cached, thought_under=answer.key), "\n\n".join(thoughts)
+    return replace(cached, thought_key=answer.key), "\n\n".join(thoughts)
 
 
 def _has_refusal(response: Any) -> bool:
-    """The message has a field for a refusal, which is filled; pictures have no message."""
+    """Return True if the message has a refusal. Responses with pictures have no message."""
     if "choices" not in response:
         return False
     message = response["choices"][0].get("message")
@@ -154,27 +165,36 @@ class StoredAnswers:
     """The stored answer to each of HELM's requests to the model."""
 
     model: EndpointPlan
-    answers: Mapping[str, CachedAnswer]
+    answers: Mapping[str, CachedAnswer]  # by key
     variants: Sequence[Mapping[str, openai_api.Change]]
-    """The changes with which requests were answered that the endpoint refused as they were."""
+    """The changes after which the endpoint answered requests that it had refused before."""
     cache_db: Path
 
     @classmethod
-    def of(cls, plan: Plan, also: Callable[[Answer], None] = lambda _answer: None) -> StoredAnswers:
-        """Goes through all stored answers, once; `also` gets each."""
+    def of(
+        cls, plan: Plan, on_answer: Callable[[Answer], None] = lambda _answer: None
+    ) -> StoredAnswers:
+        """Read all stored answers.
+
+        Args:
+            plan: the plan of the run.
+            on_answer: is called with each answer, so that the file is read only once.
+        """
         model = plan.model
         cache_db = plan.rundir.cache_db
         by_key = {}
         for answer in typed_answers(cache_db):
-            also(answer)
+            on_answer(answer)
             if answer.role == model.role:
                 by_key[answer.key] = cached_answer(answer, model)[0]
             else:
                 by_key[answer.key] = CachedAnswer(answer.tokens, answer.latency_s)
         return cls(model, by_key, read_changes(cache_db, model.url, model.model_id), cache_db)
 
-    def to(self, state: output.RequestState) -> CachedAnswer | None:
-        """Return the answer to a request; None if it failed, or is not there any more."""
+    def answer_to(self, state: output.RequestState) -> CachedAnswer | None:
+        """Return the answer to a request; None if the request failed, or if the answer is no longer
+        stored.
+        """
         try:
             body = self.model.body_of(state.request)
         except UnusableMedium:
@@ -186,20 +206,22 @@ class StoredAnswers:
         return None
 
     def _bodies_sent(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The body of a request as it is, and with each change that it may have been sent with."""
+        """Yield the body of a request without changes, and then with each possible change."""
         yield body
         for change in self.variants:
             if change.keys() <= body.keys():
                 yield openai_api.changed(body, change)
 
     def thought_of(self, answer: CachedAnswer | None) -> str | None:
-        """Read when it is asked for: what models think is many times as long as what they
-        answer.
+        """Return the model's thinking before an answer; None if there is none.
+
+        The thinking is read from cache.db at each call and not kept in memory, because it is many
+        times as long as the answer.
         """
-        if answer is None or answer.thought_under is None:
+        if answer is None or answer.thought_key is None:
             return None
         rows = read_rows(
-            self.cache_db, "SELECT * FROM responses WHERE key = :key", key=answer.thought_under
+            self.cache_db, "SELECT * FROM responses WHERE key = :key", key=answer.thought_key
         )
         for row in rows:
             _, thought = cached_answer(_typed(row), self.model)
@@ -207,17 +229,21 @@ class StoredAnswers:
         return None
 
     def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
-        """Return the messages that were sent; none if the prompt was all that was."""
+        """Return the messages of a request.
+
+        Empty if the only message is the prompt, or if the prompt has pictures or sound.
+        """
         if state.request.get(output.MULTIMODAL_PROMPT):
             return ()
         messages = self.model.body_of(state.request).get("messages") or ()
-        alone = [{"role": "user", "content": state.request.get("prompt", "")}]
-        if list(messages) == alone:
+        prompt_only = [{"role": "user", "content": state.request.get("prompt", "")}]
+        if list(messages) == prompt_only:
             return ()
         return tuple(messages)
 
     def logprobs_of(self, state: output.RequestState) -> tuple[tuple[str, float], ...]:
-        return (self.to(state) or UNKNOWN).logprobs
+        """Return each token of the answer to a request, with its log probability."""
+        return (self.answer_to(state) or UNKNOWN).logprobs
 
 
 _ENDED = tuple(state for state, facts in ATTEMPT_STATES.items() if facts.has_ended)
@@ -226,20 +252,22 @@ _WITH_ANSWER = tuple(state for state, facts in ATTEMPT_STATES.items() if facts.h
 
 
 @dataclass
-class _Tally:
+class _RoleUsage:
     """The usage of one role in one run."""
 
     requests: int = 0
     cached: int = 0
     retries: int = 0
     tokens: list[tuple[int | None, int | None]] = field(default_factory=list)
-    latencies: list[float] = field(default_factory=list)
-    costs: list[float] = field(default_factory=list)  # what paid answers cost
-    sources: set[str] = field(default_factory=set)  # who says what they cost
-    prices: set[Price] = field(default_factory=set)
-    unpriced: int = 0
+    """The tokens of each answer: of the prompt, of the completion."""
+    latencies: list[float] = field(default_factory=list)  # in seconds
+    costs: list[float] = field(default_factory=list)  # of each answer with a known price
+    sources: set[str] = field(default_factory=set)  # the sources of these costs
+    prices: set[Price] = field(default_factory=set)  # the prices from which costs were computed
+    unpriced: int = 0  # the number of answers without a known price
 
     def add(self, attempt: Mapping[str, Any]) -> None:
+        """Count an attempt."""
         outcome = attempt["outcome"]
         if outcome in _SENT:
             self.requests += 1
@@ -253,87 +281,93 @@ class _Tally:
 
 
 def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], set[str]]:
-    """Return what runs used, and what that cost.
+    """Return the usage of the runs in a folder, the changes of requests, and the keys of answers.
 
-    Other answers in the file may be another endpoint's. The key of one that was archived since
-    still stands here.
+    Only the keys show which answers this run used: other answers in cache.db may be from another
+    endpoint. An answer that has been archived since still has its key here.
 
     Args:
-        plan: what was run.
-        run_id: of the helm-run that made the result.
-        wall_s: the seconds that it took.
+        plan: the plan of the run.
+        run_id: the id of the helm-run that made the result.
+        wall_s: the duration of this helm-run, in seconds.
 
     Returns:
-        The usage, with what answers cost as far as it is known; how requests were changed so that
-        the endpoint took them, in the run that paid for them; and the keys of the answers that this
-        run got or took from the cache.
+        The usage, with all known costs; the changes that the endpoint required in the requests for
+        these answers; and the keys of the answers that this run received or took from the cache.
     """
-    tallies: dict[tuple[str, str], _Tally] = defaultdict(_Tally)  # by run and role
+    usages: dict[tuple[str, str], _RoleUsage] = defaultdict(_RoleUsage)  # by run and role
     used: set[str] = set()
     adjusted: dict[str, set[str]] = defaultdict(set)
     for attempt in read_attempts(plan.rundir.cache_db):
-        tallies[attempt["run_id"], attempt["role"]].add(attempt)
+        usages[attempt["run_id"], attempt["role"]].add(attempt)
         if attempt["outcome"] == AttemptState.ANSWERED and attempt["error"]:
             adjusted[attempt["key"]].update(attempt["error"].split("; "))
         if attempt["run_id"] == run_id and attempt["outcome"] in _WITH_ANSWER:
             used.add(attempt["key"])
-    _add_costs(plan, tallies)
-    tallies_of_run = {key: tally for key, tally in tallies.items() if key[0] == run_id}
+    _add_costs(plan, usages)
+    usages_of_run = {key: usage for key, usage in usages.items() if key[0] == run_id}
     roles = [endpoint.role for endpoint in plan.endpoints]
-    usage = Usage(
-        this_run=_spent_by_role(tallies_of_run, roles),
-        all_runs=_spent_by_role(tallies, roles),
-        runs=len({run for run, _ in tallies}),
+    total = Usage(
+        this_run=_spent_by_role(usages_of_run, roles),
+        all_runs=_spent_by_role(usages, roles),
+        runs=len({run for run, _ in usages}),
         wall_s=wall_s,
-        cost_unknown=_why_cost_is_unknown(plan, tallies),
+        cost_unknown=_why_cost_is_unknown(plan, usages),
     )
     changes = set(chain.from_iterable(adjusted[key] for key in used))
-    return usage, sorted(changes), used
+    return total, sorted(changes), used
 
 
-def _add_costs(plan: Plan, tallies: Mapping[tuple[str, str], _Tally]) -> None:
-    """Add what each answer cost to the tally of its run and role."""
+def _add_costs(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage]) -> None:
+    """Add the cost of each answer to the usage of its run and role."""
     stored = read_prices(plan.rundir.cache_db)
     endpoints = {endpoint.role: endpoint for endpoint in plan.endpoints}
     for paid in read_paid(plan.rundir.cache_db):
-        tally = tallies[paid.run_id, paid.role]
+        usage = usages[paid.run_id, paid.role]
         price = stored.get((paid.run_id, paid.role))
         endpoint = endpoints.get(paid.role)
-        if endpoint is not None:  # the user's own table of now goes before
+        if endpoint is not None:
+            # The user's current price table takes precedence over the stored price.
             came_by_batch = price is not None and price.source.endswith(BY_BATCH)
             price = table_price(plan, endpoint, by_batch=came_by_batch) or price
         cost_and_source = cost_of(paid.usage, paid.tokens, price)
         if cost_and_source is None:
-            tally.unpriced += 1
+            usage.unpriced += 1
             continue
         cost, source = cost_and_source
-        tally.costs.append(cost)
-        tally.sources.add(source)
+        usage.costs.append(cost)
+        usage.sources.add(source)
         if price is not None and source != BY_ENDPOINT:
-            tally.prices.add(price)
+            usage.prices.add(price)
 
 
-def _why_cost_is_unknown(plan: Plan, tallies: Mapping[tuple[str, str], _Tally]) -> str | None:
-    """The roles whose endpoints cost money, and have answers without a price."""
+def _why_cost_is_unknown(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage]) -> str | None:
+    """Return the roles with answers whose price is unknown, and the reason for each.
+
+    Only roles whose endpoints cost money count. None if there is no such role.
+    """
     hosted = hosted_roles(plan)
     reasons: dict[str, str] = {}
-    for (_, role), tally in sorted(tallies.items(), key=lambda item: item[0]):
-        if tally.unpriced and role in hosted:
+    for (_, role), usage in sorted(usages.items(), key=lambda item: item[0]):
+        if usage.unpriced and role in hosted:
             reasons[role] = f"{role}: {unknown_price(hosted[role])}"
     return "; ".join(reasons.values()) or None
 
 
-def _spent_by_role(tallies: Mapping[tuple[str, str], _Tally], roles: Sequence[str]) -> SpentByRole:
-    """Return the usage of each role: first `roles`, those of the plan; then others by name."""
-    by_role: dict[str, list[_Tally]] = defaultdict(list)
-    for (_, role), tally in tallies.items():
-        by_role[role].append(tally)
+def _spent_by_role(
+    usages: Mapping[tuple[str, str], _RoleUsage], roles: Sequence[str]
+) -> SpentByRole:
+    """Return the usage of each role: first the plan's `roles`, then the other roles by name."""
+    by_role: dict[str, list[_RoleUsage]] = defaultdict(list)
+    for (_, role), usage in usages.items():
+        by_role[role].append(usage)
     ordered = (*roles, *sorted(by_role, key=lambda role: (role != MODEL_ROLE, role)))
     spent = {role: _spent(by_role[role]) for role in dict.fromkeys(ordered) if role in by_role}
-    return SpentByRole(_spent(tallies.values()), spent)
+    return SpentByRole(_spent(usages.values()), spent)
 
 
-def _spent(parts: Collection[_Tally]) -> Spent:
+def _spent(usages: Collection[_RoleUsage]) -> Spent:
+    """Return the sum of several usages."""
     tokens: list[tuple[int | None, int | None]] = []
     latencies: list[float] = []
     costs: list[float] = []
@@ -343,16 +377,16 @@ def _spent(parts: Collection[_Tally]) -> Spent:
     cached = 0
     retries = 0
     unpriced = 0
-    for tally in parts:
-        requests += tally.requests
-        cached += tally.cached
-        retries += tally.retries
-        unpriced += tally.unpriced
-        tokens += tally.tokens
-        latencies += tally.latencies
-        costs += tally.costs
-        prices |= tally.prices
-        sources |= tally.sources
+    for usage in usages:
+        requests += usage.requests
+        cached += usage.cached
+        retries += usage.retries
+        unpriced += usage.unpriced
+        tokens += usage.tokens
+        latencies += usage.latencies
+        costs += usage.costs
+        prices |= usage.prices
+        sources |= usage.sources
     cost = None
     if costs:
         cost = Cost(
@@ -377,17 +411,18 @@ def _spent(parts: Collection[_Tally]) -> Spent:
 
 
 def _sum_counted(values: Iterable[int | None]) -> int | None:
-    """0 of no answer; None if there were answers and the endpoint counted none."""
-    of_answers = list(values)
-    counted = [value for value in of_answers if value is not None]
-    if of_answers and not counted:
+    """Return the sum of the counted tokens: 0 without answers, None if no answer was counted."""
+    all_values = list(values)
+    counted = [value for value in all_values if value is not None]
+    if all_values and not counted:
         return None
     return sum(counted)
 
 
 def response_statistics(cache_db: Path) -> ResponseStatistics:
-    """Return the statistics of all runs in the folder; judges are no part of them, as EvalFactory
-    counts none.
+    """Return the statistics of all requests to the evaluated model, over all runs in the folder.
+
+    Requests to judges are left out, because EvalFactory does not count them.
     """
     spans: dict[str, tuple[float, float]] = {}
     codes: Counter[int] = Counter()
@@ -400,7 +435,7 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
         ended = attempt["started"] + attempt["latency_s"]
         first, last = spans.get(attempt["run_id"], (started, ended))
         spans[attempt["run_id"]] = (min(first, started), max(last, ended))
-        if attempt["status"] is None:  # nothing came back
+        if attempt["status"] is None:  # the endpoint sent no response
             continue
         codes[attempt["status"]] += 1
         latencies.append(attempt["latency_s"])
@@ -424,7 +459,7 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
 
 
 def _figures(values: Iterable[float | None]) -> tuple[float | None, float | None]:
-    """The mean and the maximum of the values that there are."""
+    """Return the mean and the maximum of the known values; None for both if no value is known."""
     counted = [value for value in values if value is not None]
     if not counted:
         return None, None

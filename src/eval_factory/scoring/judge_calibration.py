@@ -1,9 +1,9 @@
-"""The agreement of a judge with physicians, beside theirs with each other: in decisions, or marks
-on a scale.
+"""Computes the agreement of a judge with physicians, and of the physicians with each other.
 
-Pairs are (the judge, a physician) of each item, and each ordered pair of an item's physicians, as
-in the published figures of HealthBench (arXiv 2505.08775, section 6). Every interval is one by
-clusters of conversations. Pure.
+Judge and physicians give decisions (met or not) or marks on a scale. The figures are computed from
+pairs: the judge and a physician of each item, and each ordered pair of an item's physicians, as in
+the published figures of HealthBench (arXiv 2505.08775, section 6). Every interval treats
+conversations as clusters. The functions are pure.
 """
 
 from __future__ import annotations
@@ -30,56 +30,58 @@ from eval_factory.tasks.message_files import (
     LabelledPairs,
 )
 
-MIN_POOLED = 3  # categories, to know how far they are apart
+MIN_POOLED = 3  # the smallest number of categories for an estimate of their spread
 PSEUDO_CLUSTERS = 0.75
-"""The weight of each of the four pairs of decisions, in clusters of `mean_end_weight`. With 0.5,
-intervals of rare faults cover 90 %; benchmarks/judge_coverage.py prints what they cover.
+"""The weight of the pseudo-cluster for each of the four kinds of pairs of decisions, as a multiple
+of `mean_end_weight`. With 0.5, the intervals of rare faults cover only 90 %;
+benchmarks/judge_coverage.py prints the coverage.
 """
-DECISIONS = (False, True)  # the marks that there are if an item is met or not
+DECISIONS = (False, True)  # the possible marks of an item that is met or not
 _Z = statistics.NormalDist().inv_cdf(0.975)
 Pair = tuple[str, float, float]
-"""Conversation, what the judge (or one physician) says, what the physician (or another one)
-says.
-"""
-_LOWEST = {"kappa": -1.0, "ac1": -1.0, "bias": -1.0}  # 0 of the other figures; the highest is 1
+"""A conversation, and two marks in it: of the judge and a physician, or of two physicians."""
+# the lowest possible value of a figure; 0 for the figures not listed here (the highest is 1)
+_LOWEST = {"kappa": -1.0, "ac1": -1.0, "bias": -1.0}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A number with its 95 % interval; None: not defined, or too little to say."""
+    """A number with its 95 % interval. The value is None if it is not defined; the ends of the
+    interval are None if there are too few data.
+    """
 
     value: float | None
     ci_low: float | None = None
     ci_high: float | None = None
 
     @property
-    def holds_0(self) -> bool:
+    def includes_0(self) -> bool:
+        """True if the interval includes 0, or if there is no interval."""
         return self.ci_low is None or self.ci_high is None or self.ci_low <= 0 <= self.ci_high
 
 
 @dataclass(frozen=True)
 class Figures:
-    """F1 is the mean of `met` and `not met`; sensitivity the share called met of what a physician
-    called met, specificity the same of not met. Bias: the judge's share of met less the mean of the
-    items' mean labels.
-    """
+    """The figures of agreement of a judge, or of physicians, with physicians."""
 
-    f1_macro: Figure
+    f1_macro: Figure  # the mean of the F1 of `met` and of `not met`
     kappa: Figure
     ac1: Figure
-    sensitivity: Figure
-    specificity: Figure
-    bias: Figure
+    sensitivity: Figure  # share called `met` among the labels `met`
+    specificity: Figure  # share called `not met` among the labels `not met`
+    bias: Figure  # the judge's mean mark less the mean of the items' mean labels
 
 
 @dataclass(frozen=True)
-class Part:
-    """All items, a category or a third of the lengths."""
+class AgreementPart:
+    """The agreement in a part of the items, such as all items, a category, a language or a third
+    by length.
+    """
 
     items: int
     labels: int
-    judge: Figures | None
-    physicians: Figures | None
+    judge: Figures | None  # None if there are too few items
+    physicians: Figures | None  # None if no item has the labels of two physicians
 
 
 class Change(Word):
@@ -93,50 +95,56 @@ class Change(Word):
 
 @dataclass(frozen=True)
 class Steadiness:
-    """The decisions about changed questions, beside those about the same ones as they were."""
+    """The comparison of a judge's decisions about changed questions with its decisions about the
+    original questions.
+    """
 
     decisions: int
-    flips: Figure  # the share of decisions that became another one
-    shift: Figure  # how much more often the judge says `met`, in shares
+    flips: Figure  # the share of decisions that changed
+    shift: Figure  # the share of `met` after the change less the share before
 
 
 @dataclass(frozen=True)
 class Calibration:
-    total: Part
+    """The calibration of a judge with the labels of physicians."""
+
+    total: AgreementPart
     conversations: int
     physicians: int
-    gap: Figure  # the judge's macro F1 (of marks on a scale kappa) less the physicians'
-    categories: Mapping[str, Part]
-    # all marks of a scale; for decisions it is empty, and the rest is filled
+    gap: Figure  # the judge's macro F1 (on a scale: kappa) less the physicians'
+    categories: Mapping[str, AgreementPart]
+    # All possible marks on a scale. If it is empty, the marks are decisions, and only then do the
+    # fields below have values.
     marks: Sequence[float] = ()
-    always: bool | None = None  # the judge's one decision about all items; None if it gave both
-    # thirds by the answer's characters, if they are known
-    lengths: Mapping[str, Part] = field(default_factory=dict)
-    languages: Mapping[str, Part] = field(default_factory=dict)
-    majority: Part | None = None
-    """The agreement with what most physicians of an item say; items of a tie are left out. None if
-    all are ties.
+    always: bool | None = None  # the judge's only decision about all items; None if it gave both
+    # thirds of the items by the length of the answer in characters, if all lengths are known
+    lengths: Mapping[str, AgreementPart] = field(default_factory=dict)
+    languages: Mapping[str, AgreementPart] = field(default_factory=dict)
+    majority: AgreementPart | None = None
+    """The agreement with the majority of an item's physicians. Items with a tie are left out. None
+    if all items have a tie.
     """
-    by_physician: Mapping[str, Part] = field(default_factory=dict)
-    """The agreement with each physician, the one with most labels first."""
-    # decisions of the judge and of physicians, as a score's correction needs them
+    by_physician: Mapping[str, AgreementPart] = field(default_factory=dict)
+    """The agreement with each physician, the physician with most items first."""
+    # the pairs of decisions by judge and physician, from which a score is corrected
     pairs: Sequence[LabelledPairs] = ()
-    # the same by item, which separates the mistakes of physicians
+    # the decisions by item, which show the physicians' disagreement
     kinds: Sequence[LabelledItems] = ()
-    # the lengths between which nine of ten answers are, in characters
+    # the 5 % and the 95 % quantile of the answers' lengths, in characters
     usual_lengths: tuple[float, float] | None = None
-    says_met: float = 0.0  # the share of items of which the judge says `met`
+    says_met: float = 0.0  # the share of items about which the judge decides `met`
 
 
 def calibration_of(
     items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS
 ) -> Calibration:
-    """Return all figures of at least one item; some have the labels of two physicians.
+    """Return all figures of a judge.
 
     Args:
-        items: the labelled items, with what the judge said.
-        marks: the marks that there are, the least first; of more than two, kappa has squared
-            weights, and bias is a share of the scale.
+        items: at least one labelled item with the judge's mark. Some items must have the labels of
+            two physicians.
+        marks: the possible marks, the lowest first. With more than two marks, kappa has squared
+            weights, and the bias is a share of the scale.
     """
     is_scale = len(marks) > 2
     calibration = Calibration(
@@ -150,13 +158,13 @@ def calibration_of(
         return replace(calibration, marks=tuple(marks))
     return replace(
         calibration,
-        always=_said_of_all(items),
+        always=_only_decision(items),
         lengths={name: part_of(third) for name, third in _thirds(items).items()},
         languages=pooled(_parts_by((item.language, item) for item in items)),
         majority=_with_majority(items),
-        by_physician=_with_each(items),
+        by_physician=_with_each_physician(items),
         pairs=_labelled_pairs(items),
-        kinds=_kinds(items),
+        kinds=_labelled_items(items),
         usual_lengths=_usual_lengths(items),
         says_met=statistics.fmean(_judged(items)),
     )
@@ -167,21 +175,22 @@ def _conversation_of(item: LabelledItem) -> str:
 
 
 def _judged(items: Sequence[LabelledItem]) -> list[float]:
-    """The judge's mark of each item."""
+    """Return the judge's mark of each item."""
     return [item.judged for item in items]
 
 
 def _lengths_of(items: Sequence[LabelledItem]) -> list[int]:
-    """The lengths that are known."""
+    """Return the known lengths of the answers, in characters."""
     return [item.length for item in items if item.length is not None]
 
 
 def _conversations_of(pairs: Sequence[tuple[str, Any, Any]]) -> list[str]:
+    """Return the conversation of each pair."""
     return [conversation for conversation, _, _ in pairs]
 
 
-def _said_of_all(items: Sequence[LabelledItem]) -> bool | None:
-    """The judge's one decision about all items; None if it said both."""
+def _only_decision(items: Sequence[LabelledItem]) -> bool | None:
+    """Return the judge's only decision about all items; None if the judge gave both decisions."""
     decisions = set(_judged(items))
     if len(decisions) > 1:
         return None
@@ -189,7 +198,10 @@ def _said_of_all(items: Sequence[LabelledItem]) -> bool | None:
 
 
 def _usual_lengths(items: Sequence[LabelledItem]) -> tuple[float, float] | None:
-    """Between which nine of ten answers are, in characters; None if fewer than two are known."""
+    """Return the lengths, in characters, between which nine of ten answers are.
+
+    None if fewer than two lengths are known.
+    """
     lengths = _lengths_of(items)
     if len(lengths) < 2:
         return None
@@ -199,7 +211,8 @@ def _usual_lengths(items: Sequence[LabelledItem]) -> tuple[float, float] | None:
 
 def _parts_by(
     named: Iterable[tuple[str | None, LabelledItem]], marks: Sequence[float] = DECISIONS
-) -> dict[str, Part]:
+) -> dict[str, AgreementPart]:
+    """Return the part of the items with each name, by name; items without a name are left out."""
     by_name: dict[str, list[LabelledItem]] = defaultdict(list)
     for name, item in named:
         if name is not None:
@@ -207,7 +220,8 @@ def _parts_by(
     return {name: part_of(by_name[name], marks) for name in sorted(by_name)}
 
 
-def _with_majority(items: Sequence[LabelledItem]) -> Part | None:
+def _with_majority(items: Sequence[LabelledItem]) -> AgreementPart | None:
+    """Return the agreement with the majority of physicians; None if all items have a tie."""
     decided = []
     for item in items:
         share = statistics.fmean(item.labels)
@@ -218,7 +232,8 @@ def _with_majority(items: Sequence[LabelledItem]) -> Part | None:
     return part_of(decided, fewest=1)
 
 
-def _with_each(items: Sequence[LabelledItem]) -> dict[str, Part]:
+def _with_each_physician(items: Sequence[LabelledItem]) -> dict[str, AgreementPart]:
+    """Return the agreement with each physician, the physician with most items first."""
     named: list[tuple[str | None, LabelledItem]] = []
     for item in items:
         for name, label in zip(item.physicians, item.labels, strict=True):
@@ -228,6 +243,10 @@ def _with_each(items: Sequence[LabelledItem]) -> dict[str, Part]:
 
 
 def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
+    """Count the pairs of decisions in each conversation and category.
+
+    A conversation is named by a number, in the order of the items.
+    """
     counts: dict[tuple[int, str | None], Counter[tuple[float, float]]] = defaultdict(Counter)
     numbers: dict[str, int] = {}
     for item in items:
@@ -236,13 +255,16 @@ def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
             counts[number, item.category][item.judged, label] += 1
     pairs = []
     for (number, category), times in counts.items():
-        of_kinds = (times[1, 1], times[1, 0], times[0, 1], times[0, 0])
-        pairs.append(LabelledPairs(number, category, of_kinds))
+        counts_of_kinds = (times[1, 1], times[1, 0], times[0, 1], times[0, 0])
+        pairs.append(LabelledPairs(number, category, counts_of_kinds))
     return pairs
 
 
-def _kinds(items: Sequence[LabelledItem]) -> list[LabelledItems]:
-    """Conversations have the numbers that they have in `_labelled_pairs`."""
+def _labelled_items(items: Sequence[LabelledItem]) -> list[LabelledItems]:
+    """Count the items with equal decisions in each conversation and category.
+
+    Conversations have the same numbers as in `_labelled_pairs`.
+    """
     numbers: dict[str, int] = {}
     counts = Counter[tuple[int, str | None, bool, int, int]]()
     for item in items:
@@ -253,25 +275,29 @@ def _kinds(items: Sequence[LabelledItem]) -> list[LabelledItems]:
 
 
 def steadiness_of(items: Sequence[LabelledItem], changed: Sequence[tuple[int, bool]]) -> Steadiness:
-    """Return how steady decisions are. `changed` holds the number of an item, and the decision
-    about it when something was changed; at least one.
+    """Return the steadiness of a judge's decisions.
+
+    Args:
+        items: the items with the judge's decisions about the original questions.
+        changed: at least one pair: the index of an item, and the judge's decision about its changed
+            question.
     """
     clusters = [items[number].conversation for number, _ in changed]
-    moved = [float(met) - float(items[number].judged) for number, met in changed]
+    changes = [float(met) - float(items[number].judged) for number, met in changed]
     return Steadiness(
         len(changed),
-        _mean_of(list(map(abs, moved)), clusters),
-        _mean_of(moved, clusters, lowest=-1.0),
+        _mean_of(list(map(abs, changes)), clusters),
+        _mean_of(changes, clusters, lowest=-1.0),
     )
 
 
 def _mean_of(values: Sequence[float], clusters: Sequence[str], lowest: float = 0.0) -> Figure:
-    """Return the mean with its interval; one value alone has none.
+    """Return the mean with its interval. A single value has no interval.
 
     Args:
-        values: of which the mean is taken; the highest that there can be is 1.
+        values: the values, at most 1.
         clusters: the conversation of each value.
-        lowest: the lowest value that there can be.
+        lowest: the lowest possible value.
     """
     interval = intervals.interval_of_mean(values, scale=(lowest, 1.0), clusters=clusters)
     return Figure(statistics.fmean(values), interval.low, interval.high)
@@ -279,21 +305,29 @@ def _mean_of(values: Sequence[float], clusters: Sequence[str], lowest: float = 0
 
 def part_of(
     items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS, fewest: int = MIN_ITEMS
-) -> Part:
-    """Return the figures of items; those with fewer items than `fewest` have none."""
+) -> AgreementPart:
+    """Return the figures of a part of the items.
+
+    Args:
+        items: the items of the part.
+        marks: the possible marks, the lowest first.
+        fewest: the smallest number of items for which figures are computed.
+    """
     labels = sum(len(item.labels) for item in items)
     if len(items) < fewest:
-        return Part(len(items), labels, None, None)
+        return AgreementPart(len(items), labels, None, None)
     pairs, among_physicians = pairs_of(items)
     judge = _figures(pairs, marks, _bias(items, marks))
     physicians = None
     if among_physicians:
         physicians = _figures(among_physicians, marks, Figure(0.0, 0.0, 0.0))
-    return Part(len(items), labels, judge, physicians)
+    return AgreementPart(len(items), labels, judge, physicians)
 
 
 def _bias(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
-    """The judge's mean mark less the items' mean labels, as a share of the scale."""
+    """Return the judge's mean mark less the mean of the items' mean labels, as a share of the
+    scale.
+    """
     width = marks[-1] - marks[0]
     judged = _judged(items)
     means = [statistics.fmean(item.labels) for item in items]
@@ -301,14 +335,14 @@ def _bias(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
     for mark, mean in zip(judged, means, strict=True):
         differences.append((mark - mean) / width)
     interval = _mean_of(differences, list(map(_conversation_of, items)), lowest=-1.0)
-    # the difference of the means, not the mean of the differences: its last digits are the
-    # published ones
+    # The published bias is the difference of the means; the mean of the differences may differ from
+    # it in the last digits.
     bias = (statistics.fmean(judged) - statistics.fmean(means)) / width
     return replace(interval, value=bias)
 
 
 def pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
-    """The judge with each physician, and each ordered pair of physicians."""
+    """Return the pairs of the judge and each physician, and the ordered pairs of physicians."""
     with_judge: list[Pair] = []
     among_physicians: list[Pair] = []
     for item in items:
@@ -320,6 +354,7 @@ def pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
 
 
 def _figures(pairs: Sequence[Pair], marks: Sequence[float], bias: Figure) -> Figures:
+    """Return the figures of agreement in the pairs."""
     tables, weights = tables_of(pairs, marks)
     f1, kappa, ac1 = by_jackknife(
         tables, weights, pairs, _agreement_by(marks), lowest=(0.0, -1.0, -1.0)
@@ -327,46 +362,50 @@ def _figures(pairs: Sequence[Pair], marks: Sequence[float], bias: Figure) -> Fig
     met = Figure(None)
     not_met = Figure(None)
     if len(marks) == 2:
-        met = _right(pairs, True)
-        not_met = _right(pairs, False)
+        met = _recall(pairs, True)
+        not_met = _recall(pairs, False)
     return Figures(f1, kappa, ac1, met, not_met, bias)
 
 
-def _right(pairs: Sequence[Pair], label: bool) -> Figure:
-    """The share of what is labelled so that was said, with Wilson's interval on the effective
-    number of pairs.
+def _recall(pairs: Sequence[Pair], label: bool) -> Figure:
+    """Return the share of pairs with equal decisions, among the pairs in which the physician gave
+    this label.
+
+    The interval is Wilson's, on the effective number of pairs.
     """
-    is_said = []
+    is_equal = []
     conversations = []
-    for conversation, judged, of_physician in pairs:
-        if of_physician == label:
-            is_said.append(float(judged == label))
+    for conversation, judged, physician_label in pairs:
+        if physician_label == label:
+            is_equal.append(float(judged == label))
             conversations.append(conversation)
-    if not is_said:
+    if not is_equal:
         return Figure(None)
-    return _mean_of(is_said, conversations)
+    return _mean_of(is_equal, conversations)
 
 
 def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
-    """Both tables of a conversation are left out together: the two agreements depend on each
-    other.
+    """Return the judge's agreement with physicians less the physicians' agreement with each other.
+
+    The jackknife leaves out both tables of a conversation together, because the two agreements
+    depend on each other.
     """
     pairs, among_physicians = pairs_of(items)
-    of_judge, weights = tables_of(pairs, marks)
-    of_physicians, weights_of_physicians = tables_of(among_physicians, marks, pairs)
+    judge_tables, judge_weights = tables_of(pairs, marks)
+    physician_tables, physician_weights = tables_of(among_physicians, marks, pairs)
     agreement = _agreement_by(marks)
     kinds = len(marks) ** 2
-    figure = 1  # kappa
+    figure = 1  # the index of kappa among the figures
     if len(marks) == 2:
-        figure = 0  # macro F1
+        figure = 0  # the index of macro F1
 
     def difference(tables: NDArray[Any]) -> NDArray[Any]:
         gaps: NDArray[Any] = agreement(tables[..., :kinds]) - agreement(tables[..., kinds:])
         return gaps[..., [figure]]
 
     (gap,) = by_jackknife(
-        np.hstack([of_judge, of_physicians]),
-        weights + weights_of_physicians,
+        np.hstack([judge_tables, physician_tables]),
+        judge_weights + physician_weights,
         pairs,
         difference,
         lowest=(-1.0,),
@@ -375,27 +414,28 @@ def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
 
 
 def tables_of(
-    pairs: Sequence[Pair], marks: Sequence[float] = DECISIONS, named: Sequence[Pair] = ()
+    pairs: Sequence[Pair], marks: Sequence[float] = DECISIONS, all_pairs: Sequence[Pair] = ()
 ) -> tuple[NDArray[Any], list[float]]:
-    """Count each kind of pair by conversation.
+    """Count the pairs of each kind (a combination of two marks) by conversation.
 
     Args:
-        pairs: what is counted.
-        marks: the marks that there are, the least first.
-        named: pairs with all conversations, in their order; `pairs` if not given.
+        pairs: the pairs to count.
+        marks: the possible marks, the lowest first.
+        all_pairs: pairs that name all conversations, in their order; by default `pairs`.
 
     Returns:
-        The counts, of shape (conversations, marks squared), the greatest mark first: both met, only
-        the first, only the second, none. And of each kind the pairs of its pseudo-cluster; marks
-        on a scale have none.
+        The counts, and the weights of the pseudo-clusters. The counts have the shape
+        (conversations, number of marks squared), and the highest mark comes first: with two marks,
+        both say met, only the first does, only the second does, neither does. The weight of a
+        pseudo-cluster is its number of pairs, one for each kind; it is 0 for marks on a scale.
     """
     rows: dict[str, int] = {}
-    for name, _, _ in named or pairs:
+    for name, _, _ in all_pairs or pairs:
         rows.setdefault(name, len(rows))
     tables = np.zeros((len(rows), len(marks), len(marks)))
     for (name, first, second), times in Counter(pairs).items():
-        place = (rows[name], nearest_rating(first, marks), nearest_rating(second, marks))
-        tables[place] += times
+        cell = (rows[name], nearest_rating(first, marks), nearest_rating(second, marks))
+        tables[cell] += times
     weight = 0.0
     if pairs and len(marks) == 2:
         weight = PSEUDO_CLUSTERS * intervals.mean_end_weight(_conversations_of(pairs))
@@ -403,21 +443,26 @@ def tables_of(
 
 
 def _agreement_by(marks: Sequence[float]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Return the function that computes the figures of agreement from tables."""
     if len(marks) == 2:
         return agreement_of
     return lambda tables: rating_agreement(tables, marks)
 
 
 def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
-    """Macro F1, Cohen's kappa and Gwet's AC1 of many tables at once, as a jackknife needs them.
+    """Return macro F1, Cohen's kappa and Gwet's AC1 of many tables of decisions at once.
 
-    The same as scikit-learn's `f1_score(average="macro")` and `cohen_kappa_score`, and
-    `agreement.gwet_ac1`, of the pairs. J. Cohen, Educational and Psychological Measurement
-    20:37-46, 1960; K. L. Gwet, British Journal of Mathematical and Statistical Psychology 61:29-48,
-    2008.
+    A jackknife needs the figures of many tables. The values are those of scikit-learn's
+    `f1_score(average="macro")` and `cohen_kappa_score`, and of `agreement.gwet_ac1`, for the pairs.
+    Sources: J. Cohen, Educational and Psychological Measurement 20:37-46, 1960; K. L. Gwet, British
+    Journal of Mathematical and Statistical Psychology 61:29-48, 2008.
 
-    (..., 4), as `tables_of` counts -> (..., 3); nan where one is not defined, as macro F1 where
-    nobody ever said `not met`.
+    Args:
+        tables: counts of shape (..., 4), in the order of `tables_of`.
+
+    Returns:
+        Figures of shape (..., 3). A figure is nan if it is not defined, such as macro F1 if nobody
+        ever decided `not met`.
     """
     met, first, second, not_met = np.moveaxis(tables, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -437,20 +482,28 @@ def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
 
 
 def rating_agreement(tables: NDArray[Any], marks: Sequence[float]) -> NDArray[Any]:
-    """Return nan (for macro F1), weighted kappa and AC1 of tables of shape (..., marks squared):
-    the same as `agreement.weighted_kappa` and `gwet_ac1`.
+    """Return the figures of many tables of marks on a scale at once.
+
+    The values are those of `agreement.weighted_kappa` and `agreement.gwet_ac1`.
+
+    Args:
+        tables: counts of shape (..., number of marks squared), in the order of `tables_of`.
+        marks: the possible marks, the lowest first.
+
+    Returns:
+        Figures of shape (..., 3): nan in the place of macro F1, weighted kappa and AC1.
     """
     count = len(marks)
     square = tables.reshape(*tables.shape[:-1], count, count)
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = square / square.sum(axis=(-1, -2), keepdims=True)
-        of_first = shares.sum(axis=-1)
-        of_second = shares.sum(axis=-2)
+        first_shares = shares.sum(axis=-1)
+        second_shares = shares.sum(axis=-2)
         weights = np.subtract.outer(marks[::-1], marks[::-1]) ** 2
         kappa = 1 - (shares * weights).sum(axis=(-1, -2)) / np.einsum(
-            "...i,ij,...j->...", of_first, weights, of_second
+            "...i,ij,...j->...", first_shares, weights, second_shares
         )
-        mean = (of_first + of_second) / 2
+        mean = (first_shares + second_shares) / 2
         guessed = (mean * (1 - mean)).sum(axis=-1) / (count - 1)
         observed = np.trace(shares, axis1=-2, axis2=-1)
         return np.stack(
@@ -466,19 +519,20 @@ def by_jackknife(
     *,
     lowest: Sequence[float],
 ) -> list[Figure]:
-    """The jackknife of clusters (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981), with t
-    of their effective number less one.
+    """Return figures with jackknife intervals, which leave out one cluster at a time.
 
-    For each kind of pair a pseudo-cluster of that kind alone is added, as `intervals.student_t`
-    does: else a sample in which a rare fault, or a judge's rare `not met`, is missing by luck knows
-    nothing of it. The interval is that of the table with them, and reaches as far as the value.
+    The intervals use the t quantile with the effective number of clusters less one as its degrees
+    of freedom (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981). For each kind of pair, a
+    pseudo-cluster with only this kind is added, as in `intervals.student_t`: without it, an
+    interval would be too short if a rare fault, or a judge's rare `not met`, is missing from the
+    sample by chance. An interval is widened to include the value, if necessary.
 
     Args:
-        tables: shape (clusters, kinds).
-        weights: of each kind the pairs of its pseudo-cluster.
-        pairs: of which the tables are made.
-        function: from tables of shape (..., kinds) to figures of shape (..., figures).
-        lowest: that each figure can be; the highest is 1.
+        tables: the counts of pairs, of shape (clusters, kinds).
+        weights: the number of pairs in the pseudo-cluster of each kind.
+        pairs: the pairs that the tables count.
+        function: computes figures of shape (..., figures) from tables of shape (..., kinds).
+        lowest: the lowest possible value of each figure. The highest value is 1.
     """
     values = _defined(function(tables.sum(axis=0)))
     units = intervals.effective_clusters(_conversations_of(pairs))
@@ -486,10 +540,11 @@ def by_jackknife(
         return list(map(Figure, values))
     rows = np.vstack([tables, np.diag(weights)])
     center = function(rows.sum(axis=0))
-    left_out = function(rows.sum(axis=0) - rows)
-    half = intervals.t_quantile(units - 1) * np.sqrt((len(rows) - 1) * left_out.var(axis=0))
-    lows = (center - half).tolist()
-    highs = (center + half).tolist()
+    without_one = function(rows.sum(axis=0) - rows)
+    stderr = np.sqrt((len(rows) - 1) * without_one.var(axis=0))
+    half_width = intervals.t_quantile(units - 1) * stderr
+    lows = (center - half_width).tolist()
+    highs = (center + half_width).tolist()
     figures = []
     for value, floor, low, high in zip(values, lowest, lows, highs, strict=True):
         if value is None:
@@ -500,7 +555,7 @@ def by_jackknife(
 
 
 def _defined(figures: NDArray[Any]) -> list[float | None]:
-    """The figures, with None for nan."""
+    """Return the figures, with None in the place of nan."""
     values: list[float | None] = []
     for figure in figures:
         if np.isnan(figure):
@@ -511,45 +566,50 @@ def _defined(figures: NDArray[Any]) -> list[float | None]:
 
 
 def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tuple[float, float]]:
-    """Return the mean and the standard deviation of each of three groups or more in the light of
-    all groups.
+    """Return the posterior mean and standard deviation of each of three groups or more.
 
-    The normal hierarchical model with a flat prior of the standard deviation between groups, summed
-    over a grid of it (A. Gelman et al., Bayesian Data Analysis, 3rd edition, 2013, section 5.4,
-    equations 5.17 to 5.21; the prior: A. Gelman, Bayesian Analysis 1:515-534, 2006). A group with a
-    large standard error moves far towards the others. `errors`: the standard errors of the values,
-    each above 0.
+    The model is the normal hierarchical model with a flat prior of the standard deviation between
+    groups. The posterior is summed over a grid of this standard deviation (A. Gelman et al.,
+    Bayesian Data Analysis, 3rd edition, 2013, section 5.4, equations 5.17 to 5.21; the prior: A.
+    Gelman, Bayesian Analysis 1:515-534, 2006). The mean of a group with a large standard error
+    moves far towards the other groups.
+
+    Args:
+        values: the observed value of each group.
+        errors: the standard errors of the values, each above 0.
     """
     value = np.array(values)
     variance = np.array(errors) ** 2
     between = np.linspace(0.0, 10 * max(float(np.std(values)), *errors), 2_001)[:, None] ** 2
     precision = 1 / (variance + between)
-    of_common = 1 / precision.sum(axis=1, keepdims=True)
-    common = (value * precision).sum(axis=1, keepdims=True) * of_common
+    common_variance = 1 / precision.sum(axis=1, keepdims=True)
+    common = (value * precision).sum(axis=1, keepdims=True) * common_variance
     terms = np.log(precision) - (value - common) ** 2 * precision
-    log = (np.log(of_common) + terms.sum(axis=1, keepdims=True)) / 2
-    share = np.exp(log - log.max()) / np.exp(log - log.max()).sum()
-    kept = between * precision  # how much of a group's mean is its own
-    mean = kept * value + (1 - kept) * common
-    spread = kept * variance + (1 - kept) ** 2 * of_common
-    middle = (share * mean).sum(axis=0)
-    deviation = np.sqrt((share * (spread + (mean - middle) ** 2)).sum(axis=0))
-    return list(zip(middle.tolist(), deviation.tolist(), strict=True))
+    log = (np.log(common_variance) + terms.sum(axis=1, keepdims=True)) / 2
+    posterior = np.exp(log - log.max()) / np.exp(log - log.max()).sum()
+    own_share = between * precision  # the weight of a group's own value in its mean
+    mean = own_share * value + (1 - own_share) * common
+    spread = own_share * variance + (1 - own_share) ** 2 * common_variance
+    pooled_mean = (posterior * mean).sum(axis=0)
+    deviation = np.sqrt((posterior * (spread + (mean - pooled_mean) ** 2)).sum(axis=0))
+    return list(zip(pooled_mean.tolist(), deviation.tolist(), strict=True))
 
 
-def pooled(parts: Mapping[str, Part]) -> dict[str, Part]:
-    """Parts with each figure pooled partially over those that have it with an interval, where
-    these are three.
+def pooled(parts: Mapping[str, AgreementPart]) -> dict[str, AgreementPart]:
+    """Return the parts with partially pooled figures.
+
+    A figure is pooled over the parts in which it has an interval, if there are at least
+    `MIN_POOLED` such parts.
     """
     pooled_parts = dict(parts)
     for agreement, figure in product(("judge", "physicians"), fields(Figures)):
         with_interval = {}
         for name, part in parts.items():
-            of_part: Figure = getattr(getattr(part, agreement), figure.name, Figure(None))
-            if of_part.ci_low is None or of_part.ci_high is None:
+            part_figure: Figure = getattr(getattr(part, agreement), figure.name, Figure(None))
+            if part_figure.ci_low is None or part_figure.ci_high is None:
                 continue
-            if of_part.ci_high > of_part.ci_low:
-                with_interval[name] = of_part
+            if part_figure.ci_high > part_figure.ci_low:
+                with_interval[name] = part_figure
         if len(with_interval) < MIN_POOLED:
             continue
         for name, pooled_figure in _pooled_figures(with_interval, _LOWEST.get(figure.name, 0.0)):
@@ -562,7 +622,12 @@ def pooled(parts: Mapping[str, Part]) -> dict[str, Part]:
 
 
 def _pooled_figures(figures: Mapping[str, Figure], lowest: float) -> Iterator[tuple[str, Figure]]:
-    """Figures with intervals, each in the light of all. `lowest`: that one can be."""
+    """Yield the name and the pooled figure of each part.
+
+    Args:
+        figures: name of the part -> the figure, which has an interval.
+        lowest: the lowest possible value of the figure.
+    """
     values: list[Any] = []
     errors = []
     for figure in figures.values():
@@ -575,6 +640,10 @@ def _pooled_figures(figures: Mapping[str, Figure], lowest: float) -> Iterator[tu
 
 
 def _thirds(items: Sequence[LabelledItem]) -> dict[str, list[LabelledItem]]:
+    """Return the items in three parts by the length of the answer, by a name for the lengths.
+
+    Empty if some length is not known, or if there are fewer than three items.
+    """
     lengths = _lengths_of(items)
     if len(lengths) < len(items) or len(items) < 3:
         return {}
@@ -586,23 +655,24 @@ def _thirds(items: Sequence[LabelledItem]) -> dict[str, list[LabelledItem]]:
     return {name: third for name, third in zip(names, thirds, strict=True) if third}
 
 
-FOLDS = 5
-MAX_JUDGES = 12
-MAX_SIZE = 7
-"""Parts of the conversations; judges to choose from, which are 1,500 juries; judges in a jury."""
+FOLDS = 5  # the number of parts of the conversations for cross-validation
+MAX_JUDGES = 12  # the largest number of judges to choose from, which make about 1,500 juries
+MAX_SIZE = 7  # the largest number of judges in a jury
 
 
 @dataclass(frozen=True)
 class BestJury:
-    """The jury of one size that agrees best with physicians: it says what most of its judges say;
-    an odd size has no ties.
+    """The jury of one size that agrees best with physicians.
+
+    A jury decides by majority. Its size is odd, so that there are no ties.
     """
 
     judges: tuple[str, ...]
-    f1_macro: float  # with the physicians, on the labels by which it was chosen
-    # the macro F1 of the best of each choice, on the conversations that had no part in it
+    f1_macro: float  # the agreement with physicians, on the labels by which the jury was chosen
+    # macro F1 on conversations that were not used for the choice of the jury
     cross_validated: Figure
-    cost_per_1000: float | None  # criteria, in dollars; None if a judge's is not known
+    cost_per_1000: float | None
+    """Dollars per 1,000 criteria; None if the cost of a judge is not known."""
 
 
 def best_juries(
@@ -612,13 +682,13 @@ def best_juries(
 ) -> list[BestJury]:
     """Return the best jury of each odd size.
 
-    Who chooses the best of many on the same labels sees luck, too: the figure that counts is
-    cross-validated.
+    The best of many juries is partly best by chance on the labels by which it was chosen. The
+    figure that counts is therefore the cross-validated one.
 
     Args:
         items: the labelled items.
-        decisions: judge -> its decision about each item; of two judges or more.
-        costs: judge -> dollars per 1,000 criteria.
+        decisions: judge -> its decision about each item, for at least two judges.
+        costs: judge -> dollars per 1,000 criteria; None if not known.
     """
     names = list(decisions)[:MAX_JUDGES]
     rows = np.array(list(decisions.values())[:MAX_JUDGES], bool)
@@ -639,7 +709,10 @@ def best_juries(
 
 
 def _folds_of(items: Sequence[LabelledItem]) -> NDArray[Any]:
-    """The part of each conversation."""
+    """Return the number of the fold of each conversation, in the order of the items.
+
+    A hash of the conversation's name chooses the fold, so the choice is the same in each run.
+    """
     folds = []
     for name in dict.fromkeys(map(_conversation_of, items)):
         folds.append(int(hashlib.sha256(name.encode()).hexdigest(), 16) % FOLDS)
@@ -647,13 +720,16 @@ def _folds_of(items: Sequence[LabelledItem]) -> NDArray[Any]:
 
 
 def _majority(rows: NDArray[Any]) -> NDArray[Any]:
-    """The decision of most judges about each item. `rows`: each judge's decisions."""
+    """Return the majority's decision about each item. `rows` has a row of decisions per judge."""
     return np.asarray(rows.sum(axis=0) * 2 > len(rows))
 
 
 def _tables_on_unseen(tables: NDArray[Any], folds: NDArray[Any]) -> NDArray[Any]:
-    """The tables of each part by the jury that is best on the other parts. `tables`: a jury's
-    tables in each row.
+    """Return the table of each conversation by the jury that is best on the other folds.
+
+    Args:
+        tables: the tables of all juries, of shape (juries, conversations, kinds).
+        folds: the number of the fold of each conversation.
     """
     unseen: NDArray[Any] = np.zeros_like(tables[0])
     for fold in range(FOLDS):
@@ -663,7 +739,7 @@ def _tables_on_unseen(tables: NDArray[Any], folds: NDArray[Any]) -> NDArray[Any]
 
 
 def _cost_of(members: Sequence[str], costs: Mapping[str, float | None]) -> float | None:
-    """The dollars of a jury; None if a judge's are not known."""
+    """Return the cost of a jury in dollars per 1,000 criteria; None if a cost is not known."""
     total = 0.0
     for name in members:
         cost = costs.get(name)
@@ -674,12 +750,13 @@ def _cost_of(members: Sequence[str], costs: Mapping[str, float | None]) -> float
 
 
 def _tables_by(items: Sequence[LabelledItem], decisions: NDArray[Any]) -> NDArray[Any]:
-    by_jury = []
+    """Return the table of each conversation, with the jury's decisions."""
+    judged_by_jury = []
     for item, met in zip(items, decisions, strict=True):
-        by_jury.append(replace(item, judged=bool(met)))
-    return tables_of(pairs_of(by_jury)[0])[0]
+        judged_by_jury.append(replace(item, judged=bool(met)))
+    return tables_of(pairs_of(judged_by_jury)[0])[0]
 
 
 def _f1(tables: NDArray[Any]) -> NDArray[Any]:
-    """0 if it is not defined: nothing is worse."""
+    """Return macro F1, with 0 (the worst value) if it is not defined."""
     return np.nan_to_num(agreement_of(tables)[..., 0])

@@ -129,7 +129,7 @@ def kind_of_empty(state: output.RequestState, stored: CachedAnswer) -> Unreadabl
         if window_is_full(state, stored):
             return Unreadable.FULL_WINDOW
         return Unreadable.CUT_OFF
-    if stored.thought_under is not None:
+    if stored.thought_key is not None:
         return Unreadable.IN_REASONING
     return Unreadable.ENDED
 

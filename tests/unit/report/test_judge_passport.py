@@ -16,11 +16,11 @@ from eval_factory.report.judge_passport import (
     passport_text,
 )
 from eval_factory.scoring.judge_calibration import (
+    AgreementPart,
     Calibration,
     Change,
     Figure,
     Figures,
-    Part,
     Steadiness,
 )
 from eval_factory.tasks.message_files import LabelledItems
@@ -40,10 +40,10 @@ def passport(
     gap: Figure = NEAR,
     bias: Figure = FAIR,
     kappa: Figure = SURE,
-    categories: dict[str, Part] | None = None,
+    categories: dict[str, AgreementPart] | None = None,
     always: bool | None = None,
 ) -> JudgePassport:
-    total = Part(60, 122, figures(bias), figures(Figure(0.0, 0.0, 0.0), kappa))
+    total = AgreementPart(60, 122, figures(bias), figures(Figure(0.0, 0.0, 0.0), kappa))
     return JudgePassport(
         "invented",
         "judge_label",
@@ -205,12 +205,12 @@ def test_marks_on_a_scale_have_words_of_their_own() -> None:
 
 
 CATEGORIES = {
-    "cluster:a_rather_long_name_of_a_category_of_criteria": Part(
+    "cluster:a_rather_long_name_of_a_category_of_criteria": AgreementPart(
         40, 80, figures(Figure(0.2, 0.1, 0.3)), figures()
     ),
-    "strict": Part(40, 80, figures(Figure(-0.3, -0.5, -0.1)), None),
-    "fair": Part(12, 24, figures(), figures()),
-    "<b>rare</b>": Part(9, 18, None, None),
+    "strict": AgreementPart(40, 80, figures(Figure(-0.3, -0.5, -0.1)), None),
+    "fair": AgreementPart(12, 24, figures(), figures()),
+    "<b>rare</b>": AgreementPart(9, 18, None, None),
 }
 
 
@@ -277,7 +277,7 @@ def test_the_document_says_of_each_item_what_was_said_since_its_second_version()
 def test_the_page_needs_no_network_and_takes_names_for_text() -> None:
     categories = {"<b>rare</b>": CATEGORIES["fair"]}
     found = replace(passport(categories=categories), judge="<script>alert(1)</script>")
-    lengths = {"up to 10": Part(20, 40, figures(), figures())}
+    lengths = {"up to 10": AgreementPart(20, 40, figures(), figures())}
     found = replace(found, calibration=replace(found.calibration, lengths=lengths))
     text = passport_page(found, "2026-11-27")
     assert "<script" not in text
@@ -297,8 +297,11 @@ def test_the_page_needs_no_network_and_takes_names_for_text() -> None:
 
 def test_rows_without_a_figure_are_left_out() -> None:
     lenient = Figures(Figure(0.7), NOTHING, NOTHING, NOTHING, NOTHING, FAIR)
-    table = figures_table(Part(9, 9, lenient, None))
+    table = figures_table(AgreementPart(9, 9, lenient, None))
     assert [row[0] for row in table.rows] == ["macro F1", "bias, points"]
-    parts = {"small": Part(3, 6, None, None), "large": Part(30, 60, figures(), figures())}
+    parts = {
+        "small": AgreementPart(3, 6, None, None),
+        "large": AgreementPart(30, 60, figures(), figures()),
+    }
     assert [row[0] for row in parts_table(parts, "category").rows] == ["large"]
-    assert parts_table({"small": Part(3, 6, None, None)}, "category").rows == []
+    assert parts_table({"small": AgreementPart(3, 6, None, None)}, "category").rows == []

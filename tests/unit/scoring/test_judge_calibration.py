@@ -18,9 +18,9 @@ from sklearn.metrics import cohen_kappa_score, f1_score, recall_score
 from eval_factory.scoring import judge_calibration
 from eval_factory.scoring.agreement import gwet_ac1, weighted_kappa
 from eval_factory.scoring.judge_calibration import (
+    AgreementPart,
     Figure,
     Figures,
-    Part,
     agreement_of,
     calibration_of,
     partial_pooling,
@@ -41,7 +41,7 @@ def item(
     return LabelledItem(str(conversation), judged, tuple(labels), names, category, length)
 
 
-def judge_and_physicians(part: Part) -> list[dict[str, Figure]]:
+def judge_and_physicians(part: AgreementPart) -> list[dict[str, Figure]]:
     return [{} if one is None else vars(one) for one in (part.judge, part.physicians)]
 
 
@@ -221,10 +221,10 @@ def test_the_eight_schools() -> None:
     assert [one for _, one in found] == pytest.approx(deviation, rel=0.01)
 
 
-def a_part(bias: float, half: float, judge: bool = True) -> Part:
+def a_part(bias: float, half: float, judge: bool = True) -> AgreementPart:
     figure = Figure(bias, bias - half, bias + half)
     made = Figures(figure, figure, figure, Figure(None), Figure(0.5), figure)
-    return Part(12, 24, made if judge else None, None)
+    return AgreementPart(12, 24, made if judge else None, None)
 
 
 def test_categories_are_pooled_where_three_have_figures() -> None:
@@ -253,7 +253,10 @@ def test_a_category_below_ten_items_has_its_count_alone() -> None:
     items += [item(f"s{number}", [True, False], True, "small") for number in range(9)]
     found = calibration_of(items).categories
     assert list(found) == ["large", "small"]
-    assert (found["small"], found["large"].judge is None) == (Part(9, 18, None, None), False)
+    assert (found["small"], found["large"].judge is None) == (
+        AgreementPart(9, 18, None, None),
+        False,
+    )
     alone = calibration_of(
         [item(number, [True], number % 3 > 0, "alone") for number in range(12)] + items
     )

@@ -425,8 +425,8 @@ def chat(content: str | None, reason: str = "stop", **message: Any) -> dict[str,
 )
 def test_what_an_answer_was_before(response: dict[str, Any], expected: CachedAnswer) -> None:
     found, thought = cached_answer(Answer("k", "model", "m", {}, response, 1.0, 0.5), plan().model)
-    assert replace(found, tokens=(None, None), latency_s=None, thought_under=None) == expected
-    assert found.thought_under == (None if thought is None else "k")
+    assert replace(found, tokens=(None, None), latency_s=None, thought_key=None) == expected
+    assert found.thought_key == (None if thought is None else "k")
 
 
 def score(value: float, metric: str = "exact_match") -> Score:
@@ -527,7 +527,7 @@ def test_above_max_unreadable_cut_prompts_make_a_score_not_reportable(tokens: in
         ("length", CachedAnswer((4090, 2)), Unreadable.FULL_WINDOW),
         ("length", CachedAnswer((4090, 2), unfinished=True), Unreadable.FULL_WINDOW),
         ("length", CachedAnswer((100, 5), unfinished=True), Unreadable.UNFINISHED),
-        ("stop", CachedAnswer((100, 5), thought_under="k"), Unreadable.IN_REASONING),
+        ("stop", CachedAnswer((100, 5), thought_key="k"), Unreadable.IN_REASONING),
         ("stop", CachedAnswer((100, 1)), Unreadable.ENDED),
         (None, CachedAnswer(), Unreadable.ENDED),
     ],

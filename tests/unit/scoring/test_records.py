@@ -82,7 +82,7 @@ def test_an_answer_is_found_by_its_request_and_what_a_judge_thought_is_no_matter
     keep(here, state(1, "yes"), role="gpt")
     asked = [output.RequestState.model_validate(state(number, "yes")) for number in range(3)]
     answers = StoredAnswers.of(here)
-    first, of_a_judge, none = map(answers.to, asked)
+    first, of_a_judge, none = map(answers.answer_to, asked)
     assert (there(first).stripped, there(of_a_judge), none) == (
         True,
         CachedAnswer((3, 4), 0.5),
@@ -100,7 +100,7 @@ def test_an_answer_is_found_by_its_request_as_the_endpoint_took_it(here: Plan) -
         ([], None),
     ):
         assert (
-            StoredAnswers(here.model, {key: known}, variants, here.rundir.cache_db).to(asked)
+            StoredAnswers(here.model, {key: known}, variants, here.rundir.cache_db).answer_to(asked)
             is found
         )
 
