@@ -149,7 +149,7 @@ def test_several_entries(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     assert first.returncode == 0, first.stderr
     says(first.stdout, "lite: 2 runs", "0 kept out", "0 failed")
     assert "helm-server --suite lite --output-path" in first.stdout
-    says(first.stderr, "5 entries", "3 different ones", "2 of priority 2")
+    says(first.stderr, "5 entries", "3 distinct entries", "2 of priority 2")
     assert len(endpoint.requests) == 12
     assert {headers["Authorization"] for headers in endpoint.headers} == {f"Bearer {CANARY}"}
     assert {request["model"] for request in endpoint.requests} == {"test/model"}

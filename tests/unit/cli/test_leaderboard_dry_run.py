@@ -67,9 +67,9 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
         (("lite", *TARGET, "--model_type", "x"), "target.api_endpoint.type: "),
         (("lite", *TARGET, "--model", "org/model"), "--model: org/model is given twice"),
         (("lite", "--model", "m"), "target.api_endpoint.url: is missing"),
-        (("lite", *TARGET, "--overrides", "config.params.temperature=1"), "lite has its own"),
+        (("lite", *TARGET, "--overrides", "config.params.temperature=1"), "lite prescribes"),
         (("lite", *TARGET, "--conf", "/no/such.conf"), "/no/such.conf cannot be read"),
-        (("medhelm_private", *TARGET), "Name the organization"),
+        (("medhelm_private", *TARGET), "add the organization"),
         (("heim", *TARGET), "runs on images, not on chat"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_dry_run_looks_at_the_conf(tmp_path: Path) -> None:
     )
     result = call(*arguments, "--output_dir", str(tmp_path / "out"))
     assert result.exception is None
-    says(result.stderr, "3 entries", "3 different ones")
+    says(result.stderr, "3 entries", "3 distinct entries")
     says(result.stderr, "1 entries", "left out", "log probabilities (1)")
     says(result.stderr, "data_path /no/such", "does not exist", "1 entries")
     programs = [Path(line.split()[0]).name for line in result.stdout.splitlines()]

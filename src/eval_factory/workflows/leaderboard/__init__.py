@@ -1,3 +1,5 @@
-"""HELM's public leaderboards for the user's model: `leaderboards.yml` -> conf -> helm-run ->
-helm-summarize.
+"""Runs HELM's public leaderboards for the user's model.
+
+The steps: find the leaderboard in `leaderboards.yml`, read its conf file, run its entries with
+helm-run, and make the tables with helm-summarize.
 """

@@ -1,5 +1,7 @@
-"""A leaderboard as a suite: its conf's entries, each a `helm:` evaluation, for one model or
-several. And what came of its runs: `leaderboard.json`, HELM's tables, and the lines for the screen.
+"""Runs a leaderboard as a suite, and writes `leaderboard.json`, HELM's tables and a summary.
+
+Each entry of the leaderboard's conf file becomes a `helm:` evaluation of the suite, and each model
+becomes a target.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ PRESCRIBED = {
     "extra.num_train_trials": None,
     "extra.on_failure": "exclude",
 }
-"""Values of config.params that a leaderboard's entries or HELM's tables leave no choice of."""
+"""The only allowed values of some keys of config.params, because the leaderboard's entries or
+HELM's tables prescribe them.
+"""
 
 
 FLAGS = {
@@ -84,56 +88,63 @@ FLAGS = {
     "model_type": "target.api_endpoint.type",
     "api_key_name": "target.api_endpoint.api_key",
 }
-"""Flag of `leaderboard run` -> the value of a run config that it stands for."""
+"""The run config key that each option of `leaderboard run` sets."""
 
 
 @dataclass(frozen=True)
 class LeaderboardRequest:
+    """The leaderboard that the user wants to run, with the options of the command."""
+
     name: str
-    # values by the names in FLAGS; one that is left out is the run config's, the leaderboard's or
-    # the framework's
+    # values by the names in FLAGS; a missing value comes from the run config, the leaderboard or
+    # the framework
     flags: Mapping[str, Any]
     run_config: Path | None = None
     model: tuple[str, ...] = ()
-    conf: Path | None = None
+    conf: Path | None = None  # HELM's conf file with the entries; None: the leaderboard's own
     overrides: tuple[str, ...] = ()
-    reasoning: bool = False
+    reasoning: bool = False  # True to prefer the entries with more output tokens
     dry_run: bool = False
 
 
 @dataclass(frozen=True)
 class NotRun:
-    """An entry that no run is started of, for any model."""
+    """An entry that is not run for any model."""
 
     entry: Entry
     reason: str
-    exit_code: int  # 0: it is left out, for it asks for more than a chat endpoint has
+    # 0 if the entry is left out because it needs more than a chat endpoint; otherwise the exit code
+    # of its error
+    exit_code: int
 
 
 @dataclass(frozen=True)
 class Board:
-    """The runs of a leaderboard that will be made; making this object writes nothing."""
+    """A leaderboard with all its planned runs. Creating a board writes no files."""
 
     row: Leaderboard
-    schema: Path  # HELM's; of a row with `schema_changes` the one that is written from it
-    models: Mapping[str, str]  # target of the suite -> the model's id
-    folder: Path
+    schema: Path  # HELM's schema, or the changed copy if the row has `schema_changes`
+    models: Mapping[str, str]  # the model's ID for each target of the suite
+    folder: Path  # the output folder of the leaderboard
     max_eval_instances: int
-    suite: Suite | None = None  # None if the conf would have to be downloaded to know it
+    suite: Suite | None = None  # None if the conf was not downloaded, or if no entry can be run
     entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
-    """Evaluation of the suite -> the entries that it is the run of: these differ in their groups
-    alone.
+    """The entries of each evaluation of the suite, by the evaluation's name. Several entries share
+    one evaluation if they only differ in their groups.
     """
     not_run: tuple[NotRun, ...] = ()
     cells: tuple[CheckedCell, ...] = ()
 
 
 def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: TextIO) -> Board:
-    """Find the leaderboard, read its conf, check every run; what there is to say of it is shown on
-    `screen`. Raises ConfigError: there is no such leaderboard, nothing of it can be run, or
-        something given is wrong.
-    PrerequisiteError: HELM has no such schema, the conf is unavailable, or every run lacks
-    something.
+    """Find the leaderboard, read its conf file, check every run, and return the board.
+
+    Warnings and notes are written to `screen`.
+
+    Raises:
+        ConfigError: The leaderboard is unknown, no entry can be run, or an option is wrong.
+        PrerequisiteError: The installed HELM lacks the schema, the conf file is unavailable, or
+            every run lacks a prerequisite.
     """
     row = registry.find(request.name)
     schema = _schema_of(row, request)
@@ -141,8 +152,8 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     if extra.upstream != HELM.name:
         raise ConfigError(
             f"config.params.extra.upstream: the leaderboards of this command are {HELM.name}'s; "
-            "a suite of helm:"
-            f" entries runs what {extra.upstream} has (docs/upstreams.md)"
+            f"run the benchmarks of {extra.upstream} as a suite of helm: entries "
+            "(docs/upstreams.md)"
         )
     data_dir = Path(extra.data_dir).expanduser() if extra.data_dir else None
     text, origin = registry.conf_of(
@@ -150,12 +161,13 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     )
     if text is None and extra.offline:
         raise PrerequisiteError(
-            f"offline: {row.conf} is not here; give it with --conf FILE, or a bundle, --data_dir"
+            f"offline: {row.conf} is not on this machine; give the file with --conf FILE, "
+            "or a bundle with --data_dir"
         )
     entries = [] if text is None else read_entries(text, origin)
-    different = of_any_model(entries, reasoning=request.reasoning)
+    distinct = of_any_model(entries, reasoning=request.reasoning)
     chosen = []
-    for entry in different:
+    for entry in distinct:
         if entry.priority is None or entry.priority <= row.priority:
             chosen.append(entry)
     evaluation = evaluation_of(request, row, env, chosen)
@@ -165,10 +177,10 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
         screen.write(f"the conf would be downloaded: {origin}\n")
     else:
         screen.write(
-            f"{origin}: {len(entries)} entries, {len(different)} different ones for one model,"
+            f"{origin}: {len(entries)} entries, {len(distinct)} distinct entries for one model,"
             f" {len(chosen)} of priority {row.priority} or before\n"
         )
-        refuse_what_cannot_run(chosen, row, origin, allowed=bool(extra.allow_code_execution))
+        check_entries(chosen, row, origin, allowed=bool(extra.allow_code_execution))
     folder = evaluation.output_dir.absolute()
     if data_dir is not None:
         refuse_inside(data_dir, folder, "an output folder")
@@ -187,13 +199,18 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
 
 
 def _schema_of(row: Leaderboard, request: LeaderboardRequest) -> Path:
-    """Return HELM's schema of a leaderboard that can be run as it is requested."""
-    twice = sorted({model for model in request.model if request.model.count(model) > 1})
-    if twice:
-        raise ConfigError(f"--model: {', '.join(twice)} is given twice")
+    """Return the path of HELM's schema for a leaderboard.
+
+    Raises:
+        ConfigError: A model is given twice, or no entry can be run with a chat endpoint.
+        PrerequisiteError: The installed HELM lacks the schema.
+    """
+    repeated = sorted({model for model in request.model if request.model.count(model) > 1})
+    if repeated:
+        raise ConfigError(f"--model: {', '.join(repeated)} is given twice")
     if row.lacks and request.conf is None:
         raise ConfigError(
-            f"{row.name} asks for {row.lacks}: nothing of it can be run with a chat endpoint"
+            f"{row.name} asks for {row.lacks}: no entry can be run with a chat endpoint"
         )
     schema = registry.schema_path(row)
     if schema is None:
@@ -204,28 +221,38 @@ def _schema_of(row: Leaderboard, request: LeaderboardRequest) -> Path:
     return schema
 
 
-def refuse_what_cannot_run(
-    chosen: Sequence[Entry], row: Leaderboard, origin: str, *, allowed: bool
-) -> None:
-    """Check that something of the chosen entries can run. Raises ConfigError: nothing is left, or
-    entries would execute what a model answers and nobody allowed it.
+def check_entries(chosen: Sequence[Entry], row: Leaderboard, origin: str, *, allowed: bool) -> None:
+    """Check that the chosen entries can be run.
+
+    Args:
+        chosen: The entries of the wanted priority.
+        row: The leaderboard.
+        origin: The path or address of the conf file, for messages.
+        allowed: True if the user allows runs to execute a model's answers.
+
+    Raises:
+        ConfigError: No entry can be run, an entry has a wrong argument, or an entry would execute a
+            model's answers without permission.
     """
     if not chosen:
         raise ConfigError(
             f"{origin}: no entry has priority {row.priority} or before: nothing to run"
         )
-    run = []
+    runnable = []
     for entry in chosen:
         if not entry.is_left_out(row):
-            run.append(entry)
-    if not run:
+            runnable.append(entry)
+    if not runnable:
         raise ConfigError(
-            f"{origin}: nothing of it can be run with a chat endpoint: "
-            f"it asks for {_asked_for(chosen)}"
+            f"{origin}: no entry can be run with a chat endpoint: "
+            f"the entries ask for {_asked_for(chosen)}"
         )
-    given = [(entry.run_spec, dict(entry.arguments)) for entry in run]
-    problems = [wrong_processor(arguments) for _, arguments in given]
-    problems += [] if allowed else [refusal(run_spec, arguments) for run_spec, arguments in given]
+    problems = []
+    for entry in runnable:
+        problems.append(wrong_processor(dict(entry.arguments)))
+    if not allowed:
+        for entry in runnable:
+            problems.append(refusal(entry.run_spec, dict(entry.arguments)))
     if any(problems):
         raise ConfigError(
             [f"{origin}: {problem}" for problem in dict.fromkeys(filter(None, problems))]
@@ -233,6 +260,7 @@ def refuse_what_cannot_run(
 
 
 def _asked_for(entries: Iterable[Entry]) -> str:
+    """Return the needs beyond a chat endpoint, each with the number of entries that have it."""
     counts = Counter(entry.asks for entry in entries if entry.asks)
     return ", ".join(f"{modality} ({count})" for modality, count in counts.items())
 
@@ -246,8 +274,9 @@ def _with_runs(
     *,
     dry_run: bool,
 ) -> Board:
-    """Return the board with a cell for each run of each model; what cannot be run is reported, and
-    costs itself alone.
+    """Return the board with a cell for each run of each model.
+
+    Entries that cannot be run are reported on `screen`; the other entries are run nevertheless.
     """
     not_run = []
     for entry in chosen:
@@ -255,14 +284,14 @@ def _with_runs(
             not_run.append(NotRun(entry, f"asks for {entry.asks}", 0))
     if not_run:
         screen.write(
-            f"{len(not_run)} entries are left out, a chat endpoint has none of: "
+            f"{len(not_run)} entries are left out, because a chat endpoint lacks: "
             f"{_asked_for(chosen)}\n"
         )
-    kept = []
+    runnable = []
     for entry in chosen:
         if not entry.is_left_out(board.row):
-            kept.append(entry)
-    named, unknown = _evaluations_of(kept, evaluation)
+            runnable.append(entry)
+    named, unknown = _evaluations_of(runnable, evaluation)
     not_run += unknown
     paths = Counter(
         path for entry in chosen if (path := entry.argument(DATA_PATH)) and not Path(path).exists()
@@ -271,11 +300,11 @@ def _with_runs(
         screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
     suite = _suite(board, named, evaluation, env) if named else None
     cells = _ready_cells(suite, env, screen, dry_run=dry_run)
-    wrong = {}
+    unready = {}
     for cell in cells:
         if not cell.ready:
-            wrong[cell.cell.evaluation] = cell
-    for name, cell in wrong.items():
+            unready[cell.cell.evaluation] = cell
+    for name, cell in unready.items():
         code = HelmError.exit_code if cell.problems else PrerequisiteError.exit_code
         for entry in named.pop(name):
             not_run.append(NotRun(entry, "; ".join((*cell.problems, *cell.missing)), code))
@@ -286,8 +315,8 @@ def _with_runs(
     )
     return replace(
         board,
-        suite=_suite(board, named, evaluation, env) if wrong else suite,
-        entries={name: tuple(same) for name, same in named.items()},
+        suite=_suite(board, named, evaluation, env) if unready else suite,
+        entries={name: tuple(entries) for name, entries in named.items()},
         not_run=tuple(not_run),
         cells=tuple(cell for cell in cells if cell.cell.evaluation in named),
     )
@@ -296,8 +325,9 @@ def _with_runs(
 def _evaluations_of(
     entries: Iterable[Entry], evaluation: Evaluation
 ) -> tuple[dict[str, list[Entry]], list[NotRun]]:
-    """Return the entries that each evaluation of the suite is the run of, by its name; and the
-    entries that cannot be run.
+    """Return the entries of each evaluation of the suite, by the evaluation's name.
+
+    The second value are the entries that cannot be run.
     """
     named: dict[str, list[Entry]] = {}
     not_run = []
@@ -307,15 +337,14 @@ def _evaluations_of(
             reason = "; ".join(problems).replace("config.type: ", "")
             not_run.append(NotRun(entry, reason, HelmError.exit_code))
             continue
-        # two entries that would have the same folders are numbered
-        plain = name_of_type(entry.description, evaluation.framework)
-        possible = [plain, *(f"{plain}-{number}" for number in range(2, len(named) + 3))]
-        used = {name.lower(): same[0].description for name, same in named.items()}
-        name = next(
-            candidate
-            for candidate in possible
-            if used.get(candidate.lower(), entry.description) == entry.description
-        )
+        # Different entries whose names differ at most in case would share a folder: number them.
+        plain_name = name_of_type(entry.description, evaluation.framework)
+        used = {name.lower(): first.description for name, (first, *_) in named.items()}
+        name = plain_name
+        number = 2
+        while used.get(name.lower(), entry.description) != entry.description:
+            name = f"{plain_name}-{number}"
+            number += 1
         named.setdefault(name, []).append(entry)
     return named, not_run
 
@@ -323,8 +352,10 @@ def _evaluations_of(
 def _ready_cells(
     suite: Suite | None, env: Mapping[str, str], screen: TextIO, *, dry_run: bool
 ) -> tuple[CheckedCell, ...]:
-    """Return the checked cells of the suite. Raises ConfigError, PrerequisiteError: no cell can be
-    run.
+    """Return the checked cells of the suite.
+
+    Raises:
+        ConfigError, PrerequisiteError: A key is missing, or no cell can be run.
     """
     cells = () if suite is None else checked_cells(suite, env)
     if dry_run:
@@ -337,7 +368,7 @@ def _ready_cells(
         if cell.plan is not None:
             plans.append(cell.plan)
     show_uncomputed(plans, env, screen)
-    # no matter of one entry
+    # A missing key affects all entries, so the command ends even if some cells are ready.
     missing = chain.from_iterable(cell.missing for cell in cells)
     lacks_a_key = any("no API key" in text for text in missing)
     if lacks_a_key or (cells and not any(cell.ready for cell in cells)):
@@ -346,7 +377,7 @@ def _ready_cells(
 
 
 def _type_of(entry: Entry, evaluation: Evaluation) -> str:
-    """Return the entry as `config.type` names it."""
+    """Return the value of `config.type` for the entry."""
     return f"{prefix_of(evaluation.framework)}{entry.description}"
 
 
@@ -356,8 +387,9 @@ def _suite(
     evaluation: Evaluation,
     env: Mapping[str, str],
 ) -> Suite:
-    """Return the suite of every entry, and of what the user said of endpoints, judges and
-    parameters.
+    """Return a suite with an evaluation for each name in `named` and a target for each model.
+
+    The endpoint, the judges and the parameters are those of `evaluation`.
     """
     given = evaluation.as_given()
     params = given["config"].get("params", {})
@@ -365,9 +397,9 @@ def _suite(
     extra = dict(params.get("extra", {}))
     judges = {judge["name"]: dict(judge) for judge in extra.pop("judges", None) or []}
     settings = {}
-    for name in [limit.name for limit in fields(Budget)]:
-        if name in extra:
-            settings[name] = extra.pop(name)
+    for limit in fields(Budget):
+        if limit.name in extra:
+            settings[limit.name] = extra.pop(limit.name)
     params = {**params, "limit_samples": board.max_eval_instances}
     params["extra"] = {**extra, "num_train_trials": board.row.num_train_trials}
     if not evaluation.executor.is_local:
@@ -399,11 +431,12 @@ def _suite(
 
 
 def _params_of(entry: Entry, evaluation: Evaluation, judges: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that hold for the entry alone. Null: the entry decides, and not the
-    suite, which sets something for all.
+    """Return the parameters of the entry's evaluation that differ from those of the suite.
+
+    A parameter is null if the entry itself sets it, so that the suite's value is not used.
     """
     params: dict[str, Any] = {"extra": {}}
-    # the user's judges that the entry asks; the others of a jury stay at the model's URL
+    # The user's own judges for this entry; all other judges of a jury are at the model's URL.
     judge_of_role = {role: judges.get(role) for role in _roles_of(entry, evaluation.framework)}
     if judges and entry.known is not None and entry.known.has_jury:
         all_extra = evaluation.extra
@@ -435,9 +468,12 @@ def evaluation_of(
     env: Mapping[str, str],
     entries: Sequence[Entry] | None,
 ) -> Evaluation:
-    """Return the settings as an evaluation's, so that a run config means the same as for
-    `run_eval`. `entries` say what judges there are; None: not known yet, and no judge is looked at.
-    Raises ConfigError: with every problem.
+    """Return the user's settings for a leaderboard as one evaluation.
+
+    A run config is therefore read by the same rules as for `run_eval`. The entries determine the
+    possible judges; with None, the entries are unknown, and the judges are not checked.
+
+    Raises ConfigError with all problems of the configuration.
     """
     flags = {FLAGS[name]: value for name, value in request.flags.items()}
     flags["config.type"] = row.name
@@ -467,7 +503,8 @@ def evaluation_of(
             run_spec=row.name,
             scenario=row.name,
             main_metric=None,
-            prescribed_judges=tuple(f"{role}/{role}" for role in roles),  # judges that may be named
+            # the judges that the run config may configure
+            prescribed_judges=tuple(f"{role}/{role}" for role in roles),
         ),
         about=About(tags=(), access=row.access, source=row.conf, instances=None),
     )
@@ -475,28 +512,30 @@ def evaluation_of(
     evaluation = build_evaluation(given_request, framework, env, task)
     params = evaluation.params
     problems = []
-    for path, only in PRESCRIBED.items():
-        if getattr(params.extra if "." in path else params, path.removeprefix("extra.")) != only:
-            problems.append(f"config.params.{path}: cannot be given here, {row.name} has its own")
+    for path, prescribed in PRESCRIBED.items():
+        section = params.extra if "." in path else params
+        if getattr(section, path.removeprefix("extra.")) != prescribed:
+            problems.append(
+                f"config.params.{path}: cannot be set here, because {row.name} prescribes the value"
+            )
     if problems:
         raise ConfigError(problems)
     return evaluation
 
 
-_MAX_SHOWN = 10
+_MAX_SHOWN = 10  # failed runs that the summary names
+# The states of a row. Kept out: the scores are not reportable. Left out: the entry needs more than
+# a chat endpoint. Waiting: the run is in Slurm.
 IN_TABLES = "in the tables"
 KEPT_OUT = "kept out"
 _FAILED = "failed"
 _LEFT_OUT = "left out"
 _WAITING = "waiting"
-"""Kept out: nobody can stand behind its scores. Left out: it asks for what no chat endpoint has.
-Waiting: in Slurm.
-"""
 
 
 @dataclass(frozen=True)
 class BoardRow:
-    """One entry of one model, and what came of it."""
+    """The outcome of one entry for one model."""
 
     run: str  # the entry, without its model
     model_id: str
@@ -507,14 +546,14 @@ class BoardRow:
     unjudged: int | None = None
     main_metric: str | None = None
     score: float | None = None
-    folder: str | None = None  # the folder of the run, in the leaderboard's folder
-    identity: str | None = None  # the identity of the run that the row is of
+    folder: str | None = None  # the folder of the run, relative to the leaderboard's folder
+    identity: str | None = None  # the identity of the run that the row describes
     groups: tuple[str, ...] = ()
     max_eval_instances: int | None = None
 
 
 def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow, int]]:
-    """Return the rows of the board, each with the exit code that it means."""
+    """Return the rows of the board, each with the exit code of its run."""
     rows = []
     for cell in cells:
         rows += [_row(board, cell, entry) for entry in board.entries[cell.evaluation]]
@@ -528,25 +567,27 @@ def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow
 
 
 def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
+    """Return the row of an entry whose run was started, and the exit code of the run."""
     row = BoardRow(
         entry.run, board.models[cell.target], _FAILED, cell.reason, groups=entry.groups or ()
     )
     if cell.status == RunStatus.WAITING:
         return replace(row, state=_WAITING), 0
     if cell.status not in WITH_RESULT:
-        _, asks, modality = (cell.reason or "").partition("asks a model for ")
-        if asks:
+        # A run can find out only after its start that the entry needs more than a chat endpoint.
+        _, phrase, modality = (cell.reason or "").partition("asks a model for ")
+        if phrase:
             return replace(row, state=_LEFT_OUT, reason=f"asks for {modality.partition(';')[0]}"), 0
         return row, cell.exit_code
     result = load_result(cell.folder).result
     state = read_state(RunDir(cell.folder))
     counts = result.validity.instances
     score = result.scores.get(result.main_metric)
+    gaps = None
     if counts.failed or counts.unjudged:
         gaps = f"{counts.failed} of {counts.requested} requests failed"
-    else:
-        gaps = None
-    gaps = f"{gaps}, {counts.unjudged} not judged" if counts.unjudged else gaps
+    if counts.unjudged:
+        gaps = f"{gaps}, {counts.unjudged} not judged"
     row = replace(
         row,
         reason=gaps,
@@ -558,25 +599,25 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
         max_eval_instances=board.max_eval_instances,
     )
     if not result.reportable:
-        return replace(
-            row, state=KEPT_OUT, reason=gaps or cell.reason
-        ), NotReportableError.exit_code
+        kept_out = replace(row, state=KEPT_OUT, reason=gaps or cell.reason)
+        return kept_out, NotReportableError.exit_code
     value = None if score is None else score.value
     return replace(row, state=IN_TABLES, main_metric=result.main_metric, score=value), 0
 
 
 def known_rows(folder: Path) -> dict[str, list[BoardRow]]:
-    """Return the rows of every model, by the name of the leaderboard; nothing if the file cannot be
-    read.
+    """Return the rows in leaderboard.json, of all models, by the name of the leaderboard.
+
+    The result is empty if the file is missing or cannot be read.
     """
     try:
-        document = parse_json(SuiteDir(folder).leaderboard.read_text(encoding="utf-8"))[
-            "leaderboards"
-        ]
-        return {
-            name: [BoardRow(**{**row, "groups": tuple(row["groups"])}) for row in rows]
-            for name, rows in document.items()
-        }
+        text = SuiteDir(folder).leaderboard.read_text(encoding="utf-8")
+        rows_by_name = {}
+        for name, rows in parse_json(text)["leaderboards"].items():
+            rows_by_name[name] = [
+                BoardRow(**{**row, "groups": tuple(row["groups"])}) for row in rows
+            ]
+        return rows_by_name
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -584,12 +625,14 @@ def known_rows(folder: Path) -> dict[str, list[BoardRow]]:
 def write_rows(
     folder: Path, name: str, models: Iterable[str], rows: Sequence[BoardRow]
 ) -> list[BoardRow]:
-    """Write leaderboard.json; what it says of other leaderboards and models stays. Returns all
-    of this leaderboard.
+    """Write the rows of one leaderboard and some models to leaderboard.json.
+
+    Rows of other leaderboards and other models are preserved. Returns all rows of this leaderboard.
     """
     all_rows = known_rows(folder)
-    ours = set(models)
-    all_rows[name] = [*(row for row in all_rows.pop(name, ()) if row.model_id not in ours), *rows]
+    updated_models = set(models)
+    other_models = [row for row in all_rows.pop(name, ()) if row.model_id not in updated_models]
+    all_rows[name] = [*other_models, *rows]
     written = {name: [asdict(row) for row in rows] for name, rows in all_rows.items()}
     document = {"schema_version": 2, "leaderboards": written}
     write_atomic(
@@ -599,9 +642,12 @@ def write_rows(
 
 
 def board_runs(folder: Path) -> tuple[list[view_site.ViewedRun], str]:
-    """Return what stands in a leaderboard's tables, and HELM's schema for it: of the last one that
-    was run in the folder. Raises PrerequisiteError: nothing does, or HELM has no such schema any
-    more.
+    """Return the runs in the tables of a leaderboard, and the text of its schema.
+
+    The leaderboard is the one that was run last in the folder.
+
+    Raises:
+        PrerequisiteError: No run is in the tables, or the installed HELM lacks the schema.
     """
     name, rows = next(reversed(known_rows(folder).items()), ("", []))
     runs = [run for run, _ in runs_in_tables(folder, rows)]
@@ -609,7 +655,7 @@ def board_runs(folder: Path) -> tuple[list[view_site.ViewedRun], str]:
     schema = None if row is None else registry.schema_path(row)
     if row is None or schema is None:
         raise PrerequisiteError(
-            f"{folder}: holds no run of a leaderboard whose tables could be shown"
+            f"{folder}: has no run of a leaderboard whose tables could be shown"
         )
     return runs, registry.schema_text(row, schema)
 
@@ -617,8 +663,9 @@ def board_runs(folder: Path) -> tuple[list[view_site.ViewedRun], str]:
 def runs_in_tables(
     folder: Path, rows: Iterable[BoardRow]
 ) -> list[tuple[view_site.ViewedRun, BoardRow]]:
-    """Return the runs, each with its row, whose folder still holds the run that the row is of: one
-    model's runs may have been run again since.
+    """Return the runs of the rows that are in the tables, each run with its row.
+
+    A row is left out if its folder now has another run: one model may have been run again since.
     """
     viewed = []
     for row in rows:
@@ -633,19 +680,20 @@ def runs_in_tables(
 
 
 def _summarize_command(board: Board) -> list[str]:
+    """Return the helm-summarize command that makes the tables."""
     work = RunDir(board.folder / "helm")
     return view_site.summarize_command(work, board.row.name, board.schema, work.root)
 
 
 def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: bool) -> list[str]:
-    """Return HELM's commands, redacted; which key goes where is shown on `screen`."""
+    """Return HELM's commands, redacted, and show on `screen` which key each endpoint receives."""
     plans = []
     for cell in board.cells:
         if cell.plan is not None:
             plans.append(cell.plan)
     redactor = redactor_of_all(plans, env)
-    places = where_keys_go(list(chain.from_iterable(plan.endpoints for plan in plans)))
-    screen.writelines(redactor.text(f"key of {line}\n") for line in dict.fromkeys(places))
+    key_lines = where_keys_go(list(chain.from_iterable(plan.endpoints for plan in plans)))
+    screen.writelines(redactor.text(f"key of {line}\n") for line in dict.fromkeys(key_lines))
     runs = [command_line(plan, debug=debug) for plan in plans]
     return [
         redactor.text(shlex.join(argv))
@@ -654,7 +702,7 @@ def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: 
 
 
 def _server_command(board: Board) -> list[str]:
-    """Return the command with which the user can start HELM's server for the tables."""
+    """Return the command that starts HELM's server for the tables."""
     return [
         *helm_program("helm-server"),
         "--suite",
@@ -667,21 +715,26 @@ def _server_command(board: Board) -> list[str]:
 def tables_of(
     board: Board, cells: Sequence[CellReport], env: Mapping[str, str], screen: TextIO
 ) -> EvalFactoryError | None:
-    """Write leaderboard.json and HELM's tables, and say what there is. Returns why they are not
-    complete, with the exit code; None if they are. Raises HelmError: HELM could not make them.
+    """Write leaderboard.json and HELM's tables, and show a summary on `screen`.
+
+    Returns:
+        The error that says why the tables are incomplete, or None if they are complete.
+
+    Raises:
+        HelmError: HELM could not make the tables.
     """
     redactor = Redactor.from_environment(env)
     coded_rows = []
     for row, code in board_rows(board, cells):
         coded_rows.append((replace(row, reason=row.reason and redactor.text(row.reason)), code))
-    everybodys = write_rows(
+    all_rows = write_rows(
         board.folder, board.row.name, board.models.values(), [row for row, _ in coded_rows]
     )
-    runs = runs_in_tables(board.folder, everybodys)
+    runs = runs_in_tables(board.folder, all_rows)
     work = RunDir(board.folder / "helm")
-    suite = work.root / names.RUNS_FOLDER / board.row.name  # helm-server looks for it there
-    for made_folder in (work.model_configs, work.logs, suite.parent):
-        made_folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    suite = work.root / names.RUNS_FOLDER / board.row.name  # the path that helm-server expects
+    for folder in (work.model_configs, work.logs, suite.parent):
+        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with work.locked() as lock:
         shutil.rmtree(suite, ignore_errors=True)
         if runs:
@@ -692,21 +745,18 @@ def tables_of(
             models = {run.model: row.model_id for run, row in runs}
             view_site.make_tables(work, lock, models, _summarize_command(board), env, screen)
             view_site.without_colons(suite)
-    screen.write(
-        own_lines(
-            "\n".join(
-                board_summary(board, [row for row, _ in coded_rows], [row for _, row in runs])
-            )
-        )
-        + "\n"
-    )
+    lines = board_summary(board, [row for row, _ in coded_rows], [row for _, row in runs])
+    screen.write(own_lines("\n".join(lines)) + "\n")
     return shortcoming(coded_rows)
 
 
 def board_summary(
     board: Board, rows: Sequence[BoardRow], in_tables: Sequence[BoardRow]
 ) -> list[str]:
-    """Return the lines for the screen."""
+    """Return the lines of the summary for the screen.
+
+    `rows` are the rows of this command's models, `in_tables` the rows of all models in the tables.
+    """
     counts = Counter(row.state for row in rows)
     further_counts = "".join(
         f", {counts[state]} {state}" for state in (_LEFT_OUT, _WAITING) if counts[state]
@@ -718,18 +768,17 @@ def board_summary(
     lines = [f"{board.row.name}: {numbers}"]
     for row in rows:
         if row.reason and row.state in (IN_TABLES, KEPT_OUT):
-            lines.append(
-                f"  {row.run}: "
-                f"{row.reason}{': kept out of the tables' if row.state == KEPT_OUT else ''}"
-            )
+            suffix = ": kept out of the tables" if row.state == KEPT_OUT else ""
+            lines.append(f"  {row.run}: {row.reason}{suffix}")
     failed = []
     for row in rows:
         if row.state == _FAILED:
             failed.append(row)
     lines += [f"  failed: {row.run}: {row.reason}" for row in failed[:_MAX_SHOWN]]
-    lines += [f"  ... and {len(failed) - _MAX_SHOWN} more"] if len(failed) > _MAX_SHOWN else []
+    if len(failed) > _MAX_SHOWN:
+        lines.append(f"  ... and {len(failed) - _MAX_SHOWN} more")
     if len(in_tables) > counts[IN_TABLES]:
-        lines.append(f"  with those of other models: {len(in_tables)} runs in the tables")
+        lines.append(f"  with the runs of other models: {len(in_tables)} runs in the tables")
     limits = sorted({row.max_eval_instances or 0 for row in in_tables})
     if len(limits) > 1:
         lines.append(
@@ -739,34 +788,32 @@ def board_summary(
     lines.append(f"  every run, its state and main score: {SuiteDir(board.folder).leaderboard}")
     if in_tables:
         lines.append(
-            f"  to look at them: {shlex.join(['eval-factory', 'view', str(board.folder)])}"
+            f"  to view the tables: {shlex.join(['eval-factory', 'view', str(board.folder)])}"
         )
         lines.append(f"  or: {shlex.join(_server_command(board))}")
     return lines
 
 
 def shortcoming(coded_rows: Sequence[tuple[BoardRow, int]]) -> EvalFactoryError | None:
-    """PrerequisiteError or HelmError: some runs failed. NotReportableError: some are kept out of
-    the tables.
+    """Return the error that says why the tables are incomplete; None if they are complete.
+
+    The error is a NotReportableError if runs are kept out of the tables. If runs failed, it is an
+    error with the exit code of all failed runs, or a HelmError if their exit codes differ.
     """
     failed = []
     for row, code in coded_rows:
         if row.state == _FAILED:
             failed.append(code)
     kept_out = sum(row.state == KEPT_OUT for row, _ in coded_rows)
-    remedy = (
-        "run the same command again: what is finished stays, what was answered is not asked again"
-    )
+    remedy = "run the same command again: finished runs are kept, and stored answers are used again"
     if failed:
-        if len(set(failed)) == 1:
-            alike = {}
-            for error_class in (PrerequisiteError, NotReportableError):
-                alike[error_class.exit_code] = error_class
-        else:
-            alike = {}
-        kind = alike.get(failed[0], HelmError)
-        cause = "for want of data or a package" if kind is PrerequisiteError else "see above"
-        return kind(
+        error_class: type[EvalFactoryError] = HelmError
+        for candidate in (PrerequisiteError, NotReportableError):
+            if set(failed) == {candidate.exit_code}:
+                error_class = candidate
+        is_prerequisite = error_class is PrerequisiteError
+        cause = "because data or a package is missing" if is_prerequisite else "see above"
+        return error_class(
             f"{len(failed)} of {sum(row.state != _LEFT_OUT for row, _ in coded_rows)} "
             f"runs failed, {cause}\n  {remedy}"
         )

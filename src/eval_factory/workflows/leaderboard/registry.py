@@ -1,5 +1,7 @@
-"""HELM's leaderboards (`leaderboards.yml`, checked), their schemas and confs, and these as
-entries of any model.
+"""Reads the catalogue of HELM's leaderboards, and finds their schemas and conf files.
+
+The catalogue is `leaderboards.yml`. A conf file lists run entries for many models; `of_any_model`
+returns the entries without their models.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/h
 
 
 class Leaderboard(StrictModel):
-    """One row of HELM's page."""
+    """A leaderboard of HELM's web page."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     description: str
@@ -40,22 +42,22 @@ class Leaderboard(StrictModel):
     max_eval_instances: Positive
     priority: Positive
     access: Literal["public", "gated", "private"] = "public"
-    # the thing that every entry asks for and a chat endpoint does not have
+    # what every entry needs and a chat endpoint lacks, for example "sounds"
     lacks: str | None = None
-    leaves_out: str | None = None  # the same of some entries
-    makes_images: bool = False  # True if its answers are pictures, of an endpoint that makes them
+    leaves_out: str | None = None  # what only some entries need and a chat endpoint lacks
+    makes_images: bool = False  # True if the answers are pictures
     needs: tuple[str, ...] = ()
-    judges: dict[Role, str] = {}  # role of a judge -> the name that HELM asks it by
+    judges: dict[Role, str] = {}  # the name of each judge at HELM, by role
     schema_changes: dict[str, str] = {}
-    """A text in HELM's schema -> what has to stand there for HELM to make its tables."""
+    """Corrections of HELM's schema, without which HELM cannot make the tables: new text by old."""
 
     @property
     def names_no_organization(self) -> bool:
-        """True if the conf's name still waits for an organization."""
+        """True if the name of the conf file still has the placeholder for an organization."""
         return _ORGANIZATION in self.conf
 
     def needed(self) -> list[str]:
-        """Return all that a chat endpoint alone cannot give, a line each."""
+        """Return a line for each need of the leaderboard beyond a chat endpoint."""
         lines = [f"{self.lacks}: it cannot be run with a chat endpoint"] if self.lacks else []
         if self.leaves_out:
             lines.append(f"{self.leaves_out} for some entries: they are left out")
@@ -71,23 +73,29 @@ class Leaderboard(StrictModel):
 
 
 class Catalogue(StrictModel):
-    """The whole file."""
+    """The content of `leaderboards.yml`."""
 
-    output_dir: str  # the folder of results unless the user names one: {name} is the leaderboard's
+    output_dir: str  # the default output folder; {name} is replaced by the leaderboard's name
     several: dict[str, dict[str, tuple[int, ...]]]
-    """Argument -> value that stands for several runs -> the value of each."""
+    """Arguments with values that HELM expands to several runs: for each argument and each such
+    value, the values of the runs.
+    """
     leaderboards: tuple[Leaderboard, ...]
 
 
 @lru_cache(maxsize=1)
 def load_catalogue() -> Catalogue:
-    """Read and check the file once per process."""
+    """Return the checked catalogue. The file is read once per process."""
     return Catalogue.model_validate(packaged("workflows/leaderboard/leaderboards.yml"))
 
 
 def find(name: str) -> Leaderboard:
-    """Return the leaderboard of that name; an organization's name may follow `medhelm_private`.
-    Raises ConfigError: there is none.
+    """Return the leaderboard with this name.
+
+    `medhelm_private` may be followed by the name of an organization: `medhelm_private_stanford`.
+
+    Raises:
+        ConfigError: No leaderboard has this name.
     """
     wanted = name.lower().replace("-", "_").replace(".", "_")
     by_name = {row.name: row for row in load_catalogue().leaderboards}
@@ -110,45 +118,54 @@ def find(name: str) -> Leaderboard:
 
 
 def helm_version() -> str:
+    """Return the version of the installed HELM, or a text if HELM is not installed."""
     return environment_of(HELM).version_of(HELM.package) or "(not installed)"
 
 
 def schema_path(row: Leaderboard) -> Path | None:
-    """Return the schema in the installed HELM, which is not imported; None if it has none."""
+    """Return the path of the schema in the installed HELM; None if HELM lacks the schema.
+
+    HELM is not imported.
+    """
     return environment_of(HELM).helm_path("benchmark", "static", row.schema_file)
 
 
 def schema_text(row: Leaderboard, schema: Path) -> str:
-    """Return HELM's schema with the row's changes."""
+    """Return the text of HELM's schema with the corrections of the leaderboard."""
     text = schema.read_text(encoding="utf-8")
-    for wrong, right in row.schema_changes.items():
-        text = text.replace(wrong, right)
+    for old, new in row.schema_changes.items():
+        text = text.replace(old, new)
     return text
 
 
 def conf_of(
     row: Leaderboard, *, file: Path | None, data_dir: Path | None, look_only: bool = False
 ) -> tuple[str | None, str]:
-    """Return the text of the conf and where it is from: a file, a data bundle, or HELM's repository
-    at the installed tag.
+    """Return the text of a leaderboard's conf file, and its path or address.
 
-    `look_only`: download nothing; the text is None if the conf is not on this machine. Raises
-        ConfigError,
-    PrerequisiteError: the file cannot be read, the organization is not named; it is not in the
-    bundle or on the net.
+    Args:
+        row: The leaderboard.
+        file: The conf file that the user named, or None.
+        data_dir: The data bundle that contains the conf file, or None. Without a file and a bundle,
+            the conf file is downloaded from HELM's repository at the installed version.
+        look_only: True to download nothing: the text is then None.
+
+    Raises:
+        ConfigError: The file cannot be read, or the leaderboard's name lacks an organization.
+        PrerequisiteError: The bundle lacks the conf file, or the download failed.
     """
     if file is not None:
         return _read(file), str(file)
     if row.names_no_organization:
         raise ConfigError(
-            f"{row.name}: whose benchmarks? Name the organization ({row.name}_stanford), "
-            "or give the conf with --conf"
+            f"{row.name}: add the organization to the name ({row.name}_stanford), "
+            "or give the conf file with --conf"
         )
     if data_dir is not None:
         bundled = data_dir / "presentation" / row.conf
         if not bundled.is_file():
             raise PrerequisiteError(
-                f"{bundled} is not there\n  with a network: "
+                f"{bundled} does not exist\n  on a machine with a network: "
                 f"eval-factory data pull leaderboards --to {data_dir};"
                 f" or give {row.conf} of HELM's repository with --conf FILE"
             )
@@ -156,7 +173,7 @@ def conf_of(
     address = ADDRESS.format(version=helm_version(), conf=row.conf)
     if look_only:
         return None, address
-    import requests  # imported here: it is slow, and seldom needed
+    import requests  # imported late: the import is slow and seldom needed
 
     try:
         reply = requests.get(address, timeout=20.0)
@@ -166,25 +183,26 @@ def conf_of(
         reason = f"HTTP {status}" if status else type(error).__name__
         raise PrerequisiteError(
             f"the leaderboard's conf cannot be downloaded: {reason} from {address}\n"
-            "  have it in a file and give that with --conf FILE (or --data_dir DIR, "
+            "  copy the conf to this machine, and give it with --conf FILE (or --data_dir DIR, "
             "with DIR/presentation/)"
         ) from None
     return reply.text, address
 
 
-MAX_CONF = 4 << 20  # bytes
+MAX_CONF_SIZE = 4 << 20  # in bytes
 
 
 def _read(path: Path) -> str:
+    """Return the text of a conf file. Raises ConfigError if the file cannot be read."""
     try:
-        return read_text(path, max_size=MAX_CONF)
+        return read_text(path, max_size=MAX_CONF_SIZE)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
 
 
-# Confs name models in three ways: a group (`model=text`), somebody's model
-# (`model=openai/gpt-4o,model_deployment=...`, an entry for each), or not at all. Here no entry
-# names one: the target of each run does.
+# The entries of a conf file name models in three ways: a group of models (`model=text`), a
+# particular model (`model=openai/gpt-4o,model_deployment=...`), or not at all. These arguments are
+# removed from all entries, because the target of a run determines its model.
 _MODEL = "model"
 _LIMIT = "num_output_tokens"
 DATA_PATH = "data_path"
@@ -192,16 +210,17 @@ DATA_PATH = "data_path"
 
 @dataclass(frozen=True)
 class Entry:
-    """One run entry of HELM's; one without a priority is always run."""
+    """A run entry of a HELM conf file."""
 
     run_spec: str
     arguments: tuple[tuple[str, str], ...]
-    priority: int | None = None
+    priority: int | None = None  # None: the entry is always run
     groups: tuple[str, ...] | None = None
-    """HELM's groups of tables that its run belongs to, beside those of its run spec."""
+    """HELM's groups of tables to which the run belongs, in addition to those of its run spec."""
 
     @property
     def description(self) -> str:
+        """The entry without its groups, in HELM's notation: `name:key=value,key=value`."""
         joined = ",".join(f"{name}={value}" for name, value in self.arguments)
         if joined:
             return f"{self.run_spec}:{joined}"
@@ -209,8 +228,9 @@ class Entry:
 
     @property
     def run(self) -> str:
-        """The name of the entry's run: entries that differ in their groups alone are two rows of
-        one run.
+        """The name of the entry's row: the description with the groups.
+
+        Two entries that only differ in their groups are two rows of one run.
         """
         if self.groups is None:
             return self.description
@@ -218,30 +238,29 @@ class Entry:
 
     @property
     def known(self) -> IndexedRunSpec | None:
+        """The facts about the entry's run spec; None if the run spec is unknown."""
         return load_index().run_specs.get(self.run_spec)
 
     @property
     def asks(self) -> str | None:
-        """The thing that it asks for beside a model's answers to a chat, as far as is known."""
-        made = self.argument(AUGMENTATION)
-        if any(
-            perturbation.online and made in perturbation.augmentations
-            for perturbation in load_sources().perturbations.values()
-        ):
-            return "translations by Google"
+        """The need of the entry that a chat endpoint cannot meet; None if no such need is known."""
+        augmentation = self.argument(AUGMENTATION)
+        for perturbation in load_sources().perturbations.values():
+            if perturbation.online and augmentation in perturbation.augmentations:
+                return "translations by Google"
         if self.known is None:
             return None
         return self.known.asks
 
     def is_left_out(self, row: Leaderboard) -> bool:
-        """Tell whether the endpoints of a leaderboard do not have what it asks for."""
+        """Return True if the endpoints of the leaderboard lack what the entry needs."""
         if row.makes_images and self.known is not None and self.known.makes_images:
             return False
         return self.asks is not None
 
     @property
     def judges(self) -> tuple[str, ...]:
-        """Deployments of the judges that HELM prescribes for it."""
+        """The deployments of the judges that HELM prescribes for the entry."""
         chosen = self.argument(JUDGE_DEPLOYMENT)
         prescribed = () if self.known is None else self.known.prescribed_judges
         if chosen is None:
@@ -249,17 +268,25 @@ class Entry:
         return (chosen,)
 
     def argument(self, name: str) -> str | None:
+        """Return the value of an argument; None if the entry does not have the argument."""
         return dict(self.arguments).get(name)
 
     def without(self, *names: str) -> Entry:
+        """Return the entry without the arguments of these names."""
         return replace(
             self, arguments=tuple(pair for pair in self.arguments if pair[0] not in names)
         )
 
 
 def read_entries(text: str, origin: str) -> list[Entry]:
-    """Return the entries of a conf file; `origin` is where it is from, for messages. Raises
-    ConfigError: it is not a conf file of run entries.
+    """Return the entries of a conf file.
+
+    Args:
+        text: The text of the conf file.
+        origin: The path or address of the conf file, for messages.
+
+    Raises:
+        ConfigError: The text is not a conf file, or entries are malformed.
     """
     try:
         raw = conf_entries(text)
@@ -279,6 +306,7 @@ def read_entries(text: str, origin: str) -> list[Entry]:
 
 
 def _entry(record: Mapping[str, Any]) -> Entry:
+    """Return the entry of a record in a conf file. Raises ValueError if the record is malformed."""
     run_spec, colon, joined = record["description"].partition(":")
     pairs = []
     for argument in joined.split(",") if colon else ():
@@ -289,47 +317,46 @@ def _entry(record: Mapping[str, Any]) -> Entry:
     priority = record.get("priority")
     groups = record.get("groups")
     if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
-        raise ValueError("its priority is not a number")
+        raise ValueError("the priority is not a number")
     if groups is not None and not (
         isinstance(groups, list) and all(isinstance(group, str) for group in groups)
     ):
-        raise ValueError("its groups are not a list of names")
+        raise ValueError("the groups are not a list of names")
     unknown = sorted(set(record) - {"description", "priority", "groups"})
     if unknown:
-        raise ValueError(f"HELM knows no {', '.join(unknown)}")
+        raise ValueError(f"HELM knows no key {', '.join(unknown)}")
     return Entry(run_spec, tuple(pairs), priority, None if groups is None else tuple(groups))
 
 
 def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[Entry]:
-    """Return each entry once, without its model, in their order, with the lowest of its priorities.
+    """Return each entry once, without its model, with the lowest priority of its copies.
 
-    Where a conf has an entry for most models and the same with more output tokens for some
-    (MedHELM's reasoning models), one of the two is kept: with `reasoning` the first that sets the
-    limit, else the one that does not.
+    A conf file may have an entry for most models and a copy with a higher limit of output tokens
+    for some models (MedHELM's reasoning models). Only one of the two is returned: with `reasoning`
+    the first copy that sets the limit, otherwise the entry that does not set it.
     """
-    kept: dict[tuple[Any, ...], Entry] = {}
+    entry_of_key: dict[tuple[Any, ...], Entry] = {}
     for entry in chain.from_iterable(map(_single, entries)):
-        of_somebody = "/" in (entry.argument(_MODEL) or "")
-        ours = entry.without(_MODEL, "model_deployment")
-        # The order of arguments is no difference to HELM.
+        has_particular_model = "/" in (entry.argument(_MODEL) or "")
+        plain = entry.without(_MODEL, "model_deployment")
+        # HELM ignores the order of arguments.
         key = (
-            ours.run_spec,
-            frozenset(ours.without(_LIMIT if of_somebody else "").arguments),
-            ours.groups,
+            plain.run_spec,
+            frozenset(plain.without(_LIMIT if has_particular_model else "").arguments),
+            plain.groups,
         )
-        before = kept.setdefault(key, ours)
-        limited = ours.argument(_LIMIT) is not None
-        before_limited = before.argument(_LIMIT) is not None
-        chosen = ours if limited != before_limited and limited == reasoning else before
-        always = before.priority is None or ours.priority is None
-        kept[key] = replace(
-            chosen, priority=None if always else min(before.priority or 0, ours.priority or 0)
-        )
-    return list(kept.values())
+        earlier = entry_of_key.setdefault(key, plain)
+        has_limit = plain.argument(_LIMIT) is not None
+        earlier_has_limit = earlier.argument(_LIMIT) is not None
+        chosen = plain if has_limit != earlier_has_limit and has_limit == reasoning else earlier
+        always = earlier.priority is None or plain.priority is None
+        priority = None if always else min(earlier.priority or 0, plain.priority or 0)
+        entry_of_key[key] = replace(chosen, priority=priority)
+    return list(entry_of_key.values())
 
 
 def _single(entry: Entry) -> Iterator[Entry]:
-    """Yield an entry for each of the runs that it stands for."""
+    """Yield an entry for each run of an entry whose argument means several runs."""
     for name, values in load_catalogue().several.items():
         given = entry.argument(name)
         if given in values:

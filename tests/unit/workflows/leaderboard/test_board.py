@@ -126,7 +126,7 @@ def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_p
     video, *_ = made.not_run
     assert (video.entry.description, video.reason) == ("msr_vtt", "asks for videos")
     assert [one.exit_code for one in made.not_run] == [0] * 4
-    says(screen.getvalue(), "8 entries", "8 different ones", "7 of priority 2")
+    says(screen.getvalue(), "8 entries", "8 distinct entries", "7 of priority 2")
     says(screen.getvalue(), "4 entries", "left out")
     says(
         screen.getvalue(),
@@ -439,7 +439,7 @@ def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) 
         (
             [(IN_TABLES, 0), (_FAILED, 3), (_LEFT_OUT, 0)],
             PrerequisiteError,
-            "1 of 2 runs failed, for want of data",
+            "1 of 2 runs failed, because data",
         ),
         ([(_FAILED, 3), (_FAILED, 4), (KEPT_OUT, 1)], HelmError, "2 of 3 runs failed, see above"),
         ([(_FAILED, 2)], HelmError, "1 of 1 runs failed, see above"),

@@ -81,9 +81,7 @@ def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
 LITE = registry.find("lite")
 WITHOUT_ORGANIZATION = registry.find("medhelm_private")
 ADDRESS = f"https://raw.githubusercontent.com/stanford-crfm/helm/v1.2.3/src/helm/benchmark/presentation/{LITE.conf}"
-HINT = (
-    "have it in a file and give that with --conf FILE (or --data_dir DIR, with DIR/presentation/)"
-)
+HINT = "copy the conf to this machine, and give it with --conf FILE (or --data_dir DIR, with DIR/presentation/)"
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +120,7 @@ def test_a_bundle_without_it_says_how_to_get_it(
         registry.conf_of(LITE, file=None, data_dir=tmp_path)
     each_says(
         str(caught.value).splitlines(),
-        [f"{tmp_path / 'presentation' / LITE.conf} is", "not there"],
+        [f"{tmp_path / 'presentation' / LITE.conf} does not exist"],
         [
             f"eval-factory data pull leaderboards --to {tmp_path}",
             f"{LITE.conf} of HELM's",
@@ -134,7 +132,9 @@ def test_a_bundle_without_it_says_how_to_get_it(
 
 def test_it_is_downloaded_at_the_tag_of_the_installed_helm(asked: list[tuple[str, Any]]) -> None:
     assert registry.conf_of(LITE, file=None, data_dir=None) == ("downloaded", ADDRESS)
-    with pytest.raises(ConfigError, match=r"whose benchmarks(.|\n)*\(medhelm_private_stanford\)"):
+    with pytest.raises(
+        ConfigError, match=r"add the organization(.|\n)*\(medhelm_private_stanford\)"
+    ):
         registry.conf_of(WITHOUT_ORGANIZATION, file=None, data_dir=None)
     assert asked == [(ADDRESS, 20.0)]
 
@@ -262,7 +262,7 @@ def test_judges_and_what_is_asked_for_are_the_indexs() -> None:
         ('entries: [{description: "a:model"}]', "'model' is not key=value"),
         ('entries: [{description: "a", priority: high}]', "priority is not a number"),
         ('entries: [{description: "a", groups: "g"}]', "groups are not a list"),
-        ('entries: [{description: "a", prority: 1}]', "HELM knows no prority"),
+        ('entries: [{description: "a", prority: 1}]', "HELM knows no key prority"),
     ],
 )
 def test_what_is_no_conf(text: str, said: str) -> None:
