@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.config.evaluation import Request, arguments_of, build_evaluation, several
+from eval_factory.config.evaluation import Request, arguments_of, as_tuple, build_evaluation
 from eval_factory.config.load import plain_document
 from eval_factory.core.errors import (
     BusyError,
@@ -247,7 +247,7 @@ def run_suite(
     path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
     chosen = options or Chosen()
     suite = build_suite(
-        path, document=document, flags=given, overrides=several(chosen.overrides), env=_env(env)
+        path, document=document, flags=given, overrides=as_tuple(chosen.overrides), env=_env(env)
     )
     chosen = replace(chosen, reuse=tuple(Path(folder) for folder in chosen.reuse))
     with interruptible():
@@ -305,7 +305,7 @@ def compare(
     from eval_factory.report.reader import compared_runs
     from eval_factory.workflows.read_again import read_by_one_rule
 
-    runs = compared_runs(several(folders))
+    runs = compared_runs(as_tuple(folders))
     with read_by_one_rule(runs) as load:
         return compare_results(
             runs,
@@ -329,8 +329,8 @@ def gate(
     from eval_factory.workflows.read_again import read_by_one_rule
 
     read = load_policy(Path(policy))
-    new = [Path(folder) for folder in several(candidates)]
-    old = [Path(folder) for folder in several(baselines)]
+    new = [Path(folder) for folder in as_tuple(candidates)]
+    old = [Path(folder) for folder in as_tuple(baselines)]
     with read_by_one_rule(run_folders([*new, *old])) as load:
         return evaluate_policy(read, new, old, load)
 
@@ -363,12 +363,12 @@ def calibrate(
     from eval_factory.workflows import calibrate as work
 
     folder = None if to is None else Path(to)
-    names = several(judge)
+    names = as_tuple(judge)
     if Path(labels).is_dir() and judges_from is None and not judge_labels:
         return work.calibrate_run(Path(labels), names, folder)
     if judges_from is None:
         return work.calibrate(
-            Path(labels), several(judge_labels), names[0] if names else None, folder
+            Path(labels), as_tuple(judge_labels), names[0] if names else None, folder
         )
     if folder is None:
         raise ConfigError("calibrate: --to DIR is missing: what the judges answer is kept there")
@@ -465,7 +465,7 @@ def export_pages(
     from eval_factory.workflows.view import export
 
     return export(
-        [*map(Path, several(folders))], Path(target), env=_env(env), screen=screen or io.StringIO()
+        [*map(Path, as_tuple(folders))], Path(target), env=_env(env), screen=screen or io.StringIO()
     )
 
 
@@ -482,7 +482,7 @@ def served_pages(
     from eval_factory.workflows.view import served
 
     return served(
-        [*map(Path, several(folders))], port=port, env=_env(env), screen=screen or io.StringIO()
+        [*map(Path, as_tuple(folders))], port=port, env=_env(env), screen=screen or io.StringIO()
     )
 
 

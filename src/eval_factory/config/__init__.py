@@ -1,1 +1,1 @@
-"""The way from YAML, flags and overrides to one merged, validated, immutable evaluation."""
+"""Turns YAML files, flags and overrides into one merged, validated and immutable evaluation."""

@@ -1,7 +1,7 @@
-"""All layers of a user's configuration as one validated evaluation.
+"""Merges the layers of a user's configuration into one validated evaluation.
 
-All mistakes are collected and shown at once, each with where it was written and what was probably
-meant.
+All problems are collected and reported together. A problem names the file or flag that holds the
+wrong value, and if possible the value that the user probably meant.
 """
 
 from __future__ import annotations
@@ -42,49 +42,50 @@ if TYPE_CHECKING:
 
 
 def find_benchmark(
-    given: str, beside: Path | None, key_path: str, problems: list[str]
+    written_path: str, config_folder: Path | None, key_path: str, problems: list[str]
 ) -> Path | None:
-    """The absolute path; or None, with what is wrong in `problems`.
+    """Return the absolute path of a custom benchmark's file; None if there is a problem.
+
+    A relative path is looked up in the current folder and in the folder of the run config.
 
     Args:
-        given: the path as the user wrote it.
-        beside: the folder of the file that names it; None if no file does.
-        key_path: the key that names it.
-        problems: gets what is wrong.
+        written_path: the path as the user wrote it.
+        config_folder: the folder of the run config that names the benchmark; None if no file does.
+        key_path: the key that names the benchmark.
+        problems: the list to which a problem is added.
     """
     folders = [Path.cwd()]
-    if beside is not None:
-        folders.append(Path(os.path.abspath(beside)))
+    if config_folder is not None:
+        folders.append(Path(os.path.abspath(config_folder)))
     paths = list(
         dict.fromkeys(
-            Path(os.path.abspath(folder / os.path.expanduser(given))) for folder in folders
+            Path(os.path.abspath(folder / os.path.expanduser(written_path))) for folder in folders
         )
     )
-    there = []
-    for path in paths:
-        if path.exists():
-            there.append(path)
-    if not there:
+    existing = [path for path in paths if path.exists()]
+    if not existing:
         problems.append(f"{key_path}: there is no file {' or '.join(map(str, paths))}")
         return None
-    if not all(there[0].samefile(path) for path in there):
+    if not all(existing[0].samefile(path) for path in existing):
         problems.append(
-            f"{key_path}: {given} is both {there[0]} (from the current folder) and {there[1]} "
-            "(beside the run config); write the full path"
+            f"{key_path}: {written_path} is both {existing[0]} (from the current folder) and "
+            f"{existing[1]} (next to the run config); write the full path"
         )
         return None
-    return there[0]
+    return existing[0]
 
 
 @dataclass(frozen=True)
 class Request:
-    """The input of the command line: the file, the flags that were given, the overrides."""
+    """The input of a command: the run config, the flags and the overrides."""
 
     run_config: Path | None = None
     document: Mapping[str, Any] | None = None
-    """The tree that a run config would hold, given by a program instead of a file, or below it."""
+    """The content of a run config as a mapping, which a program passes in place of a file. If there
+    is a file too, the values of the file are stronger.
+    """
     flags: Mapping[str, Any] = field(default_factory=dict)  # dotted path of the value -> value
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()  # the texts of `--overrides`
 
 
 def build_evaluation(
@@ -94,18 +95,18 @@ def build_evaluation(
     task: Task | None = None,
     benchmark: Benchmark | None = None,
 ) -> Evaluation:
-    """Merge and validate.
+    """Merge all layers, validate the values, and return the evaluation.
 
     Args:
-        request: what the user wrote.
-        framework: the tasks, and every default.
-        env: the environment; its values stand for `${NAME}`.
-        task: of somebody who runs something else than what config.type may name.
-        benchmark: a custom one of somebody who knows it without its files; `extra.benchmark` is
-            then not looked for.
+        request: the user's input.
+        framework: all tasks and defaults.
+        env: the environment variables, which replace `${NAME}`.
+        task: the task to run, if the caller runs a task that config.type cannot name.
+        benchmark: the custom benchmark, if the caller has it already; the file that
+            `extra.benchmark` names is then not read.
 
     Raises:
-        ConfigError: with every problem that was found.
+        ConfigError: the configuration is wrong; the error holds every problem.
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
@@ -117,7 +118,7 @@ def build_evaluation(
             problems.append(
                 "config.type: is missing; it names the task ('eval-factory ls' lists them)"
             )
-        elif isinstance(name, str):  # the shape check reports another
+        elif isinstance(name, str):  # The validation below reports a value of another type.
             upstream = last_value(user_layers, "config", "params", "extra", "upstream")
             named_upstream = UPSTREAMS.get(upstream, HELM) if isinstance(upstream, str) else HELM
             task = task_named(name, framework, problems, named_upstream)
@@ -146,17 +147,17 @@ def build_evaluation(
 
 
 def read_layers(request: Request, env: Mapping[str, str]) -> list[Layer]:
-    """Return what the user wrote, the weakest layer first.
+    """Return the layers of the user's input, the weakest layer first.
 
     Raises:
         ConfigError: the run config or the overrides cannot be read.
     """
-    # a variable that is not set is reported by who builds the evaluation
+    # Ignore unset variables here: `build_evaluation` reports them.
     return _user_layers(request, env, [])
 
 
 def last_value(layers: Sequence[Layer], *path: str) -> Any:
-    """Return the value at a path in the last layer that has one; None if none has."""
+    """Return the value at a path in the last layer with such a value; None if no layer has any."""
     *section, key = path
     for _, tree in reversed(layers):
         value = section_at(tree, section).get(key)
@@ -166,6 +167,7 @@ def last_value(layers: Sequence[Layer], *path: str) -> Any:
 
 
 def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) -> list[Layer]:
+    """Return the layers of the user's input without empty layers, the weakest layer first."""
     layers: list[Layer] = []
     if request.document is not None:
         layers.append((Source.FILE, plain_document(request.document)))
@@ -182,15 +184,11 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
             unwritable.append(f"{source.value}: {path}: contains bytes that are not UTF-8")
     if unwritable:
         raise ConfigError(unwritable)
-    given: list[Layer] = []
-    for source, tree in layers:
-        if tree:
-            given.append((source, tree))
-    return given
+    return [(source, tree) for source, tree in layers if tree]
 
 
 def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
-    """Turn `api_key_name` in a layer into `api_key`, its other name, so that layers merge."""
+    """Rename `api_key_name` in a layer to `api_key`, so that layers with either name merge."""
     endpoint = section_at(tree, ("target", "api_endpoint"))
     if "api_key_name" in endpoint:
         name = endpoint.pop("api_key_name")
@@ -205,8 +203,13 @@ def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
 def task_named(
     name: str, framework: Framework, problems: list[str], upstream: Upstream = HELM
 ) -> Task | None:
-    """Return the task of that name, or of a run entry; None, with the reason in `problems`, if
-    there is none.
+    """Return the task that config.type names; None if there is no such task.
+
+    Args:
+        name: the name of a task, or a run entry of HELM.
+        framework: all tasks.
+        problems: the list to which the reason is added if there is no task.
+        upstream: the HELM distribution that runs the task.
     """
     if is_run_entry(name, framework):
         return task_of_run_entry(name, framework, problems, upstream)
@@ -218,17 +221,18 @@ def task_named(
         if refused is not None:
             problems.append(f"config.type: {name} cannot be run: {refused}")
             return None
-        shown = REDACTED if looks_like_key(name) else repr(name)
+        shown_name = REDACTED if looks_like_key(name) else repr(name)
         near = similar_name_hint(name, framework)
         problems.append(
-            f"config.type: there is no task {shown}{near}; 'eval-factory ls' lists them"
+            f"config.type: there is no task {shown_name}{near}; 'eval-factory ls' lists them"
         )
     return task
 
 
 def _limit_by_share(merged: dict[str, Any], task: Task | None, problems: list[str]) -> None:
-    """Turn a share as `limit_samples: 0.1` into a number of the instances that the task is known to
-    have, rounded up.
+    """Replace a share such as `limit_samples: 0.1` by a number of instances, rounded up.
+
+    The share refers to the number of instances that the task is known to have.
     """
     params = section_at(merged, ("config", "params"))
     share = params.get("limit_samples")
@@ -248,6 +252,7 @@ def _limit_by_share(merged: dict[str, Any], task: Task | None, problems: list[st
 def _validated(
     merged: dict[str, Any], sources: ValueSources, request: Request, problems: list[str]
 ) -> RunConfig | None:
+    """Return the merged configuration as a run config; None if the configuration has problems."""
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
@@ -262,13 +267,16 @@ def _validated(
 
 
 def _explained(path: str, detail: Any, sources: ValueSources, request: Request) -> str:
+    """Return the message about one of pydantic's findings, with the origin of the value."""
     if detail["type"] == "missing":
         if path in FLAG_OF_KEY:
             return f"{path}: is missing; write it in the run config or give {FLAG_OF_KEY[path]}"
         return f"{path}: is missing"
-    source = next(
-        (s for key, s in sources.items() if key == path or key.startswith(f"{path}.")), None
-    )
+    source = None
+    for key, key_source in sources.items():
+        if key == path or key.startswith(f"{path}."):
+            source = key_source
+            break
     origin = ""
     if source in (Source.FLAG, Source.OVERRIDE):
         origin = f"{source.value}: "
@@ -287,8 +295,10 @@ def _explained(path: str, detail: Any, sources: ValueSources, request: Request) 
 def _with_benchmark(
     evaluation: Evaluation, benchmark: Benchmark | None, request: Request, problems: list[str]
 ) -> Evaluation:
-    """The evaluation of a custom benchmark: of the given one, or of the one that the run config
-    names. One that cannot be read is added to `problems`.
+    """Return the evaluation with its custom benchmark.
+
+    The benchmark is the passed benchmark, or else the one that the run config names. If the
+    benchmark cannot be read, the reason is added to `problems`.
     """
     if benchmark is None:
         evaluation, benchmark = _named_benchmark(evaluation, request, problems)
@@ -300,17 +310,19 @@ def _with_benchmark(
 def _named_benchmark(
     evaluation: Evaluation, request: Request, problems: list[str]
 ) -> tuple[Evaluation, Benchmark | None]:
-    given = evaluation.extra.benchmark
-    if given is None:
+    """Return the evaluation with the absolute path of its benchmark, and the benchmark or None."""
+    written_path = evaluation.extra.benchmark
+    if written_path is None:
         return evaluation, None
-    from eval_factory.tasks.custom_benchmark import load_benchmark  # for a custom benchmark alone
+    # Imported late, because only custom benchmarks need this module.
+    from eval_factory.tasks.custom_benchmark import load_benchmark
 
     key_path = f"config.params.extra.{BENCHMARK_KEY}"
     if request.run_config and evaluation.sources.get(key_path) is Source.FILE:
-        beside = request.run_config.parent
+        config_folder = request.run_config.parent
     else:
-        beside = None
-    path = find_benchmark(given, beside, key_path, problems)
+        config_folder = None
+    path = find_benchmark(written_path, config_folder, key_path, problems)
     if path is None:
         return evaluation, None
     evaluation = evaluation.with_extra({BENCHMARK_KEY: str(path)})
@@ -322,7 +334,7 @@ def _named_benchmark(
 
 
 def _task_of(benchmark: Benchmark, task: Task) -> Task:
-    """The task that a benchmark is: `custom` with what the benchmark says of itself."""
+    """Return the task of a custom benchmark: the task `custom` with the benchmark's own facts."""
     from eval_factory.tasks.custom_table import CLUSTER
     from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
     from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
@@ -357,7 +369,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
     )
 
 
-_Given = TypeVar("_Given")
+_Item = TypeVar("_Item")
 
 
 def arguments_of(
@@ -366,25 +378,24 @@ def arguments_of(
     flags: Mapping[str, Any] | None,
     overrides: Iterable[str],
 ) -> Request:
-    """Arguments as of `eval_factory.evaluate`.
+    """Return the arguments of `eval_factory.evaluate` as a request.
 
     Raises:
-        ConfigError: a flag is a value that no file could hold.
+        ConfigError: a flag has a value that no file could hold.
     """
-    given = plain_document(flags or {})
+    plain_flags = plain_document(flags or {})
     if output_dir is not None:
-        given["config.output_dir"] = os.fspath(output_dir)
-    texts = several(overrides)
+        plain_flags["config.output_dir"] = os.fspath(output_dir)
+    texts = as_tuple(overrides)
     if isinstance(run_config, Mapping):
-        return Request(document=run_config, flags=given, overrides=texts)
-    return Request(
-        run_config=None if run_config is None else Path(run_config), flags=given, overrides=texts
-    )
+        return Request(document=run_config, flags=plain_flags, overrides=texts)
+    path = None if run_config is None else Path(run_config)
+    return Request(run_config=path, flags=plain_flags, overrides=texts)
 
 
-def several(given: Iterable[_Given]) -> tuple[_Given, ...]:
-    """One text or path alone is a list of one, and not of its letters."""
-    if isinstance(given, (str, Path)):
-        alone: Any = given
-        return (alone,)
-    return tuple(given)
+def as_tuple(items: Iterable[_Item]) -> tuple[_Item, ...]:
+    """Return the items as a tuple. A single text or path becomes a tuple with one item."""
+    if isinstance(items, (str, Path)):
+        single: Any = items
+        return (single,)
+    return tuple(items)

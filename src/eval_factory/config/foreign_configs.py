@@ -1,8 +1,9 @@
-"""The conversion of other programs' configurations for `import_config`: those of
-nemo-evaluator-launcher and EvalFactory here, others in `foreign_forms`.
+"""Converts other programs' configurations into our form, for the command `import_config`.
 
-A file becomes plain values, then `config` and `target` of each task, key by key, then one document.
-What has no counterpart is listed, never dropped in silence. `foreign_configs.yml` has the tables.
+This module converts configurations of nemo-evaluator-launcher and EvalFactory; `foreign_forms`
+converts those of other programs. First, the references in a file are resolved. Then the `config`
+and `target` of each task are made key by key. Last, they are combined into one document. Every key
+without a counterpart is listed as a finding. `foreign_configs.yml` holds the tables.
 https://docs.nvidia.com/nemo/evaluator/latest/libraries/nemo-evaluator-launcher/configuration/index.html
 """
 
@@ -41,17 +42,17 @@ from eval_factory.tasks.run_entry import is_run_entry, similar_name_hint, task_o
 
 _Tree = dict[str, Any]
 _Layer = tuple[str, Mapping[str, Any]]
-"""The settings in one place of a file: the path of the place, and `config` and `target`."""
+"""The settings in one section of a file: the section's path, and its `config` and `target`."""
 _ADVICE = TABLE["advice"]
-_SAID = TABLE["said"]
-_LAUNCHER = TABLE["launcher"]
-_KNOWN = TABLE["known"]
+_MESSAGES = TABLE["messages"]
+_LAUNCHER_KEYS = TABLE["launcher"]
+_KNOWN_FORMS = TABLE["known"]
 _OPTIONS: Mapping[str, Mapping[str, str]] = {LOCAL: {}, SLURM: TABLE["sbatch"]}
-"""Executor -> key of `execution` -> option of sbatch."""
+"""The name of an executor -> a key of the section `execution` -> the option of sbatch."""
 ENDPOINT = "target.api_endpoint"
 PARAMS = "config.params"
 EXTRA = "config.params.extra"
-_READ: Mapping[str, tuple[str, ...]] = {  # section -> the keys that are read of it
+_KEYS_READ: Mapping[str, tuple[str, ...]] = {  # the path of a section -> the keys that are read
     "config": ("type", "output_dir", "params"),
     PARAMS: tuple(Params.model_fields),
     EXTRA: tuple(Extra.model_fields),
@@ -59,7 +60,7 @@ _READ: Mapping[str, tuple[str, ...]] = {  # section -> the keys that are read of
     ENDPOINT: (*ApiEndpoint.model_fields, "api_key_name"),
     ADAPTER: (*AdapterConfig.model_fields, "interceptors", "use_system_prompt"),
 }
-_MISSING = "???"
+_MISSING = "???"  # Hydra's mark of a value that the user has to set
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _INTERPOLATION = re.compile(r"\$\{([^${}]*)\}")
 _ENVIRONMENT = re.compile(r"oc\.env:\s*([A-Za-z_]\w*)\s*(?:,(.*))?\Z")
@@ -68,17 +69,17 @@ _SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
 
 @dataclass(frozen=True)
 class Translation:
-    """The run config that is written, and the settings that are not in it."""
+    """The result of a conversion: the new configuration, and the findings about other settings."""
 
     document: Mapping[str, Any]
     findings: tuple[str, ...]
-    """A line each: the key in the file; why it is not in the document, or not as it was; what
-    the user can do.
+    """A line for each setting that the document lacks or holds in another form. A line names the
+    key in the file, the reason, and what the user can do.
     """
 
     @property
     def text(self) -> str:
-        """The file to write: YAML, with a comment for each finding."""
+        """The YAML of the new configuration, with a comment for each finding."""
         lines = ["# Made by 'eval-factory import_config'."]
         if self.findings:
             lines.append("# Settings that eval-factory does not have, or writes in another way:")
@@ -87,95 +88,98 @@ class Translation:
 
 
 def translated(path: Path, framework: Framework) -> Translation:
-    """Translate a file.
+    """Convert the configuration file of another program.
 
     Raises:
-        ConfigError: it cannot be read, is of no known form, holds a key, or names no task that
-            there is here.
+        ConfigError: the file cannot be read, has no known form, holds an API key, or names no task
+            of eval-factory.
     """
-    document = load_mapping(path, _KNOWN)
+    document = load_mapping(path, _KNOWN_FORMS)
     if keys := list(written_keys(without_versions(document))):
         raise ConfigError([f"{path}: {key_path}: {TABLE['written_key']}" for key_path in keys])
-    work = _Import(path, framework, document)
+    file_import = _FileImport(path, framework, document)
     form = form_of(document)
     if form is not None:
-        written = work.of_form(form)
+        written = file_import.from_other_form(form)
     elif {"evaluation", "execution", "deployment"} & set(document):
-        written = work.of_launcher()
+        written = file_import.from_launcher()
     elif {"config", "target"} & set(document):
-        written = work.of_run_config()
+        written = file_import.from_run_config()
     else:
-        raise ConfigError(f"{path}: is not a configuration in a known form; {_KNOWN}")
-    return Translation(written, tuple(dict.fromkeys(work.findings)))
+        raise ConfigError(f"{path}: is not a configuration in a known form; {_KNOWN_FORMS}")
+    return Translation(written, tuple(dict.fromkeys(file_import.findings)))
 
 
 @dataclass
-class _Import:
-    """One file on its way."""
+class _FileImport:
+    """The conversion of one file, with the findings so far."""
 
     path: Path
     framework: Framework
     document: Mapping[str, Any]
     findings: list[str] = field(default_factory=list)
-    serve: _Tree | None = None  # the server of every target
+    serve: _Tree | None = None  # the server that is started for every target
     keys: set[str] = field(default_factory=set)
-    """Variables of the container that hold a key: what is written names the user's in their
-    place.
+    """The container's variables that hold an API key. The new configuration names the user's own
+    variables instead.
     """
 
     def note(self, path: str, message: str) -> None:
-        self.findings.append(
-            one_line(f"{path}: {message}", 2000)
-        )  # names in a file are foreign text
+        """Add a finding about the setting at a path."""
+        # Names in a file are foreign text, so they may hold line breaks and be very long.
+        self.findings.append(one_line(f"{path}: {message}", 2000))
 
-    def kept(
-        self, section: str, given: Any, known_keys: Collection[str], prefix: str = ""
+    def known_values(
+        self, section: str, value: Any, known_keys: Collection[str], prefix: str = ""
     ) -> _Tree:
-        """The keys of a section that are read; of the others, why not. A null of a credential
-        says: none is sent.
-        """
-        if given is not None and not isinstance(given, Mapping):
-            self.note(f"{prefix}{section}", "must be a mapping of keys to values")
-        values = {}
-        for name, value in _mapping(given).items():
-            if value is not None or is_credential(name):
-                values[name] = value
-        for name in [
-            name
-            for name, value in values.items()
-            if name not in known_keys and value not in ("", {}, [])
-        ]:
-            if name in NO_EFFECT.get(section, ()):
-                of_all = _ADVICE["caching"]
-            else:
-                of_all = _ADVICE.get(f"{section}.*")
-            why = (
-                _ADVICE.get(name)
-                or of_all
-                or f"has no counterpart; leave it out{did_you_mean(name, sorted(known_keys))}"
-            )
-            if (only := ONLY.get(f"{section}.{name}")) is not None:
-                why = f"cannot be changed here: {only['done']}; leave it out"
-            self.note(f"{prefix}{section}.{name}".lstrip("."), why)
-        kept_values: _Tree = {}
-        for name, value in values.items():
-            if name in known_keys:
-                kept_values[name] = value
-        return kept_values
+        """Return the values of a section whose keys are known, and note all other keys.
 
-    def of_run_config(self) -> _Tree:
-        place = {}
+        Nulls are dropped, except the null of a credential, which means that no API key is sent.
+
+        Args:
+            section: the path of the section.
+            value: the section as the file holds it.
+            known_keys: the keys that are read.
+            prefix: the path of the layer in the file, which the findings begin with.
+        """
+        if value is not None and not isinstance(value, Mapping):
+            self.note(f"{prefix}{section}", "must be a mapping of keys to values")
+        known: _Tree = {}
+        for name, entry in _mapping(value).items():
+            if entry is None and not is_credential(name):
+                continue
+            if name in known_keys:
+                known[name] = entry
+            elif entry not in ("", {}, []):
+                advice = self._advice(section, name, known_keys)
+                self.note(f"{prefix}{section}.{name}".lstrip("."), advice)
+        return known
+
+    def _advice(self, section: str, name: str, known_keys: Collection[str]) -> str:
+        """Return the advice about a key of a section that is not read."""
+        if (only := ONLY.get(f"{section}.{name}")) is not None:
+            return f"cannot be changed here: {only['done']}; leave it out"
+        if name in NO_EFFECT.get(section, ()):
+            section_advice = _ADVICE["caching"]
+        else:
+            section_advice = _ADVICE.get(f"{section}.*")
+        unknown = f"has no counterpart; leave it out{did_you_mean(name, sorted(known_keys))}"
+        return str(_ADVICE.get(name) or section_advice or unknown)
+
+    def from_run_config(self) -> _Tree:
+        """Convert a run config of EvalFactory or NeMo Evaluator."""
+        executor_keys = {}
         for name in ("executor", "slurm"):
             if name in self.document:
-                place[name] = self.document[name]
-        self.kept("", self.document, ("config", "target", *place))
+                executor_keys[name] = self.document[name]
+        self.known_values("", self.document, ("config", "target", *executor_keys))
         task = self.task(_mapping(self.document.get("config")).get("type"), "config.type")
         if task is None:
             raise ConfigError(f"{self.path}: {self.findings[-1]}")
-        return {**_Run(self, task).document([("", self.document)]), **place}
+        return {**_RunDocument(self, task).document([("", self.document)]), **executor_keys}
 
-    def of_form(self, form: str) -> _Tree:
-        """A run config of lm-evaluation-harness, inspect_ai or `nel eval run`."""
+    def from_other_form(self, form: str) -> _Tree:
+        """Convert a run config of lm-evaluation-harness, inspect_ai or `nel eval run`."""
         runs = [run.document for run in runs_of(form, self.document, self.framework, self.note)]
         if not runs:
             raise ConfigError(f"{self.path}: names no benchmark")
@@ -183,42 +187,55 @@ class _Import:
             return runs[0]
         names = [name_of_type(run["config"]["type"], self.framework) for run in runs]
         folder = runs[0]["config"]["output_dir"]
-        return {"suite": {"output_dir": folder, **_suite_of(runs, _distinct(names), {}, None)}}
+        return {
+            "suite": {"output_dir": folder, **_suite_document(runs, _distinct(names), {}, None)}
+        }
 
-    def of_launcher(self) -> _Tree:
+    def from_launcher(self) -> _Tree:
+        """Convert a config of nemo-evaluator-launcher."""
         self.document = {
             **self.document,
             "deployment": {**_mapping(self.document.get("deployment")), "port": PORT},
         }
-        plain = each_text(self.kept("", self.document, _LAUNCHER[""]), self.plain)
+        plain = each_text(
+            self.known_values("", self.document, _LAUNCHER_KEYS[""]), self.without_references
+        )
         execution = _mapping(plain.get("execution"))
         deployment = plain["deployment"]
         executor, kind = self.types(plain.get("defaults"), execution, deployment)
-        place = self.slurm(execution, executor)
-        self.serve = self.server(kind, deployment, execution, place)
+        executor_keys = self.slurm(execution, executor)
+        self.serve = self.server(kind, deployment, execution, executor_keys)
         runs = self.runs(plain)
         if not runs:
             raise ConfigError([f"{self.path}: names no task that eval-factory has", *self.findings])
         if len(runs) == 1 and self.serve is None:
-            return {**runs[0], **place}
+            return {**runs[0], **executor_keys}
         names = [name_of_type(run["config"]["type"], self.framework) for run in runs]
-        suite = _suite_of(runs, _distinct(names), place, self.serve)
+        suite = _suite_document(runs, _distinct(names), executor_keys, self.serve)
         return {"suite": {"output_dir": execution.get("output_dir") or "results/suite", **suite}}
 
     def runs(self, plain: Mapping[str, Any]) -> list[_Tree]:
-        """The run config of each task. The places that say something of it come weakest first."""
+        """Return the run config of each task.
+
+        Several sections set values for a task. They are merged from the weakest to the strongest:
+        `deployment`, the top of the file, `evaluation`, and the task's own entry.
+        """
         evaluation = _mapping(plain.get("evaluation"))
-        self.kept("evaluation", evaluation, _LAUNCHER["evaluation"])
+        self.known_values("evaluation", evaluation, _LAUNCHER_KEYS["evaluation"])
         variables = {
-            **_variables("env_vars", plain),
-            **_variables("evaluation.env_vars", evaluation),
+            **_variable_sources("env_vars", plain),
+            **_variable_sources("evaluation.env_vars", evaluation),
         }
         folder = _mapping(plain.get("execution")).get("output_dir")
         model = plain["deployment"].get("served_model_name")
         served = ("deployment.", nested({f"{ENDPOINT}.model_id": model}))
-        above: list[_Layer] = [served, ("", plain), *_layers("evaluation", evaluation)]
+        shared_layers: list[_Layer] = [
+            served,
+            ("", plain),
+            *_config_layers("evaluation", evaluation),
+        ]
         entries = evaluation.get("tasks")
-        every = dict(variables)
+        all_variables = dict(variables)
         runs = []
         for number, entry in enumerate(entries if isinstance(entries, list) else []):
             path = f"evaluation.tasks[{number}]"
@@ -226,32 +243,33 @@ class _Import:
             task = self.task(section.get("name"), f"{path}.name")
             if task is None:
                 continue
-            here = {**variables, **_variables(f"{path}.env_vars", section)}
-            every |= here
+            task_variables = {**variables, **_variable_sources(f"{path}.env_vars", section)}
+            all_variables |= task_variables
+            our_paths = {"endpoint_type": f"{ENDPOINT}.type"}
+            known_keys = _LAUNCHER_KEYS["task"]
             if DATA_PATH in task.helm.parameters:
-                data = {"dataset_dir": f"{EXTRA}.{DATA_PATH}"}
-            else:
-                data = {}
-            self.kept(path, section, (*_LAUNCHER["task"], *data))
-            places = {"endpoint_type": f"{ENDPOINT}.type", **data}
-            last = {
-                "config.output_dir": folder,
-                **{variable_path: section.get(name) for name, variable_path in places.items()},
-            }
+                our_paths["dataset_dir"] = f"{EXTRA}.{DATA_PATH}"
+                known_keys = (*known_keys, "dataset_dir")
+            self.known_values(path, section, known_keys)
+            own_values = {"config.output_dir": folder}
+            for name, our_path in our_paths.items():
+                own_values[our_path] = section.get(name)
             renamed = {}
-            for variable_path, source in here.items():
+            for variable_path, source in task_variables.items():
                 renamed[variable_path.rpartition(".")[2]] = source
-            layers = [*above, *_layers(path, section), (f"{path}.", nested(last))]
-            runs.append(_Run(self, task, renamed).document(layers))
-        for variable_path, source in every.items():
+            own_layers = [*_config_layers(path, section), (f"{path}.", nested(own_values))]
+            runs.append(_RunDocument(self, task, renamed).document([*shared_layers, *own_layers]))
+        for variable_path, source in all_variables.items():
             if (name := variable_path.rpartition(".")[2]) not in self.keys:
                 value = "..." if source in (None, name) else f'"${source}"'
-                self.note(variable_path, f"{_SAID['variable']} (export {name}={value})")
+                self.note(variable_path, f"{_MESSAGES['variable']} (export {name}={value})")
         return runs
 
     def task(self, name: Any, path: str) -> Task | None:
-        """A task of another harness is another benchmark, also if it has the same data: it is
-        named, never taken.
+        """Return the task of this name; None, with a finding, if eval-factory has no such task.
+
+        A task of another harness is another benchmark, even if both use the same data. It is
+        therefore never replaced by a task of eval-factory.
         """
         if not isinstance(name, str):
             self.note(path, "names no task; 'eval-factory ls' lists the tasks")
@@ -261,23 +279,30 @@ class _Import:
         task = self.framework.task(name)
         if task is None:
             near = similar_name_hint(name.rpartition(".")[2], self.framework)
-            shown = REDACTED if looks_like_key(name) else repr(name)
-            self.note(path, f"eval-factory has no task {shown}{near}; {_SAID['tasks']}")
+            shown_name = REDACTED if looks_like_key(name) else repr(name)
+            self.note(path, f"eval-factory has no task {shown_name}{near}; {_MESSAGES['tasks']}")
         return task
 
-    def plain(self, path: str, text: str) -> Any:
-        """Return a text of Hydra's as ours, `???` as a variable; null, and a finding, if that
-        cannot be.
+    def without_references(self, path: str, text: str) -> Any:
+        """Return a text of a Hydra file with its references resolved.
+
+        `???` becomes a reference to a variable of the environment. If a reference cannot be
+        resolved, the result is None, with a finding.
 
         https://omegaconf.readthedocs.io/en/latest/usage.html (mandatory values, interpolation)
+
+        Args:
+            path: the path of the text in the file.
+            text: the text.
         """
         if text == _MISSING:
             name = re.sub(r"\W", "_", path.rpartition(".")[2]).upper()
             name = f"MODEL_{name}" if name == "URL" else name
-            self.note(path, _SAID["not given"].format(name=name))
+            self.note(path, _MESSAGES["not given"].format(name=name))
             return f"${{{name}}}"
-        parts = _INTERPOLATION.split(text)  # texts, and between them what stands in `${}`
-        values = [self.followed(part) if number % 2 else part for number, part in enumerate(parts)]
+        # Parts with an even index are plain texts, parts with an odd index the content of a `${}`.
+        parts = _INTERPOLATION.split(text)
+        values = [self.resolved(part) if number % 2 else part for number, part in enumerate(parts)]
         if None in values or any("${" in part for part in parts):
             self.note(
                 path,
@@ -289,50 +314,60 @@ class _Import:
             return values[1]
         return "".join(map(str, values))
 
-    def followed(self, name: str) -> str | int | float | None:
-        """Return what stands in `${}`: a variable of the environment, or the path of a value in
-        this file.
+    def resolved(self, name: str) -> str | int | float | None:
+        """Return the value of a reference `${name}`; None if the reference cannot be resolved.
+
+        A reference names a variable of the environment, or the path of a value in this file.
         """
         variable = _ENVIRONMENT.match(name)
         if variable:
             default = (variable[2] or "").strip().strip("'\"")
-            has_one = variable[2] is not None and default not in ("null", "None")
-            return f"${{{variable[1]}{f':-{default}' if has_one else ''}}}"
+            has_default = variable[2] is not None and default not in ("null", "None")
+            suffix = f":-{default}" if has_default else ""
+            return f"${{{variable[1]}{suffix}}}"
         *sections, last = name.split(".")
         value = section_at(self.document, sections).get(last)
-        is_followed = (
+        is_plain = (
             isinstance(value, (str, int, float)) and value != _MISSING and "${" not in str(value)
         )
-        if not is_followed:
-            return None
-        return value
+        return value if is_plain else None
 
     def types(
         self, entries: Any, execution: Mapping[str, Any], deployment: Mapping[str, Any]
     ) -> tuple[str, str]:
-        """The types of execution and deployment: said there, or by `defaults`, the files that
-        the config is made of.
+        """Return the type of the execution and the type of the deployment.
+
+        A section states its type itself, or the list `defaults` names the file of the section.
+
+        Args:
+            entries: the list `defaults`, which names the files from which Hydra makes the config.
+            execution: the section `execution`.
+            deployment: the section `deployment`.
         """
         chosen = {
             "execution": LOCAL,
             "deployment": "generic" if "image" in deployment else "none",
         }
         for number, entry in enumerate(entries if isinstance(entries, list) else []):
-            group, choice = (
-                next(iter(entry.items()), ("", None)) if isinstance(entry, Mapping) else ("", entry)
-            )
+            group = ""
+            choice = entry
+            if isinstance(entry, Mapping):
+                group, choice = next(iter(entry.items()), ("", None))
             if group in chosen:
                 chosen[group] = str(choice or "none").partition("/")[0]
             elif choice != "_self_":
-                self.note(f"defaults[{number}]", _SAID["defaults"])
+                self.note(f"defaults[{number}]", _MESSAGES["defaults"])
         return str(execution.get("type", chosen["execution"])), str(
             deployment.get("type") or chosen["deployment"]
         )
 
     def slurm(self, execution: Mapping[str, Any], executor: str) -> _Tree:
-        """Return `execution` as our `executor` and `slurm`: its keys are options of sbatch."""
+        """Return our `executor` and `slurm` for a section `execution` of the launcher.
+
+        The keys of `execution` become options of sbatch.
+        """
         options = _OPTIONS.get(executor, {})
-        self.kept("execution", execution, (*_LAUNCHER["execution"], *options))
+        self.known_values("execution", execution, (*_LAUNCHER_KEYS["execution"], *options))
         if executor not in _OPTIONS:
             self.note("execution.type", _ADVICE["execution.*"])
         if not options:
@@ -345,7 +380,7 @@ class _Import:
         for name, value in {**options_of_sbatch.pop("", {}), **options_of_sbatch}.items():
             key = OWN_OPTIONS.get(name, name)
             text = str(value).removeprefix("gpu:")
-            if isinstance(value, int) and value >= 3600:  # YAML takes 4:00:00 for 14400
+            if isinstance(value, int) and value >= 3600:  # YAML reads 4:00:00 as 14400 seconds.
                 text = f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
             if key is None:
                 self.note(
@@ -359,145 +394,170 @@ class _Import:
                 if value is not True:
                     flag += f'="{text}"' if " " in text else f"={text}"
                 slurm.setdefault("extra", []).append(flag)
-        place: _Tree = {"executor": executor}
+        executor_keys: _Tree = {"executor": executor}
         if slurm:
-            place["slurm"] = slurm
-        return place
+            executor_keys["slurm"] = slurm
+        return executor_keys
 
     def server(
-        self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], place: _Tree
+        self,
+        kind: str,
+        deployment: Mapping[str, Any],
+        execution: Mapping[str, Any],
+        executor_keys: _Tree,
     ) -> _Tree | None:
-        """Return `deployment` as the `serve` of a target; None if there is no server, or none that
-        can be converted.
+        """Return our `serve` of a target for the launcher's `deployment` and `execution`.
+
+        `kind` is the type of the deployment. Returns None if there is no server, or if the server
+        cannot be converted. The launcher's default for GPUs is added to `executor_keys`.
         """
         if kind == "none":
             return None
-        command = str(given.get("command") or "").strip()
+        command = str(deployment.get("command") or "").strip()
         form = TABLE["servers"].get(kind)
-        if form is None or "\n" in command:  # a script; a server is started without a shell
+        # A command of several lines needs a shell, and eval-factory starts servers without a shell.
+        if form is None or "\n" in command:
             self.note(
-                f"deployment ({', '.join(name for name in given if name != 'port')})",
+                f"deployment ({', '.join(name for name in deployment if name != 'port')})",
                 _ADVICE["deployment"],
             )
             return None
-        self.kept("deployment", given, (*_LAUNCHER["deployment"], *form["options"]))
+        known_keys = (*_LAUNCHER_KEYS["deployment"], *form["options"])
+        self.known_values("deployment", deployment, known_keys)
         model = (
-            given.get("hf_model_handle")
-            or given.get("checkpoint_path")
-            or given.get("served_model_name")
+            deployment.get("hf_model_handle")
+            or deployment.get("checkpoint_path")
+            or deployment.get("served_model_name")
         )
         values = {
             "served_model_name": model,
             "extra_args": "",
             **form["defaults"],
-            **given,
+            **deployment,
             "model": model,
         }
         options = {} if command else form["options"]
-        if place:
-            # as many as a launcher asks for, which says nothing
-            place.setdefault("slurm", {}).setdefault("gpus", "8")
+        if executor_keys:
+            # The launcher asks for eight GPUs if its config does not state their number.
+            executor_keys.setdefault("slurm", {}).setdefault("gpus", "8")
         instances = execution.get("num_instances") or 1
         nodes = execution.get("num_nodes") or 1
         if instances != 1:
             self.note("execution.num_instances", _ADVICE["num_instances"])
         if nodes not in (1, instances):
             self.note("execution.num_nodes", _ADVICE["num_nodes"])
-        inherited = []  # a server gets variables under their own names alone
-        for variable_path, source in _variables("deployment.env_vars", given).items():
-            if variable_path.endswith(f".{source}"):
-                inherited.append(source)
-            else:
-                self.note(variable_path, _ADVICE["env_vars"])
         serve = {
             "command": " ".join((command or form["command"].format(**values)).split()),
             "machine_options": " ".join(
                 f"{option} {values[name]}" for name, option in options.items() if values.get(name)
             ),
-            "health": _mapping(given.get("endpoints")).get("health"),
+            "health": _mapping(deployment.get("endpoints")).get("health"),
             "start_time_limit_s": execution.get("endpoint_readiness_timeout"),
             "replicas": instances if instances != 1 else None,
-            "env": inherited,
+            "env": self.inherited_variables(deployment),
         }
         return {name: value for name, value in serve.items() if value}
 
+    def inherited_variables(self, deployment: Mapping[str, Any]) -> list[str]:
+        """Return the variables of the user's shell that the server gets under the same names.
+
+        A variable of the server that is set in another way is noted.
+        """
+        inherited = []
+        for variable_path, source in _variable_sources("deployment.env_vars", deployment).items():
+            if source is not None and variable_path.endswith(f".{source}"):
+                inherited.append(source)
+            else:
+                self.note(variable_path, _ADVICE["env_vars"])
+        return inherited
+
 
 @dataclass
-class _Run:
-    """The `config` and `target` of one task, from what several places of the file say of them."""
+class _RunDocument:
+    """The conversion of one task's settings into the `config` and `target` of a run config."""
 
-    work: _Import
+    source: _FileImport
     task: Task
     renamed: Mapping[str, str | None] = field(default_factory=dict)
-    """Variable of the container -> the user's that it is filled from."""
+    """A variable of the container -> the user's variable that sets its value."""
 
     def document(self, layers: Iterable[_Layer]) -> _Tree:
-        parts = []
+        """Return the run config that the layers describe, the weakest layer first."""
+        converted = []
         for prefix, tree in layers:
-            parts.append(
-                (
-                    Source.FILE,
-                    {
-                        name: self.section(name, tree.get(name), prefix)
-                        for name in ("config", "target")
-                    },
-                )
-            )
-        run, _ = merge(parts)
+            sections = {}
+            for name in ("config", "target"):
+                sections[name] = self.section(name, tree.get(name), prefix)
+            converted.append((Source.FILE, sections))
+        run, _ = merge(converted)
         config = run["config"]
         endpoint = run["target"].setdefault("api_endpoint", {})
         params = config.setdefault("params", {})
         extra = params.setdefault("extra", {})
         adapter = endpoint.get("adapter_config", {})
-        if (
-            not adapter.pop("use_system_prompt", False)
-            and adapter.pop("custom_system_prompt", None) is not None
-        ):
+        uses_prompt = adapter.pop("use_system_prompt", False)
+        if not uses_prompt and adapter.pop("custom_system_prompt", None) is not None:
             path = f"{ADAPTER}.custom_system_prompt"
-            self.work.note(path, _SAID["unused prompt"].format(path=path))
+            self.source.note(path, _MESSAGES["unused prompt"].format(path=path))
         for name in ("GPT_JUDGE_API_KEY", "LLAMA_JUDGE_API_KEY", "CLAUDE_JUDGE_API_KEY"):
             if self.renamed.get(name) not in (None, name) and self.task.helm.judges:
                 extra.setdefault(name.lower(), self.renamed[name])
-                self.work.keys.add(name)
-        for name, theirs in (
-            TABLE["defaults"].items() if self.task.name in TABLE["tasks"].split() else ()
-        ):
-            if name not in params and not (
-                name == "max_new_tokens" and "num_output_tokens" in extra
-            ):
-                self.work.note(f"{PARAMS}.{name}", _SAID["default"].format(theirs=theirs))
-        if self.work.serve is not None:
-            endpoint.pop("url", None)  # a launcher too asks the server that it starts
+                self.source.keys.add(name)
+        if self.task.name in TABLE["tasks"].split():
+            for name, theirs in TABLE["defaults"].items():
+                is_set = name in params or (
+                    name == "max_new_tokens" and "num_output_tokens" in extra
+                )
+                if not is_set:
+                    self.source.note(f"{PARAMS}.{name}", _MESSAGES["default"].format(theirs=theirs))
+        if self.source.serve is not None:
+            endpoint.pop("url", None)  # The launcher also ignores the URL if it starts a server.
         folder = config.get("output_dir", f"results/{self.task.name.replace(':', '_')}")
-        config = {"type": self.task.name, "output_dir": folder, "params": _filled(params)}
-        return {"config": _filled(config), "target": {"api_endpoint": _filled(endpoint)}}
+        config = {"type": self.task.name, "output_dir": folder, "params": _without_empty(params)}
+        return {
+            "config": _without_empty(config),
+            "target": {"api_endpoint": _without_empty(endpoint)},
+        }
 
-    def section(self, path: str, given: Any, prefix: str) -> _Tree:
-        """Return the section at `path` with our keys and values. `prefix`: the path in the file of
-        the layer at hand, which findings begin with.
+    def section(self, path: str, value: Any, prefix: str) -> _Tree:
+        """Return a section with our keys and values.
+
+        Args:
+            path: the path of the section in a run config.
+            value: the section as the file holds it.
+            prefix: the path of the layer in the file, which the findings begin with.
         """
-        tree = self.work.kept(path, given, _READ[path], prefix)
+        tree = self.source.known_values(path, value, _KEYS_READ[path], prefix)
         for name in tree:
-            if f"{path}.{name}" in _READ:
+            if f"{path}.{name}" in _KEYS_READ:
                 tree[name] = self.section(f"{path}.{name}", tree[name], prefix)
         if path == EXTRA:
             tree |= {name: self.variable(tree[name]) for name in tree if name.endswith("_api_key")}
         elif path == ENDPOINT:
-            self.settle_endpoint(tree, tree.get("adapter_config", {}), prefix)
+            self.convert_endpoint(tree, tree.get("adapter_config", {}), prefix)
         return tree
 
     def variable(self, name: Any) -> Any:
-        """The name of the user's variable. Where a key itself would be filled in, its variable
-        is meant.
+        """Return the name of the user's variable that holds an API key.
+
+        `name` is the name of the container's variable. `${NAME}`, which would insert the API key
+        itself, is read as the name.
         """
         if not isinstance(name, str):
             return name
         variable = _VARIABLE.fullmatch(name)
         name = variable[1] if variable else name
-        self.work.keys.add(name)
+        self.source.keys.add(name)
         return self.renamed.get(name) or name
 
-    def settle_endpoint(self, endpoint: _Tree, adapter: _Tree, prefix: str) -> None:
+    def convert_endpoint(self, endpoint: _Tree, adapter: _Tree, prefix: str) -> None:
+        """Convert the interceptors, the name of the API key and the type of an endpoint.
+
+        Args:
+            endpoint: the section of the endpoint, which is changed.
+            adapter: the endpoint's `adapter_config`, which is changed.
+            prefix: the path of the layer in the file, which the findings begin with.
+        """
         for number, name, interceptor in interceptors_in(adapter.pop("interceptors", [])):
             path = f"{INTERCEPTORS}[{number}]"
             form = TABLE["interceptors"].get(name)
@@ -506,27 +566,29 @@ class _Run:
                     why = _ADVICE["caching"]
                 else:
                     why = "there is no such interceptor; leave it out"
-                self.work.note(f"{prefix}{path}", f"{name}: {why}")
+                self.source.note(f"{prefix}{path}", f"{name}: {why}")
                 continue
-            config = self.work.kept(
+            config = self.source.known_values(
                 f"{path}.config", interceptor.get("config"), form["keys"], prefix
             )
             adapter |= {
                 **form.get("sets", {}),
                 **{form["keys"][key]: value for key, value in config.items()},
             }
-        # a null says that none is sent
-        is_said = "api_key_name" in endpoint or "api_key" in endpoint
-        named = endpoint.pop("api_key_name", None)
-        if isinstance(named, str) and "${" in named:
-            endpoint["api_key"] = named  # the environment says which variable it is
-        elif is_said:
-            endpoint["api_key"] = self.variable(endpoint.get("api_key") if named is None else named)
+        # A null is a setting too: it means that no API key is sent.
+        has_key_setting = "api_key_name" in endpoint or "api_key" in endpoint
+        key_name = endpoint.pop("api_key_name", None)
+        if isinstance(key_name, str) and "${" in key_name:
+            # A variable of the environment holds the name of the API key's variable.
+            endpoint["api_key"] = key_name
+        elif has_key_setting:
+            key_name = endpoint.get("api_key") if key_name is None else key_name
+            endpoint["api_key"] = self.variable(key_name)
         kind = endpoint.pop("type", None)
         if kind in ("chat", "completions", "vlm"):
             endpoint["type"] = "chat" if kind == "vlm" else kind
         elif kind is not None:
-            self.work.note(
+            self.source.note(
                 f"{prefix}{ENDPOINT}.type", "does not answer with text; give chat or completions"
             )
 
@@ -537,37 +599,54 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value
 
 
-def _filled(tree: _Tree) -> _Tree:
-    filled: _Tree = {}
-    for name, value in tree.items():
-        if value not in ({}, []):
-            filled[name] = value
-    return filled
+def _without_empty(tree: _Tree) -> _Tree:
+    """Return the tree without entries that are an empty mapping or an empty list."""
+    return {name: value for name, value in tree.items() if value not in ({}, [])}
 
 
-def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the user's variable that each variable of the container in `env_vars` is filled from,
-    by the latter's path; None: a value is given.
+def _variable_sources(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the user's variable that sets each variable of the container.
+
+    Args:
+        path: the path of the section's `env_vars` in the file.
+        section: the section with `env_vars`.
+
+    Returns:
+        The path of a variable of the container -> the name of the user's variable, or None if the
+        file states the value itself.
     """
-    sources = {}
+    sources: dict[str, str | None] = {}
     for name, value in _mapping(section.get("env_vars")).items():
-        sources[f"{path}.{name}"] = _SOURCE.match(str(value))
-    return {name: match[1] if match else None for name, match in sources.items()}
+        match = _SOURCE.match(str(value))
+        sources[f"{path}.{name}"] = match[1] if match else None
+    return sources
 
 
-def _layers(path: str, section: Mapping[str, Any]) -> list[_Layer]:
-    """Return what one place says of `config` and `target`; `overrides` has dotted paths."""
-    overrides = {
-        path.lstrip("+"): value for path, value in _mapping(section.get("overrides")).items()
-    }
-    theirs = _mapping(section.get("nemo_evaluator_config"))
-    return [(f"{path}.nemo_evaluator_config.", theirs), (f"{path}.overrides.", nested(overrides))]
+def _config_layers(path: str, section: Mapping[str, Any]) -> list[_Layer]:
+    """Return the two layers of a section: its `nemo_evaluator_config`, then its `overrides`.
+
+    The keys of `overrides` are dotted paths, and Hydra allows a `+` before them.
+    """
+    overrides = {}
+    for key, value in _mapping(section.get("overrides")).items():
+        overrides[key.lstrip("+")] = value
+    config = _mapping(section.get("nemo_evaluator_config"))
+    return [(f"{path}.nemo_evaluator_config.", config), (f"{path}.overrides.", nested(overrides))]
 
 
-def _suite_of(
-    runs: Sequence[_Tree], names: Sequence[str], place: _Tree, serve: _Tree | None
+def _suite_document(
+    runs: Sequence[_Tree], names: Sequence[str], executor_keys: _Tree, serve: _Tree | None
 ) -> _Tree:
-    """The suite whose cells are these runs, and no others; what they share is written once."""
+    """Return the suite whose cells are exactly these runs.
+
+    Parameters that all runs share are written once.
+
+    Args:
+        runs: the run configs.
+        names: the name of each run's evaluation.
+        executor_keys: the suite's `executor` and `slurm`.
+        serve: the server of every target; None if there is no server.
+    """
     params_of = [leaves(run["config"].get("params", {})) for run in runs]
     flat = [{".".join(path): value for path, value in params.items()} for params in params_of]
     shared = {}
@@ -575,11 +654,12 @@ def _suite_of(
         if all(params.get(key, _MISSING) == value for params in flat):
             shared[key] = value
     endpoints = [run["target"]["api_endpoint"] for run in runs]
-    different = []
+    distinct_endpoints = []
     for number, endpoint in enumerate(endpoints):
         if endpoint not in endpoints[:number]:
-            different.append(endpoint)
-    targets = dict(zip(_distinct(["model"] * len(different)), different, strict=True))
+            distinct_endpoints.append(endpoint)
+    target_names = _distinct(["model"] * len(distinct_endpoints))
+    targets = dict(zip(target_names, distinct_endpoints, strict=True))
     evaluations: list[Any] = []
     excluded = []
     for run, name, params, own_endpoint in zip(runs, names, flat, endpoints, strict=True):
@@ -591,19 +671,22 @@ def _suite_of(
             if endpoint != own_endpoint:
                 excluded.append({"evaluation": name, "target": target})
     suite = {
-        **place,
+        **executor_keys,
         "params": nested(shared),
         "evaluations": evaluations,
         "targets": [
-            _filled({"name": name, "api_endpoint": endpoint, "serve": serve or {}})
+            _without_empty({"name": name, "api_endpoint": endpoint, "serve": serve or {}})
             for name, endpoint in targets.items()
         ],
         "exclude": excluded,
     }
-    return _filled(suite)
+    return _without_empty(suite)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """A name that is there already gets a number: `medec`, `medec-2`."""
-    times = [names[: number + 1].count(name) for number, name in enumerate(names)]
-    return [name if of == 1 else f"{name}-{of}" for name, of in zip(names, times, strict=True)]
+    """Return the names, with a number added to each repeated name: `medec`, `medec-2`."""
+    distinct_names = []
+    for number, name in enumerate(names):
+        count = names[: number + 1].count(name)
+        distinct_names.append(name if count == 1 else f"{name}-{count}")
+    return distinct_names

@@ -1,9 +1,9 @@
-"""Run configs of lm-evaluation-harness, inspect_ai and `nel eval run` as ours.
+"""Converts run configs of lm-evaluation-harness, inspect_ai and `nel eval run` into our form.
 
-Each is walked value by value: `foreign_forms.yml` says where a value stands here, or why it stands
-nowhere. A benchmark of another program is another benchmark, also where it has the same data: the
-nearest task is named and not taken. Where no task is left, the endpoint and the parameters are
-written alone, for `run_eval --eval_type`.
+A file is converted value by value. `foreign_forms.yml` names the key here for each value, or the
+reason why there is none. A benchmark of another program is never replaced by a task here, even if
+both use the same data; the nearest task is only named. If no task is known, the new file holds the
+endpoint and the parameters only, and the user adds the task by `run_eval --eval_type`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from eval_factory.tasks.framework import Framework
 
 _Tree = dict[str, Any]
 Note = Callable[[str, str], None]
+"""Records a finding: the path of a value in the file, and a message about the value."""
 
 FORMS: Any = packaged("config/foreign_forms.yml")
 LM_EVAL = "lm_eval"
@@ -31,29 +32,30 @@ _TYPE = "target.api_endpoint.type"
 _URL = "target.api_endpoint.url"
 _MODEL = "target.api_endpoint.model_id"
 _KEY = "target.api_endpoint.api_key"
-_OPENAI = "openai"  # among inspect's providers
+_OPENAI = "openai"  # the name of OpenAI among inspect's providers
 _HELM = re.compile(r"container://\S*/eval-factory/helm:[^#\s]*#(?:helm\.)?(\w+)\Z")
 _VERSIONED = re.compile(r"(?:harbor|gym|skills|lm-eval|vlmevalkit)://[\w./-]+@[\d.]+\Z")
 _VARIABLE = re.compile(r"\$\{?(\w+)\}?\Z")
 
 
 def without_versions(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document for the look for written keys: `scheme://benchmark@1.0` is no address with a
-    login.
+    """Return the document without names such as `scheme://benchmark@1.0`.
+
+    The search for API keys in a document would take such a name for a URL with a login.
     """
     benchmarks = document.get("benchmarks")
     if form_of(document) != NEL or not isinstance(benchmarks, list):
         return document
-    plain = []
+    entries = []
     for entry in benchmarks:
         if isinstance(entry, Mapping) and _VERSIONED.match(str(entry.get("name"))):
             entry = {**entry, "name": None}
-        plain.append(entry)
-    return {**document, "benchmarks": plain}
+        entries.append(entry)
+    return {**document, "benchmarks": entries}
 
 
 def form_of(document: Mapping[str, Any]) -> str | None:
-    """The program whose run config a document is; None: of none of these."""
+    """Return `LM_EVAL`, `INSPECT` or `NEL`, the program whose form a run config has; else None."""
     if "services" in document and "benchmarks" in document:
         return NEL
     sections = {"config", "target", "evaluation", "execution", "deployment"} & set(document)
@@ -72,20 +74,20 @@ def form_of(document: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class ForeignRun:
-    """One benchmark of a file: values by our paths."""
+    """The converted settings of one benchmark of a file."""
 
-    task: str | None  # ours; None: no task here is that benchmark
-    values: Mapping[str, Any]
+    task: str | None  # the name of the task here; None if no task is this benchmark
+    values: Mapping[str, Any]  # the dotted path in our run config -> the value
 
     @property
     def document(self) -> _Tree:
-        """A run config; without a type if no task is that benchmark."""
+        """The settings as a run config, without `config.type` if no task is this benchmark."""
         values = dict(self.values)
         folder = values.pop("config.output_dir", None)
-        head = {"config.type": self.task, "config.output_dir": folder or "results/imported"}
-        if self.task is None:
-            del head["config.type"]
-        tree = nested({**head, **values})
+        config = {"config.output_dir": folder or "results/imported"}
+        if self.task is not None:
+            config = {"config.type": self.task, **config}
+        tree = nested({**config, **values})
         tree.setdefault("target", {}).setdefault("api_endpoint", {})
         return tree
 
@@ -93,112 +95,125 @@ class ForeignRun:
 def runs_of(
     form: str, document: Mapping[str, Any], framework: Framework, note: Note
 ) -> list[ForeignRun]:
-    """A run for each benchmark that is a task here; else one without a task.
+    """Return a run for each benchmark that is a task here; else a single run without a task.
 
     Args:
-        form: whose form it is: `LM_EVAL`, `INSPECT` or `NEL`.
-        document: the file's content.
-        framework: the tasks that there are here.
-        note: gets the path of each value that has no counterpart, and why.
+        form: the form of the file: `LM_EVAL`, `INSPECT` or `NEL`.
+        document: the content of the file.
+        framework: all tasks.
+        note: records each value that has no counterpart, with the reason.
     """
-    readers: Mapping[str, _Reader] = {LM_EVAL: _of_lm_eval, INSPECT: _of_inspect, NEL: _of_nel}
-    walk = _Walk(form, framework, note)
-    runs = list(readers[form](document, walk))
-    with_task = []
-    for run in runs:
-        if run.task is not None:
-            with_task.append(run)
-    return with_task or runs[:1]
+    readers: Mapping[str, _Reader] = {
+        LM_EVAL: _lm_eval_runs,
+        INSPECT: _inspect_runs,
+        NEL: _nel_runs,
+    }
+    conversion = _Conversion(form, framework, note)
+    runs = list(readers[form](document, conversion))
+    runs_with_task = [run for run in runs if run.task is not None]
+    return runs_with_task or runs[:1]
 
 
 @dataclass
-class _Walk:
-    """One benchmark on its way."""
+class _Conversion:
+    """The conversion of one file, or of one benchmark of a file of NEL."""
 
     form: str
     framework: Framework
     note: Note
-    values: _Tree = field(default_factory=dict)
+    values: _Tree = field(default_factory=dict)  # the dotted path in our run config -> the value
 
     @property
     def table(self) -> Mapping[str, Any]:
+        """The part of `foreign_forms.yml` about this form."""
         table: Mapping[str, Any] = FORMS[self.form]
         return table
 
-    def take(self, tree: Mapping[str, Any], prefix: str = "", shown: str = "") -> None:
-        """Place each value of a section; note those that have no place.
+    def take(self, tree: Mapping[str, Any], prefix: str = "", file_prefix: str = "") -> None:
+        """Convert each value of a section, and note the values without a counterpart.
 
         Args:
             tree: the section: name -> value.
-            prefix: of the section, as the table has it.
-            shown: the path of the section in the file.
+            prefix: the path of the section in the table, with a final dot.
+            file_prefix: the path of the section in the file, with a final dot.
         """
         keys = self.table["keys"]
         for name, value in tree.items():
             path = f"{prefix}{name}"
-            place = keys.get(path)
+            our_path = keys.get(path)
             if value is None or value in ({}, [], ""):
                 continue
-            if place is not None:
-                self._put(place, value, f"{shown}{name}")
+            if our_path is not None:
+                self._put(our_path, value, f"{file_prefix}{name}")
             elif isinstance(value, Mapping) and any(key.startswith(f"{path}.") for key in keys):
-                self.take(value, f"{path}.", f"{shown}{name}.")
+                self.take(value, f"{path}.", f"{file_prefix}{name}.")
             else:
-                self.note(f"{shown}{name}", self.advice(path))
+                self.note(f"{file_prefix}{name}", self.advice(path))
 
-    def _put(self, place: str, value: Any, shown: str) -> None:
-        """Place a value; the entries of a mapping beside those that other keys place there."""
+    def _put(self, our_path: str, value: Any, file_path: str) -> None:
+        """Store a value under its path in our run config.
+
+        The entries of a mapping are stored one by one, so that other keys can add entries.
+        """
         if isinstance(value, Mapping):
             for name, entry in value.items():
                 if "." in str(name):
-                    self.note(f"{shown}.{name}", f"has a dot in its name; write it into {place}")
+                    message = f"has a dot in its name; write it into {our_path}"
+                    self.note(f"{file_path}.{name}", message)
                 else:
-                    self._put(f"{place}.{name}", entry, f"{shown}.{name}")
+                    self._put(f"{our_path}.{name}", entry, f"{file_path}.{name}")
             return
-        if self.values.get(place, value) != value:
-            self.note(shown, f"overrides another value of {place} in this file")
-        self.values[place] = value
+        if self.values.get(our_path, value) != value:
+            self.note(file_path, f"overrides another value of {our_path} in this file")
+        self.values[our_path] = value
 
     def advice(self, path: str) -> str:
-        """The advice of the longest path that begins this one."""
+        """Return the advice about a key without a counterpart.
+
+        The table's advice for the longest beginning of the path is returned.
+        """
         advice = self.table["advice"]
         parts = path.split(".")
         for count in range(len(parts), 0, -1):
-            known = ".".join(parts[:count])
-            if known in advice:
-                return str(advice[known])
+            beginning = ".".join(parts[:count])
+            if beginning in advice:
+                return str(advice[beginning])
         section, _, name = path.rpartition(".")
-        beside = []
+        known_names = []
         for key in self.table["keys"]:
             if key.rpartition(".")[0] == section:
-                beside.append(key.rpartition(".")[2])
-        return f"has no counterpart; leave it out{did_you_mean(name, sorted(beside))}"
+                known_names.append(key.rpartition(".")[2])
+        return f"has no counterpart; leave it out{did_you_mean(name, sorted(known_names))}"
 
     def missing(self, name: str) -> None:
-        """Note what the file leaves to the command line."""
+        """Note a setting that the file lacks, because the other program's command line sets it."""
         self.note(name, self.table["missing"][name])
 
     def task(self, name: Any, path: str) -> str | None:
-        """The task here that is this benchmark; else None, and the nearest one is named."""
+        """Return the name of the task that is this benchmark.
+
+        If no task is this benchmark, return None and note the nearest task.
+        """
         helm = _HELM.match(str(name))
         if helm is not None and self.framework.task(helm[1]) is not None:
             return str(helm[1])
-        shown = REDACTED if looks_like_key(str(name)) else repr(one_line(str(name), 120))
-        short = re.split(r"[/@:#]", str(name))[-1]
-        near = self.table["tasks"].get(short)
+        shown_name = REDACTED if looks_like_key(str(name)) else repr(one_line(str(name), 120))
+        short_name = re.split(r"[/@:#]", str(name))[-1]
+        near = self.table["tasks"].get(short_name)
         hint = "; 'eval-factory ls' lists the tasks"
         if near is not None:
             hint = (
                 f"; the nearest task is {near}, which has other prompts and another way of scoring"
             )
-        self.note(path, f"{shown} is not a task of eval-factory{hint}")
+        self.note(path, f"{shown_name} is not a task of eval-factory{hint}")
         return None
 
 
-_Reader = Callable[[Mapping[str, Any], _Walk], Iterator[ForeignRun]]
+_Reader = Callable[[Mapping[str, Any], _Conversion], Iterator[ForeignRun]]
 
 
-def _of_lm_eval(document: Mapping[str, Any], walk: _Walk) -> Iterator[ForeignRun]:
+def _lm_eval_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[ForeignRun]:
+    """Yield a run for each task that a run config of lm-evaluation-harness names."""
     rest = dict(document)
     has_tasks = rest.get("tasks") is not None
     names = rest.pop("tasks", None)
@@ -212,34 +227,34 @@ def _of_lm_eval(document: Mapping[str, Any], walk: _Walk) -> Iterator[ForeignRun
     for section in ("model_args", "gen_kwargs"):
         if isinstance(rest.get(section), str):
             rest[section] = _arguments(rest[section])
-    kind = walk.table["models"].get(model)
+    kind = conversion.table["models"].get(model)
     if kind is not None:
-        walk.values[_TYPE] = kind
+        conversion.values[_TYPE] = kind
     elif model is not None:
-        walk.note("model", f"{one_line(model, 120)} {walk.advice('model')}")
-    if model in walk.table["keyed"]:
-        _take_provider(_OPENAI, walk)
-    walk.take({"model_args": rest.pop("model_args", None)})
-    walk.take(rest)  # gen_kwargs go before the limits of model_args
+        conversion.note("model", f"{one_line(model, 120)} {conversion.advice('model')}")
+    if model in conversion.table["keyed"]:
+        _take_provider(_OPENAI, conversion)
+    conversion.take({"model_args": rest.pop("model_args", None)})
+    conversion.take(rest)  # Taken last, so that gen_kwargs overwrite the limits of model_args.
     if not has_tasks:
-        walk.missing("tasks")
-        yield ForeignRun(None, walk.values)
-    for number, name in enumerate(names):
-        shown = name.get("task", name) if isinstance(name, Mapping) else str(name).strip()
-        yield ForeignRun(walk.task(shown, f"tasks[{number}]"), walk.values)
+        conversion.missing("tasks")
+        yield ForeignRun(None, conversion.values)
+    for number, entry in enumerate(names):
+        name = entry.get("task", entry) if isinstance(entry, Mapping) else str(entry).strip()
+        yield ForeignRun(conversion.task(name, f"tasks[{number}]"), conversion.values)
 
 
 def _arguments(text: str) -> _Tree:
-    """Return `a=1,b=c` as a mapping."""
+    """Return arguments such as `a=1,b=c` as a mapping."""
     values: _Tree = {}
     for part in text.split(","):
-        name, is_pair, value = part.partition("=")
-        if is_pair:
-            values[name.strip()] = _number(value.strip())
+        name, equals, value = part.partition("=")
+        if equals:
+            values[name.strip()] = _number_or_text(value.strip())
     return values
 
 
-def _number(text: str) -> Any:
+def _number_or_text(text: str) -> Any:
     for kind in (int, float):
         try:
             return kind(text)
@@ -248,133 +263,146 @@ def _number(text: str) -> Any:
     return text
 
 
-def _of_inspect(document: Mapping[str, Any], walk: _Walk) -> Iterator[ForeignRun]:
+def _inspect_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[ForeignRun]:
+    """Yield the run of a run config of inspect_ai."""
     rest = dict(document)
     task = rest.pop("task", None)
     model = rest.pop("model", None)
     if isinstance(task, Mapping):
-        walk.take({name: task[name] for name in task if name != "task"}, "task.", "task.")
+        conversion.take({name: task[name] for name in task if name != "task"}, "task.", "task.")
         task = task.get("task")
     section = dict(model) if isinstance(model, Mapping) else {"model": model}
     name = section.pop("model", None)
     if name is not None:
-        _take_model(str(name), walk, has_url=bool(section.get("base_url")))
+        _take_model(str(name), conversion, has_url=bool(section.get("base_url")))
     else:
-        walk.missing("model")
-    of_model = section.pop("config", None)
-    if isinstance(of_model, Mapping):
-        walk.take(of_model, "generate_config.", "model.config.")
-    walk.take(section, "model.", "model.")
-    walk.take(rest)  # its generate_config goes before the model's own
-    walk.values.setdefault(_TYPE, "chat")
+        conversion.missing("model")
+    model_config = section.pop("config", None)
+    if isinstance(model_config, Mapping):
+        conversion.take(model_config, "generate_config.", "model.config.")
+    conversion.take(section, "model.", "model.")
+    conversion.take(rest)  # Taken last, so that generate_config overwrites the model's own config.
+    conversion.values.setdefault(_TYPE, "chat")
     if task is None:
-        walk.missing("task")
-        yield ForeignRun(None, walk.values)
+        conversion.missing("task")
+        yield ForeignRun(None, conversion.values)
     else:
-        yield ForeignRun(walk.task(task, "task"), walk.values)
+        yield ForeignRun(conversion.task(task, "task"), conversion.values)
 
 
-def _take_model(name: str, walk: _Walk, *, has_url: bool) -> None:
-    """Take a model's name, `openai/gpt-4`, or `openai-api/SERVICE/model` with variables of the
-    service's name.
+def _take_model(name: str, conversion: _Conversion, *, has_url: bool) -> None:
+    """Convert the name of a model: `openai/gpt-4`, or `openai-api/SERVICE/model`.
+
+    The second form uses the variables SERVICE_BASE_URL and SERVICE_API_KEY. `has_url` is True if
+    the file also states the URL of the endpoint.
     """
     provider, _, model = name.partition("/")
-    if _take_provider(provider, walk):
-        walk.values[_MODEL] = model
+    if _take_provider(provider, conversion):
+        conversion.values[_MODEL] = model
     elif provider == "openai-api" and "/" in model:
         service, _, model = model.partition("/")
         prefix = re.sub(r"\W", "_", service).upper()
         url = f"${{{prefix}_BASE_URL}}"
-        walk.values |= {_MODEL: model, _URL: url, _KEY: f"{prefix}_API_KEY"}
+        conversion.values |= {_MODEL: model, _URL: url, _KEY: f"{prefix}_API_KEY"}
     else:
-        walk.values[_MODEL] = model or name
+        conversion.values[_MODEL] = model or name
         url = "" if has_url else f"the URL of an OpenAI-compatible endpoint as {_URL}, and "
-        walk.note(
+        conversion.note(
             "model",
             f"{one_line(name, 120)}: give {url}the name of its key's variable as {_KEY}",
         )
-    if has_url:  # the file's own
-        walk.values.pop(_URL, None)
+    if has_url:  # The caller converts the URL that the file states.
+        conversion.values.pop(_URL, None)
 
 
-def _take_provider(provider: str, walk: _Walk) -> bool:
-    """Return True if its endpoint is known: its URL, and the variable of its key."""
-    known = FORMS[INSPECT]["providers"].get(provider)
-    if known is None:
+def _take_provider(provider: str, conversion: _Conversion) -> bool:
+    """Store the URL and the key's variable of a provider, and return True if it is known."""
+    endpoint = FORMS[INSPECT]["providers"].get(provider)
+    if endpoint is None:
         return False
-    walk.values[_URL] = known["url"]
-    if "api_key" in known:
-        walk.values[_KEY] = known["api_key"]
+    conversion.values[_URL] = endpoint["url"]
+    if "api_key" in endpoint:
+        conversion.values[_KEY] = endpoint["api_key"]
     return True
 
 
-def _of_nel(document: Mapping[str, Any], walk: _Walk) -> Iterator[ForeignRun]:
-    known = ("services", "benchmarks", "output", "cluster", "sandboxes")
+def _nel_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[ForeignRun]:
+    """Yield a run for each benchmark of a run config of `nel eval run`."""
+    known_sections = ("services", "benchmarks", "output", "cluster", "sandboxes")
     for name in document:
-        if name not in known:
-            walk.note(name, walk.advice(name))
+        if name not in known_sections:
+            conversion.note(name, conversion.advice(name))
     services = document["services"] if isinstance(document["services"], Mapping) else {}
     benchmarks = document["benchmarks"] if isinstance(document["benchmarks"], list) else []
-    asked = set()
+    asked_services = set()
     for number, entry in enumerate(benchmarks):
         benchmark = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
-        own_walk = _Walk(NEL, walk.framework, walk.note)
+        own_conversion = _Conversion(NEL, conversion.framework, conversion.note)
         solver = benchmark.pop("solver", None)
         model = solver.get("service") if isinstance(solver, Mapping) else None
         if not isinstance(model, str):
             model = None
-        asked.add(model)
-        _take_service(services.get(model), model, own_walk)
-        _take_solver(solver, f"benchmarks[{number}].solver.", own_walk)
-        task = own_walk.task(benchmark.pop("name", None), f"benchmarks[{number}].name")
-        own_walk.take(benchmark, "benchmark.", f"benchmarks[{number}].")
+        asked_services.add(model)
+        _take_service(services.get(model), model, own_conversion)
+        _take_solver(solver, f"benchmarks[{number}].solver.", own_conversion)
+        task = own_conversion.task(benchmark.pop("name", None), f"benchmarks[{number}].name")
+        own_conversion.take(benchmark, "benchmark.", f"benchmarks[{number}].")
         for section in ("output", "cluster", "sandboxes"):
-            _take_section(document.get(section), section, own_walk)
-        yield ForeignRun(task, own_walk.values)
+            _take_section(document.get(section), section, own_conversion)
+        yield ForeignRun(task, own_conversion.values)
     for name in services:
-        if name not in asked:
-            walk.note(f"services.{name}", walk.advice("services"))
+        if name not in asked_services:
+            conversion.note(f"services.{name}", conversion.advice("services"))
 
 
-def _take_section(section: Any, name: str, walk: _Walk) -> None:
+def _take_section(section: Any, name: str, conversion: _Conversion) -> None:
+    """Convert a section of a file of NEL, or note it if no key of the section is known."""
     if isinstance(section, Mapping) and any(
         key.startswith(f"{name}.") for key in FORMS[NEL]["keys"]
     ):
-        walk.take(section, f"{name}.", f"{name}.")
+        conversion.take(section, f"{name}.", f"{name}.")
     elif section:
-        walk.note(name, walk.advice(name))
+        conversion.note(name, conversion.advice(name))
 
 
-def _take_service(section: Any, name: Any, walk: _Walk) -> None:
+def _take_service(section: Any, name: Any, conversion: _Conversion) -> None:
+    """Convert the service that a solver of NEL asks: its URL, its type and its API key.
+
+    `section` is the service's section, and `name` is the service's name.
+    """
     if not isinstance(section, Mapping):
-        walk.note(
+        conversion.note(
             "services",
             f"a solver names {one_line(str(name), 120)}, and the file does not define this service",
         )
         return
     service = dict(section)
     protocol = str(service.pop("protocol", None))
-    if protocol in walk.table["protocols"]:
-        walk.values[_TYPE] = walk.table["protocols"][protocol]
+    if protocol in conversion.table["protocols"]:
+        conversion.values[_TYPE] = conversion.table["protocols"][protocol]
     else:
-        walk.note(
+        conversion.note(
             f"services.{name}.protocol", "does not answer with text; give chat or completions"
         )
     kind = service.pop("type", None)
     if kind != "api":
-        walk.note(f"services.{name}.type", f"{one_line(str(kind), 40)}: {walk.advice('service')}")
+        conversion.note(
+            f"services.{name}.type", f"{one_line(str(kind), 40)}: {conversion.advice('service')}"
+        )
     key = service.pop("api_key", None)
     variable = _VARIABLE.match(str(key))
     if key and variable is not None:
-        walk.values[_KEY] = variable[1]
+        conversion.values[_KEY] = variable[1]
     elif key:
-        walk.note(
-            f"services.{name}.api_key", f"does not name a variable; write the NAME of one as {_KEY}"
+        conversion.note(
+            f"services.{name}.api_key",
+            f"does not name a variable; write the NAME of a variable as {_KEY}",
         )
-    walk.take(service, "service.", f"services.{name}.")
+    conversion.take(service, "service.", f"services.{name}.")
 
 
-def _take_solver(solver: Any, shown: str, walk: _Walk) -> None:
+def _take_solver(solver: Any, file_prefix: str, conversion: _Conversion) -> None:
+    """Convert the solver of a benchmark of NEL; `file_prefix` is the solver's path in the file."""
     if not isinstance(solver, Mapping):
         return
     rest = {}
@@ -383,5 +411,7 @@ def _take_solver(solver: Any, shown: str, walk: _Walk) -> None:
             rest[name] = value
     kind = rest.pop("type", None)
     if kind not in ("simple", "container"):
-        walk.note(f"{shown}type", f"{one_line(str(kind), 40)}: {walk.advice('solver.type')}")
-    walk.take(rest, "solver.", shown)
+        conversion.note(
+            f"{file_prefix}type", f"{one_line(str(kind), 40)}: {conversion.advice('solver.type')}"
+        )
+    conversion.take(rest, "solver.", file_prefix)

@@ -1,11 +1,12 @@
-"""Keys of a run config that are no part of what is evaluated: taken out of the user's layers before
-the rest is merged.
+"""Removes the keys of a run config that do not describe the evaluation, before layers are merged.
 
-`executor` and `slurm` say where one run happens: neither the identity nor a result knows them.
+There are two kinds of such keys. `executor` and `slurm` state where a run is executed. They are
+part of neither the run's identity nor its result.
 
-Of the keys of EvalFactory's and NeMo Evaluator's run configs, those that change no result are
-accepted, and named once. What would change one, were it followed, is a mistake: a score of other
-requests than the configuration speaks of is worse than none. `foreign_configs.yml` has the tables.
+The other kind are keys of EvalFactory's and NeMo Evaluator's run configs. Keys that do not change a
+result are accepted, and a warning lists them. A key that would change the result is an error,
+because eval-factory would ignore the key, and the score would belong to other requests than the
+configuration describes. `foreign_configs.yml` holds the tables of these keys.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ NO_EFFECT: Mapping[str, Sequence[str]] = TABLE["no_effect"]
 ONLY: Mapping[str, Mapping[str, Any]] = {
     f"{ADAPTER}.{name}": only for name, only in TABLE["only"].items()
 }
+"""The dotted path of a key -> its accepted values, and what eval-factory does."""
 _PATHS: list[str] = []
-for _place, _keys in NO_EFFECT.items():
-    _PATHS += [f"{_place}.{_key}".lstrip(".") for _key in _keys]
+for _section, _keys in NO_EFFECT.items():
+    _PATHS += [f"{_section}.{_key}".lstrip(".") for _key in _keys]
 _PATHS += [*ONLY, INTERCEPTORS, TASK, "command", "framework_name"]
-Foreign = dict[str, Any]  # dotted path of such a key -> what the configuration says of it
+Foreign = dict[str, Any]  # the dotted path of a foreign key -> its value in the configuration
 EXECUTOR = "executor"
 KEYS = (EXECUTOR, SLURM)
 
 
 def known_in(section: str) -> list[str]:
-    """The names of such keys in a section."""
+    """Return the names of the foreign keys that a section may have."""
     names: list[str] = []
     for path in _PATHS:
         if path.rpartition(".")[0] == section:
@@ -47,8 +49,9 @@ def known_in(section: str) -> list[str]:
 
 
 def take_keys(layers: Sequence[Layer]) -> Foreign:
-    """Remove these keys from the layers; what the last of them says holds, and a null takes it
-    back.
+    """Remove the foreign keys from the layers, and return their values.
+
+    A later layer overwrites earlier layers, and a null cancels the value of earlier layers.
     """
     foreign: Foreign = {}
     for _, tree in layers:
@@ -57,15 +60,11 @@ def take_keys(layers: Sequence[Layer]) -> Foreign:
             section = section_at(tree, parents)
             if name in section:
                 foreign[path] = section.pop(name)
-    given: Foreign = {}
-    for path, value in foreign.items():
-        if value is not None:
-            given[path] = value
-    return given
+    return {path: value for path, value in foreign.items() if value is not None}
 
 
 def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> Iterator[str]:
-    """Yield what the configuration asks for and does not get."""
+    """Yield a problem for each foreign key that asks for something that eval-factory cannot do."""
     for path, value in foreign.items():
         only = ONLY.get(path, {"values": [value]})
         if not any(
@@ -82,12 +81,12 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
         if interceptor not in TABLE["harmless"]:
             ours = TABLE["interceptors"].get(interceptor, {}).get("ours")
             if ours:
-                instead = f"write {ADAPTER}: {ours} instead"
+                advice = f"write {ADAPTER}: {ours} instead"
             else:
-                instead = "eval-factory has no such interceptor"
+                advice = "eval-factory has no such interceptor"
             yield (
                 f"{INTERCEPTORS}: {interceptor!r} would change the results, and eval-factory "
-                f"does not use it; {instead}"
+                f"does not use it; {advice}"
             )
     name = framework.framework.name
     names = () if task is None else (task.name, f"{name}.{task.name}", task.helm.run_spec)
@@ -99,56 +98,65 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
         yield "command: eval-factory does not run this command; leave it out"
 
 
-def interceptors_in(given: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
-    """Number, name and section of each interceptor that is not turned off."""
-    for number, entry in enumerate(given if isinstance(given, list) else []):
+def interceptors_in(value: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    """Yield the position, the name and the section of each interceptor that is not turned off.
+
+    `value` is the value of the key `interceptors`. A value that is not a list yields nothing.
+    """
+    for number, entry in enumerate(value if isinstance(value, list) else []):
         interceptor = entry if isinstance(entry, Mapping) else {"name": entry}
         if interceptor.get("enabled") is not False:
             yield number, str(interceptor.get("name")), interceptor
 
 
 def without_unused_prompt(merged: dict[str, Any], foreign: Foreign) -> None:
-    """Remove a system prompt that stands in the configuration although `use_system_prompt: false`
-    turns it off.
-    """
+    """Remove the system prompt from the merged configuration if `use_system_prompt` is false."""
     adapter = section_at(merged, ADAPTER.split("."))
     if adapter and foreign.get(f"{ADAPTER}.use_system_prompt") is False:
         adapter["custom_system_prompt"] = None
 
 
 def warning_of(foreign: Foreign) -> str | None:
-    """One line that names all that has no effect."""
+    """Return a line that lists all keys without an effect; None if there are no such keys."""
     sections: dict[str, list[str]] = {}
     for path in foreign:
         section, _, name = path.rpartition(".")
         if path not in ONLY:
             sections.setdefault(section, []).append(name)
-    named = "; ".join(
-        f"{f'{section}: ' if section else ''}{', '.join(keys)}"
-        for section, keys in sections.items()
-    )
-    if not named:
+    if not sections:
         return None
-    return f"keys without an effect here: {named}"
+    groups = []
+    for section, keys in sections.items():
+        prefix = f"{section}: " if section else ""
+        groups.append(prefix + ", ".join(keys))
+    return f"keys without an effect here: {'; '.join(groups)}"
 
 
 @dataclass(frozen=True)
 class RunExecutor:
-    """The executor of a run."""
+    """The executor of a run, with its settings."""
 
     name: str = LOCAL
-    slurm: Mapping[str, Any] = field(default_factory=dict)  # every key of `SlurmSection`
+    slurm: Mapping[str, Any] = field(default_factory=dict)  # each key of `SlurmSection` -> value
 
     @property
     def is_local(self) -> bool:
+        """True if the run is executed on this machine."""
         return self.name == LOCAL
 
 
 def take_executor(
     layers: Sequence[Layer], framework: Framework, problems: list[str]
 ) -> RunExecutor:
-    """Remove the keys from the layers. Of `slurm` the strongest layer with a key counts; a null
-    is the default.
+    """Remove `executor` and `slurm` from the layers, and return the executor of the run.
+
+    For each key of `slurm`, the strongest layer that has the key decides, and a null means the
+    default.
+
+    Args:
+        layers: the user's layers, which are changed.
+        framework: all defaults.
+        problems: the list to which wrong values are added.
     """
     defaults = framework.defaults.suite
     executors = get_args(ExecutorName)
@@ -164,9 +172,8 @@ def take_executor(
                 f"got {shown_value(chosen)}"
             )
         if section is not None:
-            from eval_factory.config.suite_model import (
-                SlurmSection,
-            )  # takes long to import, and few have one
+            # Imported late, because the import is slow and few run configs have this section.
+            from eval_factory.config.suite_model import SlurmSection
 
             layer_problems += problems_with(section, SLURM, SlurmSection)
         problems += [f"{source.value}: {problem}" for problem in layer_problems]

@@ -1,5 +1,6 @@
-"""A run config as plain values: of a file with `${NAME}` from the environment, of `--overrides`,
-of a mapping.
+"""Reads the parts of a configuration as plain values: a file, `--overrides`, or a mapping.
+
+This module also replaces `${NAME}` in texts by the values of environment variables.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from eval_factory.core.secrets import field_names_a_secret, names_a_secret
 
 _TARGET = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
 _JUDGES = r"(?:config\.params\.extra|suite(?:\.\w+\[\d+\])?\.params\.extra|suite)\.judges"
-"""The paths of judges in a run config, and in a suite."""
+"""A pattern of the paths of judges in a run config and in a suite."""
 _PLACES_OF_URLS = re.compile(rf"(?:{_TARGET}|{_JUDGES}\[\d+\])\.url(?:\[\d+\])?")
 _PAST_THE_HOST = re.compile(r"[^/:][/?#]")
 _PLACE_OF_FIELDS = re.compile(rf"{_TARGET}\.adapter_config\.params_to_add\.")
@@ -34,18 +35,17 @@ _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^
 
 
 def load_run_config(path: Path) -> dict[str, Any]:
-    """The mapping in a run config. Raises ConfigError, as `load_mapping` does."""
+    """Return the content of a run config. Raises ConfigError if the file cannot be read."""
     return load_mapping(path, "at least `config:` with `type:`, and `target:`")
 
 
 def each_text(value: Any, change: Callable[[str, str], Any], path: str = "") -> Any:
-    """The tree with what `change` makes of each text in it, by the text's path and the text;
-    keys are left alone.
+    """Return a copy of a tree in which `change` replaced each text. Keys are not changed.
 
     Args:
         value: mappings, lists and texts at any depth.
-        change: gets a text's path and the text; what it returns takes the text's place.
-        path: of the value in its file; empty at the top. An entry of a list is `[0]`.
+        change: gets the path of a text and the text, and returns the replacement.
+        path: the path of `value` in its file; empty at the top. `[0]` names an entry of a list.
     """
     if isinstance(value, Mapping):
         changed = {}
@@ -60,20 +60,21 @@ def each_text(value: Any, change: Callable[[str, str], Any], path: str = "") -> 
 
 
 def interpolate(tree: Any, env: Mapping[str, str], tree_path: str, problems: list[str]) -> Any:
-    """Replace `${NAME}` and `${NAME:-default}` in every text of a tree.
+    """Return a copy of a tree with `${NAME}` and `${NAME:-default}` replaced in every text.
 
-    A secret in a URL or in `params_to_add`, and each variable in a header, stays `${NAME}`: every
-    file shows it so, and only who sends it fills it in. A variable that is not set and has no
-    default is added to `problems`.
+    Variables in a header, and secret variables in a URL or in `params_to_add`, are not replaced.
+    All files show `${NAME}` in their place, and only the client that sends a request inserts the
+    value.
 
     Args:
-        tree: a run config, or a part of one.
-        env: name of a variable -> its value.
-        tree_path: of the tree in its file, dotted; empty at the top.
-        problems: gets a message for each variable that is not set.
+        tree: a run config, or a part of a run config.
+        env: the name of each variable -> its value.
+        tree_path: the dotted path of the tree in its file; empty at the top.
+        problems: the list to which a message is added for each variable that is not set and has no
+            default.
     """
 
-    def filled(path: str, text: str) -> Any:
+    def fill_in(path: str, text: str) -> Any:
         def replacement(match: re.Match[str]) -> str:
             name = match["name"]
             value = env.get(name) or match["default"]
@@ -91,7 +92,7 @@ def interpolate(tree: Any, env: Mapping[str, str], tree_path: str, problems: lis
         replaced = _VARIABLE.sub(replacement, text)
         if replaced == text or not _VARIABLE.fullmatch(text):
             return replaced
-        # The variable is the whole value: it may stand for a number, as a person would write it.
+        # The variable is the complete value. Its text may then be a number, true, false or null.
         try:
             typed = parse(replaced)
         except YamlError:
@@ -100,12 +101,17 @@ def interpolate(tree: Any, env: Mapping[str, str], tree_path: str, problems: lis
             return typed
         return replaced
 
-    return each_text(tree, filled, tree_path)
+    return each_text(tree, fill_in, tree_path)
 
 
 def _is_secret(match: re.Match[str], path: str) -> bool:
-    """Return True if the variable's name, or the name of the field that it is the value of, says
-    that it holds a secret.
+    """Return True if a variable holds a secret.
+
+    The path decides, then the name of the variable, and the name of the field whose value it is.
+
+    Args:
+        match: the variable in its text.
+        path: the path of the text in its file.
     """
     if _PLACES_OF_HEADERS.match(path):
         return True
@@ -114,7 +120,7 @@ def _is_secret(match: re.Match[str], path: str) -> bool:
     elif _PLACES_OF_URLS.fullmatch(path):
         before = match.string[: match.start()]
         if not _PAST_THE_HOST.search(before):
-            return False  # which host is asked is no secret
+            return False  # The host of a URL is not a secret.
         field = re.split("[/?&;#]", before)[-1].rpartition("=")[0]
     else:
         return False
@@ -122,11 +128,12 @@ def _is_secret(match: re.Match[str], path: str) -> bool:
 
 
 def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Return `a.b=c,d.e="x,y"` as a nested mapping; values are YAML, commas inside quotes or
-    brackets do not split.
+    """Return overrides such as `a.b=c,d.e="x,y"` as a nested mapping.
+
+    Values are read as YAML. Commas inside quotes or brackets do not separate overrides.
 
     Raises:
-        ConfigError: a part without `=`, an empty key, or a value that is not YAML.
+        ConfigError: an override has no `=`, an empty key, too many levels, or an unusable value.
     """
     tree: dict[str, Any] = {}
     problems: list[str] = []
@@ -158,6 +165,7 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _split_outside_quotes(text: str) -> list[str]:
+    """Split a text at the commas that are outside quotes and brackets."""
     parts = []
     depth = 0
     start = 0
@@ -183,18 +191,17 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def plain_document(given: Mapping[Any, Any]) -> dict[str, Any]:
-    """A copy of a mapping in which everything is a dict, a list, a text, a number, true, false or
-    None.
+def plain_document(mapping: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a copy of a mapping with values that a YAML file could hold.
 
-    What programs have in their place is accepted: other mappings, tuples, paths, NumPy's numbers,
-    texts of an enum.
+    The copy consists of dicts, lists, texts, numbers, booleans and None. Similar objects of
+    programs are converted: other mappings, tuples, paths, numbers of NumPy, and texts of an enum.
 
     Raises:
-        ConfigError: a value is none that a file could hold; with its path and type, for it may be a
-            secret.
+        ConfigError: a value cannot be converted. The message states only the path and the type of
+            the value, because the value may be a secret.
     """
-    document: dict[str, Any] = _plain(given, "", 1)
+    document: dict[str, Any] = _plain(mapping, "", 1)
     if infinite := list(not_finite(document)):
         raise ConfigError([f"{path}: must be a finite number" for path in infinite])
     return document

@@ -1,4 +1,4 @@
-"""One merge function, and every value knows where it came from."""
+"""Merges the layers of a configuration, and records the layer from which each value came."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Source(str, enum.Enum):
-    """The place where a value was written, weakest first."""
+    """The layer in which a value was written, from the weakest layer to the strongest."""
 
     FRAMEWORK = "framework default"
     TASK = "task default"
@@ -25,30 +25,33 @@ _Leaves = dict[Path, tuple[Any, Source | None]]
 
 
 def is_credential(name: str) -> bool:
-    """Return True if a key names the variable of an API key. A null of it is a value: no key is
-    sent, and not the default.
+    """Return True if a configuration key names the variable of an API key.
+
+    For such a key, null does not mean the default. It means that no API key is sent.
     """
     return name.removesuffix("_name").endswith("api_key")
 
 
-def leaves(tree: Mapping[Any, Any], above: Path = ()) -> dict[Path, Any]:
-    """Return each value that is not a mapping, or is an empty one, by its path."""
-    leaves_of_tree: dict[Path, Any] = {}
+def leaves(tree: Mapping[Any, Any], parent_path: Path = ()) -> dict[Path, Any]:
+    """Return the leaves of a tree by their paths. An empty mapping is a leaf too."""
+    leaf_by_path: dict[Path, Any] = {}
     for name, value in tree.items():
-        path = (*above, name)
-        leaves_of_tree |= (
-            leaves(value, path) if isinstance(value, Mapping) and value else {path: value}
-        )
-    return leaves_of_tree
+        path = (*parent_path, name)
+        if isinstance(value, Mapping) and value:
+            leaf_by_path |= leaves(value, path)
+        else:
+            leaf_by_path[path] = value
+    return leaf_by_path
 
 
 def put(tree: dict[Any, Any], path: Sequence[Any], value: Any) -> None:
-    """Write a value at its path; what is no mapping on the way is replaced by one.
+    """Set the value at a path. Values on the path that are not mappings are replaced by mappings.
 
     Args:
-        tree: is changed.
-        path: the names of the sections, the outermost first, and that of the value.
-        value: what stands there then.
+        tree: the tree to change.
+        path: the names of the sections from the outermost to the innermost, then the name of the
+            value.
+        value: the new value.
     """
     for name in path[:-1]:
         if not isinstance(tree.get(name), dict):
@@ -58,7 +61,7 @@ def put(tree: dict[Any, Any], path: Sequence[Any], value: Any) -> None:
 
 
 def section_at(tree: Any, path: Iterable[Any]) -> dict[Any, Any]:
-    """Return the mapping at a path; an empty one if there is none."""
+    """Return the mapping at a path; an empty mapping if the path leads to no mapping."""
     for name in path:
         tree = tree.get(name) if isinstance(tree, dict) else None
     if not isinstance(tree, dict):
@@ -69,22 +72,29 @@ def section_at(tree: Any, path: Iterable[Any]) -> dict[Any, Any]:
 def with_defaults(
     defaults: Mapping[str, Any], *sections: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Every key with its value: the sections, the strongest last, over the defaults. A null
-    leaves the default.
+    """Return the defaults, overwritten by the values of the sections.
+
+    A null in the strongest section that has the key means the default.
+
+    Args:
+        defaults: the default of every key.
+        sections: the sections, the strongest last.
     """
-    given: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for section in sections:
-        given |= section or {}
-    return {**defaults, **{key: value for key, value in given.items() if value is not None}}
+        merged |= section or {}
+    return {**defaults, **{key: value for key, value in merged.items() if value is not None}}
 
 
 def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
-    """Merge mappings, the later over the earlier.
+    """Merge layers. A later layer overwrites earlier layers.
 
-    A null means 'the default': it takes back what weaker layers of the user wrote and leaves the
-    framework's value. That of a credential stays: the default would send a key to a host that the
-    user wants to send none to. Returns the merged tree and, for each leaf's dotted path, the layer
-    that decided it.
+    A null means the default: it cancels the values of weaker user layers, so that the framework's
+    default applies. A null for a credential is kept as null, because the default would send an API
+    key to a host that should get no key.
+
+    Returns:
+        The merged tree, and the layer from which each leaf came, by the leaf's dotted path.
     """
     merged: _Leaves = {}
     defaults: _Leaves = {}
@@ -93,15 +103,17 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
         for path, value in leaves(tree).items():
             new: _Leaves = {path: (value, source)}
             if value is None and not is_default and not is_credential(str(path[-1])):
-                new = _below(defaults, path) or {path: (None, None)}
+                new = _leaves_at(defaults, path) or {path: (None, None)}
             elif value == {} and merged.get(path, (value,))[0] == {}:
-                new = _below(merged, path) or new  # an empty mapping adds nothing to a mapping
+                # An empty mapping adds nothing to a mapping.
+                new = _leaves_at(merged, path) or new
+            # Remove the leaves above or below the path, which the new leaves replace.
             for outdated in [
                 merged_path
                 for merged_path in merged
                 if merged_path not in new and merged_path[: len(path)] == path[: len(merged_path)]
             ]:
-                del merged[outdated]  # above the path or below it
+                del merged[outdated]
             merged |= new
         if is_default:
             defaults = dict(merged)
@@ -115,9 +127,10 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     }
 
 
-def _below(leaves_by_path: _Leaves, path: Path) -> _Leaves:
-    below: _Leaves = {}
-    for leaf_path, leaf in leaves_by_path.items():
+def _leaves_at(leaf_by_path: _Leaves, path: Path) -> _Leaves:
+    """Return the leaf at a path, or all leaves below the path."""
+    selected: _Leaves = {}
+    for leaf_path, leaf in leaf_by_path.items():
         if leaf_path[: len(path)] == path:
-            below[leaf_path] = leaf
-    return below
+            selected[leaf_path] = leaf
+    return selected

@@ -1,5 +1,7 @@
-"""A run config as it is run: merged with the defaults of `framework.yml` and of its task, and
-validated. It is made once (`build_evaluation`), and handed on whole.
+"""Holds a run config after merging and validation.
+
+An `Evaluation` combines the user's run config with the defaults of `framework.yml` and of the task.
+`build_evaluation` makes it, and all later steps get the complete object.
 """
 
 from __future__ import annotations
@@ -21,29 +23,29 @@ if TYPE_CHECKING:
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
-"""A service's variables that no log may show; the others are <SERVICE>_TOKEN_URL and
-<SERVICE>_SCOPE.
+"""The ends of the names of an OAuth service's variables, such as <SERVICE>_CLIENT_ID. Logs may show
+the values of OAUTH_SETTINGS, and never those of OAUTH_SECRETS.
 """
 FLAG_OF_KEY = {
     "config.output_dir": "--output_dir",
     "target.api_endpoint.url": "--model_url",
     "target.api_endpoint.model_id": "--model_id",
 }
-"""Key that no run is without -> the flag that gives it."""
-_NEVER_LEFT_OUT = {*FLAG_OF_KEY, "config.type", "target.api_endpoint.type"}
+"""A key that every run needs -> the flag that sets the key's value."""
+_ALWAYS_INCLUDED = {*FLAG_OF_KEY, "config.type", "target.api_endpoint.type"}
+"""The keys that `Evaluation.as_given` includes even if their values are defaults."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One merged and validated evaluation."""
+    """A merged and validated run config, with its task and the origin of each value."""
 
     task: Task
     framework: Framework
     run: RunConfig
     sources: ValueSources
-    # the custom benchmark, if it is one; `task` is then made for it
-    benchmark: Benchmark | None = None
-    warnings: tuple[str, ...] = ()  # settings of the configuration without effect
+    benchmark: Benchmark | None = None  # the custom benchmark, for which `task` was then made
+    warnings: tuple[str, ...] = ()  # about settings of the configuration that have no effect
     executor: RunExecutor = field(default_factory=RunExecutor)
 
     @property
@@ -65,15 +67,16 @@ class Evaluation:
 
     @property
     def num_output_tokens(self) -> int | None:
-        """The limit of an answer's tokens: `max_new_tokens` and `extra.num_output_tokens` are two
-        names of one thing.
+        """The user's limit for the tokens of an answer; None if the user set no limit.
+
+        `max_new_tokens` and `extra.num_output_tokens` are two names of this setting.
         """
         params = self.params
         return params.extra.num_output_tokens or params.max_new_tokens
 
     @property
     def output_tokens(self) -> int | None:
-        """The tokens that an answer is granted; None if HELM's own number counts."""
+        """The maximum number of tokens in an answer; None if HELM's own limit applies."""
         if self.num_output_tokens is not None:
             return self.num_output_tokens
         if self.benchmark is None:
@@ -82,20 +85,20 @@ class Evaluation:
 
     @property
     def stop_when(self) -> StopWhen | None:
-        """The section `extra.stop_when`; None without a rule."""
+        """The section `extra.stop_when`; None if the section has no rule."""
         stop = self.extra.stop_when
         if not stop.rules:
             return None
         return stop
 
     def with_extra(self, update: Mapping[str, Any]) -> Evaluation:
-        """The evaluation with these values in params.extra."""
+        """Return a copy of the evaluation with these values in params.extra."""
         params = self.params.model_copy(update={"extra": self.extra.model_copy(update=update)})
         config = self.run.config.model_copy(update={"params": params})
         return replace(self, run=self.run.model_copy(update={"config": config}))
 
     def key_names(self) -> list[str]:
-        """Names of the environment variables that may hold a key of this run, or another secret."""
+        """Return the names of the environment variables that may hold a secret of this run."""
         extra = self.extra
         endpoint = self.endpoint
         urls = [endpoint.url, *(judge.url for judge in extra.judges or [])]
@@ -118,15 +121,17 @@ class Evaluation:
         return unique
 
     def setting_names(self) -> list[str]:
-        """Names of the environment variables that say where the tokens of this run come from;
-        they are no secrets.
+        """Return the names of the environment variables with settings of OAuth services.
+
+        The values of these variables are not secrets.
         """
         pairs = product(self._known_services(), OAUTH_SETTINGS)
         return [variable_of(service, name) for service, name in pairs]
 
     def _known_services(self) -> list[str]:
-        """Return the services that the configuration names, and those that may sign in if a key is
-        refused.
+        """Return the OAuth services that this run may use.
+
+        Without an API key, these also include all services that framework.yml knows.
         """
         named = self.oauth_services()
         if self.endpoint.api_key is None:
@@ -134,6 +139,7 @@ class Evaluation:
         return list(dict.fromkeys((*named, *self.framework.oauth)))
 
     def oauth_services(self) -> list[str]:
+        """Return the OAuth services that the configuration names, each of them once."""
         judges = self.extra.judges or []
         services = [self.endpoint.oauth, *(judge.oauth for judge in judges)]
         unique: list[str] = []
@@ -143,17 +149,20 @@ class Evaluation:
         return unique
 
     def as_dict(self) -> dict[str, Any]:
-        """Return `config` and `target` as they will be run."""
+        """Return `config` and `target` with all defaults."""
         return self.run.model_dump(mode="json")
 
     def as_given(self) -> dict[str, Any]:
-        """Return `config` and `target` without the defaults, but for what no run is without."""
-        given = set()
+        """Return `config` and `target` with the user's values only.
+
+        The keys that every run needs are included even if their values are defaults.
+        """
+        user_keys = set()
         for name, source in self.sources.items():
             if source not in (Source.FRAMEWORK, Source.TASK):
-                given.add(name)
+                user_keys.add(name)
         tree: dict[str, Any] = {}
         for path, value in leaves(self.run.model_dump(mode="json", exclude_unset=True)).items():
-            if ".".join(path) in given | _NEVER_LEFT_OUT:
+            if ".".join(path) in user_keys | _ALWAYS_INCLUDED:
                 put(tree, path, value)
         return tree

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eval_factory.config.evaluation import arguments_of, several
+from eval_factory.config.evaluation import arguments_of, as_tuple
 from eval_factory.config.load import interpolate, parse_overrides, plain_document
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import MAX_LEVELS
@@ -215,7 +215,7 @@ def test_a_flag_that_no_file_could_hold() -> None:
     ],
 )
 def test_one_alone_is_a_list_of_one(given: Any, expected: tuple[Any, ...]) -> None:
-    assert several(given) == expected
+    assert as_tuple(given) == expected
 
 
 def test_a_variable_in_a_header_is_a_secret_whatever_its_name() -> None:
