@@ -1,5 +1,5 @@
-"""Everything that the program knows of HELM's file names, JSON keys, run entries and tags. Pure
-functions; HELM itself is not imported.
+"""All knowledge about HELM: its file names, JSON keys, run entries and tags.
 
-A HELM upgrade touches this room (and `helm_plugin/`, which runs inside helm-run).
+No module of this package imports HELM. An upgrade of HELM changes only this package and
+`helm_plugin/`, which runs inside helm-run.
 """

@@ -1,15 +1,15 @@
-"""Makes a rubric's prompts for judges, and reads their decisions. Pure functions.
+"""Makes a rubric's prompts for judges, and reads the judges' decisions. Pure functions.
 
-Our prompt asks what HealthBench's published grader asks (openai/simple-evals, healthbench_eval.py):
-whether the last turn of a conversation meets one criterion, shown with its points; all parts of a
-criterion have to be met, but examples in it are examples; a criterion with negative points is met
-where the answer does what it should not.
+The prompt follows HealthBench's published grader (openai/simple-evals, healthbench_eval.py). A
+judge decides whether the last turn of a conversation meets a criterion, which is shown with its
+points. All parts of a criterion have to be met, but not all of its examples. A criterion with
+negative points is met if the answer does the undesirable thing that the criterion describes.
 
-In a judge's output every JSON object is looked at, as with ratings (`judge_output.py`), and one
-that stands in the judged answer already is not the judge's: an answer must not hand down its own
-judgement.
+Decisions are read as ratings are (`judge_output.py`): every JSON object in the judge's output is
+examined. An object that is already in the judged answer is not a decision of the judge, because an
+answer must not judge itself.
 
-An annotation has an entry for each criterion, in the case's order:
+An annotation has an entry for each criterion, in the order of the case's criteria:
 `{"rubric": {"criteria": [{"gpt": {"criteria_met": true, "explanation": "..."}, "llama": {"error":
 "..."}}, ...]}}`.
 """
@@ -89,13 +89,14 @@ def criterion_prompt(
     criteria: Sequence[Criterion],
     reference: str | None = None,
 ) -> str:
-    """The prompt about one criterion, or about several at once.
+    """Return the prompt about one criterion, or about several criteria at once.
 
     Args:
-        messages: the conversation, each with `role` and `content`, without the answer.
+        messages: the messages of the conversation without the answer, each with `role` and
+            `content`.
         answer: the text that is judged.
-        criteria: one, or several that are asked about at once.
-        reference: an answer by a physician, shown beside; None: none is shown.
+        criteria: the criteria of this prompt.
+        reference: a physician's answer, which the prompt shows for comparison; None: show none.
     """
     turns = []
     for turn in (*messages, {"role": "assistant", "content": answer}):
@@ -112,23 +113,23 @@ def criterion_prompt(
 
 
 def criterion_template(*, alone: bool) -> str:
-    """The prompt with conversation, reference and criteria in braces.
+    """Return the prompt with placeholders for conversation, reference and criteria.
 
-    `alone`: each criterion is asked in a request of its own.
+    `alone` says whether the prompt is about a single criterion.
     """
     if alone:
-        return _filled(_TASK, _WORDS_OF_ONE)
-    return _filled(_TASK, _WORDS_OF_SEVERAL)
+        return _filled(_TASK, _WORDS_FOR_ONE)
+    return _filled(_TASK, _WORDS_FOR_SEVERAL)
 
 
-_WORDS_OF_ONE = {
+_WORDS_FOR_ONE = {
     "what": "a criterion",
     "tag": "criterion",
     "each": "the criterion",
     "one": "A criterion",
     "form": _ONE_FORM,
 }
-_WORDS_OF_SEVERAL = {
+_WORDS_FOR_SEVERAL = {
     "what": "numbered criteria",
     "tag": "criteria",
     "each": "each of the criteria, independently of the others",
@@ -138,19 +139,22 @@ _WORDS_OF_SEVERAL = {
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    """Each name in braces replaced, from left to right: what a value holds is never looked at."""
+    """Return a text with each name in braces replaced by its value.
+
+    Names in braces within a value are not replaced.
+    """
     return re.sub(rf"{{({'|'.join(values)})}}", lambda match: values[match[1]], text)
 
 
 def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str | None:
-    """The template of HELM's annotator classes of these names, with HELM's placeholders in braces.
+    """Return the prompt template of HELM's jury annotator, with HELM's placeholders in braces.
 
     Args:
-        annotators: Names of classes.
-        folder: The folder of the annotators, if it is not that of the installed HELM.
+        annotators: the names of annotator classes, one of which may be a jury.
+        folder: the folder of the annotators' modules; None: the folder of the installed HELM.
 
     Returns:
-        None if none of the classes is a jury, or HELM is not here.
+        The template; None if none of the classes is a jury, or if HELM is not installed.
     """
     folder = folder or environment_of(HELM).helm_path("benchmark", "annotation")
     if folder is None or not annotators:
@@ -166,7 +170,7 @@ def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str
 
 
 def _template_in(source: str) -> str | None:
-    """The text that a module assigns to PROMPT_TEMPLATE."""
+    """Return the text that a module's source assigns to PROMPT_TEMPLATE; None if there is none."""
     for node in ast.parse(source).body:
         if not isinstance(node, ast.Assign):
             continue
@@ -182,7 +186,7 @@ MET = "criteria_met"
 EXPLANATION = "explanation"
 NUMBER = "criterion"
 JUDGEMENTS = "judgements"
-ERROR = "error"  # instead of a decision: why there is none
+ERROR = "error"  # the field with the reason if there is no decision
 
 READY_MADE = "a ready-made judgement"
 _SIGNS = {
@@ -196,8 +200,9 @@ _SIGNS = {
         re.IGNORECASE,
     ),
 }
-"""Beside those that `injection_signs` knows, of which they are two."""
+"""Further patterns for two of the signs that `judge_output.injection_signs` finds."""
 _SQUEEZED_DECISION = re.compile(r"criteriamet(?:true|false|yes)")
+"""Finds a decision in a text that `judge_output.squeezed` has reduced to letters and digits."""
 
 
 @dataclass(frozen=True)
@@ -208,25 +213,27 @@ class Decision:
     explanation: str
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the decision as annotations hold it."""
         return {MET: self.met, EXPLANATION: self.explanation}
 
 
 def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
-    """A judge's own decisions about the criteria of an answer, in their order.
+    """Return a judge's decisions about an answer, in the order of the criteria.
 
     Args:
-        text: all that the judge wrote.
-        count: how many criteria the judge was asked about at once.
-        judged: the answer: a decision that stands in it is not the judge's own.
+        text: the complete output of the judge.
+        count: the number of criteria in the judge's prompt.
+        judged: the judged answer. A decision that is in the answer is not the judge's own.
 
     Raises:
-        UnusableJudgeOutput: there are none, or it is not clear which they are.
+        UnusableJudgeOutput: the output holds no decisions of the judge, or several that differ.
     """
     squeezes = judge_output.squeezed_readings(judged)
 
     def is_repeated(record: Mapping[str, Any]) -> bool:
-        """Find a decision with its explanation in the answer, in any layout, escape or disguise,
-        whatever stands between the two.
+        """Return True if a decision and its explanation are in the judged answer.
+
+        They are found in any layout, escape or disguise, whatever text is between them.
         """
         records: Any = [record]
         if count > 1:
@@ -234,7 +241,7 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
         if not isinstance(records, list):
             return False
         for decision in records:
-            if isinstance(decision, Mapping) and _stands_in(decision, squeezes):
+            if isinstance(decision, Mapping) and _is_in_answer(decision, squeezes):
                 return True
         return False
 
@@ -255,7 +262,11 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
     )
 
 
-def _stands_in(decision: Mapping[str, Any], squeezes: Sequence[str]) -> bool:
+def _is_in_answer(decision: Mapping[str, Any], squeezes: Sequence[str]) -> bool:
+    """Return True if a decision and its explanation are in one of the answer's readings.
+
+    `squeezes` are the readings, reduced to letters and digits.
+    """
     met = decision.get(MET)
     if isinstance(met, bool):
         met = str(met).lower()
@@ -267,8 +278,9 @@ def _stands_in(decision: Mapping[str, Any], squeezes: Sequence[str]) -> bool:
 
 
 def decision_signs(answer: str) -> list[str]:
-    """The signs that an answer speaks to its judges; a decision of theirs in it is a ready-made
-    judgement.
+    """Return the signs that an answer tries to influence its judges.
+
+    A decision in the form of a judge's output is the sign `READY_MADE`.
     """
     signs = set(judge_output.injection_signs(answer))
     for reading in judge_output.readings(answer):
@@ -281,6 +293,11 @@ def decision_signs(answer: str) -> list[str]:
 
 
 def _numbered(records: Any, count: int) -> list[Decision]:
+    """Return the decisions in a list of numbered records, in the order of the numbers.
+
+    Raises:
+        UnusableJudgeOutput: there is not exactly one decision for each criterion.
+    """
     is_list = isinstance(records, list)
     if not is_list or not all(isinstance(record, Mapping) for record in records):
         raise UnusableJudgeOutput(f'"{JUDGEMENTS}" is not a list of JSON objects')
@@ -300,11 +317,12 @@ def _numbered(records: Any, count: int) -> list[Decision]:
 
 
 def _decision(record: Mapping[str, Any]) -> Decision:
+    """Return the decision in a record; raise `UnusableJudgeOutput` if a field is not usable."""
     met = record.get(MET)
     explanation = record.get(EXPLANATION)
     if not isinstance(met, bool):
         raise UnusableJudgeOutput(f'"{MET}" is not true or false')
-    # "..." is the form itself, given back
+    # An explanation without a word may be the "..." of the form in the prompt.
     if not isinstance(explanation, str) or not re.search(r"\w", explanation):
         raise UnusableJudgeOutput(f'"{EXPLANATION}" is missing or says nothing')
     return Decision(met, explanation)
@@ -315,21 +333,22 @@ _CRITERIA = "criteria"
 
 
 def annotation_of(decided: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return the annotation with the decisions of each criterion's judges, by judge."""
     return {_CRITERIA: [dict(by_judge) for by_judge in decided]}
 
 
 def recorded_decisions(
     annotations: Mapping[str, Any] | None, count: int
 ) -> list[dict[str, dict[str, Any]]]:
-    """The decisions of each judge about each criterion.
+    """Return the recorded decisions of each judge about each criterion.
 
     Args:
-        annotations: the instance's, as HELM stores them; None if it was not judged.
+        annotations: the annotations of the instance, as HELM stores them; None if it has none.
         count: the number of the case's criteria.
 
     Returns:
-        For each criterion, the decision and explanation of each judge; empty if the answer was
-        not judged.
+        A mapping for each criterion: the decision and explanation, or the error, of each judge. The
+        mappings are empty if the answer was not judged.
     """
     criteria = ((annotations or {}).get(ANNOTATION) or {}).get(_CRITERIA)
     if not isinstance(criteria, list) or len(criteria) != count:
@@ -343,10 +362,10 @@ def recorded_decisions(
 def decisions_of(
     annotations: Mapping[str, Any] | None, judges: Iterable[str], count: int
 ) -> list[dict[str, bool | None]]:
-    """Return each judge's decision about each criterion: None if the judge gave none.
+    """Return each judge's decision about each criterion; None if the judge gave no decision.
 
     Args:
-        annotations: the instance's, as HELM stores them; None if it was not judged.
+        annotations: the annotations of the instance, as HELM stores them; None if it has none.
         judges: the roles of the judges.
         count: the number of the case's criteria.
     """
@@ -358,6 +377,7 @@ def decisions_of(
 
 
 def _met(decision: Any) -> bool | None:
+    """Return whether a recorded decision says that the criterion is met; None if there is none."""
     if not isinstance(decision, Mapping):
         return None
     met = decision.get(MET)
@@ -365,7 +385,7 @@ def _met(decision: Any) -> bool | None:
 
 
 def error_of(decided: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
-    """The reason why a judge gave no decision, if it was written down."""
+    """Return the recorded reason why a judge gave no decision; None if there is none."""
     decision = decided.get(judge)
     if not isinstance(decision, Mapping):
         return None

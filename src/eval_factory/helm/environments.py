@@ -1,9 +1,11 @@
-"""Finds an upstream's installation, its version, and the packages that a run of it imports.
+"""Finds the installed version of an upstream, and the packages that its runs import.
 
-crfm-helm lies beside eval-factory, medhelm in an environment of its own: both install the import
-name `helm`. What HEIM's metrics of pictures import lies in a third one, with a crfm-helm of its
-own. So what is installed is looked for in the environment that helm-run will have, before
-anything is asked, and never by importing it here.
+There are up to three environments. crfm-helm is installed in eval-factory's own environment.
+medhelm has another environment, because both packages install the import name `helm`. The packages
+for HEIM's metrics of pictures are in a third environment, with a second crfm-helm.
+
+Packages are therefore looked for in the environment of the future helm-run, before any request is
+sent, and never by importing them into this process.
 """
 
 from __future__ import annotations
@@ -25,47 +27,52 @@ from eval_factory.tasks.run_specs import load_index
 from eval_factory.tasks.upstreams import HEIM, HELM, MEDHELM, UPSTREAMS, Upstream
 
 if TYPE_CHECKING:
-    from eval_factory.plan.run_plan import Plan  # imports pydantic, which no helm-run needs
+    # not imported at run time: it imports pydantic, which helm-run does not need
+    from eval_factory.plan.run_plan import Plan
 
 HOMES = {MEDHELM.name: MEDHELM_HOME, HEIM.name: HEIM_HOME}
-"""The variable that names the folder of each environment."""
-SHARED_MODULE = "torch"  # what every metric of pictures that says something of them lies beside
+"""The variable that names the folder of the environment, for each upstream that has its own."""
+SHARED_MODULE = "torch"  # a module that is installed wherever metrics of pictures can be computed
 STARTER = Path(__file__).resolve().parents[1] / "helm_plugin" / "start_in_environment.py"
 
 
 @dataclass(frozen=True)
 class Environment:
-    """The environment of one upstream."""
+    """The Python environment in which an upstream is installed."""
 
     upstream: Upstream
-    python: str  # the interpreter that runs it
-    # the folders that it imports from; None: those of this process
+    python: str  # the path of the interpreter
+    # the folders from which modules are imported; None: those of this process
     search: tuple[str, ...] | None = None
 
     def version_of(self, package: str) -> str | None:
-        """The installed version of a package; None if it is not installed there."""
+        """Return the installed version of a package; None if the package is not installed."""
         for distribution in self.distributions(package):
             return distribution.version
         return None
 
     def distributions(self, package: str | None = None) -> Iterable[metadata.Distribution]:
-        """All that are installed there, or those of a name."""
+        """Return the installed distributions: all of them, or only those of one package."""
         search = self.search
         if search is None:
             search = tuple(sys.path)
         return metadata.distributions(name=package, path=list(search))
 
     def has_module(self, name: str) -> bool:
-        """Look for a module that is in no package, without importing it."""
+        """Return True if a top-level module is installed, without importing it."""
         return self._spec_of(name) is not None
 
     def _spec_of(self, name: str) -> ModuleSpec | None:
+        """Find a top-level module without importing it; None if it is not installed."""
         if self.search is None:
             return util.find_spec(name)
         return PathFinder.find_spec(name, list(self.search))
 
     def helm_path(self, *parts: str) -> Path | None:
-        """A file or folder of the installed HELM, which is not imported; None if it has no such."""
+        """Return the path of a file or folder of the installed HELM; None if it does not exist.
+
+        HELM is not imported.
+        """
         spec = self._spec_of("helm")
         if spec is None:
             return None
@@ -76,17 +83,24 @@ class Environment:
         return None
 
     def program(self, module: str, script: str) -> list[str]:
-        """The beginning of a command line of one of HELM's programs: never another one on PATH."""
+        """Return the beginning of a command line that runs one of HELM's programs.
+
+        The program is that of this environment, never another program on PATH.
+
+        Args:
+            module: the module of the program.
+            script: the name of the program's script.
+        """
         if self.search is not None:
             return [self.python, str(STARTER), module]
-        beside = Path(self.python).parent / script
-        if beside.is_file():
-            return [str(beside)]
+        script_path = Path(self.python).parent / script
+        if script_path.is_file():
+            return [str(script_path)]
         return [self.python, "-m", module]
 
 
 def environment_of(upstream: Upstream) -> Environment:
-    """The environment of an upstream; one that is not installed has no version."""
+    """Return the environment of an upstream, which need not be installed there."""
     if upstream is HELM:
         return Environment(HELM, sys.executable)
     home = home_of(upstream)
@@ -98,28 +112,34 @@ def environment_of(upstream: Upstream) -> Environment:
 
 
 def environment_of_run(upstream: Upstream, run_spec: str) -> Environment:
-    """Return the environment of a run's helm-run: HEIM's, if it is installed, where answers are
-    pictures.
+    """Return the environment in which helm-run runs.
+
+    If the answers are pictures and HEIM's environment is installed, return that environment. Else
+    return the upstream's environment.
     """
     if upstream is HELM and _makes_images(run_spec):
-        apart = environment_of(HEIM)
-        if apart.version_of(HEIM.package) == HEIM.version:
-            return replace(apart, upstream=HELM)
+        heim = environment_of(HEIM)
+        if heim.version_of(HEIM.package) == HEIM.version:
+            return replace(heim, upstream=HELM)
     return environment_of(upstream)
 
 
 def environment_of_plan(plan: Plan) -> Environment:
-    """The environment of a plan's helm-run."""
+    """Return the environment in which the helm-run of a plan runs."""
     return environment_of_run(plan.upstream, plan.evaluation.task.helm.run_spec)
 
 
 def _makes_images(run_spec: str) -> bool:
+    """Return True if the answers of a run spec are pictures."""
     indexed = load_index(HELM).run_specs.get(run_spec)
     return indexed is not None and indexed.makes_images
 
 
 def home_of(upstream: Upstream) -> Path:
-    """The folder of an environment of its own, which a variable may name."""
+    """Return the folder of the environment of medhelm or HEIM.
+
+    A variable (`HOMES`) may name the folder; else it is in the user's data folder.
+    """
     if named := os.environ.get(HOMES[upstream.name]):
         return Path(os.path.abspath(os.path.expanduser(named)))
     configured = Path(os.environ.get("XDG_DATA_HOME", ""))
@@ -128,13 +148,14 @@ def home_of(upstream: Upstream) -> Path:
 
 
 def installed_upstream() -> Upstream:
-    """The upstream whose HELM this very process imports, in the installed version: inside helm-run,
-    the one that is run.
+    """Return the upstream whose HELM this process imports, with the installed version.
+
+    Inside helm-run, it is the upstream of the run.
 
     Raises:
-        PrerequisiteError: neither is installed here.
+        PrerequisiteError: no upstream is installed in this environment.
     """
-    for folder in sys.path:  # the first is what is imported, where both can be found
+    for folder in sys.path:  # Python imports from the first folder that has a module
         for upstream in UPSTREAMS.values():
             environment = Environment(upstream, sys.executable, (folder,))
             version = environment.version_of(upstream.package)
@@ -148,18 +169,19 @@ def installed_upstream() -> Upstream:
 def look_for_packages(
     task: str, run_spec: str, upstream: Upstream, *, only_generate: bool = False
 ) -> None:
-    """HELM itself, in the version whose parts are replaced, and what the run spec is known to
-    import.
+    """Check that HELM and the packages of a run spec are installed.
+
+    HELM has to have exactly the supported version, because eval-factory replaces parts of it.
 
     Args:
-        task: as messages name it.
+        task: the name of the task, for messages.
         run_spec: the name of HELM's run spec.
-        upstream: the HELM that runs it.
-        only_generate: metrics of pictures are left out, and with them what they import.
+        upstream: the upstream that runs the run spec.
+        only_generate: whether scoring is left out, so that its packages are not needed.
 
     Raises:
-        PrerequisiteError: one is not installed, or HELM in another version; with the command that
-            installs it.
+        PrerequisiteError: a package is not installed, or HELM has another version. The message
+            names the command that installs it.
     """
     look_for_helm(upstream)
     environment = environment_of_run(upstream, run_spec)
@@ -167,7 +189,8 @@ def look_for_packages(
     if version != upstream.version:
         raise PrerequisiteError(
             f"{task} needs HELM ({upstream.package}) {upstream.version}; {version} is installed\n"
-            "  eval-factory replaces parts of HELM, and has checked that with this version only\n"
+            "  eval-factory replaces parts of HELM, and was only tested with the version that it "
+            "needs\n"
             f"  {how_to_install(upstream)}\n"
             "  nothing was asked"
         )
@@ -177,12 +200,13 @@ def look_for_packages(
     if _makes_images(run_spec):
         if not environment.has_module(SHARED_MODULE):
             raise PrerequisiteError(_no_metrics_of_pictures(task, missing))
-        missing = []  # their metrics are left out, and named
+        missing = []  # `picture_metrics` reports the metrics that need these packages
     if missing:
         raise PrerequisiteError(f"{not_installed(task, missing, environment)}\n  nothing was asked")
 
 
 def _no_metrics_of_pictures(task: str, missing: Iterable[str]) -> str:
+    """Return the message for an environment without packages for metrics of pictures."""
     return (
         f"{task}: HELM's metrics of pictures need packages that are not installed: "
         f"{', '.join(missing) or SHARED_MODULE}\n"
@@ -194,10 +218,10 @@ def _no_metrics_of_pictures(task: str, missing: Iterable[str]) -> str:
 
 
 def look_for_helm(upstream: Upstream) -> Environment:
-    """Return an upstream's environment.
+    """Check that an upstream is installed, and return its environment.
 
     Raises:
-        PrerequisiteError: it is not installed where it should be.
+        PrerequisiteError: the upstream is not installed in its environment.
     """
     environment = environment_of(upstream)
     if environment.version_of(upstream.package) is None:
@@ -212,7 +236,7 @@ def look_for_helm(upstream: Upstream) -> Environment:
 
 
 def how_to_install(upstream: Upstream) -> str:
-    """The next step of whoever has it not, or in another version."""
+    """Return the command that installs an upstream in the supported version."""
     if upstream is HELM:
         return install_command([f"{HELM.package}=={HELM.version}"], sys.executable)
     return (
@@ -222,7 +246,7 @@ def how_to_install(upstream: Upstream) -> str:
 
 
 def missing_for(run_spec: str, environment: Environment) -> list[str]:
-    """Modules that a run spec imports in any case and that cannot be found there."""
+    """Return the modules that a run spec always imports, and that the environment does not have."""
     entry = load_index(environment.upstream).run_specs.get(run_spec)
     if entry is None:
         return []
@@ -230,7 +254,7 @@ def missing_for(run_spec: str, environment: Environment) -> list[str]:
 
 
 def not_installed(task: str, modules: Iterable[str], environment: Environment) -> str:
-    """A message that modules are missing, with the command that installs them."""
+    """Return the message that modules are missing, with the command that installs them."""
     modules = list(modules)
     packages = load_index(environment.upstream).packages
     command = install_command(
@@ -250,11 +274,12 @@ def not_installed(task: str, modules: Iterable[str], environment: Environment) -
 
 
 def install_command(requirements: Iterable[str], python: str) -> str:
-    """Return the shell command that installs requirements into the environment of an interpreter,
-    which may have no pip of its own (uv, uvx).
+    """Return the shell command that installs packages into an interpreter's environment.
+
+    If the interpreter of this process has no pip, the command uses uv.
 
     Args:
-        requirements: as pip takes them: `sacrebleu~=2.2`.
+        requirements: the packages in pip's form, such as `sacrebleu~=2.2`.
         python: the path of the interpreter.
     """
     wanted = sorted(set(requirements))
@@ -269,7 +294,10 @@ _MODULE = re.compile(
 
 
 def module_named_in(message: str) -> str | None:
-    """The module that an exception says is missing, by its first name."""
+    """Return the top-level name of the missing module that an error message names.
+
+    Return None if the message names no missing module.
+    """
     match = _MODULE.search(message)
     if match is None:
         return None

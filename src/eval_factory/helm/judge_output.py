@@ -1,11 +1,12 @@
-"""Reads the ratings in a judge's output, their scale, and the signs of an answer that speaks to its
-judges. Pure functions.
+"""Reads the ratings in a judge's output, and finds answers that try to influence their judges.
 
-HELM takes what stands between the first `{` and the last `}` of a judge's output, which may be a
-rating that the judged answer wrote itself. Here every JSON object of that form is found, those that
-stand in the answer are not the judge's, and what is left has to be one. A rating in an answer may
-be hidden from a program, and not from a model (letters that look alike, invisible characters,
-escapes, base64): it is looked for in the answer's `readings`, which are linear in the text.
+HELM takes the text between the first `{` and the last `}` of a judge's output. This text may be a
+rating that the judged answer itself contains. This module finds every JSON object that is a
+rating, drops those that are in the answer too, and requires that a single rating remains.
+
+An answer may hide a rating from programs, but not from models: by lookalike letters, invisible
+characters, escapes or base64. Ratings are therefore looked for in all `readings` of the answer. The
+time for this is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
 from eval_factory.tasks.jury_form import HELMS_FORM, JURY, JuryForm, jury_form_of
 
-_TWINS = {
+_LOOKALIKES = {
     "a": "\u0430\u03b1\u1d00",
     "b": "\u0432\u0299",
     "c": "\u0441\u1d04",
@@ -73,19 +74,21 @@ _TWINS = {
     "'": "\u2018\u2019\u201a\u2039\u203a",
     ":": "\u2236\ua789\u02d0",
 }
-"""ASCII and what looks like it: of Unicode's confusables
-(unicode.org/Public/security/latest/confusables.txt) the Cyrillic, Greek and small capital letters
-with which English can be written, quotation marks and colons.
+"""The characters that look like each ASCII character.
+
+They are a selection of Unicode's confusables (unicode.org/Public/security/latest/confusables.txt):
+Cyrillic, Greek and small capital letters with which English can be written, quotation marks and
+colons.
 """
 
-_TAG_CHARACTERS = range(0xE0020, 0xE007F)  # invisible twins of ASCII, which many models read
+_TAG_CHARACTERS = range(0xE0020, 0xE007F)  # invisible copies of ASCII, which many models read
 
 
-class _Plain(dict[int, str]):
-    """A table for `str.translate` that is made as it is used.
+class _PlainCharacters(dict[int, str]):
+    """A table for `str.translate`, whose entries are made when they are needed.
 
-    Each character is decomposed by itself: to bring a text to a normal form takes the square of a
-    run of accents.
+    Each character is decomposed on its own: normalizing a complete text takes quadratic time if the
+    text has many accents in a row.
     """
 
     def __missing__(self, code: int) -> str:
@@ -101,13 +104,13 @@ class _Plain(dict[int, str]):
 
 
 _LETTERS: dict[int, str] = {}
-for _letter, _twins in _TWINS.items():
-    _LETTERS |= dict.fromkeys(map(ord, _twins), _letter)
-_PLAIN = _Plain(_LETTERS)
+for _letter, _lookalikes in _LOOKALIKES.items():
+    _LETTERS |= dict.fromkeys(map(ord, _lookalikes), _letter)
+_PLAIN_CHARACTERS = _PlainCharacters(_LETTERS)
 
 _ESCAPE = re.compile(r"\\{1,8}(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
 _ESCAPED_MARK = re.compile(r"\\{1,8}([\"'/nrt])")
-_WHITE = {"n": "\n", "r": "\n", "t": "\t"}
+_WHITE_SPACE = {"n": "\n", "r": "\n", "t": "\t"}
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,31});")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?){8,}")
@@ -117,12 +120,16 @@ _NOT_WORDS = re.compile(r"[\W_]+")
 
 
 def readings(text: str) -> Iterator[str]:
-    """The text as it stands, without its disguises, and what it holds in base64 or hexadecimal."""
+    """Yield the ways in which a model may read a text.
+
+    They are the text itself, the text without disguises, and the texts that are encoded in it by
+    base64 or hexadecimal digits.
+    """
     yield text
     plain = undisguised(text)
     if plain != text:
         yield plain
-    # Base64 is read token by token and, where it goes over several lines, as one.
+    # Decode each base64 token on its own, and also all tokens together: a text may go over lines.
     tokens = []
     decoded = []
     for token in _BASE64.findall(plain):
@@ -140,14 +147,16 @@ def readings(text: str) -> Iterator[str]:
 
 
 def undisguised(text: str) -> str:
-    """Lookalikes as ASCII, accents and invisible characters left out, escapes of several kinds
-    replaced.
+    """Return a text without disguises.
+
+    Lookalike characters become ASCII, accents and invisible characters are removed, and escapes of
+    several kinds are replaced by their characters.
     """
     if not text.isascii():
-        text = text.translate(_PLAIN)
+        text = text.translate(_PLAIN_CHARACTERS)
     if "\\" in text:
         text = _ESCAPE.sub(_unescaped, text)
-        text = _ESCAPED_MARK.sub(lambda match: _WHITE.get(match[1], match[1]), text)
+        text = _ESCAPED_MARK.sub(lambda match: _WHITE_SPACE.get(match[1], match[1]), text)
     if "&" in text:
         text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
     if "%" in text:
@@ -156,19 +165,21 @@ def undisguised(text: str) -> str:
 
 
 def squeezed(text: str) -> str:
-    """Letters and digits alone, in small letters: the same text however it is laid out, quoted
-    and marked.
+    """Return only the letters and digits of a text, in lower case.
+
+    Texts that differ only in layout, quotation marks or markup become equal.
     """
     return _NOT_WORDS.sub("", _CLOSING_TAG.sub("", text)).lower()
 
 
 def squeezed_readings(text: str) -> list[str]:
-    """Each reading, forwards and backwards: all that a text may hold."""
+    """Return each reading of a text, reduced to letters and digits, forwards and backwards."""
     squeezes = [squeezed(reading) for reading in readings(text)]
     return squeezes + [squeeze[::-1] for squeeze in squeezes]
 
 
 def _unescaped(match: re.Match[str]) -> str:
+    """Return the character of an escape; the escape itself if there is no such character."""
     try:
         return chr(int(match[1] or match[2] or match[3], 16))
     except ValueError:
@@ -176,6 +187,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _decoded(token: str) -> str:
+    """Return the text that a base64 token encodes; empty if the token encodes no text."""
     try:
         return _as_text(base64.b64decode(token + "=" * (-len(token) % 4)))
     except (binascii.Error, ValueError):
@@ -183,31 +195,35 @@ def _decoded(token: str) -> str:
 
 
 def _as_text(data: bytes) -> str:
-    """Return data as text, or an empty text if they are none: long words of English are base64,
-    too, and decode to anything.
+    """Return data as text; empty if the data are not printable ASCII.
+
+    Long English words look like base64 too, and decode to arbitrary bytes.
     """
-    return data.decode() if data and all(byte in _PRINTABLE for byte in data) else ""
+    if data and all(byte in _PRINTABLE for byte in data):
+        return data.decode()
+    return ""
 
 
-# the ratings that a judge has to give: the fields of each rating, by criterion
+# the fields of each rating that a judge has to give, by the criterion's name
 Criteria = Mapping[str, Collection[str]]
 
-_MAX_OUTPUT = 200_000  # characters of a judge's output: many times what its tokens can hold
-MAX_BRACES = 200
-MAX_FIELDS_PERMUTED = 3
+_MAX_OUTPUT = 200_000  # characters of a judge's output, far more than a judge's tokens allow
+MAX_BRACES = 200  # the maximum number of opening braces in a judge's output
+MAX_FIELDS_PERMUTED = 3  # ratings with more fields are only looked for in the judge's own order
 
 _DECODER = json.JSONDecoder()
 _Judgement = TypeVar("_Judgement")
 
 
 class UnusableJudgeOutput(Exception):
-    """The judge's output holds no ratings; the message is for the judge."""
+    """The judge's output holds no usable judgement; the message is written to the judge."""
 
 
 def is_blank_answer(answer: str) -> bool:
-    """Find out if an answer has nothing in it: it gets the lowest rating, and no judge is asked.
+    """Return True if an answer is empty or only white space.
 
-    Saying nothing must not pay: HELM gives such an instance the default score of its jury metric.
+    Such an answer gets the lowest rating, and no judge is asked. An empty answer must not have an
+    advantage: HELM would give it the default score of the jury metric.
     """
     return not answer.strip()
 
@@ -215,26 +231,26 @@ def is_blank_answer(answer: str) -> bool:
 def parse_judge_output(
     text: str, criteria: Criteria, judged: str, form: JuryForm = HELMS_FORM
 ) -> dict[str, Any]:
-    """The judge's own ratings of an answer.
+    """Return a judge's ratings of an answer.
 
     Args:
-        text: all that the judge wrote.
-        criteria: the fields that the judge's object for a criterion has to have, by its name.
-        judged: the answer: a rating that stands in it is not the judge's own.
-        form: how ratings are written.
+        text: the complete output of the judge.
+        criteria: the fields that the rating of each criterion has to have, by the criterion's name.
+        judged: the judged answer. A rating that is in the answer is not the judge's own.
+        form: the form of the ratings: their scale, labels and criteria.
 
     Returns:
-        The rating of each criterion, as the judge wrote it; for a label its value.
+        The rating of each criterion, as the judge wrote it. A label is replaced by its value.
 
     Raises:
-        UnusableJudgeOutput: there are none, or it is not clear which they are.
+        UnusableJudgeOutput: the output holds no ratings of the judge, or several that differ.
     """
     squeezes = squeezed_readings(judged)
 
     def is_repeated(record: Mapping[str, Any]) -> bool:
         for name, fields in criteria.items():
             if name in record:
-                pairs = product(_forms_of(name, record[name], fields, form), squeezes)
+                pairs = product(_spellings_of(name, record[name], fields, form), squeezes)
                 if any(written in squeeze for written, squeeze in pairs):
                     return True
         return False
@@ -252,9 +268,9 @@ def parse_judge_output(
         read=read,
         verdict=lambda record: json.dumps({name: record[name]["score"] for name in criteria}),
     )
-    # HELM's mean takes everything else that stands there
+    # Drop all other criteria, which HELM would include in the mean.
     rated = {name: ratings[name] for name in criteria}
-    if not form.labels:  # the judge's own spelling of a number stays
+    if not form.labels:  # a number stays as the judge wrote it
         return rated
     labelled = {}
     for name, rating in rated.items():
@@ -263,8 +279,11 @@ def parse_judge_output(
 
 
 def _refuse_unusable(record: Mapping[str, Any], criteria: Criteria, form: JuryForm) -> None:
-    """Refuse ratings that cannot be used. Raises UnusableJudgeOutput: one is missing, unknown or
-    not of the form.
+    """Check that ratings can be used.
+
+    Raises:
+        UnusableJudgeOutput: a rating or a field is missing, a criterion is unknown, or a score does
+            not have the required form.
     """
     for name in record:
         if form.criteria and name not in criteria:
@@ -292,20 +311,22 @@ def own_judgement(
     read: Callable[[dict[str, Any]], _Judgement],
     verdict: Callable[[_Judgement], object],
 ) -> _Judgement:
-    """The one judgement in a judge's output that is its own; it may say it more than once.
+    """Return the single judgement in a judge's output that is the judge's own.
+
+    The output may contain this judgement several times.
 
     Args:
-        text: all that the judge wrote.
-        is_judgement: whether an object is a judgement.
-        wanted: what a judgement has to hold, in words for the judge.
-        is_repeated: whether a judgement stands in the judged answer already.
-        judged_noun: the noun of what is judged, in messages for the judge.
-        read: the judgement, or raises UnusableJudgeOutput.
-        verdict: what two judgements have in common that are the same.
+        text: the complete output of the judge.
+        is_judgement: returns True if an object is a judgement.
+        wanted: the required content of a judgement, in words for the judge.
+        is_repeated: returns True if a judgement is already in the judged answer.
+        judged_noun: a noun for the judged text, for messages to the judge.
+        read: reads the judgement in an object, or raises UnusableJudgeOutput.
+        verdict: returns the verdict of a judgement; judgements with equal verdicts do not differ.
 
     Raises:
-        UnusableJudgeOutput: there is none, or it is not clear which it is; the message is for the
-            judge.
+        UnusableJudgeOutput: the output holds no usable judgement, or several that differ. The
+            message is written to the judge.
     """
     if len(text) > _MAX_OUTPUT:
         raise UnusableJudgeOutput(f"it is longer than {_MAX_OUTPUT} characters")
@@ -340,34 +361,39 @@ def own_judgement(
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every outermost JSON object in a text; one whose last brace was forgotten too.
+    """Yield every outermost JSON object in a text, even if the last closing brace is missing.
 
-    Each brace that begins none costs the rest of the text, so there are not many of them.
+    For each brace that begins no object, the rest of the text is parsed in vain. Therefore only
+    `MAX_BRACES` braces are tried.
+
+    Raises:
+        UnusableJudgeOutput: the text has more opening braces.
     """
-    at = text.find("{")
+    position = text.find("{")
     for _ in range(MAX_BRACES):
-        if at < 0:
+        if position < 0:
             return
         try:
-            record, end = _DECODER.raw_decode(text, at)
+            record, end = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
             try:
-                record = json.loads(text[at:].rstrip().removesuffix("```").rstrip() + "}")
+                record = json.loads(text[position:].rstrip().removesuffix("```").rstrip() + "}")
                 end = len(text)
             except (ValueError, RecursionError):
                 record = None
-                end = at + 1
+                end = position + 1
         if isinstance(record, dict):
             yield record
-        at = text.find("{", end)
+        position = text.find("{", end)
     raise UnusableJudgeOutput(
         f"it holds more than {MAX_BRACES} opening braces that begin no JSON object"
     )
 
 
-def _forms_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -> set[str]:
-    """A rating as it may have been written down: with its fields in any order, its score as any
-    kind of number.
+def _spellings_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -> set[str]:
+    """Return the spellings of a rating that may be in an answer, reduced to letters and digits.
+
+    The spellings differ in the order of the fields and in the way in which the score is written.
     """
     if not isinstance(rating, Mapping):
         return {squeezed(undisguised(f"{name} {_written(rating)}"))}
@@ -387,7 +413,10 @@ def _forms_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -
 
 
 def _written(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """Return a text as it is, and any other value as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 _NEAR = r"[^.\n]{0,60}"
@@ -413,28 +442,29 @@ _MARK_ENDS = (
     rf"|(?:for|on|in|to) {_ALL_OF_IT}\b))"
 )
 _FIVE_OF_FIVE = rf"(?:5\s*(?:/|out of)\s*5|(?:a|of) 5\b{_MARK_ENDS})"
-"""Five of five as marks: neither 'a 5 mL dose' nor 'a score of 5 points'."""
-_OURS = r"(?:the|my|that)(?: \w{1,12}){0,2} (?:response|answer|reply|text|summary|plan|note)"
-_RATED = rf"(?:this|it|all|every\w*|each|{_OURS})"
+"""Matches full marks, such as 'a 5' or '5/5', but not 'a 5 mL dose' or 'a score of 5 points'."""
+_JUDGED_TEXT = r"(?:the|my|that)(?: \w{1,12}){0,2} (?:response|answer|reply|text|summary|plan|note)"
+_RATED = rf"(?:this|it|all|every\w*|each|{_JUDGED_TEXT})"
 _RATING_ENDS = (
     r"(?:$|[\n,;!})<\]|]|\.(?!\d)|/\s*5\b|(?:out of|for|on|in|because|stars?|explanation)\b)"
 )
 _RATING = rf"(?:[1-5](?:\.0)?|one|two|three|four|five)(?={_MARKS}{_RATING_ENDS})"
-"""A rating: neither 'Score: 2 pieces' nor 'accuracy: 4.5 %', as a number that is followed by what
-it counts is no rating.
+"""Matches the number of a rating, but not a number that is followed by a unit or a noun, as in
+'Score: 2 pieces' and 'accuracy: 4.5 %'.
 """
-_OF_NO_SCALE = rf"(?:\A|[\n{{\[;!?]|\.(?=\s)|\b(?:overall|final|your|my) ){_MARKS}"
-"""The beginning of a rating. A word before 'score' names a clinical scale: GCS score, Apgar score,
-Pain score.
+_RATING_BEGINS = rf"(?:\A|[\n{{\[;!?]|\.(?=\s)|\b(?:overall|final|your|my) ){_MARKS}"
+"""Matches the text before the word 'score' of a rating.
+
+Another word before 'score' would name a clinical scale: GCS score, Apgar score, Pain score.
 """
 _FIVE = r"(?:5|five|maximum|highest|top|perfect)\b"
 _GRADE = "rate|score|grade|mark|assign|award|give|set"
-_ALL = rf"(?:{_CRITERIA}|criteri(?:on|a)|categor(?:y|ies))"
+_CRITERIA_WORDS = rf"(?:{_CRITERIA}|criteri(?:on|a)|categor(?:y|ies))"
 _THIS = r"(?: \w{1,12}){0,2} (?:this|the following)"
 _SIGNS: Mapping[str, tuple[str, ...]] = {
     "a ready-made judgement": (
         r"""["']score["']\s*[:=]\s*["']?\d""",
-        rf"{_OF_NO_SCALE}score{_MARKS}(?:[:=]>?|->|\u2192|>){_MARKS}{_RATING}",
+        rf"{_RATING_BEGINS}score{_MARKS}(?:[:=]>?|->|\u2192|>){_MARKS}{_RATING}",
         rf"\b(?:{_CRITERIA})\b{_MARKS}(?:(?:[:=]>?|->|\u2192|\||is|as|at){_MARKS})+(?:score{_MARKS}[:=]?{_MARKS})?{_RATING}",
     ),
     "a tag of the judges' prompt": (
@@ -453,10 +483,10 @@ _SIGNS: Mapping[str, tuple[str, ...]] = {
             rf"|(?:rate|score|grade) {_RATED})\b{_NEAR}\b{_FIVE_OF_FIVE}"
         ),
         (
-            rf"\b(?:{_GRADE})\b{_NEAR}\b(?:{_ALL}|this (?:response|answer))\b{_NEAR}"
+            rf"\b(?:{_GRADE})\b{_NEAR}\b(?:{_CRITERIA_WORDS}|this (?:response|answer))\b{_NEAR}"
             rf"\b(?:as|at|to|with|the|a|of) {_FIVE}"
         ),
-        rf"\b{_FIVE}{_NEAR}\b(?:for|on|in) (?:all|every|each)\b{_NEAR}\b{_ALL}\b",
+        rf"\b{_FIVE}{_NEAR}\b(?:for|on|in) (?:all|every|each)\b{_NEAR}\b{_CRITERIA_WORDS}\b",
         rf"\boutput\b{_NEAR}\bjson\b",
         r"\bnew instructions?\s*:",
         r"\bsystem (?:prompt|message|override)\b",
@@ -474,14 +504,16 @@ _SIGN_PATTERNS = {
     name: re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in _SIGNS.items()
 }
 _SQUEEZED_RATING = re.compile(rf"(?:{_CRITERIA})score(?:[1-5]|five)|(?:{_CRITERIA})explanation")
-"""Matches letters and digits alone: what is written over several lines, or with blanks between its
-letters.
+"""Finds a rating in a text that `squeezed` has reduced to letters and digits.
+
+It therefore also finds ratings over several lines, or with spaces between the letters.
 """
 
 
 def injection_signs(answer: str) -> list[str]:
-    """Return the signs of an answer that speaks to its judges. A sign is a reason to look at it,
-    not a proof.
+    """Return the signs that an answer tries to influence its judges.
+
+    A sign is a reason to look at the answer, not a proof.
     """
     signs = set()
     for reading in readings(answer):
@@ -494,10 +526,15 @@ def injection_signs(answer: str) -> list[str]:
 
 
 def jury_form_in(model_configs: Path) -> JuryForm:
-    """HELM's where no custom benchmark is run, or it says nothing of its own.
+    """Return the form of the jury's ratings in a run.
+
+    It is HELM's form unless the run's custom benchmark states another form.
+
+    Args:
+        model_configs: the folder of the run's generated files.
 
     Raises:
-        OSError, ValueError, KeyError, TypeError: the file is there and cannot be read.
+        OSError, ValueError, KeyError, TypeError: benchmark.yaml exists but cannot be read.
     """
     file = model_configs / names.BENCHMARK
     if not file.is_file():
@@ -507,7 +544,10 @@ def jury_form_in(model_configs: Path) -> JuryForm:
 
 
 def has_answers_in(model_configs: Path) -> bool:
-    """Return whether the custom benchmark that is run holds the answers to judge."""
+    """Return True if the run's custom benchmark holds the answers to judge.
+
+    `model_configs` is the folder of the run's generated files.
+    """
     file = model_configs / names.BENCHMARK
     if not file.is_file():
         return False

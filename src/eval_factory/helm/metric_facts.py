@@ -1,9 +1,8 @@
-"""Facts about HELM's metrics: which way is better, their values, which ones are scores, and which
-one is the main metric.
+"""Tells the direction, scale and unit of HELM's metrics, and chooses a run's main metric.
 
-Read in the code of HELM's metrics (crfm-helm 0.5.16); a metric that is not in the table is unknown,
-never guessed. `tests/helm` compares the directions with those that HELM's own
-`static/schema_*.yaml` state.
+The facts come from the code of HELM's metrics (crfm-helm 0.5.16). A metric that is not in the table
+is unknown; nothing is guessed. `tests/helm` compares the directions with HELM's own
+`static/schema_*.yaml`.
 """
 
 from __future__ import annotations
@@ -21,34 +20,40 @@ from eval_factory.tasks.jury_form import HELMS_FORM
 
 @dataclass(frozen=True)
 class MetricFacts:
-    """Facts about a metric. None: not known, or not defined (whether a longer summary is
-    better depends on what it is for).
+    """The facts about a metric; a fact is None if it is unknown or not defined.
+
+    For instance, it depends on the use of a summary whether a longer one is better.
     """
 
     higher_is_better: bool | None = None
     scale: tuple[float, float] | None = None
-    """The least and the greatest value; None if there is no end, or none is known."""
+    """The lowest and the highest possible value; None if a limit is missing or unknown."""
     unit: str | None = None
 
 
 _ZERO_TO_ONE = (0.0, 1.0)
 
 _SHARE = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share")
-"""Shares of the instances, or of what was found or looked for: precision, recall."""
+"""The facts about shares: accuracy, precision and recall."""
 OVERLAP = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="overlap")
-"""Overlap of an answer's words with a reference's: ROUGE, BLEU, F1 of words."""
-# mean of the ratings of a jury
+"""The facts about the overlap of words of answer and reference: ROUGE, BLEU, F1 of words."""
 _RATING = MetricFacts(higher_is_better=True, scale=HELMS_FORM.scale, unit="rating")
+"""The facts about the mean of a jury's ratings."""
 F1 = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="F1")
 SIMILARITY = MetricFacts(higher_is_better=True, unit="similarity")
-"""BERTScore, rescaled with a baseline: an answer that is worse than a random text is below 0."""
+"""The facts about BERTScore, which is rescaled: an answer worse than a random text is below 0."""
 ERROR_RATE = MetricFacts(higher_is_better=False, unit="errors per word")
-"""May exceed 1: an answer can hold more wrong words than the reference has words."""
+"""The facts about word error rates. They may exceed 1: an answer may hold more wrong words than the
+reference has words.
+"""
 
 POINTS = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share of points")
-"""The score of a rubric, clipped as published."""
+"""The facts about a rubric's score, which is clipped to 0..1 as published."""
 UNCLIPPED_POINTS = MetricFacts(higher_is_better=True, unit="share of points")
-"""A case may lose more points than it wins, so there is no least value."""
+"""The facts about a rubric's unclipped score.
+
+It has no lowest value, because a case may lose more points than it can win.
+"""
 
 JURY_METRICS = (
     "aci_bench_accuracy",
@@ -66,7 +71,8 @@ JURY_METRICS = (
     "starr_patient_instructions_accuracy",
     "jury_score",
 )
-"""HELM calls them accuracies, and they are means of ratings."""
+"""The metrics of HELM's juries. HELM calls most of them accuracies, but they are means of ratings.
+"""
 
 _MATCHES = ("exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_prefix_exact_match")
 _MATCH_METRICS = (*_MATCHES, *(f"{name}@5" for name in _MATCHES))
@@ -113,11 +119,12 @@ _FACTS = {
     **dict.fromkeys(map("".join, product(_RUBRIC_METRICS, _UNCLIPPED_SUFFIXES)), UNCLIPPED_POINTS),
     rubric_case.PROFESSIONAL_METRIC + rubric_case.LENGTH_ADJUSTED: UNCLIPPED_POINTS,
     **dict.fromkeys(("sct_score", "sct_expert_set_membership", *CONCORDANCE_METRICS), _SHARE),
-    # Counts of what was answered or asked, over all questions: neither more nor fewer is better.
+    # Shares of the questions that were answered, or can be answered: no direction is better.
     "ehr_sql_total_predicted_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     "ehr_sql_total_ground_truth_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
-    # Grusky et al., NAACL 2018: the share of an answer's words that are copied, the mean square
-    # length of what is copied at a time, how many words of the source stand for one of the answer.
+    # Grusky et al., NAACL 2018. Coverage: the share of the answer's words that are copied from the
+    # source. Density: the sum of the squared lengths of the copied fragments, divided by the length
+    # of the answer. Compression: the words of the source per word of the answer.
     "summarization_coverage": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     "summarization_density": MetricFacts(unit="words"),
     "summarization_compression": MetricFacts(unit="ratio"),
@@ -126,15 +133,20 @@ _FACTS = {
 _OWN_SUFFIXES = (
     r"(?:\.(?:corrected|lenient|reasoned|with_asked|helm|all_judges|all_orders|repeats_mean))+$"
 )
-"""The endings of our own scores beside HELM's; they have the metric's direction, scale and unit."""
+"""The suffixes of scores that eval-factory adds to a metric of HELM.
+
+Such a score has the metric's direction, scale and unit.
+"""
 
 
 def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts:
-    """Return the facts of a metric, by HELM's name of it.
+    """Return the facts about a metric.
 
     Args:
-        name: the name without split and perturbation; it may have one of our endings.
-        scale: the scale of this run's values if it is known: a jury's shows a jury of any name.
+        name: HELM's name of the metric without split and perturbation; it may have a suffix of
+            eval-factory's own scores.
+        scale: the scale of this run's values, if known. An unknown metric with the scale of HELM's
+            juries counts as a jury's rating.
     """
     facts = _FACTS.get(re.sub(_OWN_SUFFIXES, "", name))
     if facts is None and scale == HELMS_FORM.scale:
@@ -154,11 +166,11 @@ BOOKKEEPING_PREFIXES = (
 BOOKKEEPING = frozenset(
     {"predicted_index", "prompt_length", "prompt_truncated", "perplexity", "bits_per_byte"}
 )
-"""Statistics of the run, not of the answers: none of them is a score."""
+"""Statistics about the run, not about the answers; they are not scores."""
 
 
 def is_score(name: str) -> bool:
-    """Find out if a HELM statistic says something about the answers' quality."""
+    """Return True if a statistic of HELM measures the quality of the answers."""
     return name not in BOOKKEEPING and not name.startswith(BOOKKEEPING_PREFIXES)
 
 
@@ -181,22 +193,26 @@ USUAL_MAIN_METRICS = (
     "wer_score",
     "expected_clip_score",
 )
-"""The usual metrics, taken in this order if HELM names none of a run entry's metrics as its main
-one: docs/any-helm-benchmark.md.
+"""The metrics among which the main metric is chosen, in this order, if HELM declares none.
+
+See docs/any-helm-benchmark.md.
 """
 
 NONE = "none"
 
 
 def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the main metric, and what a reader has to know about the choice.
+    """Return (the main metric, notes for the reader about the choice).
 
-    A task of framework.yml has the one it declares, computed or not. A run entry has HELM's where
-    the run holds it, else the one named after the run spec (live_qa_score), else the first usual
-    one, else the first of the main split.
+    A task of framework.yml declares its main metric, whether computed or not. For a run entry, the
+    main metric is the first of these that the run holds:
+    - the metric that HELM declares,
+    - the metric that is named after the run spec, such as live_qa_score,
+    - the first of `USUAL_MAIN_METRICS`,
+    - the first score of the main split.
 
     Args:
-        entry: how HELM knows the task.
+        entry: HELM's names of the task.
         labels: the labels of the scores that the run holds, in HELM's order.
     """
     if not entry.any_run_spec and entry.main_metric is not None:
@@ -204,7 +220,7 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
     declared = next((name for name in entry.main_metrics if name in labels), None)
     if declared is not None:
         return declared, []
-    # A label without `@` is of the main split, or with HELM's own in a metric's name: a number
+    # A label of the main split has no `@`, or only the one in a metric's name, after which a number
     # follows (NDCG@10).
     of_main_split = (
         label for label in labels if "@" not in label or label.rpartition("@")[2].isdigit()

@@ -1,6 +1,4 @@
-"""The names of HELM and of our plug-in, as they stand in generated files and on helm-run's command
-line.
-"""
+"""Names of HELM and of eval-factory's plug-in, for generated files and helm-run's command line."""
 
 from __future__ import annotations
 
@@ -24,22 +22,24 @@ BENCHMARK = "benchmark.yaml"
 JUDGE_PROMPT = "judge_prompt.txt"
 LOGGING = "logging.yaml"
 OTHER_RUN = "other_run.json"  # the instances of the run that `extra.stop_when.differs_from` names
-# read by our plug-in, not by HELM: where data are, and which hosts may be contacted
+# read by the plug-in, not by HELM: the places of data, and the hosts that may be contacted
 SETTINGS = "settings.json"
 
-_ORGANIZATION = "endpoint"  # HELM needs exactly <organization>/<name>
+_ORGANIZATION = "endpoint"  # HELM requires names of the form <organization>/<name>
 
 LENGTH_TOKENIZER = "openai/cl100k_base"
-"""Counts tokens where `max_length` sets a limit. Never used otherwise: HELM then cuts no prompt."""
+"""The tokenizer that counts tokens if `max_length` sets a limit; without a limit, HELM does not cut
+prompts.
+"""
 
-NO_LIMIT = 2_147_483_647  # `--max-eval-instances` for 'all': HELM requires the flag
+NO_LIMIT = 2_147_483_647  # the value of `--max-eval-instances` for all; HELM requires the option
 
 DEFAULT_JURY = {
     "gpt": "stanfordhealthcare/gpt-4o-2024-05-13",
     "llama": "stanfordhealthcare/llama-3.3-70b-instruct",
     "claude": "stanfordhealthcare/claude-3-7-sonnet-20250219",
 }
-"""Deployments of the judges that HELM takes where no jury is named."""
+"""The deployments of HELM's default judges, by the judges' names."""
 
 JURY_RUN_SPECS = frozenset(
     {
@@ -60,19 +60,20 @@ JURY_RUN_SPECS = frozenset(
         "eval_factory_conversations",
     }
 )
-"""The run specs that are, or may be, scored by a jury."""
+"""The run specs that a jury scores, or may score."""
 
 RUNS_FOLDER = "runs"
 SCENARIOS_FOLDER = "scenarios"
 MADE_PICTURES_FOLDER = "generated_images"
 PERTURBATIONS_FOLDER = "perturbations"
 
+# the files that the plug-in writes into HELM's output folder
 RUN_RECORD_FILE = "run_record.json"  # helm-run's record of itself
 TRIVIAL_SCORES_FILE = "trivial_scores.json"
 CONFIDENCE_FILE = "stated_confidence.json"
 LETTERS_FILE = "asked_for_letters.json"
-"""A file in HELM's output folder, written by our plug-in."""
 
+# HELM's own files in a run folder
 RUN_SPEC_FILE = "run_spec.json"
 SCENARIO_STATE_FILE = "scenario_state.json"
 SCENARIO_FILE = "scenario.json"
@@ -80,34 +81,33 @@ STATS_FILE = "stats.json"
 PER_INSTANCE_STATS_FILE = "per_instance_stats.json"
 
 NOT_JUDGED = "eval_factory_not_judged"
-"""Among the annotations of a jury, beside its judges: which of them gave no rating, and why."""
+"""The key, in a jury's annotation, of the judges that gave no rating, with their reasons."""
 
 DECISIONS = "eval_factory_decisions"
-"""Among the annotations of medhelm's HealthBench: each judge's decisions about the criteria, in the
-rubric's order.
+"""The key, in the annotation of medhelm's HealthBench, of each judge's decisions about the criteria
+in the rubric's order.
 """
 
 UNSCORABLE = "HELM cannot score this answer: "
-"""The beginning of the reason why an answer that came has no score: a metric raised on it."""
+"""The beginning of the reason if an answer has no score because a metric raised an error."""
 
 MEDHELM_HEALTHBENCH = frozenset(
     f"helm.benchmark.annotation.health_bench_annotator.{name}"
     for name in ("HealthBenchAnnotator", "HealthBenchProfessionalAnnotator")
 )
 SHARE_JURIES = frozenset({"health_bench", "health_bench_professional"})
-"""Names of annotators whose judges' scores are shares of a rubric's points: HealthBench of
-medhelm.
-"""
+"""The names of annotators whose judges give shares of a rubric's points (medhelm's HealthBench)."""
 
 JURY_METRIC_CLASS_SUFFIX = ".LLMJuryMetric"
 
 
 def deployment_name(slug: str) -> str:
+    """Return HELM's name of the deployment of an endpoint."""
     return f"{_ORGANIZATION}/{slug}"
 
 
 def model_entry(name: str, shown: str, description: str) -> dict[str, Any]:
-    """A model in HELM's model_metadata.yaml."""
+    """Return the entry of a model in HELM's model_metadata.yaml; `shown` is the display name."""
     return {
         "name": name,
         "display_name": shown,
@@ -124,9 +124,9 @@ def model_entry(name: str, shown: str, description: str) -> dict[str, Any]:
 
 
 def asked_run_specs(argv: list[str]) -> set[str]:
-    """Names of the run specs on helm-run's command line and in the conf files that it names.
+    """Return the names of the run specs on helm-run's command line and in its conf files.
 
-    Empty, which is to say any, where one of these files cannot be read.
+    Return an empty set if a conf file cannot be read; the run specs may then be any.
     """
     entries: set[str] = set()
     option = ""
@@ -145,22 +145,22 @@ def asked_run_specs(argv: list[str]) -> set[str]:
 
 
 def conf_entries(text: str) -> list[dict[str, Any]]:
-    """The entries of a conf file, as they stand there.
+    """Return the entries of a conf file, unchanged.
 
     Raises:
-        ValueError: it is neither JSON nor HOCON with a list of entries that have a description.
+        ValueError: the text is neither JSON nor HOCON, or has no list `entries` in which each entry
+            has a description.
     """
     try:
         tree: Any = json.loads(text)
     except ValueError:
-        from pyhocon import (
-            ConfigFactory,
-        )  # imported here: it takes 130 ms, and what eval-factory itself writes is JSON
+        # Import here: the import takes 130 ms, and conf files of eval-factory itself are JSON.
+        from pyhocon import ConfigFactory
 
         try:
             tree = ConfigFactory.parse_string(text)
             tree = tree.as_plain_ordered_dict() if hasattr(tree, "as_plain_ordered_dict") else tree
-        except Exception as error:  # pyhocon, and the parser that it stands on, raise many kinds
+        except Exception as error:  # pyhocon and its parser raise errors of many kinds
             line = getattr(error, "lineno", None)
             raise ValueError("it is not HOCON" + (f" (line {line})" if line else "")) from None
     entries = tree.get("entries") if isinstance(tree, dict) else None
@@ -173,7 +173,10 @@ def conf_entries(text: str) -> list[dict[str, Any]]:
 
 
 def scenario_name(folder: Path) -> str | None:
-    """The folder of the data of a run folder's scenario, if HELM wrote it down."""
+    """Return the name of the scenario of a run folder; None if HELM did not write the name.
+
+    The folder of the scenario's data has this name.
+    """
     try:
         name = json.loads((folder / SCENARIO_FILE).read_bytes()).get("name")
     except (OSError, ValueError, AttributeError):

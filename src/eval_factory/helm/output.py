@@ -1,6 +1,4 @@
-"""HELM's output files, and what our plug-in leaves beside them, checked at the border, as
-records with our names.
-"""
+"""Reads and checks HELM's output files, and the files that eval-factory's plug-in adds to them."""
 
 from __future__ import annotations
 
@@ -21,23 +19,25 @@ from eval_factory.endpoint import media
 from eval_factory.helm import names
 from eval_factory.tasks.rubric_case import ANSWER, SAMPLE
 
-CORRECT_TAG = "correct"
+CORRECT_TAG = "correct"  # HELM's tag of a right reference
 COMPUTED_ON_PERTURBED = "perturbed"
 MULTIMODAL_PROMPT = "multimodal_prompt"
 MEDIA_OBJECTS = "media_objects"
-MAX_CATEGORY = 80  # characters of a value by which scores are shown apart
-MAX_GROUPS = 60
+MAX_CATEGORY = 80  # the maximum length, in characters, of a value that can form groups
+MAX_GROUPS = 60  # the maximum number of groups of one field
 SUB_SPLIT = "sub_split"
-BLOCK_SIZE = 256 * 1024  # bytes of a large file that are read at once
+BLOCK_SIZE = 256 * 1024  # the bytes of a file that are read at once
 SMALL_FILE_SIZE = 8_000_000
-"""Bytes of a file whose entries stay in memory: some 1,000 instances, which take three times as
-much of memory.
+"""The maximum size, in bytes, of a file whose entries stay in memory.
+
+Such a file holds about 1,000 instances, which take three times the file's size in memory.
 """
 
 
 class HelmRecord(StrictModel, extra="ignore", coerce_numbers_to_str=True):
-    """A record of HELM's, of which only a part is read. A scenario may number its instances: ids
-    become text.
+    """A part of a record that HELM writes; unknown fields are ignored.
+
+    Numbers in text fields become text, because a scenario may use numbers as ids.
     """
 
 
@@ -45,6 +45,8 @@ _Read = TypeVar("_Read")
 
 
 class Perturbation(HelmRecord):
+    """A change that HELM makes to the text of instances."""
+
     name: str
     computed_on: str = COMPUTED_ON_PERTURBED
     robustness: bool = False
@@ -52,13 +54,13 @@ class Perturbation(HelmRecord):
 
     @property
     def families(self) -> Iterator[str]:
-        """The names of HELM's worst cases that it counts for."""
+        """The names of those worst-case scores of HELM that include this perturbation."""
         yield self.name
         yield from ("robustness",) * self.robustness + ("fairness",) * self.fairness
 
 
 class MetricName(HelmRecord):
-    """The name of a statistic with the context it was computed in."""
+    """The name of a statistic, with the split and perturbation for which it was computed."""
 
     name: str
     split: str | None = None
@@ -67,6 +69,8 @@ class MetricName(HelmRecord):
 
 
 class Stat(HelmRecord):
+    """A statistic: the values of a metric, summed up over instances."""
+
     name: MetricName
     count: int
     sum: float = 0.0
@@ -82,8 +86,9 @@ class NameOfValue(TypedDict):
 
 
 class ValueOfInstance(TypedDict):
-    """A `Stat` of one instance. There may be millions, and a mapping is made in half the time of
-    a record.
+    """A statistic of one instance, as a mapping.
+
+    A run may have millions of them, and making a mapping takes half the time of a `Stat`.
     """
 
     name: NameOfValue
@@ -92,6 +97,8 @@ class ValueOfInstance(TypedDict):
 
 
 class PerInstanceStats(HelmRecord):
+    """Statistics of one instance in one trial."""
+
     instance_id: str
     train_trial_index: int
     perturbation: Perturbation | None = None
@@ -103,6 +110,8 @@ class _Text(HelmRecord):
 
 
 class Reference(HelmRecord):
+    """A reference of an instance: a right answer, or an option."""
+
     output: _Text
     tags: list[str] = []
 
@@ -112,6 +121,8 @@ class _Input(_Text):
 
 
 class Instance(HelmRecord):
+    """An instance: a question with its references."""
+
     id: str
     input: _Input
     references: list[Reference] = []
@@ -122,12 +133,16 @@ class Instance(HelmRecord):
 
 
 class Completion(HelmRecord):
+    """One completion of the model's answer to a request."""
+
     text: str
     finish_reason: dict[str, Any] | None = None
     multimodal_content: dict[str, Any] | None = None
 
 
 class Result(HelmRecord):
+    """The model's answer to a request, or the error."""
+
     success: bool
     cached: bool = False
     completions: list[Completion] = []
@@ -135,11 +150,13 @@ class Result(HelmRecord):
 
 
 class RequestState(HelmRecord):
+    """A request for an instance, with its result and the annotations of the result."""
+
     instance: Instance
     train_trial_index: int
     request: dict[str, Any]
     result: Result | None = None
-    # label of an option -> its text, where the question has options
+    # the text of each option by its label; None if the question has no options
     output_mapping: dict[str, str] | None = None
     prompt_truncated: bool = False
     annotations: dict[str, Any] | None = None
@@ -151,7 +168,7 @@ class _MetricSpec(HelmRecord):
 
 
 class AdapterSpec(HelmRecord):
-    """HELM's settings of how instances become requests. What it did not write down is None."""
+    """HELM's settings for making requests from instances; None if HELM did not write a setting."""
 
     model: str = ""
     method: str = ""
@@ -167,6 +184,8 @@ class _ScenarioSpec(HelmRecord):
 
 
 class StoredRunSpec(HelmRecord):
+    """The run spec that HELM wrote into a run folder."""
+
     name: str
     scenario_spec: _ScenarioSpec = _ScenarioSpec()
     adapter_spec: AdapterSpec = AdapterSpec()
@@ -175,19 +194,20 @@ class StoredRunSpec(HelmRecord):
 
 @dataclass(frozen=True)
 class JuryNames:
-    """The name of a run's jury metric, and of its judges' annotations."""
+    """The names of a run's jury metric, of its annotation, and of its judges."""
 
     metric: str
     annotation: str
-    judges: Mapping[str, str]  # the judge's name there -> its deployment
+    judges: Mapping[str, str]  # the deployment of each judge, by the judge's name
 
 
 @dataclass(frozen=True)
 class HelmRun:
-    """One finished run folder. What grows with the instances is read entry by entry, each time it
-    is asked for.
+    """A finished run folder of HELM.
 
-    The requests of a small run are read once: a result needs them twice or more.
+    Requests and per-instance statistics grow with the number of instances. They are read entry by
+    entry each time they are needed. The requests of a small run are read only once, because a
+    result needs them several times.
     """
 
     folder: Path
@@ -199,6 +219,7 @@ class HelmRun:
 
     @property
     def jury(self) -> JuryNames | None:
+        """The names of the run's jury; None if the run has no jury metric."""
         for spec in self.run_spec.metric_specs:
             if spec.class_name.endswith(names.JURY_METRIC_CLASS_SUFFIX):
                 models = spec.args["annotator_models"]
@@ -208,8 +229,9 @@ class HelmRun:
 
     @property
     def rubric(self) -> tuple[str, Mapping[str, str]] | None:
-        """The name of our metric of a rubric, and the deployments of the judges that it uses, by
-        name.
+        """The (name of eval-factory's rubric metric, deployments of its judges by name).
+
+        None if the run has no such metric.
         """
         for spec in self.run_spec.metric_specs:
             if spec.class_name == names.RUBRIC_METRIC_CLASS:
@@ -217,12 +239,17 @@ class HelmRun:
         return None
 
     def has_metric(self, class_name: str) -> bool:
+        """Return True if the run has a metric of this class, whatever the class's module is."""
         return any(
             spec.class_name.rpartition(".")[2] == class_name for spec in self.run_spec.metric_specs
         )
 
     def main_split(self, preferred: str | None = None) -> str | None:
-        """The preferred split if the run has it; else `test`, else `valid`, else the first."""
+        """Return the main split of the run; None if no statistic has a split.
+
+        It is the first of these that the run has: the preferred split, `test`, `valid`, `train`,
+        the first split in alphabetical order.
+        """
         splits = {stat.name.split for stat in self.stats if stat.name.split}
         for split in (preferred, "test", "valid", "train", *sorted(splits)):
             if split in splits:
@@ -231,11 +258,15 @@ class HelmRun:
 
     @property
     def scenario_name(self) -> str | None:
-        """The folder of the scenario's data, if HELM wrote it down."""
+        """The name of the folder of the scenario's data; None if HELM did not write the name."""
         return names.scenario_name(self.folder)
 
     def request_states(self) -> Iterator[RequestState]:
-        """Every request with its answer, in HELM's order. Raises HelmError."""
+        """Yield every request with its answer, in HELM's order.
+
+        Raises:
+            HelmError: the file cannot be read.
+        """
         path = self.folder / names.SCENARIO_STATE_FILE
         if not self._small_run:
             helm_dir = self.folder.parents[2]
@@ -249,8 +280,12 @@ class HelmRun:
         return iter(self._small_run)
 
     def per_instance_stats(self) -> Iterator[PerInstanceStats]:
-        """Statistics of one instance after the other; an instance has an entry per metric.
-        Raises HelmError.
+        """Yield the statistics of each instance, in HELM's order.
+
+        An instance may have several entries, one for each of the run's metrics.
+
+        Raises:
+            HelmError: the file cannot be read.
         """
         return _entries(self.folder / names.PER_INSTANCE_STATS_FILE, PerInstanceStats)
 
@@ -259,7 +294,7 @@ def read_run(folder: Path) -> HelmRun:
     """Read a run folder.
 
     Raises:
-        HelmError: a file is missing or has another form than HELM 0.5.16's.
+        HelmError: a file is missing, or does not have the form of HELM 0.5.16.
     """
     return HelmRun(
         folder=folder,
@@ -269,7 +304,11 @@ def read_run(folder: Path) -> HelmRun:
 
 
 def read_record(path: Path, shape: type[_Read]) -> _Read:
-    """A complete file as a record, or several. Raises HelmError."""
+    """Read a JSON file, and return its content as an object of the type `shape`.
+
+    Raises:
+        HelmError: the file cannot be read, or has another form.
+    """
     try:
         return _parsed(TypeAdapter(shape), path.read_bytes())
     except (OSError, ValueError) as error:
@@ -277,7 +316,10 @@ def read_record(path: Path, shape: type[_Read]) -> _Read:
 
 
 def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
-    """Pictures and sounds where they are now, and an instance's text with a line for each."""
+    """Return the request state with its media at their current locations.
+
+    Texts that show the request get a line for each picture and sound.
+    """
     prompt = state.request.get(MULTIMODAL_PROMPT)
     instance_input = state.instance.input
     if prompt:
@@ -296,7 +338,8 @@ def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
         completion.multimodal_content
         for completion in (state.result.completions if state.result else ())
     ]
-    if state.result and any(made):  # all completions in one text: a picture has none of its own
+    # Pictures that the model made have no text: one completion lists all of them.
+    if state.result and any(made):
         located = []
         for content in made:
             if content:
@@ -313,19 +356,26 @@ def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
 def _located(
     content: Mapping[str, Any], helm_dir: Path, folder: str = names.SCENARIOS_FOLDER
 ) -> dict[str, Any]:
-    """HELM's scenarios keep media in their folder, which may have been moved; no file elsewhere
-    is read.
+    """Return multimodal content with the current locations of its files.
+
+    HELM stores absolute paths, but the output folder may have been moved. A path that is not below
+    `folder` is replaced by one that does not exist, so that no other file is read.
+
+    Args:
+        content: HELM's multimodal content.
+        helm_dir: HELM's output folder.
+        folder: the folder of the media within HELM's output folder.
     """
     root = (helm_dir / folder).resolve()
 
-    def here(location: str) -> str:
+    def current_location(location: str) -> str:
         file = (root / location.rpartition(f"/{folder}/")[2]).resolve()
         return str(file if file.is_relative_to(root) else root / "elsewhere")
 
     objects = []
     for medium in content[MEDIA_OBJECTS]:
         objects.append(
-            {**medium, "location": here(str(medium["location"]))}
+            {**medium, "location": current_location(str(medium["location"]))}
             if medium.get("location")
             else medium
         )
@@ -333,11 +383,18 @@ def _located(
 
 
 def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Iterator[_Read]:
-    """The entries of the list that a file holds, or of the list that is a member of the record it
-    holds.
+    """Yield the entries of a list in a JSON file, without reading the complete file into memory.
 
-    HELM indents by two blanks and a text in JSON has no line breaks, so where an entry begins and
-    ends can be seen.
+    HELM indents by two spaces, and a JSON text has no line breaks. The beginning and end of each
+    entry can therefore be found by the indentation.
+
+    Args:
+        path: the JSON file.
+        shape: the type of the entries.
+        member: the key of the list, if the file holds an object; None: the file holds the list.
+
+    Raises:
+        HelmError: the file cannot be read.
     """
     depth = b"  " if member is None else b"    "
     beginning = b"[" if member is None else f'  "{member}": ['.encode()
@@ -352,10 +409,10 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
             opening = depth + b"{\n"
             closing = re.compile(b"\n" + depth + rb"}(,?)\n")
             rest = b""
-            # block by block: an entry may have 300 lines
+            # Read blocks, not lines: an entry may have 300 lines.
             while block := file.read(max(BLOCK_SIZE, len(rest))):
-                *ended, rest = closing.split(rest + block)
-                for text, comma in zip(ended[::2], ended[1::2], strict=True):
+                *complete, rest = closing.split(rest + block)
+                for text, comma in zip(complete[::2], complete[1::2], strict=True):
                     yield _parsed(adapter, b"{" + text.partition(opening)[2] + b"}")
                     if not comma:
                         return
@@ -365,15 +422,17 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
 
 
 def _parsed(adapter: TypeAdapter[_Read], text: bytes) -> _Read:
+    """Parse and check a JSON text."""
     try:
         return adapter.validate_json(text)
-    except ValueError:  # half a character escaped in an answer is JSON to Python only
+    except ValueError:  # pydantic refuses an escaped half of a surrogate pair; Python does not
         return adapter.validate_python(json.loads(text))
 
 
 def _unreadable(path: Path, error: Exception) -> HelmError:
+    """Return the error for a file that cannot be read, without quoting its data."""
     reason: object = error
-    if isinstance(error, ValidationError):  # its own text would quote the data
+    if isinstance(error, ValidationError):  # the text of a ValidationError quotes the data
         first = error.errors(include_input=False)[0]
         reason = (
             f"{error.error_count()} unexpected values, the first at {first['loc']}: {first['msg']}"
@@ -382,11 +441,10 @@ def _unreadable(path: Path, error: Exception) -> HelmError:
 
 
 def score_label(name: MetricName, main_split: str | None) -> str:
-    """Return `metric`, `metric@split` or `metric@split+perturbation`: one label per context, so
-    none overwrites another.
+    """Return `metric`, `metric@split` or `metric@split+perturbation`, a unique label of a score.
 
-    A metric's own name may hold an `@` too (`exact_match@5`, `NDCG@10`): what stands after it is a
-    number then, and no split is called by one.
+    A metric's own name may hold an `@` too (`exact_match@5`, `NDCG@10`). In such a name, a number
+    follows the `@`; the name of a split is never a number.
     """
     suffix = perturbation_label(name)
     if suffix is None:
@@ -397,7 +455,7 @@ def score_label(name: MetricName, main_split: str | None) -> str:
 
 
 def perturbation_label(name: MetricName) -> str | None:
-    """Return how a statistic's perturbation is called, or None if nothing was perturbed."""
+    """Return the label of a statistic's perturbation, or None if nothing was perturbed."""
     if name.perturbation is None:
         return None
     computed_on = name.perturbation.computed_on
@@ -407,12 +465,12 @@ def perturbation_label(name: MetricName) -> str | None:
 
 
 def scenario_folder(helm_dir: Path, scenario: str) -> Path:
-    """The folder of a scenario's data."""
+    """Return the folder of a scenario's data."""
     return helm_dir / names.SCENARIOS_FOLDER / scenario
 
 
 def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
-    """The data files that a scenario read."""
+    """Return the data files of a scenario, sorted by path, without lock files."""
     files = scenario_folder(helm_dir, scenario).rglob("*")
     data_files = []
     for path in files:
@@ -422,7 +480,7 @@ def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
 
 
 def reason_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> str | None:
-    """Why a judge gave no judgement of one answer, where that was written down."""
+    """Return the recorded reason why a judge did not judge an answer; None if there is none."""
     reasons = (annotations or {}).get(jury.annotation, {}).get(names.NOT_JUDGED)
     reason = reasons.get(judge) if isinstance(reasons, Mapping) else None
     return reason if isinstance(reason, str) else None
@@ -431,13 +489,14 @@ def reason_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str
 def judgement_of(
     annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str
 ) -> dict[str, Any]:
-    """Return a judge's mark and words about one answer by criterion, as it gave them; `error` if it
-    gave none.
+    """Return a judge's rating and explanation of an answer, by criterion, as the judge wrote them.
+
+    If the judge gave none, return the recorded reason as `error`, or an empty mapping.
 
     Args:
-        annotations: the instance's, as HELM stores them; None: it has none.
-        jury: the name of the run's annotation, and of its judges.
-        judge: the role.
+        annotations: the annotations of the instance, as HELM stores them; None if it has none.
+        jury: the names of the run's jury.
+        judge: the role of the judge.
     """
     judgement = (annotations or {}).get(jury.annotation, {}).get(judge)
     if isinstance(judgement, Mapping) and judgement:
@@ -451,13 +510,15 @@ def judgement_of(
 def ratings_of(
     annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str
 ) -> dict[str, float]:
-    """Return a judge's rating of one answer by criterion, as HELM reads it: a whole number, or a
-    share; empty if there is none.
+    """Return a judge's rating of an answer by criterion, as HELM reads it.
+
+    A rating is a whole number, or a share for juries in `names.SHARE_JURIES`. The result is empty
+    if the judge gave no rating.
 
     Args:
-        annotations: the instance's, as HELM stores them; None: it has none.
-        jury: the name of the run's annotation, and of its judges.
-        judge: the role.
+        annotations: the annotations of the instance, as HELM stores them; None if it has none.
+        jury: the names of the run's jury.
+        judge: the role of the judge.
     """
     ratings = (annotations or {}).get(jury.annotation, {}).get(judge)
     if not isinstance(ratings, Mapping):
@@ -467,7 +528,7 @@ def ratings_of(
 
 
 def categories_of(instance: Any) -> dict[str, Any]:
-    """Short texts and numbers that a scenario keeps beside an instance."""
+    """Return the short texts, numbers and booleans in an instance's extra data, by field."""
     categories = {}
     for name, value in (instance.extra_data or {}).items():
         is_short = isinstance(value, str) and len(value) <= MAX_CATEGORY
@@ -477,11 +538,11 @@ def categories_of(instance: Any) -> dict[str, Any]:
 
 
 def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
-    """Return the instance's values, by field, that may sort instances into groups.
+    """Return the values of an instance, by field, by which instances may be grouped.
 
     Args:
-        instance: as HELM stores it.
-        source: the field that names the source which instances share; it makes no groups.
+        instance: the instance, as HELM stores it.
+        source: the field that names the source which instances share. It does not form groups.
     """
     fields = {}
     for name, value in categories_of(instance).items():
@@ -494,29 +555,31 @@ def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
 
 
 def can_form_groups(values: int, instances: int) -> bool:
-    """Find out if a field with so many values sorts so many instances into groups.
+    """Return True if a field has few enough values to form groups of instances.
 
     Args:
-        values: how many different ones the field has.
-        instances: how many have the field.
+        values: the number of different values of the field.
+        instances: the number of instances that have the field.
     """
     return 2 <= values <= min(MAX_GROUPS, instances // 2)
 
 
 class LoadedDataset(HelmRecord):
+    """A data set of the Hugging Face Hub that a run loaded."""
+
     id: str
     config: str
     revision: str
     folder: str
 
     def files(self) -> dict[str, Path]:
-        """Return the prepared tables that were read, by `hub:ID@REVISION/CONFIG/file`."""
+        """Return the prepared tables of the data set, by `hub:ID@REVISION/CONFIG/file`."""
         name = f"hub:{self.id}@{self.revision}/{self.config}"
         return {f"{name}/{path.name}": path for path in sorted(Path(self.folder).glob("*.arrow"))}
 
 
 class LimitedRecords(HelmRecord):
-    """The effect of a scenario's `max_length` on the records that it read."""
+    """The effect of a scenario's `max_length` on its records; all fields are counts of records."""
 
     max_length: int
     records: int
@@ -525,30 +588,34 @@ class LimitedRecords(HelmRecord):
 
 
 class DrawnSample(HelmRecord):
-    """Instances that `extra.stop_when` drew, and those that there are."""
+    """The sample that `extra.stop_when` drew."""
 
-    asked: int
-    of: int
+    asked: int  # the number of instances in the sample
+    of: int  # the number of all instances
 
 
 class RunRecord(HelmRecord):
     """The record that helm-run writes about itself."""
 
     datasets: list[LoadedDataset] = []  # data sets of the Hugging Face Hub
-    # names of the patches of HELM that were applied; None: it did not come so far
+    # the names of the applied patches of HELM; None if helm-run ended before it applied patches
     patches: list[str] | None = None
     limited_records: LimitedRecords | None = None
-    executed_by: list[str] = []  # the ways in which the model's answers were confined
-    ended: int = 0  # answers that ended the process that executed them
-    # the SHA-256 of each template of the judges' prompts, by annotation
+    executed_by: list[str] = []  # the sandboxes in which the model's answers were executed
+    ended: int = 0  # the number of answers that ended the process that executed them
+    # the SHA-256 of each template of the judges' prompts, by the annotation's name
     judge_prompts: dict[str, tuple[str, ...]] = {}
     drawn_sample: DrawnSample | None = None
     judge_probe: dict[str, dict[str, Any]] = {}
-    """HELM's annotations of an answer that says nothing, by instance."""
+    """The judges' annotations of a generic answer without content, by instance."""
 
 
 def read_run_record(helm_dir: Path) -> RunRecord:
-    """Return the record, empty if no helm-run has written one yet. Raises HelmError."""
+    """Return helm-run's record of itself; an empty record if there is none yet.
+
+    Raises:
+        HelmError: the file cannot be read.
+    """
     file = helm_dir / names.RUN_RECORD_FILE
     if file.is_file():
         return read_record(file, RunRecord)

@@ -1,10 +1,12 @@
-"""The schema from which helm-summarize makes HELM's web pages: HELM's words for MedHELM's tasks,
-ours for all others.
+"""Makes the schema from which helm-summarize makes HELM's web pages.
 
-HELM's `schema_medhelm.yaml` gives each of its scenarios a column whether it was run or not, and
-shows nothing of others. HELM renders names of metrics as Mako templates, which execute what they
-hold, and makes file names of groups: only plain names are taken, for they come from files that
-somebody else may have written.
+MedHELM's tasks have HELM's own words, all other tasks have those of eval-factory. HELM's
+`schema_medhelm.yaml` alone would not do: it has a column for each of its scenarios, even for those
+that were not run, and shows no other tasks.
+
+HELM renders names of metrics as Mako templates, which can execute code, and uses names of groups
+as file names. The names come from files that another person may have written. Therefore only plain
+names are used.
 """
 
 from __future__ import annotations
@@ -20,45 +22,47 @@ from eval_factory.helm.metric_facts import facts_of
 from eval_factory.helm.names import model_entry
 
 SCHEMA_FILE = "schema_medhelm.yaml"
-_MAIN = "main_metric"
-ALL_OF = "all_metrics_of_"
-_OTHERS = "other_evaluations"
+_MAIN = "main_metric"  # the name of the table with the main metrics
+ALL_OF = "all_metrics_of_"  # the beginning of the names of the tables with all metrics
+_OTHER_EVALUATIONS = "other_evaluations"
 
 _PLAIN = re.compile(r"[\w.@+:,=() -]+", re.ASCII)
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.@+,=-]", re.ASCII)
-_MAX_NAME = 80
+_MAX_NAME = 80  # characters
 
 
 @dataclass(frozen=True)
 class PageRun:
     """The facts about a run that the schema needs."""
 
-    task: str  # as eval-factory calls it
-    groups: tuple[str, ...]  # HELM's, the most general first; each is `plain_name` of what it was
-    metrics: tuple[str, ...]  # names of all its scores
+    task: str  # eval-factory's name of the task
+    groups: tuple[str, ...]  # the `plain_name` of each of HELM's groups, the most general first
+    metrics: tuple[str, ...]  # the names of all scores
     main_metric: str
     main_split: str
 
 
 def is_plain(metric: str) -> bool:
-    """Find out if HELM may render a metric's name."""
+    """Return True if it is safe that HELM renders this name of a metric."""
     return _PLAIN.fullmatch(metric) is not None
 
 
 def plain_name(name: str, longest: int = _MAX_NAME) -> str:
-    """A name of that length at most that can stand in a file name, on every system, and in a
-    template.
+    """Return a name that is safe in file names, on every system, and in templates.
 
     Args:
         name: any text.
-        longest: in characters.
+        longest: the maximum length of the result, in characters.
     """
     return _NOT_IN_A_FILE_NAME.sub("_", name).lstrip(".")[:longest] or "_"
 
 
 def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, Any]:
-    """The document for `--schema-path`. `helms` is HELM's schema for MedHELM; empty if the
-    installed HELM has none.
+    """Return the schema for the option `--schema-path`.
+
+    Args:
+        runs: the runs that the pages show.
+        helms: HELM's schema for MedHELM; empty if the installed HELM has none.
     """
     groups = set()
     for group in helms.get("run_groups", ()):
@@ -81,7 +85,10 @@ def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, 
 
 
 def _runs_by_group(runs: Sequence[PageRun], used: set[str]) -> dict[str, PageRun]:
-    """Return a run for each group of our own, with the metrics of all the group's runs."""
+    """Return a run for each group that HELM's schema lacks, with the metrics of the group's runs.
+
+    `used` are the groups of HELM's schema that the runs have.
+    """
     by_group: dict[str, PageRun] = {}
     for run in runs:
         if not run.groups or used & set(run.groups):
@@ -95,9 +102,9 @@ def _runs_by_group(runs: Sequence[PageRun], used: set[str]) -> dict[str, PageRun
 
 
 def _drop_repeated_names(metrics: Sequence[dict[str, Any]], runs: Iterable[PageRun]) -> None:
-    """Drop short names that several columns of a table would have.
+    """Drop short names that would be the heading of several columns of a table.
 
-    HELM calls both exact and quasi-exact match EM.
+    HELM's short name of both exact match and quasi-exact match is EM.
     """
     shown_together = set(chain.from_iterable(run.metrics for run in runs))
     short: Counter[Any] = Counter()
@@ -110,30 +117,35 @@ def _drop_repeated_names(metrics: Sequence[dict[str, Any]], runs: Iterable[PageR
 
 
 def page_models(display_names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the document model_metadata.yaml: how the pages call each model, by HELM's name of
-    it.
+    """Return the content of model_metadata.yaml, which states the models' names on the pages.
+
+    `display_names` has the name on the pages by HELM's name of the model.
     """
     return {"models": [model_entry(name, shown, shown) for name, shown in display_names.items()]}
 
 
 def _with_members(groups: Iterable[Mapping[str, Any]], used: set[str]) -> list[dict[str, Any]]:
-    """Groups that were run, and groups of groups with what is left of them; the order stays."""
+    """Return the groups that were run, and the groups that contain them, in their order.
+
+    A group of groups only keeps the members that are returned too.
+    """
     groups = list(groups)
     names = set(used)
-    for _ in groups:  # a group of groups may stand before its members, or behind them
+    # Repeat, because a group of groups may come before or after its members.
+    for _ in groups:
         names |= {group["name"] for group in groups if names & set(group.get("subgroups") or ())}
-    left = []
+    remaining = []
     for group in groups:
         if group["name"] in names:
-            members = dict(group)
+            shown_group = dict(group)
             if "subgroups" in group:
-                members["subgroups"] = [name for name in group["subgroups"] if name in names]
-            left.append(members)
-    return left
+                shown_group["subgroups"] = [name for name in group["subgroups"] if name in names]
+            remaining.append(shown_group)
+    return remaining
 
 
 def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """HELM's definitions, and one for each other metric of these runs."""
+    """Return HELM's definitions of metrics, and a definition of each other metric of the runs."""
     by_name = {metric["name"]: dict(metric) for metric in defined}
     for run in runs:
         for name in run.metrics:
@@ -149,10 +161,11 @@ def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> l
 def _groups_of(
     by_group: Mapping[str, PageRun],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the tables and the groups: the main metric side by side, and for each group a table of
-    all its metrics. There are no win rates.
+    """Return (tables, groups) for the runs of `_runs_by_group`.
 
-    A win rate says nothing of evaluations that are not a set that somebody put together.
+    A first table compares the main metrics; each group also has a table of all its metrics. The
+    tables have no win rates, which only make sense for a set of benchmarks that was composed on
+    purpose.
     """
     shown: dict[str, tuple[str, tuple[str, ...]]] = {_MAIN: ("Main metric", ("${main_name}",))}
     for group, run in by_group.items():
@@ -180,7 +193,7 @@ def _groups_of(
             }
         )
     together = {
-        "name": _OTHERS,
+        "name": _OTHER_EVALUATIONS,
         "display_name": "Evaluations",
         "description": "Benchmarks of this run that are not part of MedHELM's leaderboard",
         "category": "Evaluations",

@@ -1,4 +1,4 @@
-"""Tells which of HELM's metrics of pictures this machine can compute, before anything is asked."""
+"""Finds, before a run, which of HELM's metrics of pictures this machine can compute."""
 
 from __future__ import annotations
 
@@ -12,45 +12,46 @@ from eval_factory.tasks.upstreams import HEIM
 
 
 def weights_folder() -> Path:
-    """Return the folder of the weights that HELM keeps itself. HELM has one in each output folder:
-    each run would need them again.
+    """Return the folder of the weights that HELM's own code downloads.
+
+    HELM would use a folder in each output folder, and download the weights for each run again.
     """
     return home_of(HEIM).parent / "heim-weights"
 
 
 def path_of(weights: Weights, env: Mapping[str, str]) -> Path:
-    """Return the path at which the metric looks for its file in helm-run; it may have a `*`."""
-    place, _, path = weights.file.partition(":")
+    """Return the path at which helm-run looks for a file of weights; it may hold a `*`."""
+    root, _, path = weights.file.partition(":")
     home = Path.home()
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
     hub = env.get("HF_HUB_CACHE") or Path(env.get("HF_HOME") or cache / "huggingface") / "hub"
-    places = {
+    roots = {
         "hub": Path(hub),
         "torch": cache / "torch" / "hub" / "checkpoints",
         "home": home,
         "heim": weights_folder(),
     }
-    return places[place] / path
+    return roots[root] / path
 
 
 def are_present(weights: Weights, env: Mapping[str, str]) -> bool:
-    """Tell whether a file is there."""
-    place = path_of(weights, env)
-    return any(path.is_file() for path in Path(place.anchor).glob(str(place)[1:]))
+    """Return True if the file of these weights exists."""
+    pattern = path_of(weights, env)
+    return any(path.is_file() for path in Path(pattern.anchor).glob(str(pattern)[1:]))
 
 
 def reason_not_computed(
     metric: PictureMetric, environment: Environment, env: Mapping[str, str]
 ) -> str | None:
-    """Say why a metric cannot be computed here; None if it can."""
+    """Return the reason why a metric cannot be computed on this machine; None if it can."""
     if metric.people:
         return "it asks people, and eval-factory asks none"
-    lacking = []
+    missing = []
     for module in metric.packages:
         if not environment.has_module(module):
-            lacking.append(module)
-    if lacking:
-        return f"not installed: {', '.join(lacking)}"
+            missing.append(module)
+    if missing:
+        return f"not installed: {', '.join(missing)}"
     absent = []
     for weights in metric.weights:
         if not are_present(weights, env):
@@ -61,8 +62,9 @@ def reason_not_computed(
 
 
 def uncomputed(plan: Plan, env: Mapping[str, str]) -> dict[PictureMetric, str]:
-    """Metrics of a run that cannot be computed here, with the reason of each; none of a run whose
-    answers are no pictures, or are only to be made.
+    """Return the metrics of a run that cannot be computed on this machine, each with its reason.
+
+    The result is empty if the answers are not pictures, or if the pictures are not to be scored.
     """
     helm = plan.evaluation.task.helm
     if not helm.makes_images or plan.evaluation.run.config.params.extra.only_generate:
@@ -77,17 +79,17 @@ def uncomputed(plan: Plan, env: Mapping[str, str]) -> dict[PictureMetric, str]:
 
 
 def arguments_of(plan: Plan) -> dict[str, str | int]:
-    """The run spec's arguments, as its run entry has them."""
+    """Return the arguments of the run spec, as the run entry has them."""
     return {**plan.evaluation.task.helm.arguments, **plan.scenario_arguments}
 
 
 def classes_of(metrics: Iterable[PictureMetric]) -> tuple[str, ...]:
-    """Their classes, in one order."""
+    """Return the class names of metrics, sorted."""
     return tuple(sorted(metric.class_name for metric in metrics))
 
 
 def lines_about(plans: Iterable[Plan], env: Mapping[str, str]) -> list[str]:
-    """A line for each metric that is left out of any of these runs, and what can be done."""
+    """Return a line for each metric that any of these runs leaves out, and a line with advice."""
     lines: dict[str, None] = {}
     for plan in plans:
         for metric, reason in uncomputed(plan, env).items():

@@ -1,9 +1,8 @@
-"""Answers that need no model: nothing, a refusal, the same letter every time, the longest option;
-and what they score.
+"""Makes answers that need no model, such as an empty text, a refusal or always the same letter.
 
-A score that is not above theirs does not show that a model read the questions. Which answers there
-are depends on the data, never on what the model answered. Our plug-in scores them, and writes the
-scores into HELM's output folder.
+Only a score above the scores of these answers shows that a model read the questions. The answers
+depend on the data, never on the model's answers. eval-factory's plug-in scores them, and writes
+the scores into HELM's output folder.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ FORM_ANSWERS = {
     "sql": ("SELECT 1",),
     "rating": ("0", "+1", "-1", "+2", "-2"),
 }
-"""The answers that are the same to every question, by the `answer_form` of a task in framework.yml.
-"""
+"""Answers that may be given to every question, by the `answer_form` of a task in framework.yml."""
 
 MAX_LABELS = 12
-MAX_LABEL_LENGTH = 20
-"""Characters. Right answers that are few, short and repeated are labels, whoever declared them
-or not.
-"""
+"""The maximum number of different right answers that count as labels.
 
-_REPEATED = 2  # an answer that is right only once is nobody's habit
+Right answers that are few, short and repeated are labels, even if the task does not declare them.
+"""
+MAX_LABEL_LENGTH = 20  # the maximum length of a label, in characters
+
+_MIN_REPEATS = 2  # the number of questions that have to share a right answer for a majority
 
 EMPTY_NAME = "empty"
 REFUSAL_NAME = "refusal"
@@ -53,32 +52,34 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 @dataclass(frozen=True)
 class AskedQuestion:
-    """The facts about one instance."""
+    """The question of one instance, with its right answers."""
 
     id: str
     right: tuple[str, ...]  # the texts of the right references
-    # label of an option -> its text; empty if the question has no options
+    # the text of each option by its label; empty if the question has no options
     options: Mapping[str, str]
     text: str = ""  # the question without the prompt around it
     source: str | None = None
-    """The source that the question shares with others: the calculator's name, or the question that
-    several answers belong to.
+    """The source that the question shares with other questions, such as the name of a calculator.
+
+    If several answers to the same question are judged, the source is that question.
     """
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way to answer without a model."""
+    """A way to answer the questions without a model."""
 
     name: str
     answers: tuple[tuple[str, ...], ...]
-    """The answers to each question, in the questions' order: one, or several equally likely ones if
-    the answer is random.
+    """The answers to each question, in the order of the questions.
+
+    A question has several answers, which are equally likely, if the strategy answers at random.
     """
 
     @property
     def constant(self) -> str | None:
-        """The answer, if it is the same to every question."""
+        """The answer if it is the same to every question, else None."""
         if len(set(self.answers)) == 1 and len(self.answers[0]) == 1:
             return self.answers[0][0]
         return None
@@ -91,13 +92,13 @@ def strategies(
     by: str = "source",
     overlap: bool = False,
 ) -> list[Strategy]:
-    """All strategies for these questions, those that matter most first.
+    """Return all strategies for these questions, the most important first.
 
     Args:
-        questions: The questions of the run.
-        form: `answer_form` of the task.
-        by: A word for the questions' sources.
-        overlap: True if a metric compares the words of the answer with those of a reference.
+        questions: the questions of the run.
+        form: the `answer_form` of the task; None if the task declares none.
+        by: a word for the questions' sources, for the name of a strategy.
+        overlap: whether a metric compares the words of an answer with those of a reference.
     """
     if not questions:
         return []
@@ -106,32 +107,36 @@ def strategies(
     for answer in (*labels, *FORM_ANSWERS.get(form or "", ())):
         fixed[f"always {answer}"] = answer
     by_name = {name: (answer,) * len(questions) for name, answer in fixed.items()}
-    if form != "sql":  # each answer is executed there; the most frequent gold query is none at all
-        by_name |= dict(_that_look_at_the_data(questions, by))
+    # Answers in SQL are executed, and the most frequent right answer there is an empty query.
+    if form != "sql":
+        by_name |= dict(_data_dependent_answers(questions, by))
     if overlap and not labels:
-        # Complete sentences, up to as many words as half of the references have.
-        words = [len(text.split()) for text in _right(questions)]
-        enough = statistics.median(words or [0])
-        by_name[LEAD_NAME] = tuple(_lead(question.text, enough) for question in questions)
+        # Take complete sentences, up to the median number of words of the references.
+        word_counts = [len(text.split()) for text in _right_answers(questions)]
+        max_words = statistics.median(word_counts or [0])
+        by_name[LEAD_NAME] = tuple(
+            _first_sentences(question.text, max_words) for question in questions
+        )
     first = (LEAD_NAME, EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME)
-    made = []
+    ordered = []
     for name in dict.fromkeys([*first, *by_name]):
         if name in by_name:
-            made.append(Strategy(name, tuple((answer,) for answer in by_name[name])))
+            ordered.append(Strategy(name, tuple((answer,) for answer in by_name[name])))
     if labels:
         choices = tuple(tuple(question.options or labels) for question in questions)
-        made.append(Strategy(RANDOM_NAME, choices))
-    return made
+        ordered.append(Strategy(RANDOM_NAME, choices))
+    return ordered
 
 
-def _right(questions: Iterable[AskedQuestion]) -> Iterator[str]:
-    """The right answers to all questions."""
+def _right_answers(questions: Iterable[AskedQuestion]) -> Iterator[str]:
+    """Yield the right answers to all questions."""
     return chain.from_iterable(question.right for question in questions)
 
 
-def _that_look_at_the_data(
+def _data_dependent_answers(
     questions: Sequence[AskedQuestion], by: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield (name, answers) of each strategy that depends on right answers, options or lengths."""
     majority = _majority(questions)
     if majority is not None:
         yield MAJORITY_NAME, majority
@@ -139,7 +144,7 @@ def _that_look_at_the_data(
     if by_source is not None:
         yield f"{MAJORITY_NAME} by {by}", by_source
     offered = {tuple(sorted(question.options.values())) for question in questions}
-    # else one option is the longest of every question
+    # If all questions have the same options, the longest option would always be the same.
     if len(offered) > 1 and min(map(len, offered)) > 1:
         longest = []
         shortest = []
@@ -149,23 +154,27 @@ def _that_look_at_the_data(
             shortest.append(min(lengths, key=lengths.__getitem__))
         yield "longest option", tuple(longest)
         yield SHORTEST_NAME, tuple(shortest)
-    classes = Counter(_right(questions))
-    if len(classes) != 2 or min(classes.values()) < _REPEATED:
+    classes = Counter(_right_answers(questions))
+    if len(classes) != 2 or min(classes.values()) < _MIN_REPEATS:
         return
     if all(len(question.right) == 1 for question in questions):
-        yield LENGTH_NAME, tuple(answer or "" for answer in _cross_fitted(questions, _by_length))
+        yield (
+            LENGTH_NAME,
+            tuple(answer or "" for answer in _cross_fitted(questions, _fit_length_rule)),
+        )
 
 
-_Answering = Callable[[AskedQuestion], str | None]  # None: it has no answer to this question
+_Answering = Callable[[AskedQuestion], str | None]
+"""A rule that answers a question; None if it has no answer to the question."""
 
 
 def _cross_fitted(
     questions: Sequence[AskedQuestion], fit: Callable[[Sequence[AskedQuestion]], _Answering]
 ) -> list[str | None]:
-    """The questions of each half, answered by what was fitted on the other half.
+    """Answer each half of the questions by a rule that was fitted on the other half.
 
-    The hash of a question's id decides about its half. Its position would be a trap: data sets put
-    a right and a wrong answer in turn.
+    The halves are drawn by the hash of the questions' ids. The order of the data set must not
+    decide, because some data sets alternate right and wrong answers.
     """
     order = sorted(
         range(len(questions)),
@@ -182,19 +191,22 @@ def _cross_fitted(
 def _majority_by_source(
     questions: Sequence[AskedQuestion], otherwise: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """The right answer that most questions of the same source have, in the other half of them, or
-    `otherwise`; None if no two questions share a source.
+    """Answer each question by the most frequent right answer to questions of the same source.
+
+    The rule for a question is fitted on the half of the source's questions that does not hold the
+    question. Where it has no answer, the answer in `otherwise` is given. Return None if no two
+    questions share a source.
     """
     sources: dict[str, list[int]] = defaultdict(list)
     for number, question in enumerate(questions):
         if question.source is not None:
             sources[question.source].append(number)
 
-    def most_usual(fitted: Sequence[AskedQuestion]) -> _Answering:
-        usual = Counter(_right(fitted)).most_common(1)
-        if not usual:
+    def fit_majority(fitted: Sequence[AskedQuestion]) -> _Answering:
+        most_frequent = Counter(_right_answers(fitted)).most_common(1)
+        if not most_frequent:
             return lambda _question: None
-        return lambda question: _answer_of(question, usual[0][0])
+        return lambda question: _answer_of(question, most_frequent[0][0])
 
     is_shared = False
     answers = list(otherwise)
@@ -202,7 +214,7 @@ def _majority_by_source(
         if len(numbers) < 2:
             continue
         is_shared = True
-        fitted = _cross_fitted([questions[number] for number in numbers], most_usual)
+        fitted = _cross_fitted([questions[number] for number in numbers], fit_majority)
         for number, answer in zip(numbers, fitted, strict=True):
             if answer is not None:
                 answers[number] = answer
@@ -211,9 +223,11 @@ def _majority_by_source(
     return tuple(answers)
 
 
-def _by_length(fitted: Sequence[AskedQuestion]) -> _Answering:
-    """Answer one class up to a length and the other beyond it, with the cut that is right most
-    often for these questions.
+def _fit_length_rule(fitted: Sequence[AskedQuestion]) -> _Answering:
+    """Return the rule by length that answers most of these questions right.
+
+    There are two classes of right answers. The rule answers one class up to a length of the
+    question, and the other class for longer questions.
     """
     classes = sorted({question.right[0] for question in fitted})
     first = classes[0]
@@ -237,16 +251,19 @@ _MEASURES: tuple[Callable[[str], int], ...] = (
     len,
     lambda text: len(text.strip().rpartition("\n\n")[2]),
 )
-"""Measures of how long a question is: all of its text, or its last paragraph (the answer to be
-judged, after what it is about).
+"""Two measures of a question's length: the length of the text, and that of its last paragraph.
+
+If answers are to be judged, the last paragraph is the answer.
 """
 
 
 def _cuts(
     fitted: Sequence[AskedQuestion], measure: Callable[[str], int], first: str
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield each length, how many are right if `first` is the answer up to it, and how many if
-    `first` is the answer beyond it.
+    """Yield (length, hits, hits of the opposite rule) for each possible cut.
+
+    The first number of hits counts the questions that are answered right if `first` is the answer
+    up to this length; the second number, if `first` is the answer beyond this length.
     """
     rows = sorted((measure(question.text), question.right[0] == first) for question in fitted)
     firsts = sum(is_first for _, is_first in rows)
@@ -259,31 +276,36 @@ def _cuts(
 
 
 def _answer_of(question: AskedQuestion, text: str) -> str | None:
+    """Return a text as the answer to a question: as an option's label if there are options.
+
+    Return None if no option has this text.
+    """
     if not question.options:
         return text
     return _label_of(question, text)
 
 
-def _lead(text: str, enough: float) -> str:
-    """The first sentences of the source, up to `enough` words."""
+def _first_sentences(text: str, max_words: float) -> str:
+    """Return the first sentences of a text: the first one, and more up to `max_words` words."""
     taken: list[str] = []
     words = 0
     for sentence in _SENTENCE_END.split(text.strip()):
         words += len(sentence.split())
-        if taken and words > enough:
+        if taken and words > max_words:
             break
         taken.append(sentence)
     return " ".join(taken)
 
 
 def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
-    """All that an answer may be; nothing if answers are asked for in words, or in another
-    form.
+    """Return the labels that an answer may be: of options, or few, short and repeated answers.
+
+    The list is empty if answers are free texts or have another form.
     """
     offered = set(chain.from_iterable(question.options for question in questions))
     if offered or form is not None:
         return sorted(offered)
-    right = {text.strip() for text in _right(questions)}
+    right = {text.strip() for text in _right_answers(questions)}
     short = all(0 < len(text) <= MAX_LABEL_LENGTH for text in right)
     few = 0 < len(right) <= min(MAX_LABELS, len(questions) // 2)
     if short and few:
@@ -292,15 +314,16 @@ def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
 
 
 def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
-    """The right answer that most questions have; None if no two questions share one.
+    """Return the most frequent right answer, for each question; None if no two questions share one.
 
-    Of options it is the text that counts, at any place among them, if at least every second
-    question offers it (yes, no, maybe); else the letter that is right most often.
+    If the questions have options, the text of the right option counts, whatever its label is. This
+    text is the answer if at least half of the questions offer it (yes, no, maybe). Else, and for
+    questions that do not offer it, the answer is the label that is right most often.
     """
-    texts = Counter(_right(questions))
+    texts = Counter(_right_answers(questions))
     text, times = texts.most_common(1)[0] if texts else ("", 0)
     if not any(question.options for question in questions):
-        if times < _REPEATED:
+        if times < _MIN_REPEATS:
             return None
         return (text,) * len(questions)
     letters: Counter[str] = Counter()
@@ -310,12 +333,13 @@ def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
                 letters[label] += 1
     letter = letters.most_common(1)[0][0] if letters else ""
     labels = [_label_of(question, text) for question in questions]
-    if times < _REPEATED or labels.count(None) * 2 > len(labels):
+    if times < _MIN_REPEATS or labels.count(None) * 2 > len(labels):
         return (letter,) * len(questions)
     return tuple(letter if label is None else label for label in labels)
 
 
 def _label_of(question: AskedQuestion, text: str) -> str | None:
+    """Return the label of the option with this text; None if there is none."""
     for label, option in question.options.items():
         if option == text:
             return label
@@ -323,47 +347,51 @@ def _label_of(question: AskedQuestion, text: str) -> str | None:
 
 
 def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The annotation of the model's answer, changed to that of another answer, which is executed
-    as it is written.
+    """Return the annotation of the model's answer, with the fields of another answer.
+
+    The other answer is executed as it is written, so its `as_evaluated` gets the same result.
 
     Args:
         annotation: the annotation of the model's answer.
-        of_answer: the fields that the other answer's annotation has instead.
+        of_answer: the fields of the other answer's annotation, which replace the model's.
     """
-    made = {**annotation, **of_answer}
+    changed = {**annotation, **of_answer}
     if annotation.get("as_evaluated") is not None:
-        made["as_evaluated"] = dict(annotation["as_evaluated"])
+        changed["as_evaluated"] = dict(annotation["as_evaluated"])
         for key in ("predicted_result", "query_error"):
             if key in of_answer:
-                made["as_evaluated"][key] = of_answer[key]
-    return made
+                changed["as_evaluated"][key] = of_answer[key]
+    return changed
 
 
 @dataclass(frozen=True)
 class StrategyScores:
-    """One way to answer: an answer, or a score, for each question, in their order."""
+    """The scores of one strategy for each question, with its answers.
+
+    A strategy that answers at random has neither `answer` nor `answers`. Its values are means over
+    all possible answers.
+    """
 
     name: str
     values: dict[str, list[int | float | None]]
-    """The values of each metric, one for each question, by HELM's name of it. 0 and 1 are read as
-    the same two objects each time.
+    """The values of each metric by HELM's name of the metric, one value for each question.
+
+    Whole numbers are stored as `int`, because Python then shares the objects for 0 and 1.
     """
-    # the answer, if it is the same to every question; else `answers` has them
-    answer: str | None = None
-    # neither: of an answer at random. Its values are means over all that it may be
-    answers: list[str] | None = None
-    # the word of an annotator that executes answers on this one
+    answer: str | None = None  # the answer if it is the same to every question
+    answers: list[str] | None = None  # the answers to each question if they differ
+    # the annotation of the answer by an annotator that executes answers
     annotation: dict[str, Any] | None = None
 
     def answer_to(self, number: int) -> str | None:
-        """Return the answer to a question. None: any answer, each as likely as the others."""
+        """Return the answer to a question, by its number from 0; None if the answer is random."""
         if self.answers is not None:
             return self.answers[number]
         return self.answer
 
 
-def _whole(value: float | None) -> float | None:
-    """A whole number without a fraction: there are dozens of columns of 0 and 1."""
+def _without_fraction(value: float | None) -> float | None:
+    """Return a whole number as `int`, which makes the many columns of 0 and 1 shorter."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
@@ -371,22 +399,29 @@ def _whole(value: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class TrivialScores:
-    """The file. helm-run makes it, and does without pydantic; whoever reads it checks it."""
+    """The content of the file with the strategies' scores.
+
+    helm-run writes the file without pydantic; `read_trivial_scores` checks it with pydantic.
+    """
 
     run: str = ""  # HELM's name of the run
-    lower_is_better: list[str] = field(default_factory=list)
-    # id, trial and split of each
+    lower_is_better: list[str] = field(default_factory=list)  # names of metrics
+    # the (id, trial, split) of each question
     questions: list[tuple[str, int, str | None]] = field(default_factory=list)
     strategies: list[StrategyScores] = field(default_factory=list)
-    error: str | None = None  # why there is nothing, if it failed
+    error: str | None = None  # the reason why there are no scores
 
     def write(self, helm_dir: Path) -> None:
-        """Write the scores into HELM's output folder. Raises OSError."""
+        """Write the scores into HELM's output folder.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         strategies = []
         for strategy in self.strategies:
             columns = {}
             for name, column in strategy.values.items():
-                columns[name] = [_whole(value) for value in column]
+                columns[name] = [_without_fraction(value) for value in column]
             stated = {name: value for name, value in vars(strategy).items() if value is not None}
             strategies.append(stated | {"values": columns})
         document = {name: value for name, value in vars(self).items() if value}
@@ -395,8 +430,9 @@ class TrivialScores:
 
 
 def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
-    """Return the scores in HELM's output folder, or None if they are missing or cannot be read:
-    floors are worth no failed result.
+    """Return the scores in HELM's output folder; None if they are missing or cannot be read.
+
+    No error is raised: a result without these scores is better than no result.
     """
     from pydantic import TypeAdapter
 
@@ -408,7 +444,7 @@ def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
         return None
 
 
-PADDED_QUESTIONS = 10  # questions to which it is judged
+PADDED_QUESTIONS = 10  # the number of questions with which judges rate the padded answer
 PADDED_NAME = "padded generic answer"
 PADDED_ANSWER = (
     "Thank you very much for your question. "
@@ -430,15 +466,16 @@ PADDED_ANSWER = (
 
 @dataclass(frozen=True)
 class ConfidenceReply:
-    """The model's reply about how sure it is."""
+    """The model's reply to the question how sure it is of its answer."""
 
     reply: str | None
-    error: str | None  # why there is none
+    error: str | None  # the reason if there is no reply
 
 
 def read_replies(file: Path) -> dict[tuple[str, int], ConfidenceReply]:
-    """Return the replies to a further turn, by instance and trial; empty if there is no file, or
-    another one.
+    """Return the replies to a further turn, by (instance, trial).
+
+    The result is empty if the file does not exist or has another form.
     """
     try:
         lines = json.loads(file.read_text(encoding="utf-8"))

@@ -1,7 +1,8 @@
-"""The forms of judges' verdicts as JSON schemas (`judges[].structured`). Pure functions.
+"""Makes the JSON schemas of judges' verdicts (`judges[].structured`). Pure functions.
 
-They keep to what every server of `response_format: json_schema` takes (OpenAI's strict mode): each
-object names all its fields, requires them and allows no others; a number of choices is an `enum`.
+The schemas only use features that every server with `response_format: json_schema` accepts
+(OpenAI's strict mode). Each object names all its fields, requires them and allows no others; a
+limited set of values is an `enum`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from eval_factory.tasks.jury_form import JuryForm
 Schema = Mapping[str, Any]
 
 _TEXT: Schema = {"type": "string"}
-_MARKS = range(1, 11)  # of medhelm's comparison with a physician's answer
+_MARKS = range(1, 11)  # the marks of medhelm's comparison with a physician's answer
 
 
 def ratings_schema(criteria: Criteria, form: JuryForm) -> Schema:
-    """A jury's verdict: for each criterion its fields, the score last."""
+    """Return the schema of a jury's verdict: the fields of each criterion, with the score last."""
     score: Schema = {"type": "integer", "enum": list(form.values)}
     if form.labels:
         score = {"type": "string", "enum": list(form.labels)}
@@ -33,7 +34,7 @@ def ratings_schema(criteria: Criteria, form: JuryForm) -> Schema:
 
 
 def decisions_schema(count: int) -> Schema:
-    """A rubric's verdict about `count` criteria."""
+    """Return the schema of a verdict about `count` criteria of a rubric."""
     decision: dict[str, Schema] = {EXPLANATION: _TEXT, MET: {"type": "boolean"}}
     if count == 1:
         return _object(decision)
@@ -42,11 +43,12 @@ def decisions_schema(count: int) -> Schema:
 
 
 def mark_schema() -> Schema:
-    """The mark of an answer beside a physician's."""
+    """Return the schema of a mark for an answer that is compared with a physician's answer."""
     return _object({EXPLANATION: _TEXT, MET: {"type": "integer", "enum": list(_MARKS)}})
 
 
 def _object(properties: Mapping[str, Schema]) -> Schema:
+    """Return the schema of an object with exactly these fields."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -56,20 +58,23 @@ def _object(properties: Mapping[str, Schema]) -> Schema:
 
 
 def prompts_of(annotation: str, *, by_schema: bool) -> str:
-    """The name in the run record of the prompts with which an annotation's judges were asked.
+    """Return the name under which the run record stores the prompts of an annotation's judges.
 
-    `by_schema`: those of the judges that get a schema.
+    `by_schema` says whether the prompts are those of the judges that get a schema.
     """
     return f"{annotation} by schema" if by_schema else annotation
 
 
 def template_with_schema(template: str, schema: Schema) -> str:
-    """The text whose hash is that of a prompt with a schema."""
+    """Return the text whose hash identifies a prompt template together with its schema."""
     return f"{template}\n{json.dumps(schema)}"
 
 
 def criterion_templates(criteria_per_request: int, *, by_schema: bool) -> list[str]:
-    """Every template that a rubric's judge is asked with: what its prompts' hashes are made of."""
+    """Return every template of a rubric judge's prompts, with its schema if `by_schema` is True.
+
+    The hashes of these texts identify the prompts.
+    """
     templates = []
     for size in sorted({1, criteria_per_request}):
         template = criterion_template(alone=size == 1)
