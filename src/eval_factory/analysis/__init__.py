@@ -1,3 +1,3 @@
-"""Results of several output folders, compared: pure statistics of paired values, and what may be
-compared with what.
+"""Compares the results of several output folders: which results are comparable, and the statistics
+of their paired values.
 """

@@ -1,4 +1,4 @@
-"""Annotation: a sample of answers is drawn for raters; their sheets are written and read as CSV."""
+"""Draws a sample of answers for raters, writes the raters' sheets as CSV, and reads them again."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from eval_factory.core.table_files import file_of_table, table_rows
 from eval_factory.core.tables import no_formula
 
 _MIN_ANSWERS = 2
-"""Answers that are drawn of each stratum, if it has so many."""
+"""The smallest number of answers that are drawn from each stratum with at least this many."""
 _LETTERS = "bcdfghjkmnpqrstvwxz"
-"""Letters of codes: no spreadsheet takes a code for a number, a date or a word."""
+"""The letters of codes. A spreadsheet does not mistake such a code for a number, a date or a word.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,95 +39,112 @@ class Candidate:
     """An answer that can be drawn."""
 
     key: AnswerKey
-    value: float  # its score by the main metric
+    value: float  # the score of the answer by the main metric
     group: str = ""
 
 
 @dataclass(frozen=True)
-class AnswerLayer:
-    """A stratum: answers that have the same chance."""
+class AnswerStratum:
+    """A group of answers that are drawn with equal probability."""
 
     name: str
     keys: tuple[AnswerKey, ...]
 
 
-def layers_of(candidates: Sequence[Candidate], count: int) -> list[AnswerLayer]:
-    """Return strata by score, then by group, in an order in which neighbours are alike; as many as
-    a sample of `count` can hold. Raises ConfigError: a sample of fewer than two says nothing.
+def strata_of(candidates: Sequence[Candidate], count: int) -> list[AnswerStratum]:
+    """Return the strata of a sample of `count` answers, by score and then by group.
+
+    Neighbouring strata are similar. Small strata are merged with a neighbour until the sample has
+    at least `_MIN_ANSWERS` answers for each stratum.
+
+    Raises:
+        ConfigError: `count` is below `_MIN_ANSWERS`.
     """
     if count < _MIN_ANSWERS:
         raise ConfigError(f"--n {count}: rate at least {_MIN_ANSWERS} answers")
-    layers = _all_layers(candidates)
-    while len(layers) > 1:
-        smallest = min(range(len(layers)), key=lambda index: len(layers[index].keys))
-        if _MIN_ANSWERS * len(layers) <= count and len(layers[smallest].keys) >= _MIN_ANSWERS:
+    strata = _all_strata(candidates)
+    while len(strata) > 1:
+        smallest = min(range(len(strata)), key=lambda index: len(strata[index].keys))
+        if _MIN_ANSWERS * len(strata) <= count and len(strata[smallest].keys) >= _MIN_ANSWERS:
             break
-        _merge(layers, smallest)
-    return layers
+        _merge(strata, smallest)
+    return strata
 
 
-def _all_layers(candidates: Sequence[Candidate]) -> list[AnswerLayer]:
-    """Return a stratum for each part of the scores and each of the six usual groups."""
-    parts = parts_of(candidate.value for candidate in candidates)
+def _all_strata(candidates: Sequence[Candidate]) -> list[AnswerStratum]:
+    """Return a stratum for each combination of a range of scores and a group.
+
+    Each of the six most frequent groups has its own strata; the other groups share theirs.
+    """
+    ranges = score_ranges_of(candidate.value for candidate in candidates)
     groups = Counter(candidate.group for candidate in candidates)
-    usual = dict(groups.most_common(6))
+    most_frequent = dict(groups.most_common(6))
     keys: dict[tuple[int, str], list[AnswerKey]] = {}
     for candidate in sorted(candidates, key=lambda candidate: candidate.key.as_text()):
         number = 0
-        while candidate.value > parts[number][1]:
+        while candidate.value > ranges[number][1]:
             number += 1
         group = "others"
-        if candidate.group in usual:
+        if candidate.group in most_frequent:
             group = candidate.group
         keys.setdefault((number, group), []).append(candidate.key)
-    layers = []
+    strata = []
     for number, group in sorted(keys):
-        low, high = parts[number]
+        low, high = ranges[number]
         name = f"{low:g}"
         if low != high:
             name += f" to {high:g}"
         if group:
             name += f", {group}"
-        layers.append(AnswerLayer(name, tuple(keys[number, group])))
-    return layers
+        strata.append(AnswerStratum(name, tuple(keys[number, group])))
+    return strata
 
 
-def _merge(layers: list[AnswerLayer], index: int) -> None:
-    """Merge a stratum with the smaller one of its neighbours."""
+def _merge(strata: list[AnswerStratum], index: int) -> None:
+    """Merge a stratum with its smaller neighbour. `index`: the stratum's place in the list."""
     neighbour = index - 1
     if index == 0:
         neighbour = 1
-    elif index + 1 < len(layers) and len(layers[index + 1].keys) < len(layers[index - 1].keys):
+    elif index + 1 < len(strata) and len(strata[index + 1].keys) < len(strata[index - 1].keys):
         neighbour = index + 1
     first, second = sorted((index, neighbour))
-    name = f"{layers[first].name}; {layers[second].name}"
-    keys = layers[first].keys + layers[second].keys
-    layers[first : second + 1] = [AnswerLayer(name, keys)]
+    name = f"{strata[first].name}; {strata[second].name}"
+    keys = strata[first].keys + strata[second].keys
+    strata[first : second + 1] = [AnswerStratum(name, keys)]
 
 
-def parts_of(values: Iterable[float]) -> list[tuple[float, float]]:
-    """Return (lowest, highest) of each part of the scores: each value if there are few, else
-    quarters of the answers.
+def score_ranges_of(values: Iterable[float]) -> list[tuple[float, float]]:
+    """Return the lowest and the highest score of each range of scores.
+
+    If there are at most four distinct scores, each is a range; otherwise the ranges are quarters of
+    the answers.
     """
     ordered = sorted(values)
-    different = sorted(set(ordered))
-    if len(different) <= 4:
-        return list(zip(different, different, strict=True))
-    highest = set()
+    distinct = sorted(set(ordered))
+    if len(distinct) <= 4:
+        return list(zip(distinct, distinct, strict=True))
+    upper_ends = set()
     for quarter in range(1, 5):
-        highest.add(ordered[math.ceil(len(ordered) * quarter / 4) - 1])
-    parts = []
-    low = different[0]
-    for high in sorted(highest):
-        parts.append((low, high))
-        # the next part begins with the next value
-        low = different[min(different.index(high) + 1, len(different) - 1)]
-    return parts
+        upper_ends.add(ordered[math.ceil(len(ordered) * quarter / 4) - 1])
+    ranges = []
+    low = distinct[0]
+    for high in sorted(upper_ends):
+        ranges.append((low, high))
+        # The next range begins with the next distinct score.
+        low = distinct[min(distinct.index(high) + 1, len(distinct) - 1)]
+    return ranges
 
 
 def shares_of(sizes: Sequence[int], count: int) -> list[int]:
-    """Return how many answers of each stratum are drawn: in proportion, the largest remainders
-    first; at least two, if it has so many.
+    """Return the number of answers to draw from each stratum.
+
+    The numbers are in proportion to the sizes of the strata, rounded by the method of largest
+    remainders. From each stratum, at least `_MIN_ANSWERS` answers are drawn, or all if it has
+    fewer.
+
+    Args:
+        sizes: the number of answers in each stratum.
+        count: the number of answers in the sample.
     """
     total = sum(sizes)
     if count >= total:
@@ -155,8 +173,10 @@ def _next_to_move(
     limits: Sequence[int],
     step: int,
 ) -> int:
-    """Return the stratum that is furthest from its exact share, and not at its limit; of equal
-    ones the larger.
+    """Return the index of the stratum whose share changes next.
+
+    This is the stratum that is furthest from its exact share and not at its limit. Of equally
+    distant strata, the largest is chosen.
     """
     movable = [index for index, limit in enumerate(limits) if shares[index] != limit]
     return max(movable, key=lambda index: (step * (exact[index] - shares[index]), sizes[index]))
@@ -166,23 +186,33 @@ def _next_to_move(
 class Draw:
     """The settings that decide which answers are drawn."""
 
-    count: int
+    count: int  # the number of answers to draw
     seed: int
-    raters: tuple[str, ...]
-    identity: str  # of the run
+    raters: tuple[str, ...]  # the names of the raters
+    identity: str  # the identity of the run (`Provenance.run_identity`)
 
 
-def drawn(
-    layers: Sequence[AnswerLayer], rated: Collection[AnswerKey], draw: Draw
+def draw_answers(
+    strata: Sequence[AnswerStratum], rated: Collection[AnswerKey], draw: Draw
 ) -> list[tuple[AnswerKey, int, float]]:
-    """Draw answers, and return (answer, number of its stratum, probability) in the order of the
-    draw. Rated answers are not drawn again. Raises ConfigError: every answer is rated.
+    """Draw answers for the raters.
+
+    Args:
+        strata: the strata to draw from.
+        rated: the answers that are already rated. They are not drawn again.
+        draw: the settings of the draw. Equal settings give equal samples.
+
+    Returns:
+        Each drawn answer with the number of its stratum (from 0) and its probability of being
+        drawn, in the order of the draw.
+
+    Raises:
+        ConfigError: every answer is rated.
     """
-    # the same seed draws the same sample
     chance = random.Random(f"{draw.identity} {draw.seed}")  # noqa: S311
     unrated = []
-    for layer in layers:
-        unrated.append([key for key in layer.keys if key not in rated])
+    for answer_stratum in strata:
+        unrated.append([key for key in answer_stratum.keys if key not in rated])
     if not any(unrated):
         raise ConfigError("every answer of this result is rated: there is nothing to draw")
     shares = shares_of(list(map(len, unrated)), draw.count)
@@ -193,24 +223,24 @@ def drawn(
     return answers
 
 
-def drawn_sample(
+def sample_of_draw(
     question: RatedQuestion,
-    layers: Sequence[AnswerLayer],
+    strata: Sequence[AnswerStratum],
     chosen: Sequence[tuple[ShownAnswer, int, float]],
     draw: Draw,
 ) -> Sample:
     """Return the sample of a draw, with a code for each answer.
 
     Args:
-        question: The question that raters are asked.
-        layers: The strata that were drawn from.
-        chosen: (what raters see, number of its stratum, probability) of each drawn answer.
-        draw: The settings of the draw.
+        question: the question for the raters.
+        strata: the strata of the sample.
+        chosen: the texts of each drawn answer, the number of its stratum and its probability.
+        draw: the settings of the draw.
     """
     sheet = _sheet_id(question, chosen, draw)
     stratum_of: dict[str, int] = {}
-    for number, layer in enumerate(layers):
-        for key in layer.keys:
+    for number, answer_stratum in enumerate(strata):
+        for key in answer_stratum.keys:
             stratum_of[key.as_text()] = number
     answers = []
     codes = _codes(sheet, len(chosen))
@@ -225,7 +255,7 @@ def drawn_sample(
         choices=question.choices,
         metric=question.metric,
         scale=question.score.scale,
-        strata=tuple(layer.name for layer in layers),
+        strata=tuple(answer_stratum.name for answer_stratum in strata),
         stratum_of=stratum_of,
         answers=tuple(answers),
     )
@@ -234,12 +264,12 @@ def drawn_sample(
 def _sheet_id(
     question: RatedQuestion, chosen: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
 ) -> str:
-    """Return eight letters, the same for the same answers of the same draw."""
+    """Return an id of eight letters, computed from the draw and the drawn answers."""
     lines = [draw.identity, question.kind, str(draw.seed)]
     for shown, _, _ in chosen:
         lines.append(f"{shown.key.as_text()} {shown.sha256}")
-    drawn_from = "\n".join(lines).encode("utf-8", "surrogatepass")
-    digest = int(hashlib.sha256(drawn_from).hexdigest(), 16)
+    text = "\n".join(lines).encode("utf-8", "surrogatepass")
+    digest = int(hashlib.sha256(text).hexdigest(), 16)
     letters = ""
     for place in range(8):
         letters += _LETTERS[digest // len(_LETTERS) ** place % len(_LETTERS)]
@@ -247,8 +277,8 @@ def _sheet_id(
 
 
 def _codes(sheet: str, count: int) -> list[str]:
-    """Return different codes of five letters."""
-    # a code only must say nothing of what it stands for
+    """Return distinct codes of five letters."""
+    # The codes need not be secret: they only must not depend on the answers' contents.
     chance = random.Random(f"codes of {sheet}")  # noqa: S311
     codes: dict[str, None] = {}
     while len(codes) < count:
@@ -257,7 +287,11 @@ def _codes(sheet: str, count: int) -> list[str]:
 
 
 def rater_order(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
-    """Return an order of each rater's own: who tires, tires at other answers than the others."""
+    """Return the codes in an order that is different for each rater.
+
+    A tired rater rates the last answers with less care. With different orders, these are different
+    answers for each rater.
+    """
     shuffled = sorted(codes)
     random.Random(f"{sheet} {rater}").shuffle(shuffled)  # noqa: S311
     return shuffled
@@ -283,14 +317,14 @@ COLUMNS = (
     _RATING,
     COMMENT,
 )
-BOM = "\ufeff"  # Excel reads UTF-8 with it, and the system's encoding without
-_MAX_CELL = 30_000  # characters: Excel takes 32,767
-_CUT = " [cut: the HTML form has all of it]"
+BOM = "\ufeff"  # With a byte order mark, Excel reads the file as UTF-8.
+_MAX_CELL = 30_000  # in characters; Excel allows 32,767
+_CUT = " [cut: the HTML form has the complete text]"
 _BREAKS = re.compile(r"\s*(?:\r\n|[\r\n\v\f\u0085\u2028\u2029])\s*")
 
 
 def sheet_cell(text: str) -> str:
-    """Return a text on one line that a spreadsheet shows and does not run."""
+    """Return a text on one line, which a spreadsheet shows and does not execute as a formula."""
     safe = no_formula(printable(_BREAKS.sub(" \u23ce ", text).replace("\t", " ")))
     if len(safe) <= _MAX_CELL:
         return safe
@@ -305,15 +339,16 @@ def csv_sheet(
     *,
     with_reference: bool,
 ) -> str:
-    """Return a sheet with a line for each question about each answer; the texts of an answer stand
-    in its first line alone.
+    """Return a rater's sheet, with a row for each question about each answer.
+
+    Only the first row of an answer has the texts of the prompt, the answer and the reference.
 
     Args:
-        sample: The sample that is rated.
-        rater: The name of the rater.
-        order: The codes of the answers.
-        shown: Code -> what the rater sees.
-        with_reference: References are shown.
+        sample: the sample to rate.
+        rater: the name of the rater.
+        order: the codes of the answers, in the order of the sheet.
+        shown: code -> the texts that the rater sees.
+        with_reference: True if the sheet shows the reference answers.
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n")
@@ -330,7 +365,7 @@ def csv_sheet(
 
 
 def _text_cells(shown: ShownAnswer, *, with_reference: bool) -> list[str]:
-    """Return the cells of an answer's question, of the answer and of its references."""
+    """Return the cells with the prompt, the answer and the references."""
     question = question_text(shown.turns)
     for medium in shown.media:
         if medium.get("file"):
@@ -342,16 +377,16 @@ def _text_cells(shown: ShownAnswer, *, with_reference: bool) -> list[str]:
 
 
 def question_text(turns: Sequence[tuple[str, str]]) -> str:
-    """Return one turn as it is; several with who speaks."""
+    """Return the turns of a conversation as one text, with speakers if there are several turns."""
     if len(turns) == 1:
         return turns[0][1]
     return "\n\n".join(f"{role}: {text}" for role, text in turns)
 
 
-_NEEDED = (SHEET, RATER, ITEM, _NUMBER, _RATING)
-_MAX_FILE = 64 * 1024 * 1024
-_MAX_NAME = 80
-WORDS = {
+_REQUIRED = (SHEET, RATER, ITEM, _NUMBER, _RATING)
+_MAX_FILE_SIZE = 64 * 1024 * 1024  # in bytes
+_MAX_NAME = 80  # in characters
+YES_AND_NO = {
     "met": "yes",
     "not met": "no",
     "y": "yes",
@@ -361,25 +396,28 @@ WORDS = {
     "1": "yes",
     "0": "no",
 }
-"""Other ways to say yes and no: a spreadsheet may make a number or a truth value of them."""
+"""Other ways to write yes and no, such as the values to which a spreadsheet may convert them."""
 
 
 @dataclass
 class Returned:
-    """The ratings of several files, and what is wrong with them."""
+    """The ratings in several files, and the faults of these files."""
 
     ratings: list[Rating] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    empty: int = 0  # rows without a rating
+    empty: int = 0  # the number of rows without a rating
 
 
 @dataclass(frozen=True)
 class _Row:
+    """A row of a returned sheet."""
+
     file: str
     line: int
-    cells: Mapping[str, str]
+    cells: Mapping[str, str]  # name of the column -> cell
 
     def fault(self, column: str, text: str) -> str:
+        """Return the message about a fault in a column of this row."""
         return f"{self.file}: row {self.line}, column {column}: {text}"
 
 
@@ -387,12 +425,12 @@ def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: P
     """Read the ratings that raters returned.
 
     Args:
-        files: The tables.
-        samples: Id -> the sheets that were exported from the result.
-        folder: Of the result, for messages.
+        files: the returned tables.
+        samples: id -> each sample that was exported from the result.
+        folder: the folder of the result, for messages.
     """
     returned = Returned()
-    first: dict[tuple[str, str, str, int], tuple[Rating, _Row]] = {}
+    first_ratings: dict[tuple[str, str, str, int], tuple[Rating, _Row]] = {}
     for file in files:
         try:
             rows = list(_rows_of(file))
@@ -410,19 +448,19 @@ def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: P
                 returned.faults += rating
             else:
                 key = (rating.sheet, rating.rater, rating.code, rating.number)
-                before, row_before = first.setdefault(key, (rating, row))
-                if before.value != rating.value:
+                first, first_row = first_ratings.setdefault(key, (rating, row))
+                if first.value != rating.value:
                     fault = (
                         f"rater {rating.rater} gave {rating.code} another rating "
-                        f"in row {row_before.line} of {row_before.file}"
+                        f"in row {first_row.line} of {first_row.file}"
                     )
                     returned.faults.append(row.fault(_RATING, fault))
-    returned.ratings = [rating for rating, _ in first.values()]
+    returned.ratings = [rating for rating, _ in first_ratings.values()]
     return returned
 
 
 def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | list[str] | None:
-    """Return the rating of a row, or what is wrong with it; None if it has none."""
+    """Return the rating of a row, or the faults of the row; None if the row has no rating."""
     sheet = row.cells[SHEET]
     sample = samples.get(sheet)
     if sample is None:
@@ -459,9 +497,13 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
 
 
 def _question_number(cell: str, questions: int) -> int | None:
-    """Return the number of a question from 1; None if there is no such question.
+    """Return the number of a question, from 1; None if the answer has no question of this number.
 
-    An answer with one question needs no number; a spreadsheet may have made 1.0 of 1.
+    The cell may be empty if the answer has one question. A spreadsheet may have changed 1 to 1.0.
+
+    Args:
+        cell: the text of the cell.
+        questions: the number of questions about the answer.
     """
     if not cell and questions == 1:
         return 1
@@ -475,13 +517,16 @@ def _question_number(cell: str, questions: int) -> int | None:
 
 
 def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
-    """Return the rating that a cell names, by its label or its number; a decimal comma is one."""
+    """Return the rating that a cell names by its label or its number; None if there is no match.
+
+    The number may have a decimal comma.
+    """
     word = text.strip().lower()
     by_label = {choice.label: choice.value for choice in choices}
     if word in by_label:
         return by_label[word]
     if "yes" in by_label:
-        return by_label.get(WORDS.get(word.removesuffix(".0"), ""))
+        return by_label.get(YES_AND_NO.get(word.removesuffix(".0"), ""))
     try:
         value = float(word.replace(",", "."))
     except ValueError:
@@ -492,11 +537,13 @@ def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
 
 
 def _rows_of(file: Path) -> Iterator[_Row]:
-    """Yield the rows with anything in them. Raises ValueError: a column that is needed is not
-    there, or the file is no table.
+    """Yield the rows of a returned table.
+
+    Raises:
+        ValueError: a required column is missing, or the file is not a readable table.
     """
-    if file_of_table(file).stat().st_size > _MAX_FILE:
-        raise ValueError(f"is larger than {_MAX_FILE // 1024**2} MiB")
+    if file_of_table(file).stat().st_size > _MAX_FILE_SIZE:
+        raise ValueError(f"is larger than {_MAX_FILE_SIZE // 1024**2} MiB")
     header: list[str] = []
     for line, cells in table_rows(file):
         if header:
@@ -512,19 +559,19 @@ def _rows_of(file: Path) -> Iterator[_Row]:
             header = [name.strip().lower() for name in cells]
             _check_header(header, line)
     if not header:
-        raise ValueError(f"row 1: there is no column {', '.join(_NEEDED)}")
+        raise ValueError(f"row 1: there is no column {', '.join(_REQUIRED)}")
 
 
 def _check_header(header: Sequence[str], line: int) -> None:
-    """Raise ValueError: two columns have one name, or one that is needed is not there."""
-    twice = [name for name in header if name and header.count(name) > 1]
-    if twice:
-        columns = [str(number) for number, name in enumerate(header, 1) if name == twice[0]]
+    """Raise ValueError if two columns have the same name, or if a required column is missing."""
+    repeated = [name for name in header if name and header.count(name) > 1]
+    if repeated:
+        columns = [str(number) for number, name in enumerate(header, 1) if name == repeated[0]]
         raise ValueError(
-            f"row {line}: columns {' and '.join(columns)} have one name, "
-            f"{_quoted(twice[0])}: leave one of them out"
+            f"row {line}: columns {' and '.join(columns)} have the same name, "
+            f"{_quoted(repeated[0])}: leave one of them out"
         )
-    missing = [name for name in _NEEDED if name not in header]
+    missing = [name for name in _REQUIRED if name not in header]
     if missing:
         raise ValueError(f"row {line}: there is no column {', '.join(missing)}")
 

@@ -1,4 +1,4 @@
-"""A gate's policy: what a candidate has to reach on which benchmark; read, checked and locked."""
+"""Reads, checks and locks the policy of a gate: the limits for a candidate on each benchmark."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Direction = Literal["higher_is_better", "lower_is_better"]
 OnInconclusive = Literal["fail", "pass"]
 
 EVERY_VALUE = "*"
-"""Stands for a group's value: each group of the field has to keep these limits."""
+"""The group's value in a policy for limits that each group of the field has to keep."""
 
 
 @dataclass(frozen=True)
 class LimitKind:
-    """A kind of limit, with all that a place that shows it needs."""
+    """A kind of limit, with its texts for reports and statements."""
 
-    words: str  # before its number, in a list of what a policy demands
-    claim: str  # the subject of a signed statement's claim; {score}: the score's name
-    comparator: str  # how the number that was found compares with the limit
-    is_drop: bool = False  # it needs a baseline
+    words: str  # the words before the number, in a list of a policy's limits
+    claim: str  # the subject of a claim in a signed statement; {score} is the name of the score
+    comparator: str  # the comparison of the measured number with the limit, such as ">="
+    is_drop: bool = False  # True if the limit compares the score with a baseline's score
 
 
 LIMITS: Mapping[str, LimitKind] = {
@@ -54,25 +54,25 @@ LIMITS: Mapping[str, LimitKind] = {
 CONDITIONS: Mapping[str, str] = {
     "relative_guard_below": "that share only where the baseline's score is below"
 }
-"""Numbers that are no limits of their own, but say when one counts: key -> its words."""
+"""Numbers that are not limits themselves, but state when a limit applies: key -> words."""
 
 
 class Limits(DescribedModel):
-    """Limits that a score, of all instances or of a group, has to keep, in its own unit."""
+    """The limits of a score, of all instances or of a group, in the unit of the score."""
 
     min: Annotated[float, Field(strict=True)] | None = None
-    """The candidate's score is at least so much."""
+    """The lowest permitted score of the candidate."""
     max_drop: Annotated[float, Field(ge=0, strict=True)] | None = None
-    """It is worse than the baseline's by at most so much. Needs a baseline."""
+    """The largest permitted drop of the score from the baseline's score. Needs a baseline."""
     max_relative_drop: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
-    """It is worse than the baseline's by at most this share of the baseline's. Needs a baseline."""
+    """The largest permitted drop, as a share of the baseline's score. Needs a baseline."""
     relative_guard_below: Annotated[float, Field(strict=True)] | None = None
-    """The baseline's score from which on `max_relative_drop` does not count."""
+    """`max_relative_drop` applies only if the baseline's score is below this score."""
     min_coverage: Annotated[float, Field(gt=0, le=1, strict=True)] | None = None
-    """At least this share of the instances, or of the judgements of all of them, has a score."""
+    """The smallest permitted share of instances, or of their judgements, that have a score."""
 
     @property
-    def given(self) -> dict[str, float]:
+    def numbers(self) -> dict[str, float]:
         """The number of each limit that is set, in the order of `LIMITS`."""
         numbers = {}
         for key in LIMITS:
@@ -83,8 +83,8 @@ class Limits(DescribedModel):
 
     @property
     def in_words(self) -> list[tuple[str, float]]:
-        """Limits and conditions that are set, for a document: words, and the number behind them."""
-        worded = [(LIMITS[key].words, number) for key, number in self.given.items()]
+        """The words and the number of each limit and condition that is set, for a document."""
+        worded = [(LIMITS[key].words, number) for key, number in self.numbers.items()]
         for key, words in CONDITIONS.items():
             number = getattr(self, key)
             if number is not None:
@@ -93,48 +93,51 @@ class Limits(DescribedModel):
 
     @property
     def limits_a_drop(self) -> bool:
-        return any(LIMITS[key].is_drop for key in self.given)
+        """True if a limit compares the score with a baseline's score."""
+        return any(LIMITS[key].is_drop for key in self.numbers)
 
 
 class Defaults(Limits):
-    """The limits of every benchmark that does not say otherwise."""
+    """The limits of every benchmark that sets no other limits."""
 
     tier: Tier | None = None
-    """An advisory benchmark is shown and counts for nothing; the others block. supporting if not
-    given.
+    """An advisory benchmark is shown, but does not count for the outcome; the other tiers count.
+    The default is supporting.
     """
     metric: str | None = None
-    """The score's name; the task's main metric if not given."""
+    """The name of the score. The default is the task's main metric."""
     direction: Direction | None = None
-    """The better direction of the metric; the metric's own if not given."""
+    """The better direction of the metric. The default is the metric's own direction."""
     on_inconclusive: OnInconclusive | None = None
-    """The outcome if the sample is too small to say; the policy's if not given."""
+    """The outcome if the sample is too small to decide. The default is the policy's outcome."""
     min_judge_agreement: Annotated[float, Field(le=1, strict=True)] | None = None
-    """Krippendorff's alpha of the judges is at least so much, and more than chance."""
+    """The lowest permitted Krippendorff's alpha of the judges, which must also agree more than by
+    chance.
+    """
 
 
 class BenchmarkLimits(Defaults):
-    """One benchmark's."""
+    """The limits of one benchmark."""
 
     groups: dict[str, dict[str, Limits]] = Field(default_factory=dict)
-    """Field of the instances -> its value, or `*` for every other value -> limits of that group."""
+    """Field of the instances -> its value, or `*` for every other value -> limits of the group."""
 
 
 class PolicyFile(DescribedModel):
-    """The file."""
+    """A policy file as the user writes it."""
 
     version: Literal[1]
     """The version of this format."""
     on_inconclusive: OnInconclusive = "fail"
-    """The outcome of a benchmark whose sample is too small to say."""
+    """The outcome of a benchmark whose sample is too small to decide."""
     defaults: Defaults = Field(default_factory=Defaults)
-    """The limits of every benchmark that does not say otherwise."""
+    """The limits of every benchmark that sets no other limits."""
     benchmarks: Annotated[dict[str, BenchmarkLimits], Field(min_length=1)]
-    """Task -> what a candidate has to keep; {} takes the defaults."""
+    """Task -> its limits for a candidate; {} uses the defaults."""
 
 
 class BenchmarkPolicy(BenchmarkLimits):
-    """One benchmark's part of a policy, with the defaults filled in."""
+    """The part of a policy for one benchmark, with the defaults filled in."""
 
     task: str
     tier: Tier
@@ -142,11 +145,12 @@ class BenchmarkPolicy(BenchmarkLimits):
 
     @property
     def blocks(self) -> bool:
-        """False: the benchmark is advisory; it is shown and does not count for the outcome."""
+        """True if the benchmark counts for the outcome; an advisory benchmark is only shown."""
         return self.tier != "advisory"
 
     @property
     def needs_baseline(self) -> bool:
+        """True if a limit of the score or of a group limits a drop."""
         if self.limits_a_drop:
             return True
         for by_value in self.groups.values():
@@ -158,22 +162,25 @@ class BenchmarkPolicy(BenchmarkLimits):
 
 @dataclass(frozen=True)
 class Policy:
+    """A policy that was read and checked."""
+
     path: Path
-    sha256: str  # of the file as it stands
+    sha256: str  # the SHA-256 of the current file
     benchmarks: tuple[BenchmarkPolicy, ...]
-    locked_at: datetime | None = None  # None: it is not locked
+    locked_at: datetime | None = None  # None if the policy is not locked
 
     @property
     def needs_baseline(self) -> bool:
-        """True: a benchmark that counts limits a drop."""
+        """True if a benchmark that counts for the outcome limits a drop."""
         return any(benchmark.blocks and benchmark.needs_baseline for benchmark in self.benchmarks)
 
 
 def load_policy(path: Path) -> Policy:
     """Read and check a policy.
 
-    Raises ConfigError, with every mistake that was found; also if the policy is not the one that
-    was locked, or the lock cannot be read.
+    Raises:
+        ConfigError: the policy has mistakes (the error lists all of them), was changed after it was
+            locked, or has a lock that cannot be read.
     """
     document = load_mapping(
         path, "`version: 1` and `benchmarks`, a mapping of tasks to their limits"
@@ -184,9 +191,9 @@ def load_policy(path: Path) -> Policy:
         details = error.errors(include_url=False)
         raise ConfigError([_explained(path, detail) for detail in details]) from None
     benchmarks = []
-    for task, given in file.benchmarks.items():
+    for task, own_limits in file.benchmarks.items():
         fields: dict[str, Any] = {"tier": "supporting", "on_inconclusive": file.on_inconclusive}
-        for limits in (file.defaults, given):
+        for limits in (file.defaults, own_limits):
             for name, value in limits:
                 if value is not None:
                     fields[name] = value
@@ -203,7 +210,7 @@ def load_policy(path: Path) -> Policy:
 
 
 def _problems(benchmark: BenchmarkPolicy) -> Iterator[str]:
-    """Yield what is wrong with the limits of a benchmark."""
+    """Yield a message for each mistake in the limits of a benchmark."""
     key = f"benchmarks.{benchmark.task}"
     by_group: dict[str, Limits] = {}
     for field, by_value in benchmark.groups.items():
@@ -211,60 +218,61 @@ def _problems(benchmark: BenchmarkPolicy) -> Iterator[str]:
             by_group[f"{key}.groups.{field}.{value}"] = limits
     *names, last_name = [name for name in LIMITS if name in Limits.model_fields]
     limit_names = f"{', '.join(names)} or {last_name}"
-    if not benchmark.given and not benchmark.groups:
+    if not benchmark.numbers and not benchmark.groups:
         yield f"{key}: sets no limit; give it (or defaults) {limit_names}"
     for group_key, limits in by_group.items():
-        if not limits.given:
+        if not limits.numbers:
             yield f"{group_key}: sets no limit; give it {limit_names}"
     if benchmark.direction == "lower_is_better":
         for limits_key, limits in {key: benchmark, **by_group}.items():
             if limits.min is not None:
                 yield (
-                    f"{limits_key}.min: says nothing where a lower score is better; limit a drop "
+                    f"{limits_key}.min: has no meaning if a lower score is better; limit a drop "
                     "(max_drop)"
                 )
 
 
 def _explained(path: Path, detail: Any) -> str:
-    """Return a mistake that pydantic found, in words."""
-    place = detail["loc"]
-    key = ".".join(map(str, place))
+    """Return the message about a mistake that pydantic found."""
+    key_path = detail["loc"]
+    key = ".".join(map(str, key_path))
     if detail["type"] == "extra_forbidden":
-        keys = sorted(_model_at(place).model_fields)
-        hint = did_you_mean(str(place[-1]), keys) or f"; known here: {', '.join(keys)}"
+        keys = sorted(_model_at(key_path).model_fields)
+        hint = did_you_mean(str(key_path[-1]), keys) or f"; known here: {', '.join(keys)}"
         return f"{path}: unknown key {key}{hint}"
     usual_faults = {"missing": "is missing", "too_short": "names no benchmark"}
     return f"{path}: {key}: {usual_faults.get(detail['type']) or expectation(detail)}"
 
 
-def _model_at(place: Sequence[str | int]) -> type[StrictModel]:
-    """Return the model that the last key of a place belongs to."""
-    if len(place) == 1:
+def _model_at(key_path: Sequence[str | int]) -> type[StrictModel]:
+    """Return the model that has the last key of a path."""
+    if len(key_path) == 1:
         return PolicyFile
-    if place[0] == "defaults":
+    if key_path[0] == "defaults":
         return Defaults
-    if "groups" in place[2:-1]:
+    if "groups" in key_path[2:-1]:
         return Limits
     return BenchmarkLimits
 
 
 def gate_policy_schema() -> dict[str, Any]:
     """Return the JSON schema of a policy."""
-    description = "What a candidate's results have to keep (docs/gate.md)."
+    description = "The limits for a candidate's results (docs/gate.md)."
     return plain_schema(
         PolicyFile, {"title": "eval-factory: policy of a gate", "description": description}
     )
 
 
-MAX_LOCK = 1 << 16  # bytes
+MAX_LOCK_SIZE = 1 << 16  # in bytes
 
 
 def lock_path(policy: Path) -> Path:
-    return policy.with_name(policy.name + ".lock")  # to be committed with it
+    """Return the path of a policy's lock file, which is committed together with the policy."""
+    return policy.with_name(policy.name + ".lock")
 
 
 def lock(policy: Policy, now: datetime) -> Path:
-    """Write the lock; a policy that is locked keeps its lock, with its time."""
+    """Write the lock of a policy and return its path. An existing lock stays unchanged."""
     path = lock_path(policy.path)
     if policy.locked_at is None:
         record = {
@@ -276,10 +284,19 @@ def lock(policy: Policy, now: datetime) -> Path:
 
 
 def _locked_at(file: Path, sha256: str) -> datetime | None:
+    """Return the time at which a policy was locked; None if it is not locked.
+
+    Args:
+        file: the policy.
+        sha256: the SHA-256 of the policy.
+
+    Raises:
+        ConfigError: the policy was changed after it was locked, or its lock cannot be read.
+    """
     path = lock_path(file)
     try:
-        record = parse_json(read_text(path, max_size=MAX_LOCK))
-        locked = record["sha256"]
+        record = parse_json(read_text(path, max_size=MAX_LOCK_SIZE))
+        locked_sha256 = record["sha256"]
         locked_at = datetime.fromisoformat(record["locked_at"])
         if locked_at.tzinfo is None:
             raise ValueError("a time without its zone")
@@ -290,10 +307,9 @@ def _locked_at(file: Path, sha256: str) -> datetime | None:
         raise ConfigError(
             f"{path}: is not the lock of a policy; remove the file and lock the policy again"
         ) from None
-    if locked != sha256:
+    if locked_sha256 != sha256:
         raise ConfigError(
             f"{file}: was changed after it was locked on {locked_at:%Y-%m-%d %H:%M} UTC; "
-            "restore it, or remove"
-            f" {path.name} and lock the new one before the next run"
+            f"restore it, or remove {path.name} and lock the new policy before the next run"
         )
     return locked_at

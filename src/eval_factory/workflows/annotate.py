@@ -23,11 +23,11 @@ from eval_factory.analysis.annotation_sheets import (
     Candidate,
     Draw,
     csv_sheet,
-    drawn,
-    drawn_sample,
-    layers_of,
+    draw_answers,
     rater_order,
     read_returns,
+    sample_of_draw,
+    strata_of,
 )
 from eval_factory.core import formats
 from eval_factory.core.annotations import (
@@ -171,15 +171,15 @@ def _chosen(
             candidates.append(Candidate(AnswerKey(record.id, record.trial), value, group))
     if not candidates:
         raise ConfigError(f"{stored.folder}: no answer has a score, so there is nothing to rate")
-    layers = layers_of(candidates, draw.count)
+    strata = strata_of(candidates, draw.count)
     record_of_key = {}
     for record in records:
         if form.value_of(record) is not None:
             record_of_key[AnswerKey(record.id, record.trial)] = record
     chosen = []
-    for key, layer_number, probability in drawn(layers, rated, draw):
-        chosen.append((form.shown(record_of_key[key]), layer_number, probability))
-    sample = drawn_sample(form, layers, chosen, draw)
+    for key, stratum_number, probability in draw_answers(strata, rated, draw):
+        chosen.append((form.shown(record_of_key[key]), stratum_number, probability))
+    sample = sample_of_draw(form, strata, chosen, draw)
     return sample, {
         answer.code: shown for answer, (shown, _, _) in zip(sample.answers, chosen, strict=True)
     }

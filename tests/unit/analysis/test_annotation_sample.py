@@ -10,11 +10,11 @@ import pytest
 from eval_factory.analysis import annotation_sheets as sheets
 from eval_factory.analysis.annotation_sheets import (
     Candidate,
-    drawn,
-    drawn_sample,
-    layers_of,
-    parts_of,
+    draw_answers,
     rater_order,
+    sample_of_draw,
+    score_ranges_of,
+    strata_of,
 )
 from eval_factory.core.annotations import AnswerKey, RatedQuestion, asked_of
 from eval_factory.core.errors import ConfigError
@@ -32,19 +32,19 @@ def candidates(*values: float, group: str = "") -> list[Candidate]:
     ]
 
 
-def sizes(layers: list[sheets.AnswerLayer]) -> dict[str, int]:
-    return {one.name: len(one.keys) for one in layers}
+def sizes(strata: list[sheets.AnswerStratum]) -> dict[str, int]:
+    return {one.name: len(one.keys) for one in strata}
 
 
 def test_few_values_are_strata_and_many_are_quarters() -> None:
-    assert parts_of([1, 0, 0, 1, 0.5, 0.2]) == [(0, 0), (0.2, 0.2), (0.5, 0.5), (1, 1)]
-    assert parts_of(range(8)) == [(0, 1), (2, 3), (4, 5), (6, 7)]
-    assert parts_of([0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]) == [
+    assert score_ranges_of([1, 0, 0, 1, 0.5, 0.2]) == [(0, 0), (0.2, 0.2), (0.5, 0.5), (1, 1)]
+    assert score_ranges_of(range(8)) == [(0, 1), (2, 3), (4, 5), (6, 7)]
+    assert score_ranges_of([0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]) == [
         (0, 0),
         (1, 2),
         (3, 5),
     ]  # quarters of zeros are one
-    assert sizes(layers_of(candidates(*range(40)), 20)) == {
+    assert sizes(strata_of(candidates(*range(40)), 20)) == {
         "0 to 9": 10,
         "10 to 19": 10,
         "20 to 29": 10,
@@ -53,7 +53,7 @@ def test_few_values_are_strata_and_many_are_quarters() -> None:
 
 
 def test_groups_part_the_scores_and_rare_ones_are_others() -> None:
-    found = layers_of(
+    found = strata_of(
         candidates(0, 0, 1, 1, 1, group="a") + candidates(0, 0, 0, 1, 1, group="b"), 10
     )
     assert sizes(found) == {"0, a": 2, "0, b": 3, "1, a": 3, "1, b": 2}
@@ -62,7 +62,7 @@ def test_groups_part_the_scores_and_rare_ones_are_others() -> None:
             candidates(*[1.0] * (20 - ord(group) % 32), group=group) for group in "abcdefgh"
         )
     )
-    assert list(sizes(layers_of(many, 100))) == [
+    assert list(sizes(strata_of(many, 100))) == [
         "1, a",
         "1, b",
         "1, c",
@@ -75,14 +75,14 @@ def test_groups_part_the_scores_and_rare_ones_are_others() -> None:
 
 def test_strata_that_a_sample_cannot_hold_are_put_together() -> None:
     of_three = candidates(*[0.0] * 10, *[1.0] * 3, *[2.0] * 20)
-    assert sizes(layers_of(of_three, 6)) == {"0": 10, "1": 3, "2": 20}
-    assert sizes(layers_of(of_three, 5)) == {"0; 1": 13, "2": 20}
-    assert sizes(layers_of(of_three, 3)) == {"0; 1; 2": 33}
+    assert sizes(strata_of(of_three, 6)) == {"0": 10, "1": 3, "2": 20}
+    assert sizes(strata_of(of_three, 5)) == {"0; 1": 13, "2": 20}
+    assert sizes(strata_of(of_three, 3)) == {"0; 1; 2": 33}
     # one answer alone is no stratum
-    assert sizes(layers_of(candidates(0, 1, 1, 1), 4)) == {"0; 1": 4}
-    assert sizes(layers_of(candidates(1.0), 4)) == {"1": 1}
+    assert sizes(strata_of(candidates(0, 1, 1, 1), 4)) == {"0; 1": 4}
+    assert sizes(strata_of(candidates(1.0), 4)) == {"1": 1}
     with pytest.raises(ConfigError, match=naming("--n 1", "2 answers")):
-        layers_of(of_three, 1)
+        strata_of(of_three, 1)
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_shares(of: list[int], count: int, shares: list[int]) -> None:
 
 
 def test_every_answer_of_a_stratum_has_the_same_chance() -> None:
-    layers = layers_of(candidates(*[0.0] * 10, *[1.0] * 30), 8)
+    strata = strata_of(candidates(*[0.0] * 10, *[1.0] * 30), 8)
     times: Counter[str] = Counter()
     for seed in range(400):
-        found = drawn(layers, (), sheets.Draw(8, seed, ("1",), "x"))
+        found = draw_answers(strata, (), sheets.Draw(8, seed, ("1",), "x"))
         assert Counter((place, chance) for _, place, chance in found) == {(0, 0.2): 2, (1, 0.2): 6}
         times.update(key.id for key, _, _ in found)
     assert len(times) == 40
@@ -117,17 +117,17 @@ def test_every_answer_of_a_stratum_has_the_same_chance() -> None:
 
 
 def test_what_is_rated_is_not_drawn_again() -> None:
-    layers = layers_of(candidates(*[0.0] * 10, *[1.0] * 30), 8)
-    first = {key for key, _, _ in drawn(layers, (), DRAW)}
-    assert first == {key for key, _, _ in drawn(layers, (), DRAW)}
-    assert first.isdisjoint(key for key, _, _ in drawn(layers, first, DRAW))
-    everything = set(chain.from_iterable(one.keys for one in layers))
+    strata = strata_of(candidates(*[0.0] * 10, *[1.0] * 30), 8)
+    first = {key for key, _, _ in draw_answers(strata, (), DRAW)}
+    assert first == {key for key, _, _ in draw_answers(strata, (), DRAW)}
+    assert first.isdisjoint(key for key, _, _ in draw_answers(strata, first, DRAW))
+    everything = set(chain.from_iterable(one.keys for one in strata))
     with pytest.raises(ConfigError, match=naming("is rated")):
-        drawn(layers, everything, DRAW)
+        draw_answers(strata, everything, DRAW)
     last = next(iter(everything))
-    assert [key for key, _, chance in drawn(layers, everything - {last}, DRAW) if chance == 1] == [
-        last
-    ]
+    assert [
+        key for key, _, chance in draw_answers(strata, everything - {last}, DRAW) if chance == 1
+    ] == [last]
 
 
 def asked() -> RatedQuestion:
@@ -137,11 +137,11 @@ def asked() -> RatedQuestion:
 
 def test_codes_say_nothing_and_each_rater_has_an_order_of_its_own() -> None:
     records = [instance(f"q{one}", 1.0) for one in range(30)]
-    layers = layers_of([Candidate(AnswerKey(one.id, 0), 1.0) for one in records], 10)
+    strata = strata_of([Candidate(AnswerKey(one.id, 0), 1.0) for one in records], 10)
     chosen = [(asked().shown(one), 0, 0.5) for one in records[:10]]
-    sample = drawn_sample(asked(), layers, chosen, DRAW)
-    assert sample == drawn_sample(asked(), layers, chosen, DRAW)
-    assert sample.id != drawn_sample(asked(), layers, chosen[:9], DRAW).id
+    sample = sample_of_draw(asked(), strata, chosen, DRAW)
+    assert sample == sample_of_draw(asked(), strata, chosen, DRAW)
+    assert sample.id != sample_of_draw(asked(), strata, chosen[:9], DRAW).id
     codes = [one.code for one in sample.answers]
     assert (len(set(codes)), len(sample.stratum_of)) == (10, 30)
     assert all(code.isalpha() and not set("aeiouy") & set(code) for code in [*codes, sample.id])

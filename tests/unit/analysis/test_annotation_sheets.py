@@ -247,7 +247,7 @@ def test_a_row_with_more_cells_than_columns(tmp_path: Path) -> None:
 def test_a_sheet_is_a_regular_file_that_is_not_too_large(tmp_path: Path) -> None:
     none, large, pipe = (tmp_path / f"{name}.csv" for name in ("none", "large", "pipe"))
     with large.open("wb") as file:
-        file.truncate(sheets._MAX_FILE + 1)
+        file.truncate(sheets._MAX_FILE_SIZE + 1)
     os.mkfifo(pipe)
     each_says(
         read_returns([none, large, pipe, Path("/dev/zero")], {}, Path("out")).faults,

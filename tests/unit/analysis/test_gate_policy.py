@@ -152,7 +152,7 @@ def test_a_limited_drop_needs_a_baseline(tmp_path: Path, limits: str, needs: boo
         ),
         (
             "version: 1\nbenchmarks: {a: {min: 0.5, direction: lower_is_better}}",
-            "benchmarks.a.min: says nothing where",
+            "benchmarks.a.min: has no meaning if",
         ),
         (
             "version: 1\nbenchmarks: {groups: {metrc: 1}}",
