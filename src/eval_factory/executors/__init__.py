@@ -1,3 +1,4 @@
-"""The places where helm-run is started. They see an argv, names and paths, and know nothing of
-HELM.
+"""Starts helm-run on this machine or as Slurm jobs.
+
+The modules of this package know only command lines, names and paths, and nothing about HELM.
 """

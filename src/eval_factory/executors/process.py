@@ -1,4 +1,8 @@
-"""The one door to processes: a process group each, output redacted, SIGTERM and then SIGKILL."""
+"""Starts and ends processes.
+
+helm-run and model servers get a process group of their own, and secrets are removed from their
+output. A process group is ended with SIGTERM and, after a grace period, with SIGKILL.
+"""
 
 from __future__ import annotations
 
@@ -29,33 +33,35 @@ from eval_factory.executors.progress import AnswerTail, EventTail, ProgressDispl
 
 @dataclass(frozen=True)
 class FinishedProcess:
-    """The end of a process: its exit code (negative: the signal) and its last lines, redacted and
-    printable.
-    """
+    """A process that has ended."""
 
-    returncode: int
-    tail: tuple[str, ...]
+    returncode: int  # the exit code; minus the signal's number if a signal killed the process
+    tail: tuple[str, ...]  # the last lines of the output, without secrets, printable
 
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """A program to run in an output folder that this process holds."""
+    """A program to run in an output folder that this process has locked."""
 
     argv: Sequence[str]
-    env: Mapping[str, str]  # all that it gets to see
+    env: Mapping[str, str]  # all environment variables of the program
     rundir: RunDir
-    lock: Lock  # inherited: nobody else may write to the folder for as long as the program lives
-    run_id: str  # the id in the events that it writes
+    # the lock of the folder. The program inherits it: no other process can lock the folder while
+    # the program lives
+    lock: Lock
+    run_id: str  # the run id in the events that the program writes
     redactor: Redactor
     on_started: Callable[[], str | None] = lambda: None
-    """Called when the program has started. It gets the returned line on its standard input; what
-    is raised ends it.
+    """Called when the program has started.
+
+    The returned line is written to the standard input of the program. An exception ends the
+    program.
     """
-    # its answers are shown as they come: by their "figures", or with their "texts"
+    # shows each answer as it comes: "figures" shows only figures, "texts" also the text
     watch: str | None = None
 
 
-_TICK_S = 0.2
+_TICK_S = 0.2  # between two calls of `on_tick`
 TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
 
@@ -63,8 +69,9 @@ TAIL_LINES = 15
 def run_shown(
     spec: ProcessSpec, screen: TextIO
 ) -> tuple[FinishedProcess, tuple[Mapping[str, Any], ...]]:
-    """Run the program as `run_logged` does, with the progress on `screen`. Returns the program's
-    events, too, all but those of progress.
+    """Run the program as `run_logged` does, and show its progress on `screen`.
+
+    Returns the ended process, and the events of the program except those about progress.
     """
     tail = EventTail(spec.rundir.events, spec.run_id)
     answers = AnswerTail(
@@ -86,17 +93,19 @@ def run_shown(
 
 
 def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:
-    """Run to the end, standard output and error together into `log`; `on_tick` is called a few
-    times a second.
+    """Run the program until it ends; append its standard output and error to `log`.
 
-    The program inherits the folder's lock: nobody else may write there for as long as it lives.
-    What interrupts the wait (Ctrl-C, a defect in `on_tick`) ends the process group first. Raises
-    PrerequisiteError: there is no program.
+    `on_tick` is called a few times a second. The program inherits the lock of the folder: no other
+    process can lock the folder while the program lives. If an exception interrupts the wait, such
+    as Ctrl-C or a defect in `on_tick`, the process group is ended before the exception continues.
+
+    Raises:
+        PrerequisiteError: the program does not exist.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1) as log_file:
-        process = _started(spec)
+        process = _start_program(spec)
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         reader = threading.Thread(
             target=copy_lines, args=(process.stdout, log_file, spec.redactor, tail), daemon=True
@@ -105,15 +114,14 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
         try:
             spec.lock.share_with(process.pid)
             line = spec.on_started()
-            if process.stdin is not None:  # it gets the line, and the end of its input
-                with (
-                    contextlib.suppress(BrokenPipeError),
-                    process.stdin as source,
-                ):  # one that has ended needs nothing
+            if process.stdin is not None:
+                # A program that has ended already breaks the pipe. The input is closed in any case.
+                with contextlib.suppress(BrokenPipeError), process.stdin as source:
                     source.write("" if line is None else f"{line}\n")
             while process.poll() is None:
                 if reader.is_alive():
-                    # the output ends with the process: its end is seen at once
+                    # The reader ends with the output of the program: this wait ends at once when
+                    # the program ends.
                     reader.join(_TICK_S)
                 else:
                     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -133,14 +141,19 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
         return FinishedProcess(process.returncode, tuple(tail))
 
 
-def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
+def _start_program(spec: ProcessSpec) -> subprocess.Popen[str]:
+    """Start the program, which inherits the lock of the folder.
+
+    Raises:
+        PrerequisiteError: the program does not exist.
+    """
     try:
         return start_in_group(
             spec.argv, spec.env, stdin=subprocess.PIPE, pass_fds=(spec.lock.descriptor,)
         )
     except FileNotFoundError as error:
         raise PrerequisiteError(
-            f"{spec.argv[0]} is not there; install HELM beside eval-factory: "
+            f"{spec.argv[0]} is not there; install HELM next to eval-factory: "
             "pip install crfm-helm==0.5.16"
         ) from error
 
@@ -148,8 +161,10 @@ def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
 def start_in_group(
     argv: Sequence[str], env: Mapping[str, str], **more: Any
 ) -> subprocess.Popen[str]:
-    """Start a program in a process group of its own, whose standard output and error are one pipe
-    of text.
+    """Start a program in a process group of its own.
+
+    Standard output and error of the program are written to one pipe. `more`: further arguments of
+    `Popen`.
     """
     return subprocess.Popen(
         list(argv),
@@ -164,22 +179,24 @@ def start_in_group(
 
 
 def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[str]) -> None:
-    """Until nobody has the other end open; redacted and printable, into the log and the last
-    lines.
+    """Copy lines to the log and to `tail` until all writers have closed the pipe.
+
+    Secrets and control characters are removed from the lines.
     """
     with source:
         for line in source:
             shown = printable(redactor.text(line.rstrip("\n")))[:MAX_LOG_LINE]
             tail.append(shown)
-            # a full disk: the process must not block on a pipe that nobody reads
+            # If the disk is full, reading must continue: the process would block on a full pipe.
             with contextlib.suppress(OSError):
                 log.write(shown + "\n")
 
 
 def end_group(leader: subprocess.Popen[str], grace_s: float = TERMINATE_GRACE_S) -> None:
-    """Ask every process of the group to end, then make those that are left."""
+    """Send SIGTERM to every process of the group, and SIGKILL to those left after `grace_s`."""
     deadline = time.monotonic() + grace_s
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # None is left
+    # os.killpg raises one of these errors if no process of the group is left.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader.pid, signal.SIGTERM)
         while time.monotonic() < deadline:
             leader.poll()
@@ -193,15 +210,14 @@ def end_group(leader: subprocess.Popen[str], grace_s: float = TERMINATE_GRACE_S)
 def start_with_input(
     argv: Sequence[str], env: Mapping[str, str], text: str, *, log: Path
 ) -> subprocess.Popen[bytes]:
-    """Start a program with `text` as its standard input, in a group of its own. Its output is
-    added to `log`.
+    """Start a program in a process group of its own, with `text` as its standard input.
+
+    The output of the program is appended to `log`.
     """
     process = start_with_log(argv, env, log)
     if process.stdin is not None:
-        with (
-            contextlib.suppress(BrokenPipeError),
-            process.stdin as source,
-        ):  # one that has ended needs nothing
+        # A program that has ended already breaks the pipe.
+        with contextlib.suppress(BrokenPipeError), process.stdin as source:
             source.write(text.encode())
     return process
 
@@ -209,8 +225,10 @@ def start_with_input(
 def start_with_log(
     argv: Sequence[str], env: Mapping[str, str], log: Path, stdout: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a group of its own, with a pipe as its input. What it writes is added to
-    `log`; if `stdout` is given, only its errors are.
+    """Start a program in a process group of its own, with a pipe as its standard input.
+
+    The output of the program is appended to `log`. If `stdout` is passed, only the standard error
+    is appended to `log`.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab") as file:
@@ -229,8 +247,12 @@ Captured = subprocess.CompletedProcess[str]
 
 
 def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Captured:
-    """Run a short program to its end. One that takes longer than `timeout_s` is killed, and has
-    failed. Raises FileNotFoundError: it is not there.
+    """Run a short program, and return its exit code and output.
+
+    A program that takes longer than `timeout_s` seconds is killed; the exit code is then -9.
+
+    Raises:
+        FileNotFoundError: the program does not exist.
     """
     try:
         return subprocess.run(
@@ -249,24 +271,27 @@ def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) 
 
 
 def git_hash(folder: Path) -> str | None:
-    """Return the commit that `folder` stands at, whoever owns it; None outside a git checkout.
+    """Return the current commit of the git checkout `folder`; None if it is not a checkout.
 
-    git gets neither keys nor the variables of another repository (GIT_DIR).
+    The folder may belong to another user.
     """
-    seen = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
-    env = {name: os.environ[name] for name in seen if name in os.environ}
+    # git gets no key, and no variable such as GIT_DIR, which may name another repository.
+    passed_variables = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
+    env = {name: os.environ[name] for name in passed_variables if name in os.environ}
     try:
-        done = run_captured(
+        finished = run_captured(
             ["git", "-C", str(folder), "-c", f"safe.directory={folder}", "rev-parse", "HEAD"],
             env,
             10,
         )
     except OSError:
         return None
-    return done.stdout.strip() or None if done.returncode == 0 else None
+    if finished.returncode != 0:
+        return None
+    return finished.stdout.strip() or None
 
 
-ALLOWED = frozenset(
+ALLOWED_VARIABLES = frozenset(
     {
         "PATH",
         "HOME",
@@ -327,44 +352,52 @@ ALLOWED_PREFIXES = ("LC_",)
 def child_environment(
     env: Mapping[str, str], key_names: Iterable[str], extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the part of `env` that helm-run gets to see, with `extra` on top.
+    """Return the environment variables of helm-run.
 
-    HELM calls programs of installed packages by their names (gdown): those of our environment are
-    found too, activated or not, after the user's own.
+    Args:
+        env: the variables of this process; only the allowed variables are passed on.
+        key_names: the names of further variables of `env` that are passed on.
+        extra: variables that are added, or replace those of `env`.
     """
     names = set(key_names)
-    kept = {}
+    passed_on = {}
     for name, value in env.items():
-        if name in ALLOWED or name in names or name.startswith(ALLOWED_PREFIXES):
-            kept[name] = value
-    # HELM opens files in the locale's encoding, and what it reads (ours and a user's) is UTF-8.
-    path = os.pathsep.join([kept.get("PATH") or os.defpath, str(Path(sys.executable).parent)])
-    return {"PYTHONUTF8": "1", **kept, "PATH": path, "PYTHONUNBUFFERED": "1", **extra}
+        if name in ALLOWED_VARIABLES or name in names or name.startswith(ALLOWED_PREFIXES):
+            passed_on[name] = value
+    # HELM calls programs of installed packages by their names, such as gdown. The programs of this
+    # Python environment come after the user's own, even if the environment is not activated.
+    path = os.pathsep.join([passed_on.get("PATH") or os.defpath, str(Path(sys.executable).parent)])
+    # HELM opens files in the encoding of the locale, but all files that HELM reads are UTF-8.
+    return {"PYTHONUTF8": "1", **passed_on, "PATH": path, "PYTHONUNBUFFERED": "1", **extra}
 
 
-ALWAYS_OPEN = 64
-"""Files that helm-run has open beside its requests: logs, data, pipes; 9 were counted, and
-libraries may have theirs.
+OPEN_FILES_AT_REST = 64
+"""The number of open files of helm-run without its requests: logs, data and pipes.
+
+9 open files were counted; the rest is a reserve for libraries.
 """
-# a connection, and for a thread that waits for it (a judge's) cache.db with its write-ahead log
-OPEN_PER_REQUEST = 3
+# a connection; for a judge's thread also cache.db and its write-ahead log
+OPEN_FILES_PER_REQUEST = 3
 
-_ONE_AT_A_TIME = threading.Lock()
-"""The limit is the process's: of two runs in two threads, none may take back what the other was
-given.
+_FD_LIMIT_LOCK = threading.Lock()
+"""The limit of open files belongs to the process. The lock prevents that two runs in two threads
+overwrite each other's limit.
 """
 
 
 def raise_fd_limit(requests_at_once: int) -> None:
-    """Raise this process's limit on open files to what the run needs; helm-run inherits it.
-    Raises PrerequisiteError: the system does not let it be so high."""
-    needed = ALWAYS_OPEN + OPEN_PER_REQUEST * requests_at_once
+    """Raise this process's limit of open files if the run needs more; helm-run inherits the limit.
+
+    Raises:
+        PrerequisiteError: the system does not allow the needed limit.
+    """
+    needed = OPEN_FILES_AT_REST + OPEN_FILES_PER_REQUEST * requests_at_once
     try:
-        with _ONE_AT_A_TIME:
+        with _FD_LIMIT_LOCK:
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             if soft != resource.RLIM_INFINITY and soft < needed:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-    except (ValueError, OSError):  # over the hard limit, or over what macOS has beside it
+    except (ValueError, OSError):  # above the hard limit, or above a further limit of macOS
         raise PrerequisiteError(
             f"{requests_at_once} requests at once (judges' included) need {needed} "
             f"open files, and only {soft} are"

@@ -1,5 +1,6 @@
-"""The progress of a running helm-run: its new events and answers are read and shown, with figures
-made of them. A terminal has a bar; elsewhere plain lines are written.
+"""Reads the new events and answers of a running helm-run, and shows its progress.
+
+A terminal shows a progress bar; other outputs get plain lines.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-READ_BYTES = 1 << 20
-"""So many bytes of a file are read at once."""
-MAX_TEXT = 80
-"""Characters of an answer's beginning."""
-MAX_LINE = 240
-"""Characters of the line about an answer."""
-AT_ONCE = 200
-"""So many answers are held in memory."""
-_PLAIN_INTERVAL_S = 10.0
+READ_SIZE = 1 << 20
+"""The number of bytes that are read from a file at once."""
+MAX_TEXT_LENGTH = 80
+"""The maximum length of the beginning of an answer, in characters."""
+MAX_LINE_LENGTH = 240
+"""The maximum length of the line about an answer, in characters."""
+MAX_ATTEMPTS_IN_MEMORY = 200
+"""The number of attempts that are read from the cache at once."""
+_PLAIN_INTERVAL_S = 10.0  # between two plain lines about the progress
 REFRESHES_PER_S = 4
-NARROWEST_BAR = 8
+MIN_BAR_WIDTH = 8
 
 
 class LineTail:
-    """Reads the complete lines of a file that grows."""
+    """A reader of the complete lines of a growing file."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self.path = path
         self._offset = offset
         self.rest = b""
-        """The last line, as long as its end is not written."""
+        """The last line, if its end was not written yet."""
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines that were completed since the last call."""
@@ -56,15 +57,15 @@ class LineTail:
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)
-                return file.read(READ_BYTES)
+                return file.read(READ_SIZE)
         except OSError:
             return b""
 
 
 class EventTail:
-    """Reads new events of a run from a file.
+    """A reader of the new events of a run.
 
-    Without a run id, it reads the events of all runs, from the beginning of the file.
+    Without a run id, all events of the file are read, from its beginning.
     """
 
     def __init__(self, path: Path, run_id: str | None) -> None:
@@ -86,14 +87,15 @@ class EventTail:
 
 
 class AnswerTail:
-    """Reads the attempts of a run that ended, with their outcomes.
+    """A reader of the ended attempts of a run.
 
-    Answers may be a patient's: their beginnings are shown only with `texts`.
+    Answers may contain texts of patients. Their beginnings are shown only with `texts`.
     """
 
     def __init__(self, cache_db: Path, run_id: str, redactor: Redactor, *, texts: bool) -> None:
-        """Follow the answers of a run in its cache. `texts`: each line holds the beginning of the
-        answer, too.
+        """Create a reader that has read nothing yet.
+
+        `texts`: True to show the beginning of each answer too.
         """
         self._path = cache_db
         self._run_id = run_id
@@ -105,7 +107,7 @@ class AnswerTail:
     def new(self) -> Iterator[dict[str, Any]]:
         """Yield an event for each attempt since the last call, with the time at which it ended."""
         while rows := response_cache.attempts_after(
-            self._path, self._last_id, self._run_id, AT_ONCE
+            self._path, self._last_id, self._run_id, MAX_ATTEMPTS_IN_MEMORY
         ):
             self._last_id = rows[-1]["id"]
             for row in rows:
@@ -118,8 +120,8 @@ class AnswerTail:
     def _line(self, row: Mapping[str, Any]) -> str:
         """Return the line about an attempt.
 
-        It is such as `#12 model: 1.3 s, 210 + 5 tokens, stop: "B"`, or `gpt: retried after 0.2 s:
-        HTTP 503: busy`; attempts that may be followed by another have no number.
+        Examples are `#12 model: 1.3 s, 210 + 5 tokens, stop: "B"` and `gpt: retried after 0.2 s:
+        HTTP 503: busy`. Only the last attempt of a request has a number.
         """
         outcome = row["outcome"]
         has_number = outcome in (AttemptState.ANSWERED, AttemptState.FAILED)
@@ -132,10 +134,12 @@ class AnswerTail:
             line = f"{label}: {seconds}, {self._about_answer(row)}"
         else:
             line = f"{label}: {outcome} after {seconds}: {row['error']}"
-        return f"  {one_line(self._redactor.text(line), MAX_LINE)}"
+        return f"  {one_line(self._redactor.text(line), MAX_LINE_LENGTH)}"
 
     def _about_answer(self, row: Mapping[str, Any]) -> str:
-        """Return the tokens of an answer, why it ended, and with `texts` its beginning."""
+        """Return the token counts of an answer, its finish reason, and with `texts` its
+        beginning.
+        """
         counts = []
         for count in (row["prompt_tokens"], row["completion_tokens"]):
             counts.append("?" if count is None else str(count))
@@ -143,12 +147,15 @@ class AnswerTail:
         facts = f"{' + '.join(counts)} tokens, {reason}"
         if not self._texts:
             return facts
-        beginning = one_line(self._redactor.text(text), MAX_TEXT)
+        beginning = one_line(self._redactor.text(text), MAX_TEXT_LENGTH)
         return f'{facts}: "{beginning}"'
 
 
 def _reason_and_text(response: str | None) -> tuple[str, str]:
-    """Return why an answer ended, and its text without the thinking between known markers."""
+    """Return the finish reason of a cached response, and the text of the answer without thinking.
+
+    Thinking is the text between `<think>` and `</think>`.
+    """
     try:
         body = openai_api.parse_cached(response or "")
         kind = openai_api.CHAT
@@ -164,7 +171,10 @@ def _reason_and_text(response: str | None) -> tuple[str, str]:
 def figures_text(event: dict[str, Any], elapsed_s: float, room: float = math.inf) -> str:
     """Return the figures, such as `120/1000, 2 failed, 37 s left, 24.0/s, 5.8k tokens`.
 
-    `room` is a number of columns: the last figures are left out until the others have room.
+    Args:
+        event: a `progress` event.
+        elapsed_s: the time since the start of the phase, in seconds.
+        room: the maximum length of the text; the last figures are left out until the text fits.
     """
     done = event["done"]
     total = event["total"]
@@ -206,7 +216,7 @@ def short_number(count: int) -> str:
     """Return a number such as `812`, `5.8k` or `1.2M`."""
     if count < 1000:
         return str(count)
-    if count < 999_950:  # from here on, 1000.0k would be shown
+    if count < 999_950:  # larger numbers would be shown as 1000.0k
         return f"{count / 1000:.1f}k"
     return f"{count / 1_000_000:.1f}M"
 
@@ -226,22 +236,23 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
 
     @cached_property
     def _console(self) -> Console:
-        # imported here, for it is slow: once there is something to show, while helm-run runs
+        # The import is slow. It is done here because helm-run already runs when the first line is
+        # shown.
         from rich.console import Console
 
         return Console(
             file=self._stream,
             highlight=False,
             soft_wrap=True,
-            # without it, FORCE_COLOR would make a terminal of a log, which needs lines
+            # Without this argument, FORCE_COLOR would turn a log file into a terminal.
             force_terminal=self._stream.isatty(),
-            # without it, rich would show everything in a notebook's cell, whatever the stream is
+            # Without this argument, rich would write to a notebook's cell instead of the stream.
             force_jupyter=False,
         )
 
     @cached_property
     def _bar(self) -> Progress | None:
-        # a terminal with TERM=dumb is not interactive: it cannot go back in a line
+        # A terminal with TERM=dumb is not interactive: it cannot overwrite a line.
         if not self._console.is_interactive:
             return None
         from rich.progress import BarColumn, Progress, TextColumn
@@ -267,7 +278,7 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
         self._console.print(own_lines(text), markup=False)
 
     def show(self, event: dict[str, Any]) -> None:
-        """Show an event of the run; events of other kinds are left out."""
+        """Show an event of the run; unknown kinds of events are ignored."""
         kind = event["event"]
         if kind == "phase":
             self._show_phase(event)
@@ -279,6 +290,7 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
             self.say(f"warning: {event['message']}")
 
     def _show_phase(self, event: dict[str, Any]) -> None:
+        """Show the name of a new phase, and start its bar."""
         phase = event["phase"]
         total = event.get("total")
         self._phase_started = event["time"]
@@ -294,13 +306,16 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
             self._bar.start()
 
     def _show_progress(self, event: dict[str, Any]) -> None:
-        """Move the bar; without one, show a line after an interval and at the end of a phase."""
+        """Update the bar.
+
+        Without a bar, show a line every `_PLAIN_INTERVAL_S` seconds and at the end of the phase.
+        """
         done = event["done"]
         total = event["total"]
         now = time.monotonic()
         elapsed = event["time"] - self._phase_started
         if self._bar is not None and self._task is not None:
-            room = self._console.width - len(self._bar.tasks[0].description) - NARROWEST_BAR - 2
+            room = self._console.width - len(self._bar.tasks[0].description) - MIN_BAR_WIDTH - 2
             figures = figures_text(event, elapsed, room)
             self._bar.update(self._task, completed=done, total=total or None, figures=figures)
             return

@@ -1,11 +1,11 @@
-"""The interface of every executor (start runs, report on each, end them, clean up), and the
-executor of this machine.
+"""Defines the interface of an executor, and the executor that runs on this machine.
 
-What a run's output folder says of it is the truth: one that is started twice goes on with its
-answers, is refused by the folder's lock, or finds that it has finished.
+An executor starts runs, reports their states, ends them and cleans up. The output folder of a run
+holds all its results. Starting a run twice is therefore safe: the second start reuses the answers
+of the first, fails because the folder is locked, or finds that the run is complete.
 
-A local run is a process that reads its `RunSpec` on standard input, and ends with the process that
-started it.
+A local run is a process that reads its `RunSpec` from standard input. The process ends when its
+parent process ends.
 """
 
 from __future__ import annotations
@@ -29,113 +29,139 @@ from eval_factory.executors.process import start_with_input
 
 @dataclass(frozen=True)
 class RunSpec:
+    """The specification of one run for an executor."""
+
     name: str
-    run_config: str  # the file, which names the output folder
-    log: str  # the file for what `run_eval` would show on the screen
-    record: str  # the file for the record of the end
+    run_config: str  # the path of the run config, which names the output folder
+    log: str  # the path of the file for the messages that `run_eval` would show on the screen
+    record: str  # the path of the file in which the run records its end
     fresh: bool = False
     debug: bool = False
-    # roles whose endpoints are known to answer; None: the run asks them itself
+    # the roles whose endpoints were probed and have answered; None: the run probes all endpoints
     probed: tuple[str, ...] | None = None
-    # the limits that its requests share with those of others
+    # the limits that the requests of this run share with requests of other runs
     limits: SharedLimitsSettings | None = None
-    served_at: str | None = None  # the addresses of its model's servers, with blanks between them
-    # settings that only its own executor reads
+    served_at: str | None = None  # the addresses of the model's servers, separated by spaces
+    # settings that only one kind of executor reads
     asks: Mapping[str, Any] = field(default_factory=dict)
 
 
 RUN_SPEC = TypeAdapter(RunSpec)
-"""Reads its JSON, which `asdict` makes."""
+"""Reads and writes a `RunSpec` as JSON."""
 
 
 @dataclass(frozen=True)
 class Waiting:
+    """The state of a run that has not started yet."""
+
     where: str = ""
     reason: str = ""
-    # its resources never come: it has to be ended, and started in another way
-    for_ever: bool = False
+    # True if the run can never get its resources: it has to be cancelled and submitted differently
+    never_starts: bool = False
 
 
 @dataclass(frozen=True)
 class Started:
+    """The state of a run that has started."""
+
     where: str
-    pid: int | None = None  # the id of its process, if that is one of this machine
+    pid: int | None = None  # the id of the process; None if it is on another machine
 
 
 @dataclass(frozen=True)
 class Ended:
-    """It is over; negative: the number of the signal that killed it."""
+    """The state of a run that has ended."""
 
-    code: int
+    code: int  # the exit code; minus the signal's number if a signal killed the process
 
 
 @dataclass(frozen=True)
 class Lost:
-    """It is gone, and nobody knows how it ended."""
+    """The state of a run that is gone and has recorded no end."""
 
 
 RunState = Waiting | Started | Ended | Lost
 
 
 class Executor(Protocol):
-    """The place where runs are done. One thread uses it."""
+    """The interface of an executor. Only one thread may use an instance."""
 
     def begin(self, runs: Sequence[RunSpec]) -> None:
-        """Start these runs; one that has ended may be started again.
-        Raises PrerequisiteError: not all could be; `look` says which were."""
+        """Start these runs. A run that has ended may be started again.
+
+        Raises:
+            PrerequisiteError: not all runs could be started; `look` reports those that were.
+        """
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
-        """Return what has become of every run that was started, by its name. `seconds`: how long to
-        wait for something new. Raises PrerequisiteError: nobody can say now.
+        """Return the state of every run that was started, by the name of the run.
+
+        `seconds`: the time to wait before the states are read.
+
+        Raises:
+            PrerequisiteError: the states cannot be read now.
         """
 
     def end(self, names: Collection[str] | None = None) -> None:
-        """End these runs, or all, and return when they have ended: each may keep what it was
-        answered. Raises PrerequisiteError: they do not end.
+        """End the runs with these names, or all runs, and return when they have ended.
+
+        The answers that the runs have received stay in their folders.
+
+        Raises:
+            PrerequisiteError: the runs do not end.
         """
 
     def clean_up(self) -> None:
-        """Remove all that is left of runs that have ended, but their folders and logs: no process
-        stays, and no key.
-        """
+        """Remove processes and keys of ended runs; their folders and logs stay."""
 
 
-GRACE_S = 15.0  # a run that is interrupted ends its helm-run first, which has a few seconds for it
+# An interrupted run first ends its helm-run, which takes a few seconds.
+GRACE_S = 15.0
 
 
 class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
+    """The executor that runs processes on this machine."""
+
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
-        """Begin without a run. `argv`: the program that does one run; the id of this process will
-        be added as its last argument. `log`: takes what a process writes before it writes to the
-        run's own log.
+        """Create an executor without runs.
+
+        Args:
+            argv: the command that does one run; the id of this process is appended to it.
+            env: the environment variables of the processes.
+            log: the file for the output of a process before the process opens the run's own log.
         """
         self._argv = argv
         self._env = env
         self._log = log
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        # names of runs that nobody has looked at since they were started
+        # the names of runs that were started after the last look
         self._new: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
         self.clean_up()
 
     def begin(self, runs: Sequence[RunSpec]) -> None:
+        """Start a process for each run."""
         for run in runs:
             argv = [*self._argv, str(os.getpid())]
             try:
                 self._processes[run.name] = start_with_input(
                     argv, self._env, RUN_SPEC.dump_json(run).decode(), log=self._log
                 )
-            except OSError as error:  # no more processes, or no memory for one
+            except OSError as error:  # the limit of processes, or too little memory
                 raise PrerequisiteError(
                     f"{run.name}: no process can be started: {error.strerror or error}; "
                     "run the same command again"
-                    " where there is room for it: what was answered is kept"
+                    " on a machine with free resources: answers so far are kept"
                 ) from error
             self._new.add(run.name)
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
-        """Whoever looks sees that a run was started, however short it was."""
+        """Return the state of every run.
+
+        The first look after the start of a run reports the run as started, even if it has already
+        ended.
+        """
         if not self._new:
             time.sleep(seconds)
         states = {}
@@ -151,13 +177,11 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         return Started(f"process {process.pid}", process.pid) if code is None else Ended(code)
 
     def clean_up(self) -> None:
-        """End every run that is left, at once."""
+        """Kill every run that has not ended."""
         self.end(grace_s=0.0)
 
     def end(self, names: Collection[str] | None = None, grace_s: float = GRACE_S) -> None:
-        """End these runs, or all, as Ctrl-C does, and those that still run after `grace_s` seconds
-        by force.
-        """
+        """Send SIGTERM to these runs, or to all runs; kill those that still run after `grace_s`."""
         processes = [
             process for name, process in self._processes.items() if names is None or name in names
         ]

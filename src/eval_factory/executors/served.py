@@ -1,10 +1,10 @@
-"""The servers of a model, for as long as they are asked: started, waited for, looked after, started
-again, ended.
+"""Starts the servers of a model, watches them, restarts them if they are lost, and ends them.
 
-Each has a guard beside it, on the machine that it runs on: `python -m
-eval_factory.executors.served`. A line of JSON on its standard input says what to start; it ends the
-server where its input ends, also by a SIGKILL. It writes lines of JSON, of which `text` is to be
-shown, and `state` says what has become of the server.
+Each server has a guard process on the same machine: `python -m eval_factory.executors.served`. The
+guard reads a line of JSON from standard input, which describes the server. When the guard's input
+ends, the guard ends the server; this also works if the parent process was killed. The guard reports
+as lines of JSON on standard output: `text` is a message for the user, and `state` is the state of
+the server.
 """
 
 from __future__ import annotations
@@ -44,68 +44,75 @@ from eval_factory.executors.process import (
 _MODULE = "eval_factory.executors.served"
 _LOOPBACK = "127.0.0.1"
 HEALTHY = 200
-ASKED_EVERY_S = 0.2
-WATCHED_EVERY_S = 2.0
+START_POLL_INTERVAL_S = 0.2
+WATCH_INTERVAL_S = 2.0
 MAX_ANSWER_S = 10.0
-# seconds beyond the server's own grace, for its last lines when it has ended
-TO_BE_GONE_S = 5.0
-COPY_S = 2.0
+# how long a guard may run after the server's own grace period
+GUARD_END_LIMIT_S = 5.0
+# how long the guard waits for the last lines of an ended server
+COPY_END_LIMIT_S = 2.0
+# how often a server is started on a new port because another program has taken its port
 MAX_PORTS = 5
-MAX_TRIES = 200
+# the number of ports that are checked before the search for a free port fails
+MAX_PORT_TRIES = 200
 FIRST_PORT = 20_000
 LAST_PORT = 32_000
-"""Below those that systems give to connections of their own, so that none takes it between now
-and its use.
+"""Operating systems choose higher ports for outgoing connections. A free port in this range is
+therefore unlikely to be taken before the server opens it.
 """
-LAST_LINES = 5
+SHOWN_LAST_LINES = 5
 TOKEN = "EVAL_FACTORY_SERVER"  # noqa: S105 - the name of a variable
-"""The variable by which the processes of a server are known again: they inherit it."""
+"""The environment variable that identifies the processes of a server, which inherit it."""
 _STARTING = "starting"
 _READY = "ready"
 OUT = "out"
-"""The states of a server. STARTING: also when it starts again; OUT: it is not started again."""
+"""The states of a server. Starting: also during a restart. Out: lost, and not started again."""
 _Say = Callable[[str], None]
 
 
 class ServerFailedError(PrerequisiteError):
-    """A model's server cannot be started, or is not started again. The message's first line says
-    which and why.
+    """No server of a model could be started, or all were lost.
+
+    The first line of the message names a server and the reason.
     """
 
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """The command that serves the target of this name, and its settings. `{port}` and `{replica}`
-    are each server's own.
+    """The command and the settings of a target's servers.
+
+    `{port}` and `{replica}` in the command, the URL and the settings are placeholders; each server
+    has its own values.
     """
 
-    name: str
-    words: tuple[str, ...]
-    health: str  # the URL, on the server's own machine, that answers with 200 when it is ready
+    name: str  # the name of the target
+    words: tuple[str, ...]  # the command
+    health: str  # the URL on the server's machine that answers with 200 when the server is ready
     log: Path
-    env: Mapping[str, str]  # all that the server gets to see, but for its settings
-    # values that are not to stand in its log: requests bring keys to it, too
+    env: Mapping[str, str]  # all environment variables of the server except `settings`
+    # values that are removed from the log; requests contain keys, which a server may log
     secrets: tuple[str, ...]
     start_time_limit_s: float
     hang_time_limit_s: float
     stop_grace_s: float
     max_restarts: int
-    settings: Mapping[str, str] = field(default_factory=dict)  # variables with their values
-    replicas: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)  # further environment variables
+    replicas: int = 1  # the number of servers
     launch: tuple[str, ...] = ()
-    """Words that start a program on a machine for one of the servers; none: they run on this
-    one.
+    """The command prefix that starts a program on another machine, such as srun with options.
+
+    If it is empty, the servers run on this machine.
     """
 
 
 class _Server:
-    """One of them, as its guard reports it."""
+    """One server of a model, with the state that its guard has reported."""
 
     def __init__(self, spec: ServerSpec, replica: int) -> None:
         is_single = spec.replicas == 1
         self._spec = spec
         self._replica = replica
-        self.called = (
+        self.label = (
             f"the server of {spec.name}"
             if is_single
             else f"the server of {spec.name} (replica {replica})"
@@ -116,35 +123,39 @@ class _Server:
             else spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
         )
         self.state = _STARTING
-        self.why = "does not run"
+        self.why = "does not run"  # why the server is not ready
         self.address = ""
-        self.is_left_out = False  # True if it was reported that the others go on without it
+        # True if the user was told that the other servers continue without this server
+        self.is_left_out = False
         self._guard: subprocess.Popen[bytes] | None = None
-        self._is_silent = False  # True if the guard writes nothing any more: it has ended
-        self._rest = b""  # the beginning of a report whose line has not ended
+        self._is_silent = False  # True if the guard has closed its output: the guard has ended
+        self._rest = b""  # the beginning of a report whose line is not complete yet
         self._group: int | None = None
-        """The group of the server's processes, while they are on this machine."""
+        """The process group of the server; None if the server does not run on this machine."""
 
     def start(self) -> None:
+        """Start the guard, which starts the server."""
         spec = self._spec
         argv = [*spec.launch, sys.executable, "-m", _MODULE]
         self._guard = start_with_log(argv, spec.env, self.log, subprocess.PIPE)
         order = {
             **asdict(spec),
-            "called": self.called,
+            "label": self.label,
             "replica": self._replica,
             "log": str(self.log),
             "env": None,
         }
         order["asked_from"] = socket.gethostname()
         if self._guard.stdin is not None:
-            with suppress(BrokenPipeError):  # it has ended, and reports nothing
+            # If the guard has already ended, `take_reports` notices the end.
+            with suppress(BrokenPipeError):
                 self._guard.stdin.write(f"{json.dumps(order)}\n".encode())
                 self._guard.stdin.flush()
 
     def take_reports(self, say: _Say, seconds: float = 0.0) -> None:
-        """Take all that the server's guard has reported; the guard is waited for until it has
-        ended, or for so long.
+        """Process all new reports of the guard.
+
+        `seconds`: how long to wait for further reports; the wait also ends with the guard.
         """
         deadline = time.monotonic() + seconds
         while reports := self._reports(max(0.0, deadline - time.monotonic())):
@@ -158,10 +169,10 @@ class _Server:
                 self.address = report.get("address", self.address)
         if self._is_silent and self.state != OUT:
             self.state = OUT
-            self.why = f"{self.called} is gone: what looked after it was killed; see {self.log}"
+            self.why = f"{self.label} is gone: its guard process was killed; see {self.log}"
 
     def _reports(self, seconds: float) -> list[dict[str, Any]]:
-        """Return what the guard has written, after at most so many seconds of waiting for it."""
+        """Return the new complete reports of the guard; wait at most `seconds` for a report."""
         if self._guard is None or self._guard.stdout is None or self._is_silent:
             return []
         if not select.select([self._guard.stdout], [], [], seconds)[0]:
@@ -172,34 +183,40 @@ class _Server:
         return [json.loads(line) for line in lines]
 
     def close(self) -> None:
+        """Close the input of the guard, which then ends the server."""
         if self._guard is not None and self._guard.stdin is not None:
             with suppress(OSError):
                 self._guard.stdin.close()
 
     def stop(self) -> None:
-        """Stop the server. Nothing of it is left when this returns."""
+        """Stop the server, and wait until its processes have ended."""
         if self._guard is None:
             return
         self.close()
-        self.take_reports(lambda _: None, self._spec.stop_grace_s + TO_BE_GONE_S)
-        if self._group is not None:  # its guard was killed
+        self.take_reports(lambda _: None, self._spec.stop_grace_s + GUARD_END_LIMIT_S)
+        if self._group is not None:  # the guard was killed before it could end the server
             with suppress(OSError):
                 os.killpg(self._group, signal.SIGKILL)
-        with self._guard:  # its pipes are closed, and it is waited for
+        with self._guard:  # closes the pipes, and waits for the end of the guard
             self._guard.kill()
         self._guard = None
 
 
 class ServedModel(AbstractContextManager["ServedModel"]):
-    """The servers of a target. What is started within its context ends with that. One thread
-    uses it.
+    """The servers of a target. At the end of the `with` block, all servers are ended.
+
+    Only one thread may use an instance, except for `is_ready`.
     """
 
     def __init__(
         self, spec: ServerSpec, say: _Say, tick: Callable[[], None] = lambda: None
     ) -> None:
-        """Prepare the servers of a model. `say` gets what becomes of them; `tick` is called now and
-        then while they are waited for.
+        """Prepare the servers of a model; `start` starts them.
+
+        Args:
+            spec: the command and the settings of the servers.
+            say: gets messages for the user.
+            tick: is called regularly during a wait for the servers.
         """
         self._spec = spec
         self._say = say
@@ -218,7 +235,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         return tuple(server.address for server in self._servers if server.state == _READY)
 
     def is_ready(self) -> bool:
-        """Return True if one of them answers now. Any thread may ask."""
+        """Return True if at least one server answers now. Any thread may call this method."""
         return any(map(self._answers, self.addresses))
 
     def start(self) -> None:
@@ -228,20 +245,22 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until each is ready, or is not going to be. Raises ServerFailedError: none is
-        ready.
+        """Wait until each server is ready or has failed.
+
+        Raises:
+            ServerFailedError: no server is ready.
         """
         self._take_reports()
         while any(server.state == _STARTING for server in self._servers):
             self._tick()
-            time.sleep(ASKED_EVERY_S)
+            time.sleep(START_POLL_INTERVAL_S)
             self._take_reports()
         for server in self._servers:
             if server.state == _READY and self._spec.launch and not self._answers(server.address):
                 server.stop()
                 server.state = OUT
                 server.why = (
-                    f"{server.called} is ready at {server.address}, and does not answer from here; "
+                    f"{server.label} is ready at {server.address}, and does not answer from here; "
                     "have it listen on all"
                     f" addresses of its machine (--host 0.0.0.0); its log: {server.log}"
                 )
@@ -250,13 +269,15 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         self._report_left_out()
 
     def lost(self) -> str | None:
-        """Return why none of them can be asked now; None: one can. Those that are lost are started
-        again meanwhile.
+        """Return why no server is ready; None if at least one server is ready.
+
+        The guards restart lost servers in the meantime.
         """
         self._take_reports()
         if self.addresses:
             self._report_left_out()
             return None
+        # The reason of a server that starts again comes before that of a server that is out.
         return min(self._servers, key=lambda server: server.state == OUT).why
 
     def _take_reports(self) -> None:
@@ -264,6 +285,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
             server.take_reports(self._say)
 
     def _report_left_out(self) -> None:
+        """Report each server that is out once to the user."""
         for server in self._servers:
             if server.state == OUT and not server.is_left_out:
                 server.is_left_out = True
@@ -271,123 +293,141 @@ class ServedModel(AbstractContextManager["ServedModel"]):
                 self._say(f"{server.why}\n  the others go on: {left}")
 
     def _answers(self, address: str) -> bool:
-        there = urlsplit(address)
-        health = urlsplit(self._spec.health.replace(PORT, str(there.port)))
-        return answers(health._replace(netloc=f"{there.hostname}:{health.port}").geturl())
+        """Return True if the health URL of the server at this address answers with 200."""
+        server = urlsplit(address)
+        health = urlsplit(self._spec.health.replace(PORT, str(server.port)))
+        return answers(health._replace(netloc=f"{server.hostname}:{health.port}").geturl())
 
 
 class ServerGuard:
-    """The work on the server's machine, from the choice of a port to the server's end."""
+    """The guard of a server: chooses a port, starts the server, watches it and ends it."""
 
     def __init__(self, order: Mapping[str, Any], log: IO[str]) -> None:
         self._order = order
         self._log = log
-        self._its = order["called"]
+        self._label = order["label"]
         self._process: subprocess.Popen[str] | None = None
-        self._over = False
+        self._is_ending = False  # True if the server has to end
 
     def serve(self) -> None:
-        """Until it is to end. Raises PrerequisiteError: it did not get ready, or is not started
-        again.
+        """Run the server until the guard's input ends, and restart the server if it is lost.
+
+        Raises:
+            PrerequisiteError: the server did not get ready, or is not started again.
         """
-        why: str | None = None
+        loss: str | None = None  # how the server was lost; None if its port was taken
         for _ in range(MAX_PORTS):
             port = free_port()
-            why = self._served_at(port)
-            if why is not None:
+            loss = self._served_at(port)
+            if loss is not None:
                 break
-            _say(text=f"{self._its}: somebody else has taken port {port}; another is tried")
+            _say(text=f"{self._label}: another program has taken port {port}; another is tried")
         max_restarts = self._order["max_restarts"]
         for number in range(1, max_restarts + 1):
-            if why is None or self._over:
+            if loss is None or self._is_ending:
                 break
-            text = f"{self._its} {why}; it is started again ({number} of {max_restarts})"
-            _say(text=text, state=_STARTING, why=why)
-            why = self._served_at(port)  # whoever asks it finds it again
-        if self._over:
+            text = f"{self._label} {loss}; it is started again ({number} of {max_restarts})"
+            _say(text=text, state=_STARTING, why=loss)
+            # The port stays the same, so that the address of the server stays valid.
+            loss = self._served_at(port)
+        if self._is_ending:
             return
-        if why is None:
+        if loss is None:
             raise PrerequisiteError(
-                f"{self._its} was not started: other programs take its port; "
+                f"{self._label} was not started: other programs take its port; "
                 "run the same command again"
             )
         raise PrerequisiteError(
-            f"{self._its} {why}, and is not started again "
+            f"{self._label} {loss}, and is not started again "
             f"(serve.max_restarts: {max_restarts}); its log: "
             f"{self._order['log']};"
             " what was answered is kept: correct it, then run the same command again"
         )
 
     def end_with(self, commands: IO[bytes]) -> None:
+        """Wait for the end of the guard's input, then end the server."""
         commands.read()
-        self._over = True
+        self._is_ending = True
         if self._process is not None:
             end_group(self._process, self._order["stop_grace_s"])
 
     def _served_at(self, port: int) -> str | None:
-        """Start the server on this port and watch it. Returns how it was lost after it was ready;
-        None: somebody else has the port. Raises PrerequisiteError: it did not get ready.
+        """Start the server on this port, and watch it until it is lost or ended.
+
+        Returns:
+            How the server was lost after it was ready; None if another program has taken the port.
+
+        Raises:
+            PrerequisiteError: the server did not get ready.
         """
         log = Path(self._order["log"])
         token = uuid.uuid4().hex
         started = time.monotonic()
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         host = socket.gethostname()
-        host, place = (
-            (_LOOPBACK, "") if host == self._order["asked_from"] else (host, f" of {host}")
-        )
-        _say(text=f"starting {self._its} on port {port}{place}; its log: {log}")
-        process = self._process = self._started(port, token)
-        words = (process.stdout, self._log, Redactor(self._order["secrets"]), tail)
-        copier = threading.Thread(target=copy_lines, args=words, daemon=True)
+        host_text = f" of {host}"
+        if host == self._order["asked_from"]:
+            host = _LOOPBACK
+            host_text = ""
+        _say(text=f"starting {self._label} on port {port}{host_text}; its log: {log}")
+        process = self._process = self._start_process(port, token)
+        arguments = (process.stdout, self._log, Redactor(self._order["secrets"]), tail)
+        copier = threading.Thread(target=copy_lines, args=arguments, daemon=True)
         copier.start()
-        url = self._filled(self._order["health"], port)
-        failed = self._until_ready(process, url, started)
+        url = self._fill_placeholders(self._order["health"], port)
+        failed = self._wait_until_ready(process, url, started)
         lost = ""
-        taken = failed is None and is_somebody_elses(urlsplit(url).port or port, token)
+        taken = failed is None and is_foreign_port(urlsplit(url).port or port, token)
         if failed is None and not taken:
-            text = f"{self._its} is ready after {time.monotonic() - started:.0f} s"
+            text = f"{self._label} is ready after {time.monotonic() - started:.0f} s"
             _say(text=text, state=_READY, address=f"http://{host}:{port}")
-            lost = self._until_gone(process, url)
+            lost = self._wait_until_gone(process, url)
         ended = process.poll() is not None
-        # processes that it has started are of no use without it
+        # Child processes of the server are of no use without the server.
         end_group(process, self._order["stop_grace_s"])
-        copier.join(COPY_S)
+        copier.join(COPY_END_LIMIT_S)
         _say(group=None)
-        # nothing of ours is left
-        if taken or (failed and ended and not self._over and not is_free(port)):
+        # All processes of the server have ended: if the port is not free, another program has it.
+        if taken or (failed and ended and not self._is_ending and not is_free(port)):
             return None
         if failed is None:
             return lost
-        # its last output, of this start
-        lines = [line for line in tail if line.strip()][-LAST_LINES:]
+        # the last output of the server since this start
+        lines = [line for line in tail if line.strip()][-SHOWN_LAST_LINES:]
         last = ""
         if lines:
             last = "\n    ".join(["\n  its last lines:", *lines])
-        raise PrerequisiteError(f"{self._its} {failed}{last}")
+        raise PrerequisiteError(f"{self._label} {failed}{last}")
 
-    def _started(self, port: int, token: str) -> subprocess.Popen[str]:
-        words = [self._filled(word, port) for word in self._order["words"]]
+    def _start_process(self, port: int, token: str) -> subprocess.Popen[str]:
+        """Start the server's command, and report its process group.
+
+        Raises:
+            PrerequisiteError: the command cannot be started.
+        """
+        words = [self._fill_placeholders(word, port) for word in self._order["words"]]
         settings = {}
         for name, value in self._order["settings"].items():
-            settings[name] = self._filled(value, port)
+            settings[name] = self._fill_placeholders(value, port)
         try:
             env = {**os.environ, **settings, TOKEN: token}
             process = start_in_group(words, env, stdin=subprocess.DEVNULL)
         except OSError as error:
             raise PrerequisiteError(
-                f"{self._its} cannot be started: {error.strerror or error} ({words[0]}); "
-                "install it, or write its whole"
+                f"{self._label} cannot be started: {error.strerror or error} ({words[0]}); "
+                "install it, or write its full"
                 " path in serve.command"
             ) from error
         _say(group=process.pid)
         return process
 
-    def _until_ready(self, process: subprocess.Popen[str], url: str, began: float) -> str | None:
-        """Return why it does not get ready; None: it is."""
+    def _wait_until_ready(
+        self, process: subprocess.Popen[str], url: str, began: float
+    ) -> str | None:
+        """Wait until the server is ready; return why it failed, or None if it is ready."""
         log = self._order["log"]
         limit = self._order["start_time_limit_s"]
-        while process.poll() is None and not self._over:
+        while process.poll() is None and not self._is_ending:
             if answers(url):
                 return None
             if time.monotonic() - began >= limit:
@@ -397,31 +437,30 @@ class ServerGuard:
                     " serve.start_time_limit_s"
                 )
             with suppress(subprocess.TimeoutExpired):
-                process.wait(ASKED_EVERY_S)
+                process.wait(START_POLL_INTERVAL_S)
         return (
             f"{_how_it_ended(process.returncode or 0)} before it was ready; "
             f"see {log}, then run the same command again"
         )
 
-    def _until_gone(self, process: subprocess.Popen[str], url: str) -> str:
+    def _wait_until_gone(self, process: subprocess.Popen[str], url: str) -> str:
+        """Wait until the server has ended or hangs; return how it was lost."""
         answered = time.monotonic()
         limit = self._order["hang_time_limit_s"]
         while time.monotonic() - answered < limit:
             with suppress(subprocess.TimeoutExpired):
-                return _how_it_ended(process.wait(min(WATCHED_EVERY_S, limit / 4)))
+                return _how_it_ended(process.wait(min(WATCH_INTERVAL_S, limit / 4)))
             if answers(url, min(MAX_ANSWER_S, limit)):
                 answered = time.monotonic()
         return f"hangs: {url} has not answered for {time.monotonic() - answered:.0f} s"
 
-    def _filled(self, text: str, port: int) -> str:
-        """Fill in the placeholders of a word. No other braces are replaced: they may be the
-        program's own.
-        """
+    def _fill_placeholders(self, text: str, port: int) -> str:
+        """Return the text with the values of `{port}` and `{replica}`. Other braces stay."""
         return text.replace(PORT, str(port)).replace(REPLICA, str(self._order["replica"]))
 
 
 def answers(url: str, timeout_s: float = MAX_ANSWER_S) -> bool:
-    """Return True if a health URL answers with 200. No proxy is asked."""
+    """Return True if a health URL answers with 200. Proxy settings are ignored."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
     try:
@@ -434,22 +473,29 @@ def answers(url: str, timeout_s: float = MAX_ANSWER_S) -> bool:
 
 
 def free_port() -> int:
-    """Return a free port for a server. Raises PrerequisiteError: none is found."""
-    for port in random.SystemRandom().sample(range(FIRST_PORT, LAST_PORT + 1), MAX_TRIES):
+    """Return a free port for a server.
+
+    Raises:
+        PrerequisiteError: no free port was found.
+    """
+    for port in random.SystemRandom().sample(range(FIRST_PORT, LAST_PORT + 1), MAX_PORT_TRIES):
         if is_free(port):
             return port
     raise PrerequisiteError(
         f"no free port was found from {FIRST_PORT} to {LAST_PORT} for a model's server\n"
-        "  end what listens there"
+        "  end the programs that listen there"
     )
 
 
 def is_free(port: int) -> bool:
-    """On this machine's own address and on all of its addresses: a server may choose either."""
+    """Return True if no program listens on the port.
+
+    Both the loopback address and all addresses together are checked: a server may use either.
+    """
     try:
         for host in (_LOOPBACK, ""):
             with socket.socket() as listener:
-                # connections that are over do not count
+                # Without this option, closed connections would block the port for a while.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 listener.bind((host, port))
     except OSError:
@@ -457,42 +503,56 @@ def is_free(port: int) -> bool:
     return True
 
 
-def is_somebody_elses(port: int, token: str, proc: Path = Path("/proc")) -> bool:
-    """Return True if a port that answers is known to belong to a program without the token. False
-    where the system does not say.
+def is_foreign_port(port: int, token: str, proc: Path = Path("/proc")) -> bool:
+    """Return True if a program without the token listens on the port.
+
+    Returns False if the operating system does not reveal the program.
+
+    Args:
+        port: a port that answers.
+        token: the value of the environment variable `TOKEN` of the server's own processes.
+        proc: the path of the proc file system.
     """
     rows: list[list[str]] = []
     for name in ("tcp", "tcp6"):
         with suppress(OSError):
             rows += map(str.split, (proc / "net" / name).read_text("ascii").splitlines()[1:])
-    listen = [row for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port]
-    sockets = {f"socket:[{row[9]}]" for row in listen if int(row[7]) == os.getuid()}
-    if not sockets:  # root's may pass on to a container that is ours
-        return bool(listen) and all(row[7] != "0" for row in listen)
-    ours = []
+    # In each row of /proc/net/tcp, column 3 is the state (0A: listening), the end of column 1 is
+    # the port in hexadecimal digits, column 7 is the user id, and column 9 is the inode.
+    listeners = [
+        row for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port
+    ]
+    sockets = {f"socket:[{row[9]}]" for row in listeners if int(row[7]) == os.getuid()}
+    if not sockets:
+        # A listener of root may forward requests to our server in a container.
+        return bool(listeners) and all(row[7] != "0" for row in listeners)
+    # for each process with one of the sockets: True if the process has the token
+    have_token = []
     for process in proc.glob("[0-9]*"):
         with suppress(OSError):
             if any(str(link.readlink()) in sockets for link in (process / "fd").iterdir()):
-                ours.append(
-                    f"{TOKEN}={token}".encode() in (process / "environ").read_bytes().split(b"\0")
-                )
-    return bool(ours) and not any(ours)
+                variables = (process / "environ").read_bytes().split(b"\0")
+                have_token.append(f"{TOKEN}={token}".encode() in variables)
+    return bool(have_token) and not any(have_token)
 
 
 def _how_it_ended(code: int) -> str:
+    """Return the end of a process in words; `code`: the exit code, or minus the signal's number."""
     if code < 0:
         return f"was ended by signal {-code}"
     return f"ended with exit code {code}"
 
 
 def _say(**fields: Any) -> None:
-    with suppress(OSError):  # nobody listens any more
+    """Write a report of the guard to standard output."""
+    with suppress(OSError):  # the reader of the reports has ended
         os.write(1, (json.dumps(fields) + "\n").encode())
 
 
 def main() -> None:
+    """Run the guard of one server."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # whoever asked for the server gets it too, and says what follows
+        # The parent process gets these signals too, and decides whether the server ends.
         signal.signal(number, signal.SIG_IGN)
     order = json.loads(sys.stdin.buffer.readline())
     descriptor = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)

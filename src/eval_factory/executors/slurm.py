@@ -1,6 +1,4 @@
-"""Slurm: its commands, which reasons to wait never end, and the batch scripts of arrays of
-tasks.
-"""
+"""Calls Slurm's commands, interprets the reasons why tasks wait, and writes batch scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.executors.process import Captured, run_captured
 
-SEEN_BY_SLURM = (
+PASSED_VARIABLES = (
     "PATH",
     "HOME",
     "USER",
@@ -30,51 +28,66 @@ SEEN_BY_SLURM = (
     "SLURM_CLUSTERS",
     "SLURM_JWT",
 )
-"""No key; and no SBATCH_* or SQUEUE_*, which would stand over what a batch script says."""
+"""The environment variables that Slurm's commands get.
+
+Keys are not among them, nor SBATCH_* and SQUEUE_*, which would override the batch script.
+"""
 Run = Callable[[Sequence[str], Mapping[str, str], float], Captured]
 
 
 class QueueUnknownError(PrerequisiteError):
-    """Slurm does not say what is queued: nobody may take that for an empty queue."""
+    """Slurm does not report its queue. Callers must not treat this error as an empty queue."""
 
 
 @dataclass(frozen=True)
 class QueuedTask:
+    """A task of a job array in Slurm's queue."""
+
     job_name: str
-    # the id of the array. Slurm may use it again after a crash: good for a message, and for
-    # `cancel` right now
+    # the id of the array. After a crash, Slurm may assign the same id again. The id is therefore
+    # used only for messages and for an immediate `cancel`
     job_id: str
-    index: int
-    state: str  # as Slurm says it: PENDING, RUNNING, COMPLETING ...
-    reason: str
+    index: int  # the number of the task in the array
+    state: str  # Slurm's name of the state: PENDING, RUNNING, COMPLETING ...
+    reason: str  # Slurm's reason why the task waits
 
 
 class Slurm:
+    """The commands of Slurm, called as programs."""
+
     def __init__(self, env: Mapping[str, str], run: Run = run_captured) -> None:
-        self._env = {name: env[name] for name in SEEN_BY_SLURM if name in env}
+        self._env = {name: env[name] for name in PASSED_VARIABLES if name in env}
         self._run = run
 
     def submit(self, script: Path, after: str | None = None) -> str:
-        """Returns the job's id. `after`: that of a job; this one starts when no task of it is left.
-        Raises PrerequisiteError: sbatch refuses it, or does not say; it may then be queued all the
-        same.
+        """Submit a batch script; return the id of the new job.
+
+        `after`: the id of another job. The new job starts when all tasks of the other job have
+        ended.
+
+        Raises:
+            PrerequisiteError: sbatch failed or printed no job id. The job may be queued
+                nevertheless.
         """
         dependency = []
         if after is not None:
             dependency = [f"--dependency=afterany:{after}"]
-        done = self._do(["sbatch", "--parsable", *dependency, str(script)])
-        match = re.fullmatch(r"(\d+)(;.*)?", (done.stdout.strip().splitlines() or [""])[-1])
-        if done.returncode or match is None:
+        finished = self._call(["sbatch", "--parsable", *dependency, str(script)])
+        last_line = (finished.stdout.strip().splitlines() or [""])[-1]
+        match = re.fullmatch(r"(\d+)(;.*)?", last_line)
+        if finished.returncode or match is None:
             raise PrerequisiteError(
-                f"sbatch does not take {script}: {_said(done)}\n"
+                f"sbatch does not take {script}: {_error_line(finished)}\n"
                 "  set suite.slurm right (account, partition, time, ...), "
                 "then run the same command again"
             )
         return str(match[1])
 
     def queue(self) -> tuple[QueuedTask, ...]:
-        """Return every task of this user's arrays that waits or runs. Raises QueueUnknownError:
-        squeue fails, or says what cannot be read.
+        """Return every waiting or running array task of this user.
+
+        Raises:
+            QueueUnknownError: squeue failed, or its output cannot be read.
         """
         argv = [
             "squeue",
@@ -83,45 +96,57 @@ class Slurm:
             f"--user={os.getuid()}",
             "--format=%j|%F|%K|%T|%r",
         ]
-        done = self._do(argv)
+        finished = self._call(argv)
         tasks = []
-        if done.returncode:
+        if finished.returncode:
             raise QueueUnknownError(
-                f"squeue does not say what is queued: {_said(done)}\n"
+                f"squeue does not say what is queued: {_error_line(finished)}\n"
                 "  run the same command again when Slurm answers"
             )
-        for line in done.stdout.splitlines():
+        for line in finished.stdout.splitlines():
             name, *columns = line.rsplit("|", 4)
             if len(columns) != 4:
                 raise QueueUnknownError(f"squeue says what cannot be read: {one_line(line, 200)}")
             job_id, index, state, reason = columns
-            if index.isdecimal():  # a task of no array is not ours
+            if index.isdecimal():  # jobs without array are not jobs of eval-factory
                 tasks.append(QueuedTask(name, job_id, int(index), state, reason))
         return tuple(tasks)
 
     def cancel(self, name: str, tasks: Sequence[QueuedTask] = ()) -> None:
-        """Cancel every job of this name, or only these tasks of it. Raises PrerequisiteError:
-        scancel fails.
+        """Cancel all jobs with this name; if `tasks` is not empty, cancel only these tasks.
+
+        Raises:
+            PrerequisiteError: scancel failed.
         """
-        chosen = [f"{task.job_id}_{task.index}" for task in tasks]
-        done = self._do(["scancel", f"--user={os.getuid()}", f"--name={name}", *chosen])
-        if done.returncode and "Invalid job id" not in done.stderr:  # it has ended meanwhile
+        task_ids = [f"{task.job_id}_{task.index}" for task in tasks]
+        finished = self._call(["scancel", f"--user={os.getuid()}", f"--name={name}", *task_ids])
+        # scancel reports an invalid job id if the job has ended in the meantime.
+        if finished.returncode and "Invalid job id" not in finished.stderr:
             raise PrerequisiteError(
-                f"scancel does not cancel {name}: {_said(done)}\n  run it again"
+                f"scancel does not cancel {name}: {_error_line(finished)}\n  run it again"
             )
 
     def largest_array(self) -> int:
-        """Return the most tasks of an array. Raises PrerequisiteError: scontrol does not say."""
-        done = self._do(["scontrol", "show", "config"])
-        match = re.search(r"^MaxArraySize\s*=\s*(\d+)", done.stdout, re.MULTILINE)
-        if done.returncode or match is None:
+        """Return the maximum number of tasks in an array.
+
+        Raises:
+            PrerequisiteError: scontrol failed or does not report the number.
+        """
+        finished = self._call(["scontrol", "show", "config"])
+        match = re.search(r"^MaxArraySize\s*=\s*(\d+)", finished.stdout, re.MULTILINE)
+        if finished.returncode or match is None:
             raise PrerequisiteError(
-                f"scontrol does not say how Slurm is set up: {_said(done)}\n"
+                f"scontrol does not say how Slurm is set up: {_error_line(finished)}\n"
                 "  is this a machine from which jobs are submitted?"
             )
         return max(1, int(match[1]) - 1)
 
-    def _do(self, argv: Sequence[str]) -> Captured:
+    def _call(self, argv: Sequence[str]) -> Captured:
+        """Run a command of Slurm for at most 60 seconds.
+
+        Raises:
+            PrerequisiteError: the command does not exist.
+        """
         try:
             return self._run(argv, self._env, 60.0)
         except FileNotFoundError:
@@ -131,14 +156,14 @@ class Slurm:
             ) from None
 
 
-def _said(done: Captured) -> str:
-    lines = (
-        done.stderr.strip() or done.stdout.strip() or f"it ended with {done.returncode}"
-    ).splitlines()
-    return one_line(lines[-1], 300)
+def _error_line(finished: Captured) -> str:
+    """Return the last line of the error output, or of the output, or the exit code in words."""
+    text = finished.stderr.strip() or finished.stdout.strip()
+    text = text or f"it ended with {finished.returncode}"
+    return one_line(text.splitlines()[-1], 300)
 
 
-NEVER = frozenset(
+NEVER_ENDING_REASONS = frozenset(
     {
         "AccountNotAllowed",
         "BadConstraints",
@@ -155,33 +180,37 @@ NEVER = frozenset(
         "job_requeued_in_held_state",
     }
 )
-"""Reasons of tasks that Slurm cannot satisfy or has given up: only another request helps."""
-_ONE_TASK_ALONE = re.compile(r"(QOS|Assoc)Max\w+Per(Job|Node)(Limit)?|QOSMin\w+")
-"""Limits of a single job. Those of a user, an account or a group (`PerUser`, `Grp`) are free
-again when others end.
+"""The reasons of tasks that Slurm can never start: the job has to be submitted differently."""
+_JOB_LIMIT_REASON = re.compile(r"(QOS|Assoc)Max\w+Per(Job|Node)(Limit)?|QOSMin\w+")
+"""Matches reasons that name a limit for a single job, which the job exceeds.
+
+Limits for a user, an account or a group (`PerUser`, `Grp`) do not match: they end when other jobs
+end.
 """
 NO_REASON = frozenset({"", "None", "JobArrayTaskLimit"})
-"""Reasons that need no mention: Slurm says nothing yet, or the suite's own `tasks_at_once` has been
+"""Reasons that are not shown: Slurm has no reason yet, or the suite's own `tasks_at_once` is
 reached.
 """
 
 
 def can_never_start(reason: str) -> bool:
-    """Return True if a task that waits for this has to be submitted in another way. What is held
-    may be released: it waits.
+    """Return True if a task with this reason never starts and has to be submitted differently.
+
+    Tasks that an administrator or a user holds may be released later: the result is False.
     """
     name = reason_name(reason).replace(" ", "_")
-    return name in NEVER or _ONE_TASK_ALONE.fullmatch(name) is not None
+    return name in NEVER_ENDING_REASONS or _JOB_LIMIT_REASON.fullmatch(name) is not None
 
 
 def reason_name(reason: str) -> str:
+    """Return the reason without parentheses and surrounding spaces."""
     return reason.strip().strip("()")
 
 
-_OF_LARGE_JOBS = re.compile(
+_OPTION_OF_EVALUATION = re.compile(
     "--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|hold|mail)"
 )
-"""Finds the parts of `extra` that a job which deletes a file does not ask for."""
+"""Matches options in `extra` that a clean-up job does not need, for it only deletes a file."""
 
 
 def batch_script(
@@ -194,23 +223,24 @@ def batch_script(
     log: Path,
     servers: int = 1,
 ) -> str:
-    """Whatever is lost starts again, nothing of the submitter's environment comes along, and the
-    worker is the batch process itself, so that signals reach it.
+    """Return the batch script of a job array.
+
+    Slurm starts lost tasks again. The tasks get no variable of the submitter's environment. The
+    script replaces itself by the worker (`exec`), so that Slurm's signals reach the worker.
 
     Args:
-        resources: every key of suite.slurm.
-        argv: what each task does, after Python's own name. Its number is SLURM_ARRAY_TASK_ID, from
-            0.
+        resources: all keys of suite.slurm.
+        argv: the arguments of Python in each task. A task finds its number in SLURM_ARRAY_TASK_ID,
+            from 0.
         name: the name of the job.
-        tasks: how many tasks the array has.
-        at_once: how many of them may run at once.
-        log: a folder; each task has a file of its own in it, to which a further start of the task
-            is added.
-        servers: how many servers each job has; each gets the resources.
+        tasks: the number of tasks in the array.
+        at_once: the maximum number of tasks that run at once.
+        log: the folder for the log files. Each task has its own file; restarts append to it.
+        servers: the number of model servers of each job. Each server gets the resources.
     """
-    of_one = servers == 1
+    has_one_server = servers == 1
     options = [f"--job-name={name}", f"--array=0-{tasks - 1}%{min(at_once, tasks)}"]
-    options += ["--nodes=1", "--ntasks=1"] if of_one else [f"--ntasks={servers}"]
+    options += ["--nodes=1", "--ntasks=1"] if has_one_server else [f"--ntasks={servers}"]
     options.append(f"--cpus-per-task={resources['cpus']}")
     options += [
         f"--{key}={resources[key]}"
@@ -218,18 +248,15 @@ def batch_script(
         if resources[key] is not None
     ]
     memory = resources["mem"]
-    if memory is not None and of_one:
+    if memory is not None and has_one_server:
         options.append(f"--mem={memory}")
-    elif memory is not None:  # Slurm's own is of a node, which may have several servers
-        memory = str(memory)
-        number, unit = (memory[:-1], memory[-1]) if memory[-1].isalpha() else (memory, "M")
-        options.append(
-            f"--mem-per-cpu={-(-int(number) * 1024 ** 'KMGT'.index(unit) // resources['cpus'])}K"
-        )
+    elif memory is not None:
+        options.append(f"--mem-per-cpu={_memory_per_cpu(str(memory), resources['cpus'])}")
     if resources["gpus"] is not None:
-        options.append(f"--{'gpus' if of_one else 'gpus-per-task'}={resources['gpus']}")
+        options.append(f"--{'gpus' if has_one_server else 'gpus-per-task'}={resources['gpus']}")
     options += [f"--output={_file_pattern(log, '%a.log')}", "--open-mode=append", "--requeue"]
-    # SIGTERM so many seconds before the end of its time, so that it ends what it started
+    # Slurm sends SIGTERM 30 seconds before the time limit, so that the worker can end its
+    # processes.
     options += ["--signal=B:TERM@30", "--export=NONE", *resources["extra"]]
     command = []
     if resources["container"]:
@@ -244,12 +271,24 @@ def batch_script(
     return "\n".join([*lines, f"exec {' '.join(command)}"]) + "\n"
 
 
-def step_words(resources: Mapping[str, Any]) -> list[str]:
-    """Return the words that start a program as a step of the job that this is in, with the
-    resources of one of its servers.
+def _memory_per_cpu(memory: str, cpus: int) -> str:
+    """Return the memory of a server divided by its number of CPUs, rounded up, such as `4096K`.
 
-    It shares the memory of the job on its node, and what goes into it, comes from it and ends it
-    goes through srun.
+    Slurm's `--mem` is the memory of a node, which may have several servers. The memory of a server
+    is therefore requested for each of its CPUs.
+    """
+    number, unit = memory, "M"
+    if memory[-1].isalpha():
+        number, unit = memory[:-1], memory[-1]
+    kibibytes = int(number) * 1024 ** "KMGT".index(unit)
+    return f"{-(-kibibytes // cpus)}K"
+
+
+def step_command(resources: Mapping[str, Any]) -> list[str]:
+    """Return the srun command that starts a program as a step of the current job.
+
+    The step gets the resources of one model server, and shares the job's memory on its node. srun
+    passes on input, output and signals.
     """
     gpus = []
     if resources["gpus"] is not None:
@@ -259,12 +298,17 @@ def step_words(resources: Mapping[str, Any]) -> list[str]:
 
 
 def clean_up_script(job: str, log: Path, resources: Mapping[str, Any], file: Path) -> str:
-    """Return a small job that deletes a file when no task of the job of this name is left, however
-    the tasks ended.
+    """Return the batch script of a small job that deletes a file after the end of another job.
 
-    It is submitted to begin after them. Slurm takes a job that it has forgotten for one that has
-    ended, so it looks for the tasks by their name before it deletes; where it cannot, it leaves the
-    file alone.
+    The script is submitted with a dependency on the other job. Slurm treats a job that it has
+    forgotten as ended. The script therefore looks for tasks with the job's name before it deletes
+    the file. If squeue does not answer, the file stays.
+
+    Args:
+        job: the name of the other job.
+        log: the folder for the log file.
+        resources: all keys of suite.slurm.
+        file: the file to delete.
     """
     lines = [f"--job-name={clean_up_name(job)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
     lines += ["--mem=100M", "--time=10"]
@@ -279,14 +323,15 @@ def clean_up_script(job: str, log: Path, resources: Mapping[str, Any], file: Pat
         "--requeue",
         "--export=NONE",
     ]
-    lines += [option for option in resources["extra"] if not _OF_LARGE_JOBS.match(option)]
+    lines += [option for option in resources["extra"] if not _OPTION_OF_EVALUATION.match(option)]
     return (
         "\n".join(
             [
                 "#!/bin/bash",
                 *(f"#SBATCH {line}" for line in lines),
                 "",
-                "for ((i = 0; i < 50; i++)); do",  # with its pauses within the job's own time
+                # 50 pauses of 10 seconds end before the time limit of 10 minutes.
+                "for ((i = 0; i < 50; i++)); do",
                 f"  left=$(squeue --noheader --name={job} --format=%T) || left=unknown",
                 f"  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file))}",
                 "  sleep 10",
@@ -299,12 +344,15 @@ def clean_up_script(job: str, log: Path, resources: Mapping[str, Any], file: Pat
 
 
 def clean_up_name(name: str) -> str:
+    """Return the name of the clean-up job of the job `name`."""
     return f"{name}-clean-up"
 
 
 def _file_pattern(folder: Path, name: str) -> str:
-    """Return the path of a file as sbatch reads it: `%` begins a pattern. A backslash helps before
-    a quote, and not before a space (22.05).
+    """Return the path of a file with the escapes that sbatch requires.
+
+    `%` begins a pattern. A path with spaces must be quoted, for a backslash escapes a quote but not
+    a space (Slurm 22.05).
     """
     text = f"{str(folder).replace('%', '%%')}/{name}"
     if not any(character in " \"'\\#" for character in text):

@@ -1,11 +1,10 @@
-"""Does runs as tasks of Slurm: submits them as arrays, knows these again by the names of their
-jobs, and ends them.
+"""Runs evaluations as Slurm tasks: submits them as job arrays, reports their states and ends them.
 
-An array that was submitted, or was about to be, is called a wave. All state is in the suite's
-folder: the list of each wave's runs, written before sbatch is called, a file for each start of a
-run, and the record of its end. The submitter and tasks on other machines write these files, so each
-is written in one step: a reader finds it whole or not at all. Slurm holds the queue alone; a run's
-own output folder says what has become of the run.
+A job array of this module is called a wave. All state is in the suite's folder: the list of each
+wave's runs, a file for each start of a run, and the record of each run's end. The list is written
+before sbatch is called. A wave is recognized in Slurm's queue by the name of its job. The submitter
+and the tasks on other machines write files atomically, so that readers never find an incomplete
+file.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.formats import counted, first_of
 from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, RunSuiteDir, SuiteDir
 from eval_factory.core.safe_files import parse_json, write_atomic
-from eval_factory.executors.process import ALLOWED
+from eval_factory.executors.process import ALLOWED_VARIABLES
 from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import (
     NO_REASON,
@@ -50,9 +49,9 @@ from eval_factory.executors.slurm import (
 )
 
 JUST_WRITTEN_S = 300.0
-"""Keys in a file that is younger may belong to tasks that are not in Slurm's queue yet."""
-END_LIMIT_S = 120.0  # so long `SlurmRuns.end` waits for cancelled jobs to end
-_OF_THE_MACHINE = frozenset(
+"""A file with keys that is younger, in seconds, may belong to tasks that are not queued yet."""
+MAX_CANCEL_S = 120.0  # how long `SlurmRuns.end` waits for the end of cancelled jobs
+_NODE_VARIABLES = frozenset(
     {
         "PATH",
         "HOME",
@@ -71,36 +70,40 @@ _OF_THE_MACHINE = frozenset(
         "SYSTEMROOT",
     }
 )
-"""These are not taken from the submitter: the node sets them, or the user's own lines of the batch
-script that come before the evaluation.
+"""Variables that a task does not get from the submitter.
+
+The node sets them, or the user's `prologue` lines in the batch script do.
 """
 
 
 @dataclass(frozen=True)
 class SlurmAsks:
-    """The resources that a run asks Slurm for: `RunSpec.asks`, typed."""
+    """The settings of a run for Slurm: the typed form of `RunSpec.asks`."""
 
-    group: str  # runs of one group ask one endpoint
-    resources: Mapping[str, Any]  # every key of suite.slurm. Runs with the same go into one array
-    at_once: int  # so many tasks of its array may run at the same time
+    group: str  # runs with the same group ask the same endpoint
+    # all keys of suite.slurm; runs with equal resources may share an array
+    resources: Mapping[str, Any]
+    at_once: int  # the maximum number of tasks of the array that run at once
     serve: Mapping[str, Any] | None = None
-    """The settings with which the servers of its model are started, as steps of the one task that
-    does all runs of its group.
+    """The settings of the model's servers; None if the task starts no server.
+
+    With these settings, a single task starts the servers and does all runs of the group.
     """
-    # the limits of a task that does all runs of its group, from the suite's keys of these names
+    # the keys of the suite with these names; used by a task that does all runs of its group
     max_processes: int = 1
     max_attempts: int = 1
     max_outage_s: float = 0.0
 
     @classmethod
     def of(cls, run: RunSpec) -> SlurmAsks:
-        # a wave that another version wrote may ask for more
+        """Return the settings of a run."""
+        # A wave of another version of eval-factory may have further settings: ignore them.
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in run.asks.items() if name in names})
 
     @property
     def servers(self) -> int:
-        """The number of servers of the run's job; Slurm gives the resources to each of them."""
+        """The number of model servers of the run's job. Each server gets the resources."""
         if self.serve is None:
             return 1
         return int(self.serve["replicas"])
@@ -108,15 +111,15 @@ class SlurmAsks:
 
 @dataclass(frozen=True)
 class Wave:
-    """One array that was submitted, or was about to be."""
+    """A job array that was submitted, or was about to be submitted."""
 
-    number: int
+    number: int  # from 1
     job_name: str
-    runs: tuple[RunSpec, ...]  # the runs of its tasks, by the task's number
-    together: bool = False  # one task does all of them
+    runs: tuple[RunSpec, ...]  # the run of each task, by the number of the task
+    together: bool = False  # True if a single task does all runs
 
     def of_task(self, index: int) -> tuple[RunSpec, ...]:
-        """Return the runs that the task of this number does; none if the wave has no such task."""
+        """Return the runs of the task with this number; an empty tuple if there is no such task."""
         return self.runs if self.together else self.runs[index : index + 1]
 
 
@@ -125,7 +128,7 @@ _WAVE = TypeAdapter(Wave)
 
 @dataclass(frozen=True)
 class RunEnd:
-    """The end of a run, as its task recorded it."""
+    """The record that a task writes about the end of a run."""
 
     exit_code: int
     status: str  # one of `RunStatus`
@@ -134,18 +137,18 @@ class RunEnd:
 
 
 def cell_of(name: str) -> str:
-    """Return the cell of a run, `target/evaluation`, by the run's name: `target/evaluation/digest`,
-    where the digest is the configuration's.
+    """Return the cell `target/evaluation` of the run with the name `target/evaluation/digest`.
+
+    The digest identifies the configuration of the run.
     """
     return name.rpartition("/")[0]
 
 
 def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, QueuedTask]:
-    """Return the task that waits or runs for each run, by the run's name; if a run has several, the
-    one that runs.
+    """Return the waiting or running task of each run, by the name of the run.
 
-    Tasks are known by the name of their job and their number, never by a job's id, which Slurm may
-    use twice.
+    If a run has several tasks, a running task is preferred. Tasks are identified by the name of
+    their job and their number, not by the job's id, for Slurm may assign the same id again.
     """
     by_name = {wave.job_name: wave for wave in waves}
     tasks: dict[str, QueuedTask] = {}
@@ -160,38 +163,41 @@ def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, Queu
 
 
 def arrays(runs: Iterable[RunSpec], largest: int) -> Iterator[Sequence[RunSpec]]:
-    """Yield the runs of each array: those that ask one endpoint and want the same resources.
+    """Yield the runs of each array: runs with the same endpoint and the same resources.
 
-    Where they are more than `largest`, they become several arrays. Runs that one task does together
-    (`SlurmAsks.serve`) are never parted, as their array has that one task alone.
+    More than `largest` runs are split into several arrays. Runs that a single task does together
+    (`SlurmAsks.serve`) are not split, for their array has only this task.
     """
-    alike: dict[str, list[RunSpec]] = {}
+    runs_by_settings: dict[str, list[RunSpec]] = {}
     for run in runs:
         asks = SlurmAsks.of(run)
         key = json.dumps([asks.group, asks.resources, asks.servers], sort_keys=True)
-        alike.setdefault(key, []).append(run)
-    for same in alike.values():
-        size = largest if SlurmAsks.of(same[0]).serve is None else len(same)
-        for start in range(0, len(same), size):
-            yield same[start : start + size]
+        runs_by_settings.setdefault(key, []).append(run)
+    for similar_runs in runs_by_settings.values():
+        size = largest
+        if SlurmAsks.of(similar_runs[0]).serve is not None:
+            size = len(similar_runs)
+        for start in range(0, len(similar_runs), size):
+            yield similar_runs[start : start + size]
 
 
 class SlurmStore:
-    """The files of a suite's folder that say what was submitted to Slurm, and how it ended."""
+    """The files in a suite's folder about the waves, their tasks and their ends."""
 
     def __init__(self, suite: SuiteDir) -> None:
         self.suite = suite
         self.root = suite.state / "slurm"
         self.cancelled = self.root / "cancelled"
-        """Somebody who ends all jobs makes this file; a suite that waits for them then submits no
-        others.
+        """The file that the cancellation of all jobs creates.
+
+        A suite that waits for the jobs then submits no further jobs.
         """
         self._waves = self.root / "waves"
 
     def begin(self) -> str:
-        """Make the folders, and return the suite's own id, which is a part of its jobs' names.
+        """Create the folders; return the id of the suite, which is a part of its jobs' names.
 
-        Only a process that holds the lock of the suite may call it.
+        Only a process that has locked the suite may call this method.
         """
         self._waves.mkdir(parents=True, exist_ok=True)
         self.cancelled.unlink(missing_ok=True)
@@ -200,8 +206,8 @@ class SlurmStore:
             write_atomic(file, uuid.uuid4().hex[:10])
         return file.read_text(encoding="utf-8")
 
-    def is_there(self) -> bool:
-        """Return True if anything was ever submitted."""
+    def exists(self) -> bool:
+        """Return True if the suite has ever submitted a job."""
         return self._waves.is_dir()
 
     def waves(self) -> list[Wave]:
@@ -209,14 +215,14 @@ class SlurmStore:
         return sorted(map(read_wave, self._waves.glob("w*.json")), key=lambda wave: wave.number)
 
     def open_waves(self) -> bool:
-        """Return True if tasks may be queued, and so still need their keys."""
+        """Return True if tasks may still be queued: a wave still has its file with keys."""
         return next(self._waves.glob("w*.env"), None) is not None
 
     def new_wave(self, suite_id: str, runs: Sequence[RunSpec]) -> Wave:
-        """Return a wave of these runs, whose list it has written to disk.
+        """Create a wave of these runs, and write its file.
 
-        It is called before anything of the wave is submitted, and only by a process that holds the
-        lock of the suite.
+        Only a process that has locked the suite may call this method, and it has to do so before it
+        submits the wave.
         """
         number = 1 + max((wave.number for wave in self.waves()), default=0)
         wave = Wave(
@@ -227,41 +233,50 @@ class SlurmStore:
         return wave
 
     def wave_file(self, number: int) -> Path:
-        """Return the file with the list of a wave's runs.
+        """Return the path of the file with the list of a wave's runs.
 
-        With another suffix, `.sh` is the wave's script, and `.clean-up` is an empty file, made when
-        Slurm has taken the job that deletes the wave's keys.
+        The same path with the suffix `.sh` is the batch script. The path with the suffix
+        `.clean-up` is an empty file; it exists if the job that deletes the wave's keys was
+        submitted.
         """
         return self._waves / f"w{number}.json"
 
     def environment(self, number: int) -> Path:
-        """Return the file of the keys of a wave's tasks; it is deleted when the wave has ended."""
+        """Return the path of the file with the keys of a wave's tasks.
+
+        The file is deleted after the end of the wave.
+        """
         return self._waves / f"w{number}.env"
 
     def logs(self, number: int) -> Path:
+        """Return the folder of the logs of a wave's tasks."""
         return self.root / "logs" / f"w{number}"
 
     def task_log(self, wave: Wave, run: RunSpec) -> Path:
+        """Return the path of the log of the task that does the run."""
         return self.logs(wave.number) / f"{0 if wave.together else wave.runs.index(run)}.log"
 
     def run_config(self, name: str) -> Path:
-        """Return the configuration of a run as a task does it: with its part of the endpoint's
-        limits.
+        """Return the path of the run config that a task uses.
+
+        This run config contains the task's part of the endpoint's limits.
         """
         return self.root / "runs" / f"{name}.yml"
 
     def ended(self, wave: Wave, run: RunSpec) -> RunEnd | None:
-        """Return how the run ended in this wave; None if it has not."""
+        """Return the record of the run's end in this wave; None if the run has not ended."""
         with suppress(FileNotFoundError):
             return RunEnd(**parse_json(self._record(wave, run).read_text(encoding="utf-8")))
         return None
 
     def record_end(self, wave: Wave, run: RunSpec, end: RunEnd) -> None:
+        """Write the record of the run's end in this wave."""
         write_atomic(self._record(wave, run), json.dumps(asdict(end)), mode=PRIVATE)
 
     def was_submitted_again(self, wave: Wave, run: RunSpec) -> bool:
-        """Return True if a newer wave has a run of the same cell: the configuration was changed, or
-        Slurm lost the task of this wave.
+        """Return True if a newer wave has a run of the same cell.
+
+        A cell is submitted again if its configuration was changed, or if Slurm lost its task.
         """
         newer = (other.runs for other in self.waves() if other.number > wave.number)
         cell = cell_of(run.name)
@@ -271,7 +286,7 @@ class SlurmStore:
         return self.root / "runs" / f"{run.name}.w{wave.number}.end.json"
 
     def starts(self, cell: str) -> Path:
-        """Return the folder that has a file for each start of the cell's runs, on any machine."""
+        """Return the folder with a file for each start of the cell's runs on any machine."""
         return self.root / "starts" / cell
 
     def starts_in(self, wave: Wave, run: RunSpec) -> list[Path]:
@@ -280,8 +295,9 @@ class SlurmStore:
         return [path for path in starts if path.name.startswith(f"w{wave.number}-")]
 
     def has_ended(self, start: Path) -> bool:
-        """Return True if the run that made this file of a start has ended in its wave, whatever the
-        run's configuration was then.
+        """Return True if the start that created this file has a recorded end in its wave.
+
+        The configuration of the run at that time does not matter.
         """
         cell = start.parent.relative_to(self.root / "starts")
         wave = start.name.partition("-")[0]
@@ -294,34 +310,36 @@ def starts_below(folder: Path) -> list[Path]:
 
 
 def read_wave(path: Path) -> Wave:
+    """Read the file of a wave."""
     return _WAVE.validate_json(path.read_bytes())
 
 
 def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]) -> None:
-    """Write the part of the submitter's environment that a task gets into a file that only its user
-    can read.
+    """Write the environment variables for the tasks into a file that only this user can read.
+
+    The file gets the allowed variables of `env`, and those with the names in `secrets`.
     """
-    names = {*(ALLOWED - _OF_THE_MACHINE), *secrets}
-    kept = {name: value for name, value in env.items() if name in names}
+    names = {*(ALLOWED_VARIABLES - _NODE_VARIABLES), *secrets}
+    passed_on = {name: value for name, value in env.items() if name in names}
     write_atomic(
         path,
-        json.dumps({"secrets": sorted(set(secrets) & kept.keys()), "values": kept}),
+        json.dumps({"secrets": sorted(set(secrets) & passed_on.keys()), "values": passed_on}),
         mode=PRIVATE,
     )
 
 
 def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
-    """Add to `env` what `write_environment` wrote.
+    """Add the variables that `write_environment` has written to `env`.
 
-    A secret replaces what `env` has under its name. Another variable is added only if `env` has
-    none of its name, because what the node or the batch script has set counts more.
+    A secret replaces a variable of the same name in `env`. Other variables of `env` are not
+    replaced, for the node or the batch script has set them.
 
     Raises:
         FileNotFoundError: the wave has ended, or was cancelled.
     """
-    kept = parse_json(path.read_text(encoding="utf-8"))
-    for name, value in kept["values"].items():
-        if name in kept["secrets"] or name not in env:
+    stored = parse_json(path.read_text(encoding="utf-8"))
+    for name, value in stored["values"].items():
+        if name in stored["secrets"] or name not in env:
             env[name] = value
 
 
@@ -332,11 +350,11 @@ def script_of(
 
     Args:
         array: the runs of the wave.
-        name: of its job.
-        number: of the wave.
-        store: knows the paths of the wave's files.
-        worker: the arguments of Python that start the program of a task; the path of the wave's
-            file is added behind them.
+        name: the name of the wave's job.
+        number: the number of the wave.
+        store: the Slurm files of the suite.
+        worker: the arguments of Python that start the program of a task. The path of the wave's
+            file is appended to them.
     """
     asks = SlurmAsks.of(array[0])
     return batch_script(
@@ -351,7 +369,7 @@ def script_of(
 
 
 class SlurmRuns:
-    """The executor whose runs are tasks of Slurm: `Executor` says what its methods do."""
+    """The executor that does runs as Slurm tasks. `Executor` documents its methods."""
 
     def __init__(
         self,
@@ -363,15 +381,15 @@ class SlurmRuns:
         secrets: Collection[str] = (),
         say: Callable[[str], object] = lambda _text: None,
     ) -> None:
-        """Prepare for the runs of one suite; nothing is written or submitted yet.
+        """Create an executor for one suite; nothing is written or submitted yet.
 
         Args:
-            folder: of the suite.
+            folder: the folder of the suite.
             slurm: Slurm's commands.
-            worker: as that of `script_of`.
-            env: the environment that the tasks get a part of.
-            secrets: names of the variables in it that hold keys of the tasks.
-            say: is called with each message for the user: what was submitted, and what waits.
+            worker: the arguments of Python that start the program of a task.
+            env: the environment of the submitter; tasks get a part of its variables.
+            secrets: the names of the variables in `env` that contain keys for the tasks.
+            say: is called with each message for the user.
         """
         self.store = SlurmStore(folder)
         self._slurm = slurm
@@ -381,17 +399,16 @@ class SlurmRuns:
         self._secrets = secrets
         self._queue: tuple[QueuedTask, ...] | None = None
         self._latest: dict[str, tuple[Wave, RunSpec]] = {}
-        """Return the last wave that has a run, and the run as that wave has it, by the name of the
-        run.
-        """
+        """The last wave of each run, and the run in that wave, by the name of the run."""
         self._reasons: set[str] = set()
-        """The reasons of waiting that have been reported already."""
+        """The reasons for waiting that were already reported to the user."""
 
     def begin(self, runs: Sequence[RunSpec]) -> None:
+        """Submit these runs as waves."""
         suite_id = self.store.begin()
         for array in list(arrays(runs, self._slurm.largest_array())):
-            # list, keys and folder of logs are there before sbatch is called: tasks need them, and
-            # are found again by the wave's name, even if this process ends before sbatch answers
+            # The wave's files are written before sbatch is called, for the tasks need them. If this
+            # process ends before sbatch answers, the tasks are found by the name of the wave's job.
             wave = self.store.new_wave(suite_id, array)
             script = self.store.wave_file(wave.number).with_suffix(".sh")
             keys = self.store.environment(wave.number)
@@ -401,7 +418,8 @@ class SlurmRuns:
             try:
                 job = self._slurm.submit(script)
             except BaseException:
-                # sbatch may have queued tasks all the same; without their keys they end at once
+                # sbatch may have queued the tasks nevertheless. Without their keys, they end at
+                # once.
                 keys.unlink(missing_ok=True)
                 raise
             self._say(
@@ -410,14 +428,16 @@ class SlurmRuns:
             self._clean_up_after(wave, job)
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
-        """Return what has become of each run of every wave, by its name, after waiting so many
-        seconds.
+        """Wait for `seconds`, then return the state of each run of every wave, by the run's name.
 
-        Raises QueueUnknownError: squeue fails; nothing is taken for ended.
+        Raises:
+            QueueUnknownError: squeue failed, so that the states are unknown.
         """
         time.sleep(seconds)
         self._queue = self._slurm.queue()
-        waves = self.store.waves()  # read after the queue: what ended meanwhile has a record now
+        # The records are read after the queue: a run that has left the queue has written its
+        # record by then.
+        waves = self.store.waves()
         queued = active(self._queue, waves)
         self._latest = {}
         for wave in waves:
@@ -435,24 +455,27 @@ class SlurmRuns:
         return states
 
     def end_of(self, name: str) -> RunEnd | None:
-        """Return how a run ended in the last wave that has it; None if it has not ended. `look` was
-        called before: it finds which wave that is.
+        """Return the record of a run's end in its last wave; None if the run has not ended.
+
+        Call `look` first, which finds the last wave of each run.
         """
         return self.store.ended(*self._latest[name])
 
     def end(self, names: Collection[str] | None = None) -> None:
-        """Cancel the tasks of these runs, or of all, and wait until they have ended. If all were
-        cancelled, their keys are deleted, too.
+        """Cancel the tasks of these runs, or of all runs, and wait until they have ended.
 
-        Raises PrerequisiteError: Slurm does not say what is queued, or the jobs do not end.
+        If all runs are cancelled, their keys are deleted too.
+
+        Raises:
+            PrerequisiteError: Slurm does not report its queue, or the jobs do not end.
         """
         waves = self.store.waves()
 
-        def left() -> dict[str, QueuedTask]:
+        def tasks_left() -> dict[str, QueuedTask]:
             queued = active(self._slurm.queue(), waves)
             return {name: task for name, task in queued.items() if names is None or name in names}
 
-        queued = left()
+        queued = tasks_left()
         jobs: dict[str, list[QueuedTask]] = {}
         for task in queued.values():
             jobs.setdefault(task.job_name, []).append(task)
@@ -464,11 +487,11 @@ class SlurmRuns:
                 self._slurm.cancel(clean_up_name(job))
                 self._say(f"asked Slurm to end {job} ...")
         started = time.monotonic()
-        while jobs and left():
-            if time.monotonic() - started > END_LIMIT_S:
+        while jobs and tasks_left():
+            if time.monotonic() - started > MAX_CANCEL_S:
                 raise PrerequisiteError(
                     f"{self.store.suite.root}: jobs were cancelled and have not ended "
-                    f"after {END_LIMIT_S:.0f} s:"
+                    f"after {MAX_CANCEL_S:.0f} s:"
                     f" {', '.join(sorted(jobs))}\n  see squeue, then run it again"
                 )
             time.sleep(0.5)
@@ -476,15 +499,16 @@ class SlurmRuns:
             self.store.environment(wave.number).unlink(missing_ok=True)
 
     def clean_up(self) -> None:
-        """Delete the keys of waves that have no task any more, and see to it that each other wave
-        has a job of Slurm's that deletes its keys later. A task cannot be relied on to do it: it
-        may be killed, or cancelled before it starts.
+        """Delete the keys of waves whose tasks have all ended.
+
+        Every other wave gets a clean-up job, which deletes the keys later. A task cannot reliably
+        delete the keys: it may be killed, or cancelled before it starts.
         """
         if self._queue is None:
             self._queue = self._slurm.queue()
         self.forget_keys()
         jobs = {task.job_name: task.job_id for task in self._queue}
-        # a submitter that was killed early has not submitted that job
+        # A submitter that was killed may not have submitted the clean-up job of its wave.
         for wave in self.store.waves():
             submitted = self.store.wave_file(wave.number).with_suffix(".clean-up").exists()
             if (
@@ -495,13 +519,14 @@ class SlurmRuns:
                 self._clean_up_after(wave, jobs[wave.job_name])
 
     def forget_keys(self, *, older_than_s: float = 0.0) -> None:
-        """Delete the keys of waves that had no task any more when `look` was last called.
+        """Delete the keys of waves that had no task left at the last call of `look`.
 
-        Nothing is raised if a file cannot be deleted: the folder may be another user's.
+        Files that cannot be deleted are skipped: the folder may belong to another user.
 
         Args:
-            older_than_s: younger files are left alone. A caller that does not hold the lock of the
-                suite gives it, as another process may just be submitting.
+            older_than_s: the minimum age of a deleted file, in seconds. Callers that have not
+                locked the suite must set a minimum age, for another process may be submitting a
+                wave.
         """
         names = {task.job_name for task in self._queue or ()}
         for wave in self.store.waves():
@@ -514,8 +539,10 @@ class SlurmRuns:
                     file.unlink()
 
     def _clean_up_after(self, wave: Wave, job: str) -> None:
-        """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is
-        tried again later.
+        """Submit the clean-up job, which deletes the keys of a wave after the job with the id
+        `job`.
+
+        If Slurm rejects the clean-up job, `clean_up` tries again later.
         """
         number = wave.number
         script = self.store.wave_file(wave.number).with_suffix(".clean-up.sh")
@@ -539,6 +566,7 @@ class SlurmRuns:
             self.store.wave_file(number).with_suffix(".clean-up").touch()
 
     def _queued(self, task: QueuedTask) -> RunState:
+        """Return the state of a queued task, and report a new reason for waiting to the user."""
         place = f"Slurm: {task.job_name} task {task.index}, {task.state}"
         if task.state in ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"):
             return Started(place)
@@ -546,8 +574,9 @@ class SlurmRuns:
             return Waiting(place)
         reason = reason_name(task.reason)
         if can_never_start(task.reason):
-            return Waiting(place, reason, for_ever=True)
-        # a reason is reported once, not once a task: squeue names another task at each look
+            return Waiting(place, reason, never_starts=True)
+        # Each reason is reported only once: squeue shows the same reason for other tasks at later
+        # looks.
         if task.reason not in NO_REASON | self._reasons:
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")
@@ -555,13 +584,16 @@ class SlurmRuns:
 
 
 def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
-    """Refuse to start a run on this machine that Slurm has already, by itself or as a cell of a
-    suite. Raises what `refuse_cells_in_slurm` does.
+    """Check that Slurm has no job of this run, neither as a single run nor as a cell of a suite.
 
     Args:
-        output: the folder of the run.
+        output: the output folder of the run.
         env: the environment in which Slurm's commands are called.
-        slurm: Slurm's commands; None: they are made of `env`.
+        slurm: Slurm's commands; None to call them with `env`.
+
+    Raises:
+        BusyError: Slurm has a job of the run.
+        PrerequisiteError: Slurm may have a job of the run, but does not report its queue.
     """
     root = output.absolute()
     slurm = slurm or Slurm(env)
@@ -569,34 +601,34 @@ def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | Non
         refuse_cells_in_slurm(
             SuiteDir(root.parent.parent), [f"{root.parent.name}/{root.name}"], slurm
         )
-    alone = RunSuiteDir(root / OF_ONE_RUN)
-    refuse_cells_in_slurm(alone, _in_slurm(alone, slurm), slurm)
+    single_run = RunSuiteDir(root / OF_ONE_RUN)
+    refuse_cells_in_slurm(single_run, _in_slurm(single_run, slurm), slurm)
 
 
 def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm) -> None:
-    """Refuse to start cells of a suite on this machine that Slurm has already.
+    """Check that Slurm has no job of these cells of a suite.
 
     Args:
-        folder: of the suite.
-        cells: the names of those that are about to start.
+        folder: the folder of the suite.
+        cells: the names of the cells that are about to start on this machine.
         slurm: Slurm's commands.
 
     Raises:
-        BusyError: Slurm has one of them.
-        PrerequisiteError: Slurm may have one, and does not say.
+        BusyError: Slurm has a job of a cell.
+        PrerequisiteError: Slurm may have a job of a cell, but does not report its queue.
     """
     if not cells:
         return
     queued = _in_slurm(folder, slurm)
-    found = [
+    queued_cells = [
         f"{queued[name].job_name} ({name}, {queued[name].state})"
         for name in cells
         if name in queued
     ]
-    if found:
+    if queued_cells:
         named = shlex.quote(str(folder.named))
         raise BusyError(
-            f"{folder.named}: in Slurm already: {first_of(found, 3)}\n"
+            f"{folder.named}: in Slurm already: {first_of(queued_cells, 3)}\n"
             f"  wait for the end: eval-factory suite status {named}, "
             "then the same command with --executor slurm\n"
             "  or end it, then run it here, which goes on with its answers: "
@@ -605,8 +637,9 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
 
 
 def _in_slurm(folder: SuiteDir, slurm: Slurm) -> dict[str, QueuedTask]:
-    """Return a task that waits or runs for each cell, by the cell's name. Slurm is asked only if
-    tasks may be queued.
+    """Return a waiting or running task of each cell, by the name of the cell.
+
+    Slurm is asked only if tasks may be queued.
     """
     store = SlurmStore(folder)
     if not store.open_waves():

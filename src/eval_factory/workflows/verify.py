@@ -1,9 +1,9 @@
-"""Is an output folder what it says it is? Its checksums, and everything in it made again and
-compared.
+"""Verifies that an output folder was not altered.
 
-What may differ without being a finding is a short list: the versions and the machine of who
-verifies (`recollect.COLLECTOR_FIELDS`), data that are not here any more, corrected scores where the
-errata have another version.
+The checksums are compared, and all documents are made again from HELM's files and the cache and
+compared with the stored documents. Some differences are no findings: the versions and the machine
+of the verifying program, data that are no longer available, and corrected scores if the versions of
+the errata differ.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ NO_CHECKSUMS = (
     "or it was deleted;"
     " the rest was verified"
 )
-_MISSING = "missing"
+_MISSING = "missing"  # stands for the digest of a file that does not exist
 _RESULT = "evaluation_config.yaml"
 WRONG_FILES = (
     ValueError,
@@ -66,15 +66,15 @@ WRONG_FILES = (
     OSError,
     sqlite3.Error,
 )
-"""The errors of reading files whose content makes no sense."""
+"""The errors that reading a file with invalid content may raise."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that was altered."""
+    """A sign that a file was altered."""
 
-    file: str  # path in the output folder
-    field: str  # the place in the file; empty if it is the file itself
+    file: str  # the path in the output folder
+    field: str  # the field in the file; empty if the finding is about the file itself
     message: str
 
     def __str__(self) -> str:
@@ -83,19 +83,22 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verified:
-    """The findings about one folder."""
+    """The outcome of verifying one folder."""
 
     folder: Path
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
-    unreadable: str | None = None  # why the folder could not be verified; None if it was
+    # why the folder could not be verified; None if it could be verified
+    unreadable: str | None = None
 
     @property
     def intact(self) -> bool:
+        """True if the folder was verified and there are no findings."""
         return not self.findings and self.unreadable is None
 
     @property
     def exit_code(self) -> int:
+        """The exit code: 0 if intact, 1 if altered, 3 if the folder could not be verified."""
         if self.findings:
             return NotReportableError.exit_code
         if self.unreadable is None:
@@ -104,15 +107,14 @@ class Verified:
 
 
 def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None) -> Verified:
-    """Compare a folder with its checksums and with what its own files give when they are collected
-    again.
+    """Compare a folder with its checksums, and its documents with documents made again.
 
-    Nothing in the folder is changed; no key, no network and none of the data are needed.
+    The folder is not changed. Verification needs no key, no network and no data set.
 
     Args:
-        folder: an output folder, or that of a suite.
-        suite: what verifies the folder of a suite, which verifies each of its runs by this
-            function.
+        folder: the output folder of a run, or the folder of a suite.
+        suite: the function that verifies the folder of a suite; None if `folder` must be the output
+            folder of a run.
     """
     rundir = RunDir(folder)
     own_paths = (*rundir.own, *SuiteDir(folder).own)
@@ -131,34 +133,39 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
             unreadable="is not an output folder with a result; it is written when a run ends",
         )
     outcomes: list[Finding | str] = []
-    remembered: list[Finding] = []
+    state_findings: list[Finding] = []
     error: Exception | None = None
     try:
-        for outcome in _looked_at(rundir, remembered):
-            outcomes.append(outcome)  # findings before a file that makes no sense count
+        for outcome in _findings_and_notes(rundir, state_findings):
+            # appended one by one: an error must not lose the earlier findings
+            outcomes.append(outcome)
     except (EvalFactoryError, *WRONG_FILES) as raised:
         error = raised
     findings = []
-    for finding in outcomes:
-        if isinstance(finding, Finding):
-            findings.append(finding)
-    notes = tuple(note for note in outcomes if isinstance(note, str))
+    for outcome in outcomes:
+        if isinstance(outcome, Finding):
+            findings.append(outcome)
+    notes = tuple(outcome for outcome in outcomes if isinstance(outcome, str))
     if error is None:
-        # if a field is known, the digest of the file says no more
-        named = {finding.file for finding in findings}
-        findings += [finding for finding in remembered if finding.file not in named]
+        # A finding about a field says more than a finding about the digest of the file.
+        altered_files = {finding.file for finding in findings}
+        findings += [finding for finding in state_findings if finding.file not in altered_files]
         return Verified(folder, tuple(dict.fromkeys(findings)), notes)
-    return _with_a_file_that_makes_no_sense(folder, error, findings, remembered, notes)
+    return _unreadable_folder(folder, error, findings, state_findings, notes)
 
 
-def _with_a_file_that_makes_no_sense(
+def _unreadable_folder(
     folder: Path,
     error: Exception,
     findings: Sequence[Finding],
-    remembered: Sequence[Finding],
+    state_findings: Sequence[Finding],
     notes: tuple[str, ...],
 ) -> Verified:
-    """Return what was altered, if that is known; else why nobody can verify the folder."""
+    """Return the outcome for a folder whose documents cannot be made again.
+
+    The outcome has the findings, if there are any; otherwise the reason why the folder cannot be
+    verified.
+    """
     if isinstance(error, EvalFactoryError):
         message = str(error)
     else:
@@ -169,51 +176,57 @@ def _with_a_file_that_makes_no_sense(
         and isinstance(error, EvalFactoryError)
         and not isinstance(error, PrerequisiteError)
     ):
-        _, is_named, rest = message.partition(f"{folder}/")
-        wrong = Finding(
-            rest.split(":")[0].split(" ")[0] if is_named else "run_config.yml", "", message
-        )
+        # The message begins with the path of the altered file, if it names a file.
+        _, separator, text_after_folder = message.partition(f"{folder}/")
+        file = "run_config.yml"
+        if separator:
+            file = text_after_folder.split(":")[0].split(" ")[0]
+        other_findings = [finding for finding in state_findings if finding.file != file]
+        return Verified(folder, (Finding(file, "", message), *other_findings), notes)
+    if findings or state_findings:
         return Verified(
-            folder,
-            (wrong, *(finding for finding in remembered if finding.file != wrong.file)),
-            notes,
+            folder, tuple(dict.fromkeys([*findings, *state_findings])), (*notes, reason)
         )
-    if findings or remembered:
-        return Verified(folder, tuple(dict.fromkeys([*findings, *remembered])), (*notes, reason))
     return Verified(folder, (), notes, reason)
 
 
-def _looked_at(rundir: RunDir, remembered: list[Finding]) -> Iterator[Finding | str]:
-    """Findings and notes. `remembered`: gets the findings of files that .run_state.json names."""
-    yield from _of_checksums(rundir)
+def _findings_and_notes(rundir: RunDir, state_findings: list[Finding]) -> Iterator[Finding | str]:
+    """Yield the findings and notes about an output folder.
+
+    `state_findings`: gets the findings about files that .run_state.json names.
+    """
+    yield from _checksum_findings(rundir)
     stored = _loaded(rundir)
-    yield from _findings_of_statement(rundir, stored)
+    yield from _statement_findings(rundir, stored)
     if stored.result.provenance.imported is not None:
-        yield from _of_import(rundir, stored)
+        yield from _import_findings(rundir, stored)
         return
-    # HELM's files, the cache and the list of packages are those that the result names
+    # The result contains the digests of HELM's files, the cache and the list of packages.
     record = stored.result.provenance
-    yield from _other_digests(rundir, record.run_files, f"{_RESULT} (provenance.run_files)")
+    yield from _digest_findings(rundir, record.run_files, f"{_RESULT} (provenance.run_files)")
     if record.lock_sha256 is not None and rundir.packages.is_file():
         listed = {rundir.packages.name: record.lock_sha256}
-        yield from _other_digests(rundir, listed, f"{_RESULT} (provenance.lock_sha256)")
-    yield from _findings_of_state(rundir, stored)
+        yield from _digest_findings(rundir, listed, f"{_RESULT} (provenance.lock_sha256)")
+    yield from _state_findings(rundir, stored)
     state = last_state(rundir)
     name = rundir.run_state.name
-    # every file of the result, and what else is remembered of its collection, whoever made
-    # SHA256SUMS again
+    # .run_state.json has the digests of all files of the result and of all inputs of its
+    # collection. They reveal changes even if somebody has made SHA256SUMS again.
     changed = differences(state.inputs, state.digest_of_inputs(vars(record)), "inputs")
-    remembered += [_finding(name, difference, f"this file and {_RESULT}") for difference in changed]
-    remembered += _other_digests(rundir, state.files, f"{name} (files)")
+    state_findings += [
+        _finding(name, difference, f"this file and {_RESULT}") for difference in changed
+    ]
+    state_findings += _digest_findings(rundir, state.files, f"{name} (files)")
     with recollected(rundir, stored) as made:
-        yield from _of_files(rundir, made, stored)
+        yield from _file_findings(rundir, made, stored)
         complete = {"complete": not made.result.something_to_ask}
         for difference in differences({"complete": state.complete}, complete):
             yield _finding(name, difference, "HELM's files")
         yield from made.notes
 
 
-def _of_checksums(rundir: RunDir) -> Iterator[Finding | str]:
+def _checksum_findings(rundir: RunDir) -> Iterator[Finding | str]:
+    """Yield the differences between the files of the folder and SHA256SUMS."""
     if not rundir.checksums.is_file():
         yield NO_CHECKSUMS
         return
@@ -222,7 +235,7 @@ def _of_checksums(rundir: RunDir) -> Iterator[Finding | str]:
     except ChecksumsError as error:
         yield Finding(rundir.checksums.name, "", str(error))
         return
-    yield from _other_digests(rundir, listed, rundir.checksums.name)
+    yield from _digest_findings(rundir, listed, rundir.checksums.name)
     runs = []
     if not is_imported(rundir):
         runs = [rundir.root / name for name in last_state(rundir).runs]
@@ -237,42 +250,42 @@ def _of_checksums(rundir: RunDir) -> Iterator[Finding | str]:
             yield f"{name} was added after the run"
 
 
-def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterator[Finding | str]:
-    """Yield what is found when every document is made again and compared with the one that stands
-    there.
-    """
+def _file_findings(
+    rundir: RunDir, made: Recollected, stored: StoredResult
+) -> Iterator[Finding | str]:
+    """Yield the differences between the stored documents and the documents made again."""
     record = stored.result.provenance
     errata = made.result.provenance.errata_version
     reader = made.result.provenance.reader_version
-    is_of_another = (record.eval_factory, record.git_hash) != (__version__, checkout_commit())
-    otherwise = changed_since(record.statistics_version)
-    if otherwise:
-        names = "; ".join(method.name for method in otherwise)
+    is_other_version = (record.eval_factory, record.git_hash) != (__version__, checkout_commit())
+    changed_methods = changed_since(record.statistics_version)
+    if changed_methods:
+        names = "; ".join(method.name for method in changed_methods)
         note = f"statistics version {record.statistics_version}; here it is {STATISTICS_VERSION}"
         yield f"{note}: it computes these in another way, and they were not compared: {names}"
-    in_sentences: tuple[Path, ...] = (made.rundir.report_html, made.rundir.report_md)
+    not_compared: tuple[Path, ...] = (made.rundir.report_html, made.rundir.report_md)
     if record.errata_version != errata:
         note = f"corrected with errata version {record.errata_version}; here it is {errata}"
         yield f"{note}: corrected scores were not compared, nor the page"
     elif record.reader_version != reader:
         note = f"read by an older rule: version {record.reader_version}; here it is {reader}"
         yield f"{note}: what answers state was not compared, nor the page"
-    elif is_of_another:
+    elif is_other_version:
         written = f"the page and report.md are of eval-factory {record.eval_factory}"
         yield f"{written}: compared with SHA256SUMS alone"
-    elif not otherwise:
-        in_sentences = ()
+    elif not changed_methods:
+        not_compared = ()
     for made_path in made.rundir.written():
         name = made_path.relative_to(made.rundir.root).as_posix()
         if not (rundir.root / name).is_file():
             yield Finding(name, "", "is missing")
-        elif made_path not in in_sentences:
+        elif made_path not in not_compared:
             for difference in differences_of_files(rundir.root / name, made_path):
-                of_errata = record.errata_version != errata and is_of_errata(difference.field)
-                of_reader = record.reader_version != reader and depends_on_reader(difference.field)
-                of_method = is_computed_otherwise(difference.field, record.statistics_version)
-                is_newer = is_of_another and is_of_another_version(difference)
-                if not (of_errata or of_reader or of_method or is_newer):
+                by_errata = record.errata_version != errata and is_of_errata(difference.field)
+                by_reader = record.reader_version != reader and depends_on_reader(difference.field)
+                by_method = is_computed_otherwise(difference.field, record.statistics_version)
+                by_version = is_other_version and is_change_of_version(difference)
+                if not (by_errata or by_reader or by_method or by_version):
                     yield _finding(name, difference, origin_of_field(difference.field, name))
     for path in sorted(rundir.responses.glob("*.jsonl")):
         if not made.rundir.responses.joinpath(path.name).is_file():
@@ -281,10 +294,13 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
             )
 
 
-def _of_import(rundir: RunDir, stored: StoredResult) -> Iterator[Finding | str]:
-    """Compare an imported result with its source: the files' hashes, and the import made again."""
+def _import_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding | str]:
+    """Yield the differences between an imported result and its source.
+
+    The hashes of the source files are compared, and the import is made again and compared.
+    """
     imported = stored.result.provenance.imported
-    yield from _of_judges(rundir, stored)
+    yield from _judge_findings(rundir, stored)
     with imported_again(stored) as made_again:
         if made_again.rundir is None or imported is None:
             yield (
@@ -298,33 +314,33 @@ def _of_import(rundir: RunDir, stored: StoredResult) -> Iterator[Finding | str]:
                     _RESULT, field, f"is {digest}; {made_again.source} has {made_again.files[name]}"
                 )
         record = stored.result.provenance
-        is_read_otherwise = record.reader_version != VERSION
-        in_sentences: tuple[Path, ...] = ()
-        if record.eval_factory != __version__ or is_read_otherwise:
-            in_sentences = (made_again.rundir.report_html, made_again.rundir.report_md)
+        has_other_reader = record.reader_version != VERSION
+        not_compared: tuple[Path, ...] = ()
+        if record.eval_factory != __version__ or has_other_reader:
+            not_compared = (made_again.rundir.report_html, made_again.rundir.report_md)
             yield "the page and report.md are of another version: compared with SHA256SUMS alone"
-        if is_read_otherwise:
+        if has_other_reader:
             yield (
                 f"read by an older rule: version {record.reader_version}; here it is {VERSION}: "
                 "what answers state was not compared"
             )
         for path in made_again.rundir.written():
-            if path in in_sentences:
+            if path in not_compared:
                 continue
             name = path.relative_to(made_again.rundir.root).as_posix()
             if not (rundir.root / name).is_file():
                 yield Finding(name, "", "is missing")
                 continue
             for difference in differences_of_files(rundir.root / name, path):
-                of_reader = is_read_otherwise and depends_on_reader(difference.field)
-                if not of_reader:
+                by_reader = has_other_reader and depends_on_reader(difference.field)
+                if not by_reader:
                     yield _finding(name, difference, str(made_again.source))
 
 
-def _of_judges(rundir: RunDir, stored: StoredResult) -> Iterator[Finding | str]:
-    """Verify the run in which judges rated the answers of an imported result."""
+def _judge_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding | str]:
+    """Yield the findings about the run in which judges rated the answers of an imported result."""
     files = stored.result.provenance.run_files
-    yield from _other_digests(rundir, files, f"{_RESULT} (provenance.run_files)")
+    yield from _digest_findings(rundir, files, f"{_RESULT} (provenance.run_files)")
     if not files or not rundir.judged.is_dir():
         return
     verified = verify(rundir.judged)
@@ -341,8 +357,8 @@ def _loaded(rundir: RunDir) -> StoredResult:
     """Return the result in this folder.
 
     Raises:
-        PrerequisiteError: there is no result, or another version's.
-        ConfigError: this version wrote it, and would not write it so.
+        PrerequisiteError: there is no result, or another version of eval-factory wrote it.
+        ConfigError: this version wrote the result, but cannot read it: the file was altered.
     """
     try:
         return load_result(rundir.root)
@@ -357,9 +373,10 @@ def _loaded(rundir: RunDir) -> StoredResult:
         raise
 
 
-def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
-    """Yield what is found when the statement is made again from the files and the result that stand
-    there now.
+def _statement_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
+    """Yield the differences between the stored attestation and an attestation made again.
+
+    The attestation is an in-toto statement about the files of the folder and the result.
     """
     name = rundir.attestation.name
     if not rundir.attestation.is_file():
@@ -375,14 +392,16 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
     now = {file: _digest(rundir, file) for file in subjects}
     statement: Any = json.loads(json.dumps(result_statement(stored.result, now)))
     _remove_new_keys(rundir, document, statement)
-    yield from _other_digests(rundir, subjects, name)
+    yield from _digest_findings(rundir, subjects, name)
     for difference in differences({**document, "subject": []}, {**statement, "subject": []}):
         yield _finding(name, difference, _RESULT)
 
 
 def _remove_new_keys(rundir: RunDir, document: Any, statement: Any) -> None:
-    """Remove from the statement made again the fields of the provenance that the version that ran
-    did not know: neither its statement nor its result has them.
+    """Remove new fields of the provenance from the statement that was made again.
+
+    A field is new if neither the stored statement nor the stored result has it: the version that
+    wrote them did not know the field.
     """
     result = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
     known_keys = _mapping_in(result, "provenance").keys() | _provenance_in(document).keys()
@@ -392,11 +411,12 @@ def _remove_new_keys(rundir: RunDir, document: Any, statement: Any) -> None:
 
 
 def _provenance_in(statement: Any) -> dict[str, Any]:
+    """Return the provenance in a statement; an empty mapping if there is none."""
     return _mapping_in(statement, "predicate", "evalFactory", "provenance")
 
 
 def _mapping_in(document: Any, *path: str) -> dict[str, Any]:
-    """Return the mapping at a path; an empty one if there is none."""
+    """Return the mapping at a path of keys; an empty mapping if there is none."""
     value = document
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
@@ -405,7 +425,16 @@ def _mapping_in(document: Any, *path: str) -> dict[str, Any]:
     return value
 
 
-def _other_digests(rundir: RunDir, listed: Mapping[str, str], list_name: str) -> Iterator[Finding]:
+def _digest_findings(
+    rundir: RunDir, listed: Mapping[str, str], list_name: str
+) -> Iterator[Finding]:
+    """Yield a finding for each file whose digest differs from the digest in the list.
+
+    Args:
+        rundir: the output folder.
+        listed: the SHA-256 digest of each file, by the path of the file in the folder.
+        list_name: the name of the list for the message.
+    """
     for name, digest in listed.items():
         now = _digest(rundir, name)
         if now == _MISSING:
@@ -415,7 +444,11 @@ def _other_digests(rundir: RunDir, listed: Mapping[str, str], list_name: str) ->
 
 
 def _digest(rundir: RunDir, name: str) -> str:
-    """Return the SHA-256 of a file that a list names, if it lies in the folder."""
+    """Return the SHA-256 digest of a file in the folder.
+
+    Returns `_MISSING` if the file does not exist, and a text with the reason if the file cannot be
+    read.
+    """
     try:
         return sha256_of(rundir.root / name, rundir.root)
     except OSError as error:
@@ -425,14 +458,15 @@ def _digest(rundir: RunDir, name: str) -> str:
 
 
 _NEW_FIELDS = ("validity.urgent_notes", "validity.jury.constant")
-_IN_SENTENCES = ("comparability.reason",)
+_SENTENCE_FIELDS = ("comparability.reason",)
 
 
-def is_of_another_version(difference: Difference) -> bool:
-    """Return True if a key is one that the version that ran did not know, or a sentence, which
-    another version words in another way.
+def is_change_of_version(difference: Difference) -> bool:
+    """Return True if the difference may come from another version of eval-factory.
+
+    Versions differ in the wording of sentences, and in the keys that they know.
     """
-    if difference.field in _IN_SENTENCES:
+    if difference.field in _SENTENCE_FIELDS:
         return True
     is_setting = difference.field.startswith(("config.params.", "target.api_endpoint."))
     is_new = is_setting or difference.field in _NEW_FIELDS
@@ -440,14 +474,12 @@ def is_of_another_version(difference: Difference) -> bool:
 
 
 def is_of_errata(field: str) -> bool:
-    """Return True if a field depends on the errata that a version knows: they have scores of their
-    own, and notes.
-    """
+    """Return True if the field depends on the errata: corrected scores, and notes about them."""
     return CORRECTED in field or field.startswith(("provenance.errata_version", "validity.notes"))
 
 
 def origin_of_field(field: str, name: str) -> str:
-    """Return what a field was made from, when it was made again."""
+    """Return the names of the files from which a field was made again."""
     if field.split(".")[0] in ("command", "config", "target") and name != "run_config.yml":
         return "run_config.yml"
     if field.startswith("usage"):
@@ -460,6 +492,7 @@ def origin_of_field(field: str, name: str) -> str:
 
 
 def _finding(name: str, difference: Difference, origin: str) -> Finding:
+    """Return a finding about a difference in the file `name`; `origin`: the source of the field."""
     return Finding(
         name,
         difference.field,
@@ -467,8 +500,8 @@ def _finding(name: str, difference: Difference, origin: str) -> Finding:
     )
 
 
-def _findings_of_state(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
-    """Yield what the folder remembers, for the next run, of the one that made the result."""
+def _state_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
+    """Yield the differences between .run_state.json and the provenance of the result."""
     provenance = stored.result.provenance
     state = last_state(rundir)
     expected = {

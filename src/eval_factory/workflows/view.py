@@ -1,4 +1,6 @@
-"""HELM's own web pages of finished results: served on this machine, or written as files."""
+"""Makes HELM's own web pages of finished results, and serves them on this machine or writes them as
+files.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,12 @@ from eval_factory.workflows.view_site import (
     POLICY,
     SUITE,
     ViewedRun,
-    forget_place,
-    lay_out,
     make_tables,
+    remove_site_path,
+    rename_files_with_colons,
     summarize_command,
     viewed_runs,
-    without_colons,
+    write_run_folders,
     write_site,
 )
 
@@ -45,8 +47,8 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""The headers of every response: nothing is kept in the browser's cache, and no link tells another
-site where it was followed.
+"""The headers of every response. The browser caches nothing, and sends no referrer to other
+sites.
 """
 SCHEMA = "schema.yaml"
 SHOWN_ANSWERS = "display_predictions.json"
@@ -60,14 +62,14 @@ CANNOT_READ = (
 
 @dataclass(frozen=True)
 class Pages:
-    """HELM's pages, made."""
+    """The finished web pages of some runs."""
 
     folder: Path
-    address: str | None  # the address at which they are served; None if they are only files
+    address: str | None  # the URL of the served pages; None if the pages are only files
     runs: tuple[ViewedRun, ...]
 
     def lines(self) -> list[str]:
-        """Return what is shown, and what a reader has to know of it."""
+        """Return lines that list the runs and explain the content of the pages."""
         rows = [f"  {run.page.task}, {run.shown_model}" for run in self.runs]
         return [
             f"HELM's pages of {counted(len(self.runs), 'run')}:",
@@ -84,7 +86,7 @@ class Pages:
         ]
 
     def wait(self) -> None:
-        """Until the user ends it: Ctrl-C, SIGTERM, or the terminal goes."""
+        """Wait until the user presses Ctrl-C, the process gets SIGTERM, or the terminal closes."""
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
@@ -95,12 +97,16 @@ class Pages:
 def served(
     folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen: TextIO
 ) -> Iterator[Pages]:
-    """Make the pages of output folders in a temporary folder and serve them; when it is left, both
-    are gone. Raises EvalFactoryError: with the exit code of what went wrong.
+    """Make the pages of output folders in a temporary folder, and serve them in the `with` block.
+
+    At the end of the block, the server stops and the temporary folder is deleted.
+
+    Raises:
+        EvalFactoryError: the pages cannot be made or served.
     """
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
-        runs, schema = _to_show(folders)
-        site = _made(runs, schema, Path(name), env, screen, copies=False)
+        runs, schema = _runs_and_schema(folders)
+        site = _make_pages(runs, schema, Path(name), env, screen, copies=False)
         with PageServer(site, port) as server:
             yield Pages(site, server.address, tuple(runs))
 
@@ -108,8 +114,11 @@ def served(
 def export(
     folders: Sequence[Path], target: Path, *, env: Mapping[str, str], screen: TextIO
 ) -> Pages:
-    """Write the pages of output folders as files, into a folder that is new or empty. Raises
-    EvalFactoryError: with the exit code of what went wrong; the folder is then not there.
+    """Write the pages of output folders as files into a new or empty folder.
+
+    Raises:
+        EvalFactoryError: the pages cannot be made, or `target` is not empty or is inside of an
+            output folder. Nothing is written to `target` then.
     """
     if target.is_symlink() or (
         target.exists() and not (target.is_dir() and not any(target.iterdir()))
@@ -117,36 +126,36 @@ def export(
         raise ConfigError(
             f"--export {target}: is there already, and not empty; name a new or an empty folder"
         )
-    inside = next(
-        (folder for folder in folders if target.resolve().is_relative_to(folder.resolve())), None
-    )
-    if inside is not None:
-        raise ConfigError(
-            f"--export {target}: is inside of the output folder {inside}; name a folder elsewhere"
-        )
-    runs, schema = _to_show(folders)
+    for folder in folders:
+        if target.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(
+                f"--export {target}: is inside of the output folder {folder}; "
+                "name a folder elsewhere"
+            )
+    runs, schema = _runs_and_schema(folders)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{_PREFIX}", dir=target.parent) as name:
-        site = _made(runs, schema, Path(name), env, screen, copies=True)
+        site = _make_pages(runs, schema, Path(name), env, screen, copies=True)
         site.chmod(PRIVATE_FOLDER)
         site.replace(target)
     return Pages(target, None, tuple(runs))
 
 
-def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
-    """Return the runs in folders of runs and suites, or those of a leaderboard; and the schema of
-    their tables.
+def _runs_and_schema(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
+    """Return the runs to show, and the schema of their tables as YAML text.
+
+    `folders`: output folders of runs and suites, or the folder of one leaderboard.
     """
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
-    # HELM's schema for MedHELM's leaderboard
+    # the schema of MedHELM's leaderboard, which HELM contains
     path = environment_of(HELM).helm_path("benchmark", "static", SCHEMA_FILE)
     schema: dict[str, Any] = {} if path is None else parse_own(path.read_text(encoding="utf-8"))
     return runs, to_yaml(page_schema([run.page for run in runs], schema))
 
 
-def _made(
+def _make_pages(
     runs: Sequence[ViewedRun],
     schema: str,
     work: Path,
@@ -155,11 +164,14 @@ def _made(
     *,
     copies: bool,
 ) -> Path:
-    """Make the pages in `work`. Returns their folder."""
+    """Make the pages in the folder `work`; return the folder of the pages.
+
+    `copies`: True to copy HELM's files, False to link to them.
+    """
     look_for_helm(HELM)
     site = work / "site"
     suite = write_site(site, runs)
-    lay_out(runs, suite, copies=copies)
+    write_run_folders(runs, suite, copies=copies)
     rundir = RunDir(work)
     rundir.create()
     write_atomic(rundir.model_configs / SCHEMA, schema)
@@ -171,31 +183,35 @@ def _made(
             make_tables(rundir, lock, shown, argv, env, screen, keeps_log=False)
     except HelmError as error:
         raise HelmError(f"{error}\n{CANNOT_READ}") from error
-    # helm-summarize leaves out what it does not understand, and ends with 0: the page of such a run
-    # would be empty
+    # helm-summarize skips runs that it cannot read, and still exits with 0. The page of such a run
+    # would be empty.
     left_out = []
     for run in runs:
         if not (suite / run.name / SHOWN_ANSWERS).is_file():
             left_out.append(run.name)
     if left_out:
         raise HelmError(f"helm-summarize left out {', '.join(left_out)}\n{CANNOT_READ}")
-    forget_place(site)
-    without_colons(suite)
+    remove_site_path(site)
+    rename_files_with_colons(suite)
     return site
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves a folder of patients' texts until it is closed.
+    """A web server for a folder that may contain texts of patients.
 
-    helm-server listens on every interface and answers everybody. This one listens on 127.0.0.1
-    alone, where other users of the machine, and pages of other sites in the same browser, could
-    still ask it: what it serves stands behind a part of the path that nobody can guess, and it
-    answers no request that was meant for another name than its own.
+    HELM's own helm-server listens on all network interfaces and answers every request. PageServer
+    listens only on 127.0.0.1. Other users of the machine, and pages of other sites in the same
+    browser, could still send requests. The server therefore requires a random prefix in the path,
+    and its own name and port in the Host header.
     """
 
     def __init__(self, site: Path, port: int = 0) -> None:
-        """Start to serve the folder. `port`: 0 for any that is free. Raises PrerequisiteError: the
-        port cannot be used.
+        """Start to serve the folder in a thread.
+
+        `port`: the port number; 0 for any free port.
+
+        Raises:
+            PrerequisiteError: the port cannot be used.
         """
         try:
             super().__init__((HOST, port), partial(_Handler, directory=str(site)))
@@ -215,14 +231,14 @@ class PageServer(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report nothing: a browser may go away in the middle of an answer."""
+        """Ignore the error: a browser may close the connection in the middle of a response."""
 
 
 class _Handler(SimpleHTTPRequestHandler):
     server: PageServer
 
     def send_head(self) -> Any:
-        """Send what GET and HEAD ask for: what stands behind the prefix, and nothing else."""
+        """Answer GET and HEAD requests for files below the prefix, and all others with 404."""
         prefix = self.server.prefix
         is_known = secrets.compare_digest(self.path[: len(prefix)].encode(), prefix.encode())
         if self.headers.get("Host") != self.server.own_name or not is_known:
@@ -232,13 +248,16 @@ class _Handler(SimpleHTTPRequestHandler):
         return super().send_head()
 
     def list_directory(self, path: Any) -> None:  # noqa: ARG002 - of the base class
-        """Shows none: only what the page asks for."""
+        """Answer with 404: the pages need no list of a folder's files."""
         self.send_error(HTTPStatus.NOT_FOUND)
 
     def end_headers(self) -> None:
+        """Add the headers of every response."""
         for name, value in HEADERS.items():
             self.send_header(name, value)
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Says nothing: addresses name runs, and the screen is the user's."""
+        """Log nothing: request paths contain the names of runs, and the log would fill the
+        screen.
+        """

@@ -1,7 +1,9 @@
-"""HELM's web pages as a folder of files: the front end, its configuration, and the runs as the
-pages look for them. HELM's page asks crfm.stanford.edu for its icon and for a list of leaderboards
-each time that it is opened. These ask nobody: a Content-Security-Policy lets a browser contact
-their server alone.
+"""Writes HELM's web pages as a folder of files: HELM's front end, its configuration, and the data
+of the runs.
+
+HELM's original page loads its icon and a list of leaderboards from crfm.stanford.edu each time that
+a browser opens the page. The pages of this module send no request to other hosts: their
+Content-Security-Policy allows a browser to contact only the server of the pages.
 """
 
 from __future__ import annotations
@@ -37,16 +39,17 @@ from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import summarize
 from eval_factory.workflows.recollect import last_state
 
-_NEEDED = (
+_REQUIRED_FILES = (
     names.RUN_SPEC_FILE,
     names.STATS_FILE,
     names.PER_INSTANCE_STATS_FILE,
     names.SCENARIO_STATE_FILE,
 )
-OTHER = (names.SCENARIO_FILE,)
-# what the name of every method of HELM's holds that shows pictures or plays sounds
+_OPTIONAL_FILES = (names.SCENARIO_FILE,)
+# the end of the names of all HELM adapter methods that use pictures or sounds
 MULTIMODAL = "_multimodal"
-NO_SCORE = "no_score"  # a metric that no run has: HELM wants a name of each run's main metric
+# the name of the main metric of a run without scores: HELM requires a name for every run
+NO_SCORE = "no_score"
 SUITE = "view"
 DATA_FOLDER = "benchmark_output"
 _INDEX = "index.html"
@@ -65,24 +68,27 @@ _LOG.addHandler(logging.NullHandler())  # messages for the user are written to t
 
 @dataclass(frozen=True)
 class ViewedRun:
-    """One of HELM's runs, and what the pages call it."""
+    """A HELM run, with the names that the pages use for it."""
 
-    folder: Path  # HELM's
+    folder: Path  # the folder with HELM's files of the run
     name: str
-    model: str  # HELM's name of the model; each has a row in the tables
-    shown_model: str
-    spec: Mapping[str, Any]  # run_spec.json, with these names
+    model: str  # the model's name in HELM's form; each model has a row in the tables
+    shown_model: str  # the model's name as the pages show it
+    spec: Mapping[str, Any]  # the content of run_spec.json, with the names above
     page: PageRun
 
 
 @dataclass(frozen=True)
-class _Found:
+class _HelmRun:
+    """A HELM run of a stored result."""
+
     stored: StoredResult
-    folder: Path
-    spec: Mapping[str, Any]
+    folder: Path  # the folder with HELM's files of the run
+    spec: Mapping[str, Any]  # the content of run_spec.json
 
     @property
     def helm_model(self) -> str:
+        """HELM's name of the model."""
         return str(
             self.spec["adapter_spec"].get("model")
             or self.spec["adapter_spec"].get("model_deployment")
@@ -90,49 +96,63 @@ class _Found:
 
 
 def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
-    """Return every run of the results in output folders. If a model has the same run in two
-    folders, it has a row for each of its folders. Raises PrerequisiteError: a folder holds no
-    result, or HELM's files are not there any more; HelmError: a file of HELM's has another form.
+    """Return every HELM run of the results in these output folders.
+
+    If a model has the same run in two folders, the tables have a row for each folder of the model.
+
+    Raises:
+        PrerequisiteError: a folder contains no result, or HELM's files were deleted.
+        HelmError: a file of HELM does not have the expected form.
     """
-    runs_of_results: list[_Found] = []
+    helm_runs: list[_HelmRun] = []
     for result_folder in folders:
-        runs_of_results += _runs_of(load_result(result_folder))
-    same = Counter((run.folder.name, run.helm_model) for run in runs_of_results)
-    apart = set()
-    for run in runs_of_results:
-        if same[run.folder.name, run.helm_model] > 1:
-            apart.add(run.helm_model)
-    rows: dict[tuple[str, Path | None], list[_Found]] = {}
-    for run in runs_of_results:
-        rows.setdefault(
-            (run.helm_model, run.stored.folder if run.helm_model in apart else None), []
-        ).append(run)
+        helm_runs += _runs_of(load_result(result_folder))
+    copies = Counter((run.folder.name, run.helm_model) for run in helm_runs)
+    models_with_copies = set()
+    for run in helm_runs:
+        if copies[run.folder.name, run.helm_model] > 1:
+            models_with_copies.add(run.helm_model)
+    rows: dict[tuple[str, Path | None], list[_HelmRun]] = {}
+    for run in helm_runs:
+        row_folder = run.stored.folder if run.helm_model in models_with_copies else None
+        rows.setdefault((run.helm_model, row_folder), []).append(run)
     viewed = []
     numbers = Counter[str]()
     for (model, folder), runs in rows.items():
         numbers[model] += 1
         number = None if folder is None else numbers[model]
-        viewed += [_viewed(run, number, _shown(runs, number)) for run in runs]
+        viewed += [_viewed(run, number, _shown_model(runs, number)) for run in runs]
     return viewed
 
 
 def viewed_as(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun:
-    """Return the one run of an output folder, as the entry `name` of a leaderboard, behind which
-    the model's name is put. `groups`: of HELM's tables, that the run belongs to beside its own.
+    """Return the only HELM run of an output folder, named as an entry of a leaderboard.
+
+    Args:
+        folder: the output folder.
+        name: the name of the leaderboard's entry; the name of the model is appended.
+        groups: further groups of HELM's tables to which the run belongs.
     """
     (only_run,) = _runs_of(load_result(folder))
-    run = _viewed(only_run, None, _shown([only_run], None))
-    whole = _run_name(f"{name.replace(':', ',', 1)},model={run.model.rpartition('/')[2]}")
-    spec = {**run.spec, "name": whole, "groups": [*run.spec["groups"], *map(plain_name, groups)]}
-    return replace(run, name=whole, spec=spec)
+    run = _viewed(only_run, None, _shown_model([only_run], None))
+    full_name = _run_name(f"{name.replace(':', ',', 1)},model={run.model.rpartition('/')[2]}")
+    all_groups = [*run.spec["groups"], *map(plain_name, groups)]
+    spec = {**run.spec, "name": full_name, "groups": all_groups}
+    return replace(run, name=full_name, spec=spec)
 
 
-def _runs_of(stored: StoredResult) -> list[_Found]:
+def _runs_of(stored: StoredResult) -> list[_HelmRun]:
+    """Return the HELM runs of a result.
+
+    Raises:
+        PrerequisiteError: files of HELM were deleted.
+        HelmError: run_spec.json does not have the expected form.
+    """
     rundir = RunDir(stored.folder)
     runs = []
     for folder in (rundir.root / name for name in last_state(rundir).runs):
         missing = []
-        for name in _NEEDED:
+        for name in _REQUIRED_FILES:
             if not (folder / name).is_file():
                 missing.append(name)
         if missing:
@@ -146,50 +166,60 @@ def _runs_of(stored: StoredResult) -> list[_Found]:
         spec = read_record(path, dict[str, Any])
         groups = spec.get("groups")
         parts = (spec.get("adapter_spec"), spec.get("scenario_spec"))
-        is_one = isinstance(groups, list) and all(isinstance(group, str) for group in groups)
-        if not is_one or not all(isinstance(part, dict) for part in parts):
+        has_groups = isinstance(groups, list) and all(isinstance(group, str) for group in groups)
+        if not has_groups or not all(isinstance(part, dict) for part in parts):
             raise HelmError(f"HELM's output {path} cannot be read: it is not a run spec")
-        runs.append(_Found(stored, folder, spec))
+        runs.append(_HelmRun(stored, folder, spec))
     return runs
 
 
-def _shown(runs: Sequence[_Found], number: int | None) -> str:
-    """Return a model as the pages call it: with its folder if it has several, and which of its
-    results are not whole.
+def _shown_model(runs: Sequence[_HelmRun], number: int | None) -> str:
+    """Return the name of the model for the pages.
+
+    The name lists the tasks with partial results and with results that are not reportable.
+
+    Args:
+        runs: the runs of the model in one row of the tables.
+        number: the number of the row, from 1, if the model has several rows; the name then contains
+            the name of the output folder.
     """
     stored = runs[0].stored
-    # the demo endpoint has the model ids of whoever tries it
+    # With the demo endpoint, the configured model id differs from the model that has answered.
     target_model = stored.result.provenance.target
-    named = stored.target.get("api_endpoint", {}).get("model_id") or target_model
-    text = printable(named if named == target_model else f"{named} ({target_model})")
+    model_id = stored.target.get("api_endpoint", {}).get("model_id") or target_model
+    text = printable(model_id if model_id == target_model else f"{model_id} ({target_model})")
     if number is not None:
         text += f" ({number}: {printable(stored.folder.absolute().name)})"
     partial = []
     for run in runs:
         if run.stored.result.status != "complete":
             partial.append(run.stored.result.task)
-    refused = []
+    not_reportable = []
     for run in runs:
         if not run.stored.result.reportable:
-            refused.append(run.stored.result.task)
-    text += f" [NOT REPORTABLE: {', '.join(refused)}]" if refused else ""
+            not_reportable.append(run.stored.result.task)
+    text += f" [NOT REPORTABLE: {', '.join(not_reportable)}]" if not_reportable else ""
     only_partial = []
     for task in partial:
-        if task not in refused:
+        if task not in not_reportable:
             only_partial.append(task)
     return text + (f" [partial: {', '.join(only_partial)}]" if only_partial else "")
 
 
-def _viewed(run_of_result: _Found, number: int | None, shown_model: str) -> ViewedRun:
+def _viewed(helm_run: _HelmRun, number: int | None, shown_model: str) -> ViewedRun:
+    """Return the run with the names that the pages use.
+
+    `number`: the number of the model's row, from 1, if the model has several rows.
+    """
     ending = ""
     if number is not None:
         ending = f"-{number}"
-    name = _run_name(run_of_result.folder.name) + ending
-    model = names.deployment_name(plain_name(run_of_result.helm_model.rpartition("/")[2]) + ending)
-    groups = tuple(plain_name(group) for group in run_of_result.spec["groups"])
-    scenario = dict(run_of_result.spec["scenario_spec"])
-    # a path among the scenario's arguments is cut to its last part, a text to what a file can be
-    # named by: HELM makes names of files of all of them together
+    name = _run_name(helm_run.folder.name) + ending
+    model = names.deployment_name(plain_name(helm_run.helm_model.rpartition("/")[2]) + ending)
+    groups = tuple(plain_name(group) for group in helm_run.spec["groups"])
+    scenario = dict(helm_run.spec["scenario_spec"])
+    # HELM builds file names from the scenario's arguments. Paths are therefore cut to their last
+    # part, and texts to characters that file names may contain.
     arguments = {}
     for key, value in (scenario.get("args") or {}).items():
         arguments[plain_name(key)] = (
@@ -198,18 +228,18 @@ def _viewed(run_of_result: _Found, number: int | None, shown_model: str) -> View
             else plain_name(str(value).rstrip("/").rpartition("/")[2], 40)
         )
     spec = {
-        **run_of_result.spec,
+        **helm_run.spec,
         "name": name,
         "groups": list(groups),
         "scenario_spec": {**scenario, "args": arguments},
         "adapter_spec": {
-            **run_of_result.spec["adapter_spec"],
+            **helm_run.spec["adapter_spec"],
             "model": model,
             "model_deployment": model,
         },
     }
-    result = run_of_result.stored.result
-    run = read_run(run_of_result.folder)
+    result = helm_run.stored.result
+    run = read_run(helm_run.folder)
     score = result.scores.get(result.main_metric)
     split = (score.split if score else None) or run.main_split() or "test"
     stats = (
@@ -223,12 +253,14 @@ def _viewed(run_of_result: _Found, number: int | None, shown_model: str) -> View
     page = PageRun(
         result.task, groups, metrics, metrics[0] if metrics else NO_SCORE, plain_name(split)
     )
-    return ViewedRun(run_of_result.folder, name, model, shown_model, spec, page)
+    return ViewedRun(helm_run.folder, name, model, shown_model, spec, page)
 
 
 def _run_name(name: str) -> str:
-    """Return the name of a run for HELM's pages. A name that is cut keeps a hash of the whole: what
-    tells two runs apart may stand at the end.
+    """Return the name of a run for HELM's pages.
+
+    If characters are replaced or cut, a hash of the complete name is appended: two names may differ
+    only in the lost characters.
     """
     plain = plain_name(name, 150)
     if plain == name:
@@ -236,15 +268,17 @@ def _run_name(name: str) -> str:
     return f"{plain}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
 
 
-def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
-    """Write each run's folder into a suite's. `copies`: copy HELM's files; else a relative link
-    leads to each, and helm-summarize only reads them.
+def write_run_folders(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
+    """Write a folder for each run into the folder of HELM's suite.
+
+    `copies`: True to copy HELM's files, False to create relative links to them. Links suffice if
+    the pages are temporary, for helm-summarize only reads these files.
     """
     for run in runs:
         folder = suite / run.name
         folder.mkdir(parents=True)
         (folder / names.RUN_SPEC_FILE).write_text(json.dumps(run.spec, indent=2), encoding="utf-8")
-        for name in (*_NEEDED, *OTHER):
+        for name in (*_REQUIRED_FILES, *_OPTIONAL_FILES):
             original = run.folder / name
             if name == names.RUN_SPEC_FILE or not original.is_file():
                 continue
@@ -261,26 +295,31 @@ def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
 
 
 def without_media(state: str) -> str:
-    """Return a scenario_state.json with the name of each picture or sound in its place.
+    """Return the text of a scenario_state.json in which file names replace pictures and sounds.
 
-    HELM stores where the file lay in the run, and reads no state whose files are not there: the
-    folder may have moved.
+    HELM stores the path of each picture, and cannot read the file if a picture is missing, for
+    example because the folder was moved.
     """
 
-    def named(record: dict[str, Any]) -> dict[str, Any]:
+    def replace_media(record: dict[str, Any]) -> dict[str, Any]:
         if "content_type" not in record or "location" not in record:
             return record
         return {"content_type": "text/plain", "text": f"[{Path(record['location']).name}]\n"}
 
-    return json.dumps(json.loads(state, object_hook=named))
+    return json.dumps(json.loads(state, object_hook=replace_media))
 
 
 def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
-    """Write the front end of the installed HELM into a folder that is not there yet.
+    """Write the front end of the installed HELM into a new folder.
 
-    HELM's landing page is about Stanford's leaderboards: the run is shown first, or the tables
-    if there are several. Returns the folder of the suite, for helm-summarize to write to. Raises
-    PrerequisiteError: there is no front end.
+    HELM's landing page is about Stanford's leaderboards. A browser therefore gets the page of the
+    run instead, or the tables if there are several runs.
+
+    Returns:
+        The folder of HELM's suite, into which helm-summarize writes.
+
+    Raises:
+        PrerequisiteError: the installed HELM has no front end.
     """
     index = environment_of(HELM).helm_path("benchmark", "static_build", _INDEX)
     if index is None:
@@ -296,7 +335,9 @@ def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
         f"{json.dumps(first_page)};"
     )
     shutil.copytree(index.parent, site, copy_function=shutil.copyfile)
-    (site / _INDEX).write_text(without_others(index.read_text(encoding="utf-8")), encoding="utf-8")
+    (site / _INDEX).write_text(
+        without_external_hosts(index.read_text(encoding="utf-8")), encoding="utf-8"
+    )
     (site / CONFIG).write_text("\n".join(config) + "\n", encoding="utf-8")
     suite = suite_folder(site)
     suite.mkdir(parents=True)
@@ -304,24 +345,24 @@ def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
 
 
 def suite_folder(site: Path) -> Path:
+    """Return the folder of HELM's suite in the folder of the pages."""
     return site / DATA_FOLDER / "runs" / SUITE
 
 
-def without_others(html: str) -> str:
-    """Return the page with a policy that forbids other hosts, and without its icon, which is on
-    one.
-    """
+def without_external_hosts(html: str) -> str:
+    """Return the page without its external icon, and with a policy that forbids external hosts."""
     icon = '<link rel="icon" href="data:," />'
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />'
     head = f'<head>\n    {policy}\n    <meta name="referrer" content="no-referrer" />'
     return _ICON.sub(icon, html).replace("<head>", head, 1)
 
 
-def forget_place(site: Path) -> None:
-    """Take the folder's own path out of the files that helm-summarize wrote: links in tables
-    lead to it.
+def remove_site_path(site: Path) -> None:
+    """Remove the path of the folder from the files that helm-summarize has written.
+
+    Links in the tables contain this path; the links are then relative.
     """
-    place = json.dumps(f"{site}/")[1:-1]
+    path_text = json.dumps(f"{site}/")[1:-1]
     suite = suite_folder(site)
     for file in (
         *suite.glob("*.json"),
@@ -329,13 +370,14 @@ def forget_place(site: Path) -> None:
         *suite.glob("groups/json/*.json"),
     ):
         text = file.read_text(encoding="utf-8")
-        if place in text:
-            file.write_text(text.replace(place, ""), encoding="utf-8")
+        if path_text in text:
+            file.write_text(text.replace(path_text, ""), encoding="utf-8")
 
 
-def without_colons(suite: Path) -> None:
-    """Rename what helm-summarize named by a scenario's arguments (`mode:easy`), and what leads
-    to it.
+def rename_files_with_colons(suite: Path) -> None:
+    """Replace colons by underscores in the names of files, and in the links to these files.
+
+    helm-summarize names files after the arguments of a scenario, such as `mode:easy`.
     """
     files_by_name = {}
     for file in (*suite.glob("groups/latex/*:*"), *suite.glob("groups/json/*:*")):
@@ -350,11 +392,11 @@ def without_colons(suite: Path) -> None:
 
 
 def summarize_command(work: RunDir, suite: str, schema: Path, output: Path) -> list[str]:
-    """Return the command of helm-summarize, which loads no class that a run names: the schema
-    leaves nothing to look up.
+    """Return the command line of helm-summarize.
 
-    HELM's page says `--schema`, which 0.5.16 refuses as ambiguous.
+    With this schema, helm-summarize imports no class that a run names.
     """
+    # HELM's documentation names the option `--schema`, but HELM 0.5.16 rejects it as ambiguous.
     return [
         *helm_program("helm-summarize"),
         "--schema-path",
@@ -380,8 +422,19 @@ def make_tables(
     *,
     keeps_log: bool = True,
 ) -> None:
-    """Run helm-summarize over runs whose files are in place. `models`: the name that the tables
-    show, by HELM's name. Raises HelmError: it failed; with its last lines.
+    """Run helm-summarize for runs whose folders were written.
+
+    Args:
+        work: the folder for the files of helm-summarize.
+        lock: the lock of this folder.
+        models: the name of each model in the tables, by HELM's name.
+        argv: the command line of helm-summarize.
+        env: the environment variables.
+        screen: shows messages to the user.
+        keeps_log: True to keep the log of helm-summarize.
+
+    Raises:
+        HelmError: helm-summarize failed; the message has the last lines of its log.
     """
     write_atomic(work.model_configs / names.MODEL_METADATA, to_yaml(page_models(models)))
     write_atomic(work.model_configs / names.LOGGING, quiet_logging())

@@ -159,7 +159,7 @@ def test_a_port_that_somebody_else_takes(
     spec = spec_of(mine, *(f"{word}@{port}" for word in words), max_restarts=0)
     order = {
         **asdict(spec),
-        "called": "the server",
+        "label": "the server",
         "replica": 0,
         "log": str(mine / "log"),
         "asked_from": "here",
@@ -185,7 +185,7 @@ def test_a_port_that_somebody_else_takes(
         json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")
     ]
     messages = [line.get("text", "") for line in said]
-    (taken,) = [message for message in messages if "somebody else" in message]
+    (taken,) = [message for message in messages if "another program" in message]
     says(taken, f"port {port}", "another is tried")
     assert [one["address"].rpartition(":")[2] for one in said if "address" in one] in (
         [],
@@ -251,7 +251,7 @@ def test_what_looks_after_a_server_is_killed(tmp_path: Path) -> None:
         guard = server._servers[0]._guard
         assert guard is not None
         guard.kill()
-        wait_until(lambda: "is gone: what looked after it was killed" in str(server.lost()))
+        wait_until(lambda: "is gone: its guard process was killed" in str(server.lost()))
         with pytest.raises(ServerFailedError, match="small is gone"):
             server.wait_until_ready()
     wait_until(lambda: not any(map(is_running, pids(tmp_path))))

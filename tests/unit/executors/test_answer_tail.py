@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.executors.progress import AT_ONCE, AnswerTail
+from eval_factory.executors.progress import MAX_ATTEMPTS_IN_MEMORY, AnswerTail
 from facts import each_says
 
 KEY = "a-known-key-value-1"
@@ -96,11 +96,11 @@ def test_failures_say_why_and_what_was_cached_or_another_runs_is_not_shown(
 
 
 def test_many_are_shown_all_and_nothing_is_written(cache: ResponseCache) -> None:
-    for number in range(AT_ONCE + 1):
+    for number in range(MAX_ATTEMPTS_IN_MEMORY + 1):
         cache.journal(attempt(str(number), "failed", error="no"))
     cache.close()
     before = cache.path.read_bytes()
-    assert len(lines(tail(cache))) == AT_ONCE + 1
+    assert len(lines(tail(cache))) == MAX_ATTEMPTS_IN_MEMORY + 1
     assert cache.path.read_bytes() == before
 
 

@@ -15,8 +15,8 @@ from eval_factory.executors.served import (
     TOKEN,
     answers,
     free_port,
+    is_foreign_port,
     is_free,
-    is_somebody_elses,
 )
 from scripted_endpoint import ScriptedEndpoint
 
@@ -65,7 +65,7 @@ def proc_of(
 def test_ours_is_known_by_its_token(tmp_path: Path) -> None:
     proc = proc_of(tmp_path, environ=f"A=b\0{TOKEN}=abc\0".encode())
     asked = [(PORT, "abc"), (PORT, "ab"), (PORT + 1, "ab")]
-    assert [is_somebody_elses(port, token, proc) for port, token in asked] == [False, True, False]
+    assert [is_foreign_port(port, token, proc) for port, token in asked] == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -78,18 +78,18 @@ def test_ours_is_known_by_its_token(tmp_path: Path) -> None:
     ids=["another program of this user", "a connection", "another user"],
 )
 def test_somebody_elses(tmp_path: Path, changes: dict[str, object], is_so: bool) -> None:
-    assert is_somebody_elses(PORT, "abc", proc_of(tmp_path, **changes)) is is_so  # type: ignore[arg-type]
+    assert is_foreign_port(PORT, "abc", proc_of(tmp_path, **changes)) is is_so  # type: ignore[arg-type]
 
 
 def test_what_root_has_may_lead_to_a_container_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1234)
-    assert not is_somebody_elses(PORT, "abc", proc_of(tmp_path, uid=0))
+    assert not is_foreign_port(PORT, "abc", proc_of(tmp_path, uid=0))
 
 
 def test_where_the_system_does_not_say(tmp_path: Path) -> None:
-    assert not is_somebody_elses(PORT, "abc", tmp_path / "absent")
+    assert not is_foreign_port(PORT, "abc", tmp_path / "absent")
     proc = proc_of(tmp_path)
     (proc / "100" / "environ").unlink()
-    assert not is_somebody_elses(PORT, "abc", proc)
+    assert not is_foreign_port(PORT, "abc", proc)

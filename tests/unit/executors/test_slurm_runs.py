@@ -64,10 +64,10 @@ def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes
 
 def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> None:
     store = SlurmStore(SuiteDir(tmp_path))
-    assert not store.is_there()
+    assert not store.exists()
     name = store.begin()
     store.cancelled.touch()
-    assert (store.is_there(), store.begin(), store.waves()) == (True, name, [])
+    assert (store.exists(), store.begin(), store.waves()) == (True, name, [])
     assert not store.cancelled.exists(), "a new invocation takes it back that all was cancelled"
     unprobed = replace(B, probed=())
     first = store.new_wave(name, [A, unprobed])
@@ -130,12 +130,12 @@ def runs(tmp_path: Path) -> Runs:
         (
             "PENDING",
             "(PartitionTimeLimit)",
-            Waiting("Slurm: {} task 0, PENDING", "PartitionTimeLimit", for_ever=True),
+            Waiting("Slurm: {} task 0, PENDING", "PartitionTimeLimit", never_starts=True),
         ),
         (
             "PENDING",
             "launch failed requeued held",
-            Waiting("Slurm: {} task 0, PENDING", "launch failed requeued held", for_ever=True),
+            Waiting("Slurm: {} task 0, PENDING", "launch failed requeued held", never_starts=True),
         ),
         ("STOPPED", "", Waiting("Slurm: {} task 0, STOPPED")),
     ],

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from eval_factory.executors.slurm import batch_script, clean_up_name, clean_up_script, step_words
+from eval_factory.executors.slurm import batch_script, clean_up_name, clean_up_script, step_command
 
 PLAIN: dict[str, Any] = {
     "account": None,
@@ -157,5 +157,5 @@ def test_of_several_servers_each_has_the_resources() -> None:
             **JOB | {"servers": 2, "resources": {**PLAIN, "mem": mem}}
         )
     usual = ["srun", "--export=ALL", "--nodes=1", "--ntasks=1", "--exact", "--mem=0"]
-    assert step_words(said) == [*usual, "--cpus-per-task=3", "--gpus-per-task=a100:2"]
-    assert step_words(PLAIN) == [*usual, "--cpus-per-task=1"]
+    assert step_command(said) == [*usual, "--cpus-per-task=3", "--gpus-per-task=a100:2"]
+    assert step_command(PLAIN) == [*usual, "--cpus-per-task=1"]

@@ -23,7 +23,7 @@ from eval_factory.workflows import verify as module
 from eval_factory.workflows.verify import (
     Finding,
     Verified,
-    is_of_another_version,
+    is_change_of_version,
     is_of_errata,
     origin_of_field,
     verify,
@@ -305,11 +305,11 @@ def test_a_field_that_an_older_version_lacks_is_no_alteration(
 
 def test_another_version_words_a_reason_otherwise_and_computes_no_score_otherwise() -> None:
     absent = repr(ABSENT)
-    assert is_of_another_version(Difference("comparability.reason", "a", "b"))
-    assert is_of_another_version(Difference("validity.urgent_notes", absent, "2"))
-    assert not is_of_another_version(Difference("validity.urgent_notes", "1", "2"))
-    assert not is_of_another_version(Difference("comparability.comparable", "True", "False"))
-    assert not is_of_another_version(Difference("results.scores.exact_match", absent, "1"))
+    assert is_change_of_version(Difference("comparability.reason", "a", "b"))
+    assert is_change_of_version(Difference("validity.urgent_notes", absent, "2"))
+    assert not is_change_of_version(Difference("validity.urgent_notes", "1", "2"))
+    assert not is_change_of_version(Difference("comparability.comparable", "True", "False"))
+    assert not is_change_of_version(Difference("results.scores.exact_match", absent, "1"))
 
 
 def test_a_page_of_another_version_is_held_to_its_checksum(

@@ -21,7 +21,13 @@ from eval_factory.report.reader import run_folders
 from eval_factory.workflows import view, view_site
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.view import HEADERS, PageServer
-from eval_factory.workflows.view_site import NO_SCORE, POLICY, lay_out, suite_folder, viewed_runs
+from eval_factory.workflows.view_site import (
+    NO_SCORE,
+    POLICY,
+    suite_folder,
+    viewed_runs,
+    write_run_folders,
+)
 from facts import naming
 from stored_results import instance, result, right_or_wrong, written
 from unit.scoring.test_collect import FOUR, state, write_run
@@ -327,7 +333,7 @@ def test_a_run_spec_of_another_form_is_refused(change: dict[str, Any], tmp_path:
 def test_the_given_folders_stay_as_they_are_and_are_linked(tmp_path: Path) -> None:
     before = tree(finished(tmp_path / "a"))
     runs = viewed_runs([tmp_path / "a"])
-    lay_out(runs, tmp_path / "suite", copies=False)
+    write_run_folders(runs, tmp_path / "suite", copies=False)
     made = tmp_path / "suite" / RUN
     assert {path.name for path in made.iterdir()} == set(FILES)
     assert json.loads((made / "run_spec.json").read_text()) == runs[0].spec
@@ -350,7 +356,7 @@ HTML = """<!doctype html>
 
 
 def test_the_page_asks_no_other_host() -> None:
-    html = view_site.without_others(HTML)
+    html = view_site.without_external_hosts(HTML)
     assert "//" not in html
     assert html.count('<script type="module" crossorigin src="./assets/index.js"></script>') == 1
     assert 'href="./assets/index.css"' in html
@@ -379,7 +385,7 @@ def test_the_folders_own_path_is_in_no_file(tmp_path: Path) -> None:
     files = [suite / "runs.json", suite / "groups/a.json", suite / "groups/json/a.json"]
     for file in (*files, suite / "run/instances.json"):
         file.write_text(json.dumps(document))
-    view_site.forget_place(site)
+    view_site.remove_site_path(site)
     for file in files:
         assert json.loads(file.read_text()) == {
             "href": "benchmark_output/x.tex",
@@ -397,8 +403,8 @@ def test_what_helm_names_by_a_scenarios_arguments_has_no_colon(tmp_path: Path) -
     (tmp_path / "groups" / "a.json").write_text(
         '{"href": "/x/latex/a_mode:easy.tex", "title": "mode: easy"}'
     )
-    view_site.without_colons(tmp_path)
-    view_site.without_colons(tmp_path)
+    view_site.rename_files_with_colons(tmp_path)
+    view_site.rename_files_with_colons(tmp_path)
     assert not list(tmp_path.rglob("*:*"))
     assert (tmp_path / "groups" / "latex" / "a_mode_easy.tex").is_file()
     assert (

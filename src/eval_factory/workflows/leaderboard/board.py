@@ -738,13 +738,13 @@ def tables_of(
     with work.locked() as lock:
         shutil.rmtree(suite, ignore_errors=True)
         if runs:
-            view_site.lay_out([run for run, _ in runs], suite, copies=False)
+            view_site.write_run_folders([run for run, _ in runs], suite, copies=False)
             original = registry.schema_path(board.row)
             if board.row.schema_changes and original is not None:
                 write_atomic(board.schema, registry.schema_text(board.row, original))
             models = {run.model: row.model_id for run, row in runs}
             view_site.make_tables(work, lock, models, _summarize_command(board), env, screen)
-            view_site.without_colons(suite)
+            view_site.rename_files_with_colons(suite)
     lines = board_summary(board, [row for row, _ in coded_rows], [row for _, row in runs])
     screen.write(own_lines("\n".join(lines)) + "\n")
     return shortcoming(coded_rows)

@@ -25,7 +25,7 @@ from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import is_place, names_a_secret
 from eval_factory.endpoint.shared_limits import LimitServer
-from eval_factory.executors.process import ALLOWED
+from eval_factory.executors.process import ALLOWED_VARIABLES
 from eval_factory.executors.runs import LocalRuns
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.workflows.context import HUB_TOKEN
@@ -122,7 +122,7 @@ def server_spec(
         prefixes = (*prefixes, "SLURM_")
     passed_on = {}
     for name, value in env.items():
-        if not names_a_secret(name) and (name in ALLOWED or name.startswith(prefixes)):
+        if not names_a_secret(name) and (name in ALLOWED_VARIABLES or name.startswith(prefixes)):
             passed_on[name] = value
     passed_on["PYTHONUNBUFFERED"] = "1"
     return ServerSpec(

@@ -25,7 +25,7 @@ from eval_factory.core.rundir import PRIVATE, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
-from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_words
+from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_command
 from eval_factory.executors.slurm_runs import (
     SlurmAsks,
     SlurmRuns,
@@ -141,7 +141,7 @@ class SlurmRun:
         missing = []
         for name, planned in names.items():
             state = states.get(name, Lost())
-            if isinstance(state, Waiting) and state.for_ever:
+            if isinstance(state, Waiting) and state.never_starts:
                 self.runs.end([name])
                 reason = (
                     f"Slurm would never have started it ({state.reason}), so it was cancelled; "
@@ -281,7 +281,7 @@ def specs_of(
         serve = suite.serve.get(cell.target)
         resources = suite.slurm[cell.target]
         if serve is not None and serve["replicas"] > 1:
-            serve = {**serve, LAUNCH: step_words(resources)}
+            serve = {**serve, LAUNCH: step_command(resources)}
         asks = SlurmAsks(
             group=planned.group,
             resources=resources,

@@ -202,7 +202,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
     slurm = slurm or Slurm(os.environ)
     store = SlurmStore(folder)
     had_jobs = False
-    if store.is_there():
+    if store.exists():
         had_jobs = bool(active(slurm.queue(), store.waves()))
         SlurmRuns(folder, slurm, say=say).end()
     if (holder := holder_now(folder)) is None:

@@ -308,7 +308,7 @@ class SuiteReader:
     def with_jobs(self, status: SuiteStatus) -> SuiteStatus:
         """Return the status of the suite's own files, updated by the states of its Slurm jobs."""
         store = self._runs.store
-        if not store.is_there():
+        if not store.exists():
             return status
         states = self._jobs() if store.open_waves() else {}
         if states and status.state != RUNNING:
