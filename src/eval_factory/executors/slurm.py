@@ -277,9 +277,11 @@ def _memory_per_cpu(memory: str, cpus: int) -> str:
     Slurm's `--mem` is the memory of a node, which may have several servers. The memory of a server
     is therefore requested for each of its CPUs.
     """
-    number, unit = memory, "M"
+    unit = "M"
+    number = memory
     if memory[-1].isalpha():
-        number, unit = memory[:-1], memory[-1]
+        unit = memory[-1]
+        number = memory[:-1]
     kibibytes = int(number) * 1024 ** "KMGT".index(unit)
     return f"{-(-kibibytes // cpus)}K"
 
