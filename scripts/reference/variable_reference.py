@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from scripts.reference.page_text import page
 
-from eval_factory.executors.process import ALLOWED, ALLOWED_PREFIXES
+from eval_factory.executors.process import ALLOWED_PREFIXES, ALLOWED_VARIABLES
 
 KEYS = {
     "OPENAI_API_KEY": "The key of the evaluated model, "
@@ -81,7 +81,7 @@ def variables_page() -> str:
     sections = {"Keys and tokens": KEYS, "Network": NETWORK, "Data": DATA, "The program": PROGRAM}
     for title, known in sections.items():
         lines += ["", f"## {title}", "", *(f"- `{name}`: {about}" for name, about in known.items())]
-    passed = ", ".join(f"`{name}`" for name in sorted(ALLOWED) if name.isupper())
+    passed = ", ".join(f"`{name}`" for name in sorted(ALLOWED_VARIABLES) if name.isupper())
     own = ", ".join(f"`{name}`" for name in sorted(BETWEEN_PROCESSES))
     prefixes = ", ".join(f"`{prefix}...`" for prefix in ALLOWED_PREFIXES)
     lines += [
