@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from eval_factory.helm import page_schema as module
-from eval_factory.helm.page_schema import _MAIN, _OTHERS, ALL_OF, PageRun, page_schema, plain_name
+from eval_factory.helm.page_schema import (
+    _MAIN,
+    _OTHER_EVALUATIONS,
+    ALL_OF,
+    PageRun,
+    page_schema,
+    plain_name,
+)
 
 HELMS: dict[str, Any] = {
     "metrics": [
@@ -72,12 +79,12 @@ def test_of_medhelm_there_is_what_was_run_in_helms_words() -> None:
 
 def test_what_helm_does_not_know_is_described_by_the_result() -> None:
     schema = page_schema([OWN], HELMS)
-    assert list(groups_of(schema)) == [_OTHERS, "mine"], "its most particular group"
+    assert list(groups_of(schema)) == [_OTHER_EVALUATIONS, "mine"], "its most particular group"
     own = groups_of(schema)["mine"]
     assert own["display_name"] == "custom.mine"
     assert own["environment"] == {"main_name": "wer_score", "main_split": "valid"}
     assert own["metric_groups"] == [_MAIN, f"{ALL_OF}mine"]
-    assert groups_of(schema)[_OTHERS]["subgroups"] == ["mine"]
+    assert groups_of(schema)[_OTHER_EVALUATIONS]["subgroups"] == ["mine"]
     tables = {group["name"]: group for group in schema["metric_groups"]}
     assert list(tables) == ["accuracy", _MAIN, f"{ALL_OF}mine"]
     every = tables[f"{ALL_OF}mine"]
@@ -125,7 +132,7 @@ def test_columns_of_one_table_have_names_of_their_own() -> None:
 def test_runs_of_both_kinds_stand_side_by_side() -> None:
     again = PageRun("custom.mine", ("mine",), ("exact_match", "rouge_l"), "rouge_l", "test")
     schema = page_schema([PUBMED, OWN, again], HELMS)
-    assert list(groups_of(schema)) == ["all", "research", "pubmed_qa", _OTHERS, "mine"]
+    assert list(groups_of(schema)) == ["all", "research", "pubmed_qa", _OTHER_EVALUATIONS, "mine"]
     (table,) = [group for group in schema["metric_groups"] if group["name"] == f"{ALL_OF}mine"]
     names = [metric["name"] for metric in table["metrics"]]
     assert names == ["wer_score", "odd_metric", "exact_match", "rouge_l"], (
