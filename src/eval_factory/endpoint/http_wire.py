@@ -34,9 +34,12 @@ MAX_BODY = 64 << 20
 No answer of a language model is that large. A larger body would fill memory and disk.
 """
 FREE_BODY = 1 << 20
-"""The size, in bytes, from which a body counts as large."""
+"""The size, in bytes, above which a body counts as large."""
 LARGE_AT_ONCE = 2
-"""The number of large bodies that this process has in memory at once: 128 MiB at most."""
+"""The maximum number of large bodies that this process has in memory at once.
+
+Together they have at most 128 MiB.
+"""
 MAX_MALFORMED = 2
 """The maximum number of attempts for a request whose answers are malformed.
 
@@ -63,7 +66,7 @@ _LENIENT = {
 _ANSWER = b"HTTP/1."  # the beginning of every answer
 _TIMEOUT_STATUSES = (b"0 408", b"1 408")  # the beginning continues so in a 408 Request Timeout
 _STATUS_LINE = re.compile(rb"HTTP/1\.\d[ \t]+\d{3}\b")
-_LENGTHS = {b"content-length", b"transfer-encoding"}
+_LENGTHS = {b"content-length", b"transfer-encoding"}  # fields that state where an answer ends
 _GZIP = b"\x1f\x8b"
 """The beginning of gzip data; no JSON begins so."""
 _NO_CODINGS = frozenset({b"", b"chunked", b"identity"})
@@ -114,7 +117,7 @@ class MalformedAnswerError(TransportError):
 
 
 class LargeBodySlot:
-    """The permission to have a large body in memory; a process has `LARGE_AT_ONCE` of them."""
+    """A slot for a large body in memory; a process has `LARGE_AT_ONCE` slots."""
 
     _slots: ClassVar[asyncio.Semaphore] = asyncio.Semaphore(LARGE_AT_ONCE)
 
@@ -222,12 +225,15 @@ class Wire(asyncio.Protocol):
         """
         loop = asyncio.get_running_loop()
         self.status = 0
-        self.size = 0
-        self.lines = list[tuple[bytes, bytes]]()
-        self._parts = list[bytes]()
-        self._names = set[bytes]()
+        self.size = 0  # the bytes that were received
+        self.fields = list[tuple[bytes, bytes]]()  # the (name in lower case, value) of each field
+        self._body_parts = list[bytes]()
+        self._field_names = set[bytes]()
         self._is_tunnel = tunnel
-        self._has_head = self._is_whole = self._may_be_large = self.has_begun = False
+        self._has_head = False
+        self._is_complete = False
+        self._may_be_large = False
+        self.has_begun = False
         self._error: TransportError | None = None
         self.doubt = Doubt()
         self._ends_in_surplus = False
@@ -258,7 +264,7 @@ class Wire(asyncio.Protocol):
             # The parser refers to this object. Without the cycle, memory is freed at once, not only
             # by the garbage collector.
             del self._parser
-            if not self._is_whole or self._transport.get_write_buffer_size():
+            if not self._is_complete or self._transport.get_write_buffer_size():
                 self.is_open = False
 
     async def body(self, body_slot: LargeBodySlot) -> bytes:
@@ -271,8 +277,8 @@ class Wire(asyncio.Protocol):
             MalformedAnswerError: the body is too large, or does not have the coding that its
                 headers name.
         """
-        parts = self._parts
-        self._parts = []
+        parts = self._body_parts
+        self._body_parts = []
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         codings = self._codings()
         if not codings and body.startswith(_GZIP):  # a gateway removed the header field
@@ -306,7 +312,7 @@ class Wire(asyncio.Protocol):
         """
         codings = []
         for wanted in (b"content-encoding", b"transfer-encoding"):
-            for name, value in self.lines:
+            for name, value in self.fields:
                 if name == wanted:
                     codings += [part.strip().lower() for part in value.split(b",")]
         applied: list[bytes] = []
@@ -318,7 +324,7 @@ class Wire(asyncio.Protocol):
     def headers(self) -> dict[str, str]:
         """Return the headers of the answer, by their names in lower case."""
         headers: dict[str, str] = {}
-        for name, value in self.lines:
+        for name, value in self.fields:
             headers[name.decode("latin-1")] = value.decode("latin-1").strip(" \t")
         return headers
 
@@ -397,7 +403,7 @@ class Wire(asyncio.Protocol):
             if len(self._head) > MAX_HEAD:
                 self._fail(MalformedAnswerError("the head of the answer does not end"))
             return b""
-        self.lines.clear()
+        self.fields.clear()
         self._parser = self._new_parser()
         return readable_head(self._head[:end]) + self._head[end:]
 
@@ -408,7 +414,7 @@ class Wire(asyncio.Protocol):
 
     def _refuse_bytes(self, data: bytes, error: Exception) -> None:
         """Handle bytes that the parser refuses: extra bytes after the answer, or no valid HTTP."""
-        if self._is_whole:
+        if self._is_complete:
             self.is_open = False
             parts = data.count(_ANSWER)
             self._ends_in_surplus = parts > (1 if data.startswith(_ANSWER) else 0)
@@ -427,21 +433,21 @@ class Wire(asyncio.Protocol):
         """
         self.is_open = False
         if self._waiter is not None and not self._is_over:
-            self._is_whole = self._has_head and self._ends_with_connection()
-            if not self._is_whole:
+            self._is_complete = self._has_head and self._ends_with_connection()
+            if not self._is_complete:
                 self._fail(TransportError(CUT, silent=not self._parser.get_status_code()))
             self._wake()
 
     def _ends_with_connection(self) -> bool:
         """Return True if only the end of the connection ends the body (RFC 9112, 6.3)."""
-        if b"content-length" in self._names:
+        if b"content-length" in self._field_names:
             return False
         return b"chunked" not in self._transfer_codings()
 
     def _transfer_codings(self) -> bytes:
         """Return the values of all Transfer-Encoding fields, in lower case."""
         values = []
-        for name, value in self.lines:
+        for name, value in self.fields:
             if name == b"transfer-encoding":
                 values.append(value)
         return b",".join(values).lower()
@@ -463,35 +469,35 @@ class Wire(asyncio.Protocol):
     # llhttp calls the following methods.
 
     def on_message_begin(self) -> None:
-        if self._is_whole:
+        if self._is_complete:
             raise ValueError("an answer came without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._has_head:  # after the head, the field is a trailer, which is ignored
-            self.lines.append((name.lower(), value))
+            self.fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
         self._has_head = self.status >= 200
         if not self._has_head:
-            self.lines.clear()
+            self.fields.clear()
             return
-        self._names = {name for name, _ in self.lines}
-        if self._names >= _LENGTHS:
+        self._field_names = {name for name, _ in self.fields}
+        if self._field_names >= _LENGTHS:
             codings = []
-            for name, value in self.lines:
+            for name, value in self.fields:
                 if name == b"transfer-encoding":
                     codings.append(value)
             if not codings[-1].strip().lower().endswith(b"chunked"):
                 raise ValueError("Content-Length and a Transfer-Encoding that is not chunked")
-        self._is_whole = self._is_tunnel
+        self._is_complete = self._is_tunnel
 
     def on_body(self, piece: bytes) -> None:
-        self._parts.append(piece)
+        self._body_parts.append(piece)
 
     def on_message_complete(self) -> None:
-        self._is_whole = self._has_head
-        if not self._parser.should_keep_alive() or self._names >= _LENGTHS:
+        self._is_complete = self._has_head
+        if not self._parser.should_keep_alive() or self._field_names >= _LENGTHS:
             self.is_open = False
 
     def _note_surplus(self, data: bytes) -> None:
@@ -511,7 +517,7 @@ class Wire(asyncio.Protocol):
     @property
     def _is_over(self) -> bool:
         """True if the answer is complete or has failed."""
-        return self._is_whole or self._error is not None
+        return self._is_complete or self._error is not None
 
     def _fail(self, error: TransportError) -> None:
         """End the current answer with an error; the first error counts."""

@@ -146,7 +146,9 @@ def granted_tokens(body: Mapping[str, Any]) -> int:
     per_answer = max(
         (number for number in granted if type(number) is int and number > 0), default=0
     )
-    return per_answer * (copies if type(copies) is int and copies > 0 else 1)
+    if type(copies) is int and copies > 0:
+        return per_answer * copies
+    return per_answer
 
 
 DECREASE = 0.7  # the factor by which a refusal for too many requests reduces the slots
@@ -159,30 +161,32 @@ class _Window:
         """Begin with nothing used. `most` is the limit per minute; None: there is no limit."""
         self._most = most
         self._used = 0
-        self._taken: deque[tuple[float, int]] = deque()
-        """The (time, amount) of each use within the last minute, the oldest first."""
+        self._uses: deque[tuple[float, int]] = deque()
+        """The (time, amount) of each use within the last minute, the oldest use first."""
 
     def seconds_until(self, amount: int, now: float) -> float:
         """Return the seconds until an amount is within the limit; 0 if it is now.
 
         An amount that is larger than the limit counts as the complete limit.
         """
-        while self._taken and self._taken[0][0] + MINUTE_S <= now:
-            self._used -= self._taken.popleft()[1]
+        while self._uses and self._uses[0][0] + MINUTE_S <= now:
+            self._used -= self._uses.popleft()[1]
         if self._most is None:
             return 0.0
         missing = self._used + min(amount, self._most) - self._most
-        for when, taken in self._taken if missing > 0 else ():
-            missing -= taken
+        if missing <= 0:
+            return 0.0
+        for time_of_use, used in self._uses:
+            missing -= used
             if missing <= 0:
-                return when + MINUTE_S - now
+                return time_of_use + MINUTE_S - now
         return 0.0
 
     def take(self, amount: int, now: float) -> None:
         """Count an amount that is used now."""
         if self._most is not None:
-            self._taken.append((now, min(amount, self._most)))
-            self._used += self._taken[-1][1]
+            self._uses.append((now, min(amount, self._most)))
+            self._used += self._uses[-1][1]
 
 
 class Limit(Generic[_Key]):
@@ -196,11 +200,12 @@ class Limit(Generic[_Key]):
     def __init__(self, most: LimitOf, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._most = float(most.parallelism)
-        self._allowed = self._most
+        self._slots = self._most
+        """The current number of slots; it may have a fraction, which does not count."""
         self._last_decrease = 0.0
         self._requests = _Window(most.requests_per_minute)
         self._tokens = _Window(most.tokens_per_minute)
-        self._coming = itertools.count()
+        self._arrivals = itertools.count()
         self._waiting: dict[_Key, int | None] = {}
         """The tokens of each waiting request, by its key; None: the limits per minute do not apply
         to the request.
@@ -209,7 +214,7 @@ class Limit(Generic[_Key]):
         """A heap of (priority, number of arrival, key); requests that no longer wait may still be
         in the heap.
         """
-        self._since: dict[_Key, float] = {}
+        self._slot_since: dict[_Key, float] = {}
         """The time since which each request has its slot, by the request's key."""
         self._closed_until = -math.inf
         """The end of the pause in which no request gets a slot."""
@@ -227,7 +232,7 @@ class Limit(Generic[_Key]):
             priority: a request with a lower number goes first.
         """
         self._waiting[key] = tokens
-        heapq.heappush(self._queue, (priority, next(self._coming), key))
+        heapq.heappush(self._queue, (priority, next(self._arrivals), key))
 
     def release(self, key: _Key, *, answered: bool = False) -> None:
         """Give back the slot of a request, or take the request out of the queue.
@@ -235,9 +240,9 @@ class Limit(Generic[_Key]):
         `answered` says whether the endpoint answered the request.
         """
         self._waiting.pop(key, None)
-        if self._since.pop(key, None) is not None and answered:
-            # Add a whole slot when as many answers have come as there are slots.
-            self._allowed = min(self._most, self._allowed + 1.0 / self._allowed)
+        if self._slot_since.pop(key, None) is not None and answered:
+            # Add a fraction of a slot, so that a round of answers (one for each slot) adds a slot.
+            self._slots = min(self._most, self._slots + 1.0 / self._slots)
 
     def too_many(self, key: _Key, pause: float | None) -> None:
         """Note that the endpoint refused a request because there were too many.
@@ -245,11 +250,11 @@ class Limit(Generic[_Key]):
         `pause` is the number of seconds that the endpoint asks to wait, in which no request gets a
         slot; None if the endpoint asks for no pause.
         """
-        if key in self._since:
+        if key in self._slot_since:
             now = self._clock()
             # Decrease only once for all requests that were in flight at the same time.
-            if self._since[key] >= self._last_decrease:
-                self._allowed = max(1.0, self._allowed * DECREASE)
+            if self._slot_since[key] >= self._last_decrease:
+                self._slots = max(1.0, self._slots * DECREASE)
                 self._last_decrease = now
             until = now if pause is None else now + pause
             self._closed_until = max(self._closed_until, until)
@@ -263,7 +268,7 @@ class Limit(Generic[_Key]):
             if tokens is not None:
                 self._requests.take(1, now)
                 self._tokens.take(tokens, now)
-            self._since[key] = now
+            self._slot_since[key] = now
             yield key
 
     def seconds_to_next(self) -> float | None:
@@ -273,7 +278,7 @@ class Limit(Generic[_Key]):
         """
         while self._queue and self._queue[0][2] not in self._waiting:
             heapq.heappop(self._queue)
-        if not self._queue or len(self._since) >= int(self._allowed):
+        if not self._queue or len(self._slot_since) >= int(self._slots):
             return None
         now = self._clock()
         tokens = self._waiting[self._queue[0][2]]

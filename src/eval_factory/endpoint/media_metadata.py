@@ -35,7 +35,7 @@ _PNG_SIZES: Mapping[bytes, range] = {
     b"mDCV": range(24, 25),
     b"cLLI": range(8, 9),
 }
-"""The allowed sizes, in bytes, of each kind of chunk that stays (PNG, third edition, 11)."""
+"""The chunks that stay, each with its allowed sizes in bytes (PNG, third edition, section 11)."""
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
 _PNG_COLOUR_TYPE_POSITION = 25
 _PNG_PALETTE = 3  # the colour type of a picture with a palette
@@ -86,8 +86,7 @@ _APE_SIZE = 32
 _MPEG_HEAD = re.compile(rb"\xff[\xe2-\xe7\xf2-\xff][\x10-\xef]")
 """Finds a header of an MPEG audio frame."""
 _MPEG_COMMON_BITS = 0xFFFE0C00
-"""The bits of the header that all frames of a sound have in common: version, layer, sampling rate.
-"""
+"""A mask of the header's bits that are equal in all frames: version, layer and sampling rate."""
 _MPEG_KBIT: Mapping[tuple[bool, int], Sequence[int]] = {
     (True, 1): (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448),
     (True, 2): (32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
@@ -96,8 +95,9 @@ _MPEG_KBIT: Mapping[tuple[bool, int], Sequence[int]] = {
     (False, 2): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
     (False, 3): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
-"""The bit rates in kbit/s for each (True if MPEG 1, layer); a frame's header holds the index, from
-1. Source: ISO 11172-3 and 13818-3.
+"""The bit rates in kbit/s, by (True for MPEG 1, number of the layer).
+
+A frame's header holds the index of its bit rate, from 1. Source: ISO 11172-3 and 13818-3.
 """
 _MPEG_RATES = (44_100, 48_000, 32_000)  # sampling rates of MPEG 1, in Hz
 _MPEG_RATE_DIVISORS = {3: 1, 2: 2, 0: 4}  # by the version's number: MPEG 1, 2, 2.5

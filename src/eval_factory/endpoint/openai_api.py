@@ -49,14 +49,14 @@ _THINKING_MARKERS = (
 )
 """The (start, end) markers around a model's thinking.
 
-The last two pairs are those of MedGemma, and the channels of gpt-oss (harmony). The first pair is
-the default of a run config. If a config has another pair, only that pair is used.
+The first pair is the default of a run config; if a config has another pair, only that pair is used.
+The last pair but one is MedGemma's. The last pair are the channels of gpt-oss (harmony).
 """
 _HEADING = re.compile(r"\s*#+ *Thinking *:?\n", re.IGNORECASE)
 _FINAL_HEADING = re.compile(r"^#+ *Final Response *:?$", re.IGNORECASE | re.MULTILINE)
-"""The headings of HuatuoGPT.
+"""The two headings of HuatuoGPT.
 
-`_FINAL_HEADING` is only used after `_HEADING`: other models may write such a heading too.
+`_FINAL_HEADING` only counts after `_HEADING`, because other models may write a final heading too.
 """
 _HARMONY = re.compile(r"<\|start\|>assistant|<\|channel\|>\w*|<\|(?:end|return|message)\|>")
 
@@ -339,8 +339,9 @@ class StatedError(UnusableAnswer):
 
 
 class FinalAnswer(UnusableAnswer):
-    """The answer cannot be used, and is not asked for again: the next answer would be paid for and
-    would have the same fault.
+    """The answer cannot be used, and no further attempt is made.
+
+    The next answer would have the same fault, and would have to be paid for.
     """
 
 

@@ -93,6 +93,7 @@ class GroupCommit:
                         job.error = job_error
 
     def _write(self, jobs: list[_Job]) -> None:
+        """Write jobs in one transaction, and mark the jobs as done."""
         try:
             with self._connection:
                 for statement, values in chain.from_iterable(job.statements for job in jobs):
@@ -210,9 +211,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Origin:
-    """The run whose answers were copied; the fields are the columns of `answers_of`, in their
-    order.
-    """
+    """The run whose answers were copied; the fields are the columns of `answers_of`, in order."""
 
     run_identity: str
     started_at: str

@@ -163,7 +163,7 @@ PROMPT_STATUSES = frozenset({403, 404})
 
 Before the first answer, these statuses are about the key or the model.
 """
-TOO_MANY = frozenset({429, 503, 529})
+OVERLOAD_STATUSES = frozenset({429, 503, 529})
 """The HTTP statuses after which fewer requests are sent at once.
 
 - 429 Too Many Requests: a limit was reached.
@@ -176,20 +176,25 @@ The question is then asked on a new connection. The first answer on a connection
 question, so that answer is not doubted.
 """
 REFUSALS_IN_A_ROW = 20
-"""The number of refusals in a row after which a refusal is about the key or the model again. By
-chance, 20 single prompts in a row are refused once in a million.
+"""The number of refusals in a row that shows that the key or the model is refused.
+
+It is very unlikely (once in a million) that 20 single prompts in a row are refused by chance.
 """
 BACKOFF_FACTOR_S = 0.5
+"""The factor of urllib3's backoff, and the maximum random part of a pause (jitter), in seconds."""
 BACKOFF_MAX_S = 60.0
+"""The longest pause of the backoff, in seconds."""
 SILENCE_FACTOR = 4
-"""The factor for the pause after an attempt in which no byte arrived. With five retries, the pauses
-add up to a minute, in which a server may restart.
+"""The factor for the pause after an attempt in which no byte arrived.
+
+With five retries, the pauses add up to a minute, in which a server may restart.
 """
 RETRY_AFTER_MAX_S = 120.0
 """The maximum pause, in seconds, that is observed if an endpoint asks for a pause."""
 TRIES_TO_REACH = 3
-"""The number of attempts to reach an endpoint that never answered; more would only keep the user
-waiting.
+"""The number of attempts to reach an endpoint that never answered.
+
+More attempts would only let the user wait longer.
 """
 NVCF_MAX_HOLD_S = 300
 """The maximum seconds for which a cloud function (NVCF) is asked to hold a request open."""
@@ -237,28 +242,28 @@ class _Tries:
 
     def __init__(self, retries: Retry) -> None:
         self._retries = retries
-        self._waits = retries.new(total=None, backoff_max=10.0)
+        self._free_retries = retries.new(total=None, backoff_max=10.0)
         self._silent_since: float | None = None
         self._limited_since: float | None = None
-        self._malformed = 0
-        self.strays = 0
-        self.moves = 0
+        self._malformed = 0  # the number of malformed answers
+        self.strays = 0  # the number of answers that may belong to another question
+        self.moves = 0  # the number of moves to another server after a lost connection
 
     def pause_after(
-        self, error: TransportError, server: Server, *, was_there: bool
+        self, error: TransportError, server: Server, *, has_answered: bool
     ) -> float | None:
-        """Return the seconds to the next try; None if no try is left.
+        """Return the seconds to the next attempt; None if no attempt is left.
 
         Three kinds of failures cost no retry:
-        - The answer belongs to another question (`error.stray`). This is free `MAX_STRAYS` times.
-        - A limit per minute is reached. This is free as long as `Server.tolerates_limit` says so.
-        - No connection can be made. This is free as long as the endpoint may be restarting: nothing
-          was sent, so nothing can be paid twice.
+        - An answer that may belong to another question (`error.stray`), for `MAX_STRAYS` times.
+        - A limit per minute, as long as `Server.tolerates_limit` returns True.
+        - A connection that cannot be made, as long as the endpoint may be restarting. Nothing was
+          sent, so nothing can be paid twice.
 
         Args:
             error: the failure of the last attempt.
             server: the server that was asked.
-            was_there: whether the endpoint answered before.
+            has_answered: whether the endpoint answered before.
         """
         now = time.monotonic()
         if error.stray:
@@ -275,10 +280,10 @@ class _Tries:
         silent_for = 0.0
         if self._silent_since is not None:
             silent_for = now - self._silent_since
-        may_restart = was_there and error.unreachable and silent_for < OUTAGE_S
+        may_restart = has_answered and error.unreachable and silent_for < OUTAGE_S
         if is_limited or may_restart:
-            self._waits = self._waits.increment("POST")
-            return _pause(self._waits, error.headers)
+            self._free_retries = self._free_retries.increment("POST")
+            return _pause(self._free_retries, error.headers)
         try:
             self._retries = self._retries.increment("POST")
         except MaxRetryError:
@@ -356,7 +361,8 @@ class RetryingClient:
         Args:
             settings: the endpoint's settings.
             servers: the endpoint's servers.
-            first: the run stops if this number of first requests all fail; 0: it never stops.
+            first: the number of first requests; the run stops if all of them fail. 0: it never
+                stops for this reason.
             budget: has to allow each request before the request is sent; None: there is no budget.
         """
         self._servers = servers
@@ -556,7 +562,7 @@ class RetryingClient:
             # One move to each of the other servers costs no retry.
             if tries.moves < len(self._servers.all):
                 return 0.0
-        pause = tries.pause_after(error, turn.server, was_there=self._servers.has_answered)
+        pause = tries.pause_after(error, turn.server, has_answered=self._servers.has_answered)
         if has_other_server and pause is not None:
             return 0.0
         return pause
@@ -722,7 +728,7 @@ class RetryingClient:
         headers = replies.headers_of(reply)
         self._raise_if_waiting_cannot_help(status, text, headers, reply, turn.server)
         if status in RETRIED_STATUSES:
-            if status in TOO_MANY:
+            if status in OVERLOAD_STATUSES:
                 turn.server.admission.too_many(turn.slot, _asked(headers))
             meaning = ""
             if status == 429:
@@ -748,9 +754,9 @@ class RetryingClient:
             TransportError: this server has no credit left, but another server may have credit.
         """
         pause = asked_pause(headers)
-        if pause is None and status in TOO_MANY:
+        if pause is None and status in OVERLOAD_STATUSES:
             pause = stated_errors.pause_in(text)
-        is_long = status in TOO_MANY and pause is not None and pause > LONG_PAUSE_S
+        is_long = status in OVERLOAD_STATUSES and pause is not None and pause > LONG_PAUSE_S
         body = reply.data[: refused_parameters.LOOKED_AT].decode("utf-8", "replace")
         if stated_errors.means_no_credit(status, text, body) and (is_long or not pause):
             if self._servers.close(server, math.inf):

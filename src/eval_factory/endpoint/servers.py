@@ -27,16 +27,20 @@ from eval_factory.endpoint.sign_in import SignIn, sign_in
 ABSENCE_S = 5.0
 """The seconds for which a failed server gets no request, unless it answers an earlier one."""
 WINDOW_S = 120.0
-"""If a server gave no answer for so many seconds, waiting for its limit costs retries again.
+"""The seconds for which 429s without an answer between them cost no retries.
 
-A limit per minute has been reset by then.
+A limit per minute is reset within this time.
 """
 LONG_PAUSE_S = 600.0
-"""A longer pause, in seconds, means that the server has a daily limit: no request waits for it."""
-_PATIENCE_S = 900.0
-"""The seconds for which one request waits for a limit without using up retries.
+"""The longest pause, in seconds, for which requests wait.
 
-This holds even if the server answers other requests: a prompt may be larger than the limit.
+A server that asks for a longer pause has a daily limit.
+"""
+_PATIENCE_S = 900.0
+"""The seconds for which the 429s of a single request cost no retries.
+
+The time is limited even if the server answers other requests, because the request's prompt may be
+larger than the limit.
 """
 
 
@@ -73,13 +77,15 @@ class Server:
         self.admission = admission or LocalAdmission(settings.limit)
         self.has_answered = has_answered
         self.is_patient = True
-        """True if, for a while, a 429 of this server costs no retry."""
+        """True if 429s of this server may cost no retries for some time (`tolerates_limit`)."""
         self.in_flight = 0
-        """The number of requests that this server has to answer now."""
+        """The number of requests that were sent to this server and are not answered yet."""
         self.refusals = 0
         """The number of refusals since the last answer."""
         self.is_failing = False
+        """True if the server's last attempt failed."""
         self.absent_until = 0.0
+        """The time (monotonic clock) until which the server gets no request after a failure."""
         self.paused_until = 0.0
         """The end (monotonic clock) of a pause that the server asked for; no answer ends the pause
         early.
@@ -107,8 +113,10 @@ class Server:
         `first` is the time (monotonic clock) at which the request met its first 429.
         """
         now = time.monotonic()
-        since = self._limited_since = now if self._limited_since is None else self._limited_since
-        return self.is_patient and now - since < WINDOW_S and now - first < _PATIENCE_S
+        if self._limited_since is None:
+            self._limited_since = now
+        is_in_window = now - self._limited_since < WINDOW_S
+        return self.is_patient and is_in_window and now - first < _PATIENCE_S
 
     def answered(self) -> None:
         """Note that the server answered a request."""

@@ -230,9 +230,11 @@ class OAuthSignIn(SignIn):
             redactor.learn(self._secret)
 
     def header(self) -> str | None:
+        """Return the header with a fresh token."""
         return f"Bearer {self._fresh(None)}"
 
     def renew(self, refused: str | None) -> bool:
+        """Fetch a new token if the refused one is still the current token."""
         return self._fresh(refused) != (refused or "").removeprefix("Bearer ")
 
     def _fresh(self, refused: str | None) -> str:
@@ -412,11 +414,13 @@ class KeyThenTokens(SignIn):
         self._takes_tokens = False
 
     def header(self) -> str | None:
+        """Return the header with the key, or with a token after the key was refused."""
         if self._takes_tokens:
             return self._tokens.header()
         return super().header()
 
     def renew(self, refused: str | None) -> bool:
+        """Change from the key to tokens, or renew the token."""
         if self._takes_tokens:
             return self._tokens.renew(refused)
         self._takes_tokens = True
