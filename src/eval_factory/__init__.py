@@ -1,18 +1,18 @@
-"""eval-factory: measures how good language models are at medical work, on top of upstream HELM.
+"""eval-factory measures how good language models are at medical work. It runs upstream HELM.
 
 For other programs and notebooks:
 
     from eval_factory import evaluate, run_suite, compare, load_result, list_tasks
 
-`docs/python.md` shows each of them. A name is imported when it is first asked for: `import
-eval_factory` alone is free.
+`docs/python.md` shows an example of each function. A name is imported when it is first used, so
+that `import eval_factory` alone is fast.
 """
 
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False
-"""As typing's, which type checkers and editors know by its name; `typing` itself takes long to
-import.
+"""The same as `typing.TYPE_CHECKING`: type checkers recognise the name. Importing `typing` itself
+would be slow.
 """
 
 if TYPE_CHECKING:
@@ -70,21 +70,22 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # with it in sight, a type checker would believe that there is every name
+if not TYPE_CHECKING:  # if a type checker saw __getattr__, it would accept every name
 
     def __getattr__(name: str) -> object:
-        """Return what `api.py` offers, once somebody asks for it (PEP 562).
+        """Return a name of `api.py`, which is imported at the first use (PEP 562).
 
         Raises:
-            AttributeError: it does not offer that.
+            AttributeError: `__all__` does not list the name.
         """
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        found = globals()[name] = getattr(import_module(f"{__name__}.api"), name)
-        return found
+        value = globals()[name] = getattr(import_module(f"{__name__}.api"), name)
+        return value
 
 
 def __dir__() -> list[str]:
+    """Return all public names, also those that are not imported yet."""
     return sorted({*globals(), *__all__})

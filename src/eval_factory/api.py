@@ -1,15 +1,18 @@
-"""The program for other programs: evaluate, see what a run would do, read a result. Returns
-records, prints nothing.
+"""The Python interface of eval-factory: evaluate, preview a run, read and compare results.
 
-    from eval_factory import evaluate, load_result  # what is used most; all is here
+The functions return records and print nothing:
+
+    from eval_factory import evaluate, load_result
 
     evaluated = evaluate("run_config.yml", output_dir="out")
     print(evaluated.result.scores[evaluated.result.main_metric].value, evaluated.not_reportable)
     stored = load_result("out")
 
-What goes wrong is raised as a subclass of `EvalFactoryError`, whose `exit_code` is that of the
-command line; nothing here ends the process. It may be called in a notebook, in several threads at
-once, and as often as one likes.
+Every error is a subclass of `EvalFactoryError`, whose `exit_code` is the exit code of the command
+line. No function ends the process. The functions can be called in a notebook, in several threads at
+once, and any number of times.
+
+The most important functions can be imported from `eval_factory`, all of them from this module.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
     from eval_factory.workflows.view import Pages
 
 
-_AT_FIRST_USE = {
+_LAZY_NAMES = {
     "analysis.comparison": ("Compared",),
     "analysis.gate": ("GateResult",),
     "report.reader": ("StoredResult", "load_result"),
@@ -63,8 +66,8 @@ _AT_FIRST_USE = {
     "workflows.suite.suite_report": ("CellReport", "SuiteOptions", "SuiteReport"),
     "workflows.verify": ("Finding", "Verified"),
 }
-"""Module -> what is imported when somebody asks for it: a dry run needs none, and each takes a
-part of its time.
+"""The names of each module that are imported at their first use. A dry run needs none of these
+modules, and importing them would slow it down.
 """
 
 __all__ = [
@@ -114,7 +117,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _AT_FIRST_USE.items():
+    """Return a name of `_LAZY_NAMES` (PEP 562). Raises AttributeError if the name is unknown."""
+    for module, names in _LAZY_NAMES.items():
         if name in names:
             return getattr(importlib.import_module(f"eval_factory.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -130,33 +134,34 @@ def evaluate(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Evaluated:
-    """Run one evaluation to its end, or collect it again where it is complete already. A job of
-    Slurm is waited for.
+    """Run one evaluation, and return its result. A complete run is only collected again.
+
+    If the configuration says that the run is a Slurm job, the function waits for the job.
 
     Args:
-        run_config: the YAML file, or what one would hold: `{"config": ..., "target": ...}`. It is
-            not changed.
-        output_dir: the output folder, over the file's `config.output_dir`.
-        flags: path of a value (`config.params.limit_samples`) -> value; over the file's.
-        overrides: `path.to.key=value,...`, over everything else, as `--overrides`.
-        options: how it is run: what the command's flags say beside the configuration.
-        env: where keys are looked for; this process's own if not given.
-        screen: where progress and warnings are shown, such as `sys.stderr`; nowhere if not given.
+        run_config: The path of the YAML file, or its content as a mapping
+            (`{"config": ..., "target": ...}`). The mapping is not changed.
+        output_dir: The output folder; replaces the file's `config.output_dir`.
+        flags: Values by their paths (`config.params.limit_samples`); replace the file's values.
+        overrides: Texts `path.to.key=value,...` as in `--overrides`; replace all other values.
+        options: The options that are not part of the configuration.
+        env: The environment variables, with the keys; None: the variables of this process.
+        screen: The stream for progress and warnings, such as `sys.stderr`; None: not shown.
 
     Raises:
-        EvalFactoryError: with the exit code of what went wrong; a result that is not reportable
-            raises nothing.
-        InterruptedRunError: Ctrl-C, or a notebook's stop button, while helm-run works.
-        KeyboardInterrupt: the same at another time.
+        EvalFactoryError: The run failed. A result that is not reportable raises no error.
+        InterruptedRunError: The user pressed Ctrl-C, or stopped the notebook's cell, while helm-run
+            was running.
+        KeyboardInterrupt: The user did so at another time.
     """
     request = arguments_of(run_config, output_dir, flags, overrides)
     with interruptible():
-        found = _run(
+        outcome = _run(
             request, options or Options(), wait=True, env=_env(env), screen=screen or io.StringIO()
         )
-    if isinstance(found, Submitted):
-        raise InterruptedRunError(found.summary)
-    return found
+    if isinstance(outcome, Submitted):
+        raise InterruptedRunError(outcome.summary)
+    return outcome
 
 
 def submit(
@@ -169,8 +174,9 @@ def submit(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Evaluated | Submitted:
-    """As `evaluate`, but a job of Slurm is not waited for: the same call again has its result
-    when it has ended.
+    """Run one evaluation as `evaluate` does, but do not wait for a Slurm job.
+
+    When the job has ended, the same call returns its result.
     """
     request = arguments_of(run_config, output_dir, flags, overrides)
     return _run(
@@ -181,8 +187,9 @@ def submit(
 def _run(
     request: Request, options: Options, *, wait: bool, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated | Submitted:
-    """Run where the configuration says: here, or as a job of Slurm, which is collected if it has
-    ended.
+    """Run the evaluation in this process or as a Slurm job, as the configuration says.
+
+    A Slurm job that has ended is collected.
     """
     evaluation = build_evaluation(request, load_framework(), env)
     if not evaluation.executor.is_local:
@@ -206,10 +213,11 @@ def cancel_batches(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> list[str]:
-    """Cancel the batches of a run that are open. Arguments as of `evaluate`.
+    """Cancel the open batches of a run. The arguments are those of `evaluate`.
 
     Returns:
-        A line for each; what they answered until then is paid, and kept by the next run.
+        A line for each batch. Requests that a batch has already answered cost money; the next run
+        stores these answers.
     """
     from eval_factory.workflows.batches import cancel
 
@@ -227,13 +235,23 @@ def run_suite(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> SuiteReport:
-    """Run every evaluation of every target of a suite, each in a process of its own, and write one
-    table.
+    """Run every evaluation of a suite for every target, and write one table of all results.
 
-    Arguments as of `evaluate`, with `{"suite": ...}` for a run config. `preset`: a suite that comes
-    with eval-factory, as the base of this one. Raises EvalFactoryError: the suite could not be run
-    at all, or was interrupted, and the table holds what is finished. A cell that fails raises
-    nothing: its `reason`, and the report's `exit_code`, say so.
+    Each cell (an evaluation of a target) runs in its own process. A cell that fails raises no
+    error: the cell's `reason` and the report's `exit_code` report the failure.
+
+    Args:
+        run_config: The path of the suite's YAML file, or its content (`{"suite": ...}`).
+        preset: The name of a suite that comes with eval-factory and is the base of this suite.
+        output_dir: As for `evaluate`.
+        flags: As for `evaluate`.
+        options: The options that are not part of the suite's configuration.
+        env: As for `evaluate`.
+        screen: As for `evaluate`.
+
+    Raises:
+        EvalFactoryError: The suite could not be run at all, or was interrupted. The table then has
+            the finished cells.
     """
     from eval_factory.config.suite import build_suite
     from eval_factory.workflows.suite.run_suite import run_suite as run
@@ -264,13 +282,15 @@ def dry_run(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> DryRun:
-    """The same merged, checked and rendered; nothing is started or written. Raises what
-    `evaluate` would of that.
+    """Return a preview of a run; nothing is started and no file is written.
+
+    The arguments are those of `evaluate`. Raises the same errors as `evaluate` for a wrong
+    configuration.
     """
     request = arguments_of(run_config, output_dir, flags, overrides)
-    from eval_factory.workflows.dry_run import dry_run as look
+    from eval_factory.workflows.dry_run import dry_run as preview
 
-    return look(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+    return preview(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
 
 
 def estimate(
@@ -281,11 +301,14 @@ def estimate(
     overrides: Iterable[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Estimate:
-    """Return what a run will ask, take and cost; no endpoint is asked, nothing is downloaded."""
-    from eval_factory.workflows.estimate import estimate as look
+    """Return an estimate of the requests, tokens, cost and time of a run.
+
+    No request is sent, and nothing is downloaded. The arguments are those of `evaluate`.
+    """
+    from eval_factory.workflows.estimate import estimate as estimate_run
 
     request = arguments_of(run_config, output_dir, flags, overrides)
-    return look(build_evaluation(request, load_framework(), _env(env)), _env(env))
+    return estimate_run(build_evaluation(request, load_framework(), _env(env)), _env(env))
 
 
 def compare(
@@ -296,10 +319,16 @@ def compare(
     allow: Collection[str] = (),
     min_paired: float = 0.9,
 ) -> Compared:
-    """Compare the results in output folders, each with each, on the instances that both answered.
-    `margin`: in the metric's own unit; `allow`: names of reasons against it; `min_paired`: the
-    share of questions that have to be the same where another program made a result. What cannot be
-    compared raises nothing: `reasons` says why.
+    """Compare every pair of results in output folders, on the instances that both results have.
+
+    Results that cannot be compared raise no error: the field `reasons` says why.
+
+    Args:
+        folders: The output folders.
+        metric: The name of a score; None: the main metric.
+        margin: The largest difference that does not matter, in the metric's own unit.
+        allow: The names of reasons against a comparison that are accepted.
+        min_paired: For imported results: the share of questions that both results must have.
     """
     from eval_factory.analysis.comparison import compare as compare_results
     from eval_factory.report.reader import compared_runs
@@ -320,8 +349,14 @@ def compare(
 def gate(
     policy: Path | str, candidates: Sequence[Path | str], baselines: Sequence[Path | str] = ()
 ) -> GateResult:
-    """Hold output folders, or folders of them, against a policy (its YAML file). A limit that is
-    not kept raises nothing: `outcome`, and `exit_code`, say so.
+    """Check results against the limits of a policy.
+
+    A broken limit raises no error: the fields `outcome` and `exit_code` report it.
+
+    Args:
+        policy: The path of the policy's YAML file.
+        candidates: The output folders to check, or folders that contain output folders.
+        baselines: The output folders to compare with.
     """
     from eval_factory.analysis.gate import evaluate_policy
     from eval_factory.analysis.gate_policy import load_policy
@@ -345,20 +380,20 @@ def calibrate(
     probes: int | None = None,
     screen: TextIO | None = None,
 ) -> Calibrated:
-    """Hold judges' decisions against physicians', as the command `calibrate`.
+    """Compare judges' decisions with physicians' decisions, like the command `calibrate`.
 
     Args:
-        labels: JSON lines in the form of HealthBench's meta-evaluation; or the folder of a run
-            whose answers people rated: its judges are held against them.
-        judge_labels: fields of the labels with a judge's decision each; none where judges are
-            asked.
-        judge: of one field, what its judge is called; of a run config, the judges to ask; all where
-            none is named.
-        to: a folder for the passports: new, empty, or with those of the same labels. Who asks
-            judges needs one.
-        judges_from: a run config whose judges are asked for their decisions.
-        probes: how many answers each judge is asked about again, with changes; 50 if not given.
-        screen: where progress and warnings are shown; nowhere if not given.
+        labels: The label file, JSON lines in the format of HealthBench's meta-evaluation; or the
+            folder of a run whose answers people rated. The run's judges are then calibrated.
+        judge_labels: The fields of the label file that contain a judge's decisions; empty if the
+            judges are asked.
+        judge: With one field: the name of its judge. With a run config or a run's folder: the names
+            of the judges; empty: all judges.
+        to: The folder for the passports: new, empty, or with passports of the same labels. Needed
+            if judges are asked.
+        judges_from: The run config whose judges are asked for their decisions.
+        probes: The number of answers about which each judge is asked again, with changes; None: 50.
+        screen: The stream for progress and warnings; None: not shown.
     """
     from eval_factory.workflows import calibrate as work
 
@@ -371,7 +406,7 @@ def calibrate(
             Path(labels), as_tuple(judge_labels), names[0] if names else None, folder
         )
     if folder is None:
-        raise ConfigError("calibrate: --to DIR is missing: what the judges answer is kept there")
+        raise ConfigError("calibrate: --to DIR is missing: the judges' answers are stored there")
     with interruptible():
         asking = work.Asking(
             Path(judges_from), names, folder, work.PROBES if probes is None else probes
@@ -382,14 +417,15 @@ def calibrate(
 
 
 def verify(folder: Path | str) -> Verified:
-    """Check that an output folder is what it says it is: checksums, and every number made again.
-    Nothing is changed, and nothing raised: what was altered is in `findings`; `unreadable` says why
-    a folder cannot be verified.
+    """Check the checksums of an output folder, and compute every number of its result again.
+
+    No file is changed and no error is raised: `findings` lists every alteration, and `unreadable`
+    says why a folder cannot be verified.
     """
     from eval_factory.workflows.suite.suite_check import verify_suite
-    from eval_factory.workflows.verify import verify as look
+    from eval_factory.workflows.verify import verify as verify_folder
 
-    return look(Path(folder), suite=verify_suite)
+    return verify_folder(Path(folder), suite=verify_suite)
 
 
 def reproduce(
@@ -398,13 +434,15 @@ def reproduce(
     *,
     env: Mapping[str, str] | None = None,
 ) -> Reproduction:
-    """A run config that does the evaluation of an output folder again, and what is another now
-    than it was then.
+    """Return a run config that repeats the evaluation of an output folder.
+
+    The returned record also lists what has changed on this machine since the evaluation. With
+    `output_dir`, the run config is also written to this folder.
     """
     from eval_factory.report.reader import one_run
-    from eval_factory.workflows.recollect import reproduce as look
+    from eval_factory.workflows.recollect import reproduce as reproduce_run
 
-    return look(
+    return reproduce_run(
         one_run(folder, "reproduce"),
         None if output_dir is None else Path(output_dir),
         env=_env(env),
@@ -418,7 +456,7 @@ def run_again(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Reran:
-    """Do the evaluation of an output folder again, in another folder, and compare the two."""
+    """Repeat the evaluation of an output folder in another folder, and compare the two results."""
     from eval_factory.report.reader import one_run
     from eval_factory.workflows.recollect import run_again as run
 
@@ -440,10 +478,13 @@ def rescore(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Evaluated:
-    """Score the answers of an output folder again, in another folder; the model is not asked.
+    """Score the answers of an output folder again, and write the result to another folder.
 
-    Arguments say what is another now, as of `evaluate`. Raises PrerequisiteError: that would ask
-    the model something.
+    The model is not asked. `run_config`, `flags` and `overrides` are the settings that differ from
+    those of the stored run, as for `evaluate`.
+
+    Raises:
+        PrerequisiteError: With these settings, the model would have to be asked.
     """
     from eval_factory.report.reader import one_run
     from eval_factory.workflows.recollect import rescore as run
@@ -461,7 +502,7 @@ def export_pages(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Pages:
-    """Write HELM's own web pages of output folders as files, into a folder that is new or empty."""
+    """Write HELM's own web pages about output folders to files in a new or empty folder."""
     from eval_factory.workflows.view import export
 
     return export(
@@ -476,8 +517,9 @@ def served_pages(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> AbstractContextManager[Pages]:
-    """Serve HELM's own web pages of output folders on this machine, at `address`, for as long as
-    the context lasts.
+    """Return a context that serves HELM's own web pages about output folders on this machine.
+
+    The pages can be opened at `address` until the context ends.
     """
     from eval_factory.workflows.view import served
 
@@ -487,4 +529,5 @@ def served_pages(
 
 
 def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return `env`, or the environment of this process if `env` is None."""
     return os.environ if env is None else env

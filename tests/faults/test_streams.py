@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.cli.console import Lasting, nobody_reads, silence
+from eval_factory.cli.console import TolerantStream, discard_output, has_no_reader
 from facts import says
 from programs import EVAL_FACTORY, Finished, ran
 
@@ -98,12 +98,12 @@ class _Failing(io.StringIO):
 
 def test_a_lasting_stream_loses_what_it_cannot_write() -> None:
     kept = io.StringIO()
-    stream = Lasting(kept)
+    stream = TolerantStream(kept)
     assert stream.write("a") == 1
     stream.writelines(["b", "c"])
     assert kept.getvalue() == "abc"
     assert not stream.isatty()
-    assert Lasting(_Failing()).write("ab") == 2
+    assert TolerantStream(_Failing()).write("ab") == 2
     kept.close()
     assert stream.write("d") == 1
     assert not stream.isatty()
@@ -113,17 +113,17 @@ def test_what_a_lasting_stream_could_not_write_does_not_come_back() -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream:
         os.close(reading)
-        assert Lasting(stream).write("x") == 1
+        assert TolerantStream(stream).write("x") == 1
         stream.flush()
 
 
 def test_who_reads_a_pipe() -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream:
-        assert not nobody_reads(stream)
+        assert not has_no_reader(stream)
         os.close(reading)
-        assert nobody_reads(stream)
-        silence(stream)
-        assert not nobody_reads(stream)
+        assert has_no_reader(stream)
+        discard_output(stream)
+        assert not has_no_reader(stream)
         stream.write("x")
-    assert not nobody_reads(io.StringIO())
+    assert not has_no_reader(io.StringIO())

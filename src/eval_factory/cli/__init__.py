@@ -1,1 +1,1 @@
-"""click commands -> a request; the one error boundary; nothing else."""
+"""The command line: click commands that translate options into requests, and report errors."""

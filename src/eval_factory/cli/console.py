@@ -1,6 +1,4 @@
-"""The parts that commands share: streams that outlive their reader, widths, tables, and paths with
-a home folder.
-"""
+"""Helpers that several commands share: output streams, line widths, tables, option types."""
 
 from __future__ import annotations
 
@@ -24,86 +22,96 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.safe_files import expanded
 
 
-class Lasting(io.TextIOBase):
-    """A stream of a run, whose result stands in files: if nobody reads this one, the run goes
-    on.
+class TolerantStream(io.TextIOBase):
+    """An output stream that ignores write errors.
+
+    The result of a run is written to files, so the run continues if the reader of its screen or
+    pipe has gone.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        with contextlib.suppress(ValueError):  # closed
+        """Write and flush the text. If this fails, all further output is discarded."""
+        with contextlib.suppress(ValueError):  # the stream is closed
             try:
                 self._stream.write(text)
                 self._stream.flush()
             except OSError:
-                silence(self._stream)
+                discard_output(self._stream)
         return len(text)
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """The stream's: who writes to it looks which letters it can show."""
+        """The encoding of the wrapped stream; callers use it to choose characters."""
         return getattr(self._stream, "encoding", None) or "utf-8"
 
     def isatty(self) -> bool:
+        """Return True if the stream is an open terminal."""
         return not self._stream.closed and self._stream.isatty()
 
 
-def lasting(stream: TextIO) -> TextIO:
-    return cast(TextIO, Lasting(stream))
+def tolerant_stream(stream: TextIO) -> TextIO:
+    """Return a stream that writes to `stream` and ignores write errors."""
+    return cast(TextIO, TolerantStream(stream))
 
 
 def write_record(stdout: TextIO, record: Mapping[str, Any]) -> None:
-    """Write the record as a line of JSON, in ASCII, which every stream takes; a number that JSON
-    does not know becomes null.
+    """Write the record as one line of JSON.
+
+    The line is ASCII, which every stream can write. A number that JSON lacks (NaN, infinity)
+    becomes null.
     """
     from eval_factory.core.safe_files import json_line
 
     stdout.write(json.dumps(json.loads(json_line(dict(record)))) + "\n")
 
 
-def silence(stream: TextIO) -> None:
-    """Let what is written from now on, and what is still in its buffer, go nowhere."""
-    with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), stream.fileno())
+def discard_output(stream: TextIO) -> None:
+    """Discard everything that is in the stream's buffer or is written later."""
+    with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as null_device:
+        os.dup2(null_device.fileno(), stream.fileno())
 
 
-def flush_or_silence(stream: TextIO) -> None:
-    """Empty the buffer, so that nothing is left that the interpreter would fail to write when it
-    ends.
+def flush_or_discard(stream: TextIO) -> None:
+    """Flush the stream; if this fails, discard the output.
+
+    An unflushed buffer would make the interpreter fail when it ends.
     """
     try:
         stream.flush()
     except (OSError, ValueError):
-        silence(stream)
+        discard_output(stream)
 
 
-def nobody_reads(stream: TextIO) -> bool:
-    """Return True if the reader of a pipe, or the terminal, is gone."""
+def has_no_reader(stream: TextIO) -> bool:
+    """Return True if the reader of the pipe, or the terminal, has gone."""
     with contextlib.suppress(OSError, ValueError):
-        watched = select.poll()
-        watched.register(stream.fileno(), 0)
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
         return any(
-            event & (select.POLLERR | select.POLLHUP | select.POLLNVAL)
-            for _, event in watched.poll(0)
+            event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in poll.poll(0)
         )
     return False
 
 
-def make_ready() -> None:
-    """Start again in UTF-8 if the locale has another encoding; open what is closed, so that
-    writing cannot fail.
+def prepare_streams() -> None:
+    """Prepare the standard streams, so that writing any text cannot fail.
+
+    Closed streams are opened on the null device. If the locale has another encoding than UTF-8, the
+    process is restarted in Python's UTF-8 mode.
     """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            # `os.open` uses the lowest free descriptor, which is the closed one
+            os.open(os.devnull, os.O_RDWR)
     if not _is_utf_8(sys.getfilesystemencoding()) and os.environ.get("PYTHONUTF8") != "1":
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - the same program
-    os.environ["PYTHONUTF8"] = "1"  # for helm-run
+    os.environ["PYTHONUTF8"] = "1"  # helm-run inherits this variable
     os.environ.pop("PYTHONIOENCODING", None)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -114,19 +122,21 @@ def make_ready() -> None:
 
 
 def _is_utf_8(encoding: str) -> bool:
+    """Return True if the name of the encoding is one of the names of UTF-8."""
     return codecs.lookup(encoding).name == "utf-8"
 
 
-_WIDTH = 80  # columns of what is printed, on a wide terminal and where there is none
+_WIDTH = 80  # the maximum line width, in columns; also used if there is no terminal
 _MIN_WIDTH = 20
 
 
 def columns(stream: TextIO) -> int:
-    """Return how wide a text may be: a terminal's columns, but for a very narrow one; elsewhere
-    what COLUMNS says; 80 at most.
+    """Return the width of a text on this stream, from 20 to 80 columns.
+
+    The width is that of the terminal, or else the environment variable COLUMNS, or else 80.
     """
     if stream.isatty():
-        import shutil  # imported here, as it imports four ways to compress files
+        import shutil  # imported late: it imports four compression modules
 
         width = shutil.get_terminal_size((_WIDTH, 24)).columns
     else:
@@ -136,10 +146,10 @@ def columns(stream: TextIO) -> int:
 
 
 def wrapped(text: str, width: int = _WIDTH) -> str:
-    """Return the text with each wider line on several lines, the further ones indented.
+    """Return the text with each long line wrapped; continuation lines are indented.
 
-    No word is broken, so that paths can be copied; those of the page and the results stay beside
-    their words, for programs.
+    Words are never broken, so that paths can be copied. Lines with the paths of the page and the
+    results are not wrapped, because programs read these lines.
     """
     shown = []
     for line in text.split("\n"):
@@ -157,39 +167,43 @@ def wrapped(text: str, width: int = _WIDTH) -> str:
 
 
 @contextlib.contextmanager
-def named_if_not_written(path: Path) -> Iterator[None]:
-    """Let the message of an error name a file that cannot be written; what was found is on the
-    screen by then.
+def explained_write_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError of the block into an error that names the file that cannot be written.
+
+    Raises:
+        PrerequisiteError: The file cannot be written.
     """
     try:
         yield
     except OSError as error:
         raise PrerequisiteError(
-            f"{path}: cannot be written: {error.strerror}; give a file in a folder of yours"
+            f"{path}: cannot be written: {error.strerror}; "
+            "give a file in a folder that you may write to"
         ) from None
 
 
-NUMBERS = frozenset({"instances", "data size", "size"})
-FOLDED = ("what it measures", "what it asks", "parameters", "needs", "where")
-"""Columns whose cells are broken into lines; all others are shown uncut, or not at all. The first
-of these in a table stays with the names.
+NUMBER_COLUMNS = frozenset({"instances", "data size", "size"})  # columns that are aligned right
+WRAPPED_COLUMNS = ("what it measures", "what it asks", "parameters", "needs", "where")
+"""Columns whose cells may be wrapped to several lines. Any other column is shown unwrapped or left
+out. A table always shows the first of these columns that it has.
 """
 
-MIN_FOLDED = 20  # characters in a line of such a column
+MIN_WRAPPED_WIDTH = 20  # the minimum width of a wrapped column, in characters
 
-_GAP = 2  # characters between two columns
+_GAP = 2  # the space between two columns, in characters
 
 
 def show_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None
 ) -> None:
-    """Print a table whose first column names things. If the terminal is too narrow, columns are
-    left out, the last one first, but for the names and the text about each thing. Nothing of a cell
-    that is shown is lost: where even those two have no room, lines are wider than the terminal.
+    """Print a table whose first column has the names.
 
-    Elsewhere a line is as wide as COLUMNS says, or as the terminal of the pipe; else 80.
+    If the terminal is too narrow, columns are left out, beginning with the last. Two columns are
+    always shown: the names, and the first column of `WRAPPED_COLUMNS`. The text of a shown cell is
+    never cut; if the two columns need more width, lines are wider than the terminal. Without a
+    terminal, the environment variable COLUMNS determines the width, or else 80.
     """
-    # rich takes a tenth of a second to import
+    # imported late: importing rich takes a tenth of a second
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -198,10 +212,10 @@ def show_table(
     console = Console(file=file or sys.stdout, highlight=False)
     widest = _widest_lines(columns, rows)
     least = dict(widest)
-    for name in FOLDED:
+    for name in WRAPPED_COLUMNS:
         if name in columns:
-            least[name] = min(widest[name], MIN_FOLDED)
-    text = next((name for name in FOLDED if name in columns), columns[-1])
+            least[name] = min(widest[name], MIN_WRAPPED_WIDTH)
+    text = next((name for name in WRAPPED_COLUMNS if name in columns), columns[-1])
     shown = list(columns)
     left_out: list[str] = []
     for name in reversed(columns[1:]):
@@ -211,15 +225,15 @@ def show_table(
     console.width = max(console.width, _line_width(map(least.__getitem__, shown)))
     for name in left_out:
         del least[name]
-    widths = _folded_to(console.width, least, widest, text)
+    widths = _column_widths(console.width, least, widest, text)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in shown:
-        side: Literal["right", "left"] = "right" if name in NUMBERS else "left"
+        side: Literal["right", "left"] = "right" if name in NUMBER_COLUMNS else "left"
         table.add_column(name, justify=side, overflow="fold", width=widths[name])
     for row in rows:
         cells = dict(zip(columns, row, strict=True))
         table.add_row(*(Text(cells[name]) for name in shown))
-    with console.capture() as printed:  # rich would end the program if the reader is gone
+    with console.capture() as printed:  # rich itself would end the program if the reader has gone
         console.print(table)
         if left_out:
             console.print(Text(f"a wider terminal shows: {', '.join(left_out)}", style="dim"))
@@ -227,6 +241,7 @@ def show_table(
 
 
 def _widest_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Return the width of the longest line in each column, by the column's name."""
     widest = {}
     for name, *cells in zip(columns, *rows, strict=True):
         lines = chain.from_iterable(cell.splitlines() for cell in (name, *cells))
@@ -235,21 +250,27 @@ def _widest_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict
 
 
 def _line_width(widths: Iterable[int]) -> int:
+    """Return the width of a line of the table, with the gaps between its columns."""
     return sum(width + _GAP for width in widths) - _GAP
 
 
-def _folded_to(
+def _column_widths(
     width: int, least: Mapping[str, int], widest: Mapping[str, int], text: str
 ) -> dict[str, int]:
-    """Return the widths of the columns of `least`, of which those that may be folded share what
-    room is left in a line; the last share, with all that the others need not, is that of `text`.
+    """Return the widths of the columns: the columns that may be wrapped share the free space.
+
+    Args:
+        width: The width of a line of the table.
+        least: The minimum width of each shown column.
+        widest: The width of the longest line in each column.
+        text: The column that is widened last, and can use all space that the others leave.
     """
     widths = dict(least)
-    folded = [name for name in FOLDED if name in least and name != text]
-    folded.append(text)
-    for number, name in enumerate(folded):
-        room = width - _line_width(widths.values())
-        share = room // (len(folded) - number)
+    wrapped_columns = [name for name in WRAPPED_COLUMNS if name in least and name != text]
+    wrapped_columns.append(text)
+    for number, name in enumerate(wrapped_columns):
+        free_space = width - _line_width(widths.values())
+        share = free_space // (len(wrapped_columns) - number)
         widths[name] = min(widest[name], widths[name] + max(share, 0))
     return widths
 
@@ -257,25 +278,27 @@ def _folded_to(
 def show_lines(
     columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None
 ) -> None:
-    """Print the columns' names and the rows for programs: a line each, uncut, with tabs between the
-    columns; `-` stands for an empty cell.
+    """Print a table for programs: one uncut line for the columns' names and for each row.
+
+    Tabs separate the columns. An empty cell is printed as `-`.
     """
     for row in chain([columns], rows):
         click.echo("\t".join(" ".join(cell.split()) or "-" for cell in row), file)
 
 
 TSV = click.option(
-    "--tsv", "as_tsv", is_flag=True, help="Print a line each, uncut, with tabs between columns."
+    "--tsv", "as_tsv", is_flag=True, help="Print one uncut line each, with tabs between columns."
 )
 
 
 class HomePath(click.Path):
-    """A path in which `~` is a home folder: a shell leaves it as it is in `--to=~/bundle`."""
+    """The type of an option that is a path. `~` is expanded: a shell does not expand `--to=~/x`."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path with an expanded home folder."""
         try:
             value = expanded(os.fspath(value))
         except ValueError as error:
@@ -284,8 +307,12 @@ class HomePath(click.Path):
 
 
 def number_or_share(text: str) -> int | float:
-    """Return a number, `20`, or a share of all, `0.1`. It is a type of click's, which shows the
-    message of a ValueError.
+    """Return the number of instances, such as `20`, or the share of all instances, such as `0.1`.
+
+    click uses this function as the type of an option, and shows the message of the error.
+
+    Raises:
+        ValueError: The text is neither a whole number nor a share.
     """
     try:
         number = float(text)

@@ -1,6 +1,4 @@
-"""`data` and `upstream`: the commands about what runs need on this machine: bundles of benchmark
-data, and a HELM.
-"""
+"""The commands `data` and `upstream`, which manage data bundles and installed versions of HELM."""
 
 from __future__ import annotations
 
@@ -29,26 +27,26 @@ _TO = click.option(
     type=HomePath(),
     required=True,
     metavar="DIR",
-    help="The bundle; made if it is not there.",
+    help="The bundle's folder; created if it does not exist.",
 )
 
 
 @click.group("data")
 def data() -> None:
-    """Data bundles: all that runs of some tasks read, to run without a network."""
+    """Manage data bundles: folders with all data of some tasks, for runs without a network."""
 
 
 _COLUMNS = ("task", "state", "size", "needs", "where")
-MAX_NEEDS = 2  # files and data sets of a task that its line names; --json has all
+MAX_NEEDS = 2  # files and data sets that the line of a task names; --json lists all
 
 
 @data.command("ls")
 @click.argument("folder", type=HomePath(), required=False, metavar="[DIR]")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @TSV
 def list_data(folder: Path | None, as_json: bool, as_tsv: bool) -> None:
-    """List what each task needs, and whether the bundle DIR holds it."""
-    from rich.filesize import decimal  # imported here: `--help` is to be quick
+    """List the data that each task needs, and whether the bundle DIR contains them."""
+    from rich.filesize import decimal  # imported late, to keep `--help` fast
 
     from eval_factory.data.bundle import Manifest, read_manifest
     from eval_factory.data.sources import load_sources
@@ -79,8 +77,10 @@ def list_data(folder: Path | None, as_json: bool, as_tsv: bool) -> None:
 def _record(
     name: str, task: TaskSources, manifest: Manifest, root: Path, sources: Sources
 ) -> dict[str, Any]:
-    """Return one task: `size` in bytes of what is there, `where` a folder of the bundle or the
-    hosts that have it.
+    """Return the record of one task.
+
+    `size` is the size of the task's files in the bundle, in bytes. `where` names folders of the
+    bundle, or the hosts from which the data can be downloaded.
     """
     from eval_factory.data.bundle import needs_of
 
@@ -129,8 +129,8 @@ def _record(
     "--origin", "origins", multiple=True, metavar="NAME=URL", help="A mirror for a source's origin."
 )
 def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) -> None:
-    """Download what runs of these tasks read ('all': of every task; 'leaderboards': the run
-    entries of HELM's).
+    """Download the data that runs of these tasks read ('all': the data of every task;
+    'leaderboards': the run entries of HELM's leaderboards).
     """
     from eval_factory.data.pull import LEADERBOARDS, pull
     from eval_factory.data.sources import load_sources
@@ -147,7 +147,7 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
 @data.command("verify")
 @click.argument("folder", type=HomePath(), metavar="DIR")
 def verify_data(folder: Path) -> None:
-    """Compare every file with the manifest."""
+    """Compare every file of a bundle with the bundle's manifest."""
     from eval_factory.data.bundle import compare_files, read_manifest, settle
 
     settle(folder)
@@ -160,7 +160,7 @@ def verify_data(folder: Path) -> None:
             f"{len(getattr(differences, kind))} {kind}" for kind in ("missing", "altered", "extra")
         )
         raise PrerequisiteError(f"{folder}: differs from its manifest: {', '.join(counts)}")
-    click.echo(f"{folder}: {len(manifest.files)} files are as the manifest says")
+    click.echo(f"{folder}: {len(manifest.files)} files match the manifest")
 
 
 @data.command("pack")
@@ -179,10 +179,10 @@ def pack_data(folder: Path, archive: Path) -> None:
 @click.option(
     "--max_bytes",
     type=click.IntRange(min=1),
-    help="What the archive may unpack to; 20 GiB unless given.",
+    help="Maximum total size of the unpacked files; 20 GiB if not given.",
 )
 def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
-    """Make a bundle of an archive: checked before it is unpacked, and after."""
+    """Unpack an archive into a bundle; the archive and the bundle are both checked."""
     from eval_factory.data.archive import DEFAULT_LIMIT, unpack
     from eval_factory.data.sources import load_sources
 
@@ -198,33 +198,38 @@ def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
 @click.argument("folder", type=HomePath(), metavar="FOLDER")
 @_TO
 def import_data(folder: Path, target: Path) -> None:
-    """Take a folder (scenarios/, hub/, nltk_data/, tiktoken/, perturbations/, SHA256SUMS) into a
-    bundle. Results of other programs: `eval-factory import`; clinicians'
-    ratings: `annotate import`.
+    """Copy the data of a folder (scenarios/, hub/, nltk_data/, tiktoken/, perturbations/,
+    SHA256SUMS) into a bundle.
+
+    To import results of other programs, use `eval-factory import`; for ratings of clinicians,
+    `annotate import`.
     """
     from eval_factory.data.importing import import_folder
     from eval_factory.data.sources import load_sources
 
     if target.absolute() == folder.absolute():
-        raise ConfigError(f"{target}: is the folder that is imported; name another one")
+        raise ConfigError(f"{target}: is the folder that is imported; name another folder")
     import_folder(folder, target, load_sources(), _say)
 
 
 def _say(line: str) -> None:
+    """Print a line."""
     click.echo(own_lines(line))
 
 
 @click.group("upstream")
 def upstream() -> None:
-    """List and install the HELMs that runs need: crfm-helm; medhelm, which lives in an environment
-    of its own; and heim, what crfm-helm's metrics of pictures need.
+    """List and install the upstream packages that runs need.
+
+    The packages are crfm-helm; medhelm, which has an environment of its own; and heim, the packages
+    that crfm-helm's picture metrics need.
     """
 
 
 @upstream.command("ls")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def list_upstreams(as_json: bool) -> None:
-    """List what is installed, and where."""
+    """List the upstreams with the installed version and its folder."""
     from eval_factory.workflows.install_upstream import states
 
     upstreams = states()
@@ -255,20 +260,19 @@ def list_upstreams(as_json: bool) -> None:
     "--wheels",
     type=HomePath(),
     metavar="DIR",
-    help="Take packages from this folder, and from no index.",
+    help="Install packages from this folder, and from no package index.",
 )
 @click.option(
     "--download",
     type=HomePath(),
     metavar="DIR",
-    help="Put the packages into this folder; install nothing.",
+    help="Download the packages to this folder; install nothing.",
 )
 def install_upstream(name: str, wheels: Path | None, download: Path | None) -> None:
-    """Make the environment of NAME (medhelm, without torch; heim, with it): exact versions, checked
-    by their hashes.
+    """Create the environment of NAME (medhelm, without torch; or heim, with torch).
 
-    It lies in the user's folder of data; EVAL_FACTORY_MEDHELM or EVAL_FACTORY_HEIM names another
-    place.
+    All packages have exact versions and are checked by their hashes. The environment is in the
+    user's data folder, or in the folder that EVAL_FACTORY_MEDHELM or EVAL_FACTORY_HEIM names.
     """
     from eval_factory.workflows import install_upstream
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eval_factory.cli.console import HomePath, lasting
+from eval_factory.cli.console import HomePath, tolerant_stream
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import one_line, own_lines, printable
 from eval_factory.core.formats import counted
@@ -111,7 +111,7 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
     """
     from eval_factory import api
 
-    screen = lasting(sys.stderr)
+    screen = tolerant_stream(sys.stderr)
     if run_it and output_dir is None:
         raise ConfigError(
             "reproduce --run: give a new folder with --output_dir; "
@@ -127,7 +127,7 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
         return
     reproduced = api.run_again(folder, output_dir, screen=screen)
     with ignore_sighup():
-        stdout = lasting(sys.stdout)
+        stdout = tolerant_stream(sys.stdout)
         stdout.write(reproduced.evaluated.summary + "\n")
         stdout.writelines(
             own_lines(f"  {line}") + "\n" for line in (*reproduced.scores, *reproduced.differences)
@@ -163,10 +163,10 @@ def rescore(
     from eval_factory import api
 
     evaluated = api.rescore(
-        folder, output_dir, run_config, overrides=overrides, screen=lasting(sys.stderr)
+        folder, output_dir, run_config, overrides=overrides, screen=tolerant_stream(sys.stderr)
     )
     with ignore_sighup():
-        lasting(sys.stdout).write(evaluated.summary + "\n")
+        tolerant_stream(sys.stdout).write(evaluated.summary + "\n")
     if evaluated.failure is not None:
         raise NotReportableError(evaluated.failure)
 
@@ -188,7 +188,7 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
     """
     from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
 
-    screen = lasting(sys.stderr)
+    screen = tolerant_stream(sys.stderr)
     if target is not None:
         if port or no_browser:
             raise ConfigError(
@@ -204,7 +204,7 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
         return
     with api.served_pages(folders, port=port, screen=screen) as pages:
         screen.write(own_lines("\n".join(pages.lines())) + "\n")
-        lasting(sys.stdout).write(f"{pages.address}\n")
+        tolerant_stream(sys.stdout).write(f"{pages.address}\n")
         screen.write("the address holds a secret and works on this machine alone; Ctrl-C ends it\n")
         if pages.address is not None and not no_browser and may_open(os.environ):
             import webbrowser

@@ -1,4 +1,4 @@
-"""`import`: results of other programs."""
+"""The command `import`, which imports results of other programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATS = ("inspect", "lm-eval", "helm", "eee", "table")
     "--format",
     "kind",
     type=click.Choice(FORMATS),
-    help="The format of SOURCE; recognised by its content if not given.",
+    help="The format of SOURCE; detected from its content if not given.",
 )
 @click.option("--task", help="For a table: the benchmark's name; the file's name if not given.")
 @click.option("--model", default="unknown", help="For a table: the model that answered.")
@@ -48,7 +48,7 @@ FORMATS = ("inspect", "lm-eval", "helm", "eee", "table")
 @click.option(
     "--published",
     metavar="YYYY-MM",
-    help="The month since which questions and answers are public; by `ls` if not given.",
+    help="The month since which questions and answers are public; as in `ls` if not given.",
 )
 @click.option(
     "--training_cutoff",
@@ -68,10 +68,11 @@ def import_results(
 
     SOURCE is a log of inspect_ai (.eval or .json), a folder of lm-evaluation-harness, a run of bare
     HELM or medhelm, a record of Every Eval Ever, a table, or a folder of one of these. One result
-    fills the folder of -o; several get a folder each below it. Values are those that the program
-    computed; interval, best score without a model and what the reader reads stand beside them.
+    is written to the folder of -o; several results are written to one subfolder each. The values
+    are those of the other program; eval-factory adds the interval, the best score without a model,
+    and the options that its reader finds in the answers.
 
-    Data of a benchmark: `data import`; ratings of clinicians: `annotate import`.
+    To import data of a benchmark, use `data import`; for ratings of clinicians, `annotate import`.
 
     Exit code: 0, 1 if a result is not reportable, 2 or 3 if SOURCE cannot be imported.
     """
@@ -99,7 +100,7 @@ def import_results(
         **months,
     )
     if not imported:
-        raise ConfigError(f"{', '.join(map(str, sources))}: holds no result")
+        raise ConfigError(f"{', '.join(map(str, sources))}: contains no result")
     is_reportable = True
     for result in imported:
         click.echo(own_lines(result_summary(result.result, RunDir(result.folder))))

@@ -1,5 +1,6 @@
-"""The command line's beginning and end: which module has a command, and what becomes of every
-error (`main`).
+"""Starts the command line: imports the called command, and turns every error into an exit code.
+
+The short commands `ls`, `new_benchmark` and `schema` are defined here, too.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from eval_factory import __version__
 from eval_factory.cli.console import (
     HomePath,
     columns,
-    flush_or_silence,
-    lasting,
-    nobody_reads,
-    silence,
+    discard_output,
+    flush_or_discard,
+    has_no_reader,
+    prepare_streams,
+    tolerant_stream,
     wrapped,
 )
-from eval_factory.cli.console import make_ready as make_streams_ready
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     ConfigError,
@@ -55,7 +56,7 @@ eval-factory run_eval --run_config my_benchmark/run_config.yml
 
 All commands: eval-factory --help"""
 
-_LATER = {
+_COMMAND_MODULES = {
     "run_command": ("run_eval", "doctor"),
     "suite_command": ("run_suite", "suite", "import_config", "leaderboard"),
     "result_commands": ("compare", "gate", "report", "calibrate"),
@@ -64,22 +65,21 @@ _LATER = {
     "data": ("data", "upstream"),
     "monitor_command": ("monitor",),
 }
-"""Module -> its commands, each under its own name. `--help` imports all: at their top stands
-what is light.
+"""The commands of each module. `--help` imports all of these modules, so they may only import fast
+modules at their top.
 """
 
 
 _FUNCTIONS = {"import": "import_results"}
-"""The function of each command whose name is a keyword of Python, by the name."""
+"""The names of functions for commands whose own name is a Python keyword."""
 
 
 class _LazyCommands(click.Group):
-    """A group that beside its own commands has others, whose modules are imported when they are
-    called.
-    """
+    """A click group that imports the module of a command when the command is called."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        for module, names in _LATER.items():
+        """Return the command with this name; None if there is no such command."""
+        for module, names in _COMMAND_MODULES.items():
             if cmd_name in names:
                 imported = importlib.import_module(f"eval_factory.cli.{module}")
                 function = _FUNCTIONS.get(cmd_name, cmd_name)
@@ -90,30 +90,34 @@ class _LazyCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is named. Raises UsageError: there is no such command; it says
-        which may be meant.
+        """Return the command that the arguments name.
+
+        Raises:
+            UsageError: There is no such command. The message suggests a similar name.
         """
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             commands = self.list_commands(ctx)
-            begun = []
+            longer_names = []
             for name in commands:
                 if name.startswith(f"{args[0]}_"):
-                    begun.append(name)
-            hint = f", did you mean {begun[0]!r}?" if begun else did_you_mean(args[0], commands)
+                    longer_names.append(name)
+            if longer_names:
+                hint = f", did you mean {longer_names[0]!r}?"
+            else:
+                hint = did_you_mean(args[0], commands)
             raise click.UsageError(f"No such command {args[0]!r}{hint}", ctx) from error
 
 
 @click.group(
     cls=_LazyCommands,
     invoke_without_command=True,
-    # placeholders: click looks there for names like a wrong one
-    commands=[click.Command(name) for name in chain.from_iterable(_LATER.values())],
+    # placeholders, so that click can list the commands and find names similar to a wrong name
+    commands=[click.Command(name) for name in chain.from_iterable(_COMMAND_MODULES.values())],
     context_settings={
         "help_option_names": ["-h", "--help"],
-        # both spellings of commands and options, `run-eval --model-id` and `run_eval --model_id`,
-        # are one
+        # `run-eval --model-id` means the same as `run_eval --model_id`
         "token_normalize_func": lambda token: token.replace("-", "_"),
     },
 )
@@ -161,21 +165,21 @@ def list_tasks(
     benchmark: Path | None,
     upstream: str,
 ) -> None:
-    """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run
-    config to begin with.
+    """List the tasks, or print the facts about TASK (or helm:NAME, one of HELM's run specs).
 
-    Of a task with judges this shows the prompt that they get.
+    The facts are comments of a run config that you can edit. For a task with judges, they include
+    the prompt that the judges get.
     """
-    given = (task is not None, everything, tag is not None, benchmark is not None)
-    if sum(given) > 1:
+    is_given = (task is not None, everything, tag is not None, benchmark is not None)
+    if sum(is_given) > 1:
         raise ConfigError("ls: give one of TASK, --all, --tag and --benchmark")
-    from eval_factory.tasks.framework import (
-        load_framework,
-    )  # imported here, as all that a command needs
+    # imported late, like most modules that a command needs, to keep `--help` fast
+    from eval_factory.tasks.framework import load_framework
 
     framework = load_framework()
     all_tasks = task is None and benchmark is None and not everything
-    if all_tasks and not as_json and not sys.stdout.isatty():  # other programs read this form
+    # other programs read this short form
+    if all_tasks and not as_json and not sys.stdout.isatty():
         from eval_factory.tasks.task_info import tasks_with
 
         names = [f"  * {listed.name}" for listed in tasks_with(tag, framework)]
@@ -209,7 +213,7 @@ def list_tasks(
     help="choice (the default), jury (as --jury), or rubric: judged by criteria.",
 )
 def new_benchmark(folder: Path, jury: bool, kind: str | None) -> None:
-    """Write an example of a custom benchmark into DIR, ready to run and to be changed."""
+    """Write an example of a custom benchmark to DIR; you can run and change it."""
     from eval_factory.demo.example import write_example
 
     if jury and kind not in (None, "jury"):
@@ -226,8 +230,8 @@ def new_benchmark(folder: Path, jury: bool, kind: str | None) -> None:
 def print_schema(name: str) -> None:
     """Print a JSON Schema, for editors and programs.
 
-    Of run_config, suite, monitor, gate_policy; of what is written: evaluation_config, results,
-    suite_results.
+    Schemas of files that you write: run_config, suite, monitor, gate_policy. Schemas of files that
+    eval-factory writes: evaluation_config, results, suite_results.
     """
     from eval_factory.cli.task_listing import schema_text
 
@@ -235,47 +239,48 @@ def print_schema(name: str) -> None:
 
 
 def main() -> None:
-    """Run the command that is called. All errors end here, and exit codes are made here."""
-    # else pydantic looks through every installed package for plug-ins: a twelfth of a dry run, and
-    # there are none
+    """Run the command line, report any error, and end the process with the exit code."""
+    # Without this, pydantic searches every installed package for plug-ins, which takes a twelfth of
+    # the time of a dry run. eval-factory uses no plug-ins of pydantic.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
-    make_streams_ready()
+    prepare_streams()
     interrupt_on_signals()
     try:
         code = cli.main(prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show(file=lasting(sys.stderr))
+        error.show(file=tolerant_stream(sys.stderr))
         sys.exit(ConfigError.exit_code)
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted")
         sys.exit(InterruptedRunError.exit_code)
     except EvalFactoryError as error:
         _say(str(error))
-        flush_or_silence(sys.stdout)
+        flush_or_discard(sys.stdout)
         sys.exit(error.exit_code)
     except OSError as error:
-        sys.exit(_code_of(error))
+        sys.exit(_exit_code_of(error))
     except SystemExit as error:
-        # click's own code if a write to a pipe fails
-        if error.code != 1 or not nobody_reads(sys.stdout):
+        # click raises SystemExit(1) if it cannot write to a pipe; a missing reader is not an error
+        if error.code != 1 or not has_no_reader(sys.stdout):
             raise
         sys.exit(0)
-    except (
-        Exception
-    ) as error:  # a defect of ours: the traceback goes to a file, one line to the screen
+    except Exception as error:
+        # a defect of eval-factory: the traceback goes to a file, one line to the screen
         sys.exit(_report_defect(error))
     finally:
         forget_interrupts()
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _code_of(error: OSError) -> int:
-    """Return the exit code of an error of the system. A reader that left is no error; a path that
-    cannot be and a full disk are the user's; the rest is a defect.
+def _exit_code_of(error: OSError) -> int:
+    """Report an error of the operating system, and return the exit code.
+
+    The exit code is 0 if the reader of the output has closed the pipe. An unusable path and a full
+    disk are errors of the environment; any other error is a defect of eval-factory.
     """
-    if error.filename is None and nobody_reads(sys.stdout):
-        silence(sys.stdout)
+    if error.filename is None and has_no_reader(sys.stdout):
+        discard_output(sys.stdout)
         return 0
     from eval_factory.workflows.options import DISK_FULL_ERRORS, UNUSABLE_PATH_ERRORS
 
@@ -284,27 +289,28 @@ def _code_of(error: OSError) -> int:
         return PrerequisiteError.exit_code
     if error.errno not in DISK_FULL_ERRORS:
         return _report_defect(error)
-    flush_or_silence(sys.stdout)
+    flush_or_discard(sys.stdout)
     _say(
         f"cannot write {error.filename or 'the output'}: {error.strerror}; "
-        "what was answered is kept\n"
-        "  make room there, or make it writable, then run the same command again"
+        "all answers so far are stored\n"
+        "  make room on the disk, or make it writable, then run the same command again"
     )
     return PrerequisiteError.exit_code
 
 
 def _say(message: str) -> None:
-    """Write the message to standard error, redacted: an error may quote what it stumbled over."""
+    """Write the redacted message to standard error. An error may quote text that contains a key."""
     from eval_factory.core.secrets import Redactor
 
     lines = own_lines(Redactor.from_environment(os.environ).text(message)).rstrip("\n").split("\n")
-    screen = lasting(sys.stderr)
+    screen = tolerant_stream(sys.stderr)
     for line in lines:
         text = line if line.startswith("  ") else f"{PROGRAM}: {line}"
         screen.write((wrapped(text, columns(screen)) if screen.isatty() else text) + "\n")
 
 
 def _report_defect(error: Exception) -> int:
+    """Write the traceback of a defect to a temporary file, and return the exit code."""
     import tempfile
     import traceback
 

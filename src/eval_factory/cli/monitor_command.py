@@ -1,4 +1,4 @@
-"""`monitor`: is the model still as good? One look, and what became of all of them."""
+"""The command `monitor`, which asks a model the same questions regularly and reports a decline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eval_factory.cli.console import HomePath, columns, lasting, wrapped, write_record
+from eval_factory.cli.console import HomePath, columns, tolerant_stream, wrapped, write_record
 from eval_factory.cli.run_command import RunOutput, show_dry_run
 from eval_factory.core.enums import EXECUTOR_NAMES
 from eval_factory.core.errors import (
@@ -31,28 +31,30 @@ _LOOK = "look"
 
 
 class _LookUnlessNamed(click.Group):
-    """A group that takes `monitor PANEL.yml` as `monitor look PANEL.yml`."""
+    """A group of commands that reads `monitor PANEL.yml` as `monitor look PANEL.yml`."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name; the command `look` if they name none."""
         names = self.list_commands(ctx)
-        meant = args[0] in names or (did_you_mean(args[0], names) and not Path(args[0]).exists())
-        return super().resolve_command(ctx, args if meant else [_LOOK, *args])
+        is_misspelled = did_you_mean(args[0], names) and not Path(args[0]).exists()
+        names_command = args[0] in names or is_misspelled
+        return super().resolve_command(ctx, args if names_command else [_LOOK, *args])
 
 
 @click.group(
     "monitor",
     cls=_LookUnlessNamed,
     subcommand_metavar="PANEL.yml | COMMAND [ARGS]...",
-    context_settings={"ignore_unknown_options": True},  # before the panel they are the look's
+    # options before the panel's name belong to the command `look`
+    context_settings={"ignore_unknown_options": True},
 )
 def monitor() -> None:
-    """Is a model still as good? Ask a fixed panel of questions again and again: monitor PANEL.yml
-    makes one look.
+    """Find out whether a model gets worse: ask a fixed panel of questions again and again.
 
-    The first call makes the baseline. Exit code of a look: 0 in control, 1 alarm; where it could
-    not be made, that of its runs.
+    `monitor PANEL.yml` makes one look; the first call makes the baseline. Exit code of a look: 0 in
+    control, 1 alarm; the exit code of its runs if the look could not be made.
     """
 
 
@@ -66,7 +68,7 @@ def monitor() -> None:
 @click.option(
     "--wait",
     is_flag=True,
-    help="Wait for the end of Slurm's jobs too; the local executor always waits.",
+    help="Wait until Slurm's jobs have ended; the local executor always waits.",
 )
 @click.option(
     "--from",
@@ -74,27 +76,29 @@ def monitor() -> None:
     type=HomePath(),
     multiple=True,
     metavar="DIR",
-    help="Take an imported result as the look; for a baseline, give one for each of its runs.",
+    help="Use an imported result as the look; for a baseline, give one result for each run.",
 )
 @click.option(
-    "--new_baseline", metavar="WHY", help="Start again with a new baseline; the ledger keeps WHY."
+    "--new_baseline",
+    metavar="WHY",
+    help="Start again with a new baseline; the ledger records the reason WHY.",
 )
 @click.option(
     "--dry_run",
     is_flag=True,
-    help="Show what a look asks and what it may find; ask and write nothing.",
+    help="Show the questions of a look and the drops that it can find; ask and write nothing.",
 )
 @click.option(
     "--no_preflight",
     is_flag=True,
-    help="Do not ask the endpoints one cheap question before the runs.",
+    help="Send no cheap trial question to the endpoints before the runs.",
 )
 @click.option("--quiet", is_flag=True, help="Print one line.")
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print what was written into the ledger as a JSON record.",
+    help="Print the new line of the ledger as a JSON record.",
 )
 @click.pass_context
 def look(
@@ -106,11 +110,11 @@ def look(
     made: tuple[Path, ...],
     **flags: bool,
 ) -> None:
-    """Make one look at PANEL.yml (or its baseline, if there is none yet), and write it into the
+    """Make one look with PANEL.yml (or the baseline, if there is none yet), and record it in the
     ledger.
 
-    Stopped or killed, the same command goes on. Exit code: 0 in control, 1 alarm; as runs end,
-    where they did not.
+    If the command is stopped or killed, the same command resumes the look. Exit code: 0 in control,
+    1 alarm; the exit code of the runs if they failed.
     """
     from eval_factory.monitor.look import look as make_look
     from eval_factory.monitor.panel import load_panel
@@ -121,15 +125,15 @@ def look(
         if flags["dry_run"]:
             _show_panel(loaded, output, debug=ctx.obj["debug"])
             return
-        asking = _asking(output, wait=flags["wait"], no_preflight=flags["no_preflight"])
-        asking = replace(asking, made=made)
-        looked = make_look(loaded, asking, new_baseline)
-        _show(looked, output)
-    ctx.exit(looked.exit_code)
+        options = _run_options(output, wait=flags["wait"], no_preflight=flags["no_preflight"])
+        options = replace(options, made=made)
+        outcome = make_look(loaded, options, new_baseline)
+        _show(outcome, output)
+    ctx.exit(outcome.exit_code)
 
 
 def _show_panel(panel: Panel, output: RunOutput, *, debug: bool) -> None:
-    """Show what a look asks, where this program asks, and what the panel may find."""
+    """Show the requests of a look, if eval-factory sends them, and the drops that it can find."""
     from eval_factory.monitor.look import what_it_may_find
     from eval_factory.workflows.suite.suite_preview import preview_suite
 
@@ -139,7 +143,8 @@ def _show_panel(panel: Panel, output: RunOutput, *, debug: bool) -> None:
     click.echo(own_lines("\n".join(what_it_may_find(panel))))
 
 
-def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> RunOptions:
+def _run_options(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> RunOptions:
+    """Return the options for the runs of a panel."""
     from eval_factory.cli.suite_screen import progress_view
     from eval_factory.monitor.look import RunOptions
     from eval_factory.workflows.suite.suite_report import SuiteOptions
@@ -154,33 +159,38 @@ def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> Run
     )
 
 
-def _show(looked: MonitorOutcome, output: RunOutput) -> None:
+def _show(outcome: MonitorOutcome, output: RunOutput) -> None:
+    """Write the outcome of a look or a change to standard output."""
     with ignore_sighup():
         if output.as_json:
             record: dict[str, Any] = {
-                "outcome": looked.outcome,
-                "exit_code": looked.exit_code,
-                "head": looked.head,
+                "outcome": outcome.outcome,
+                "exit_code": outcome.exit_code,
+                "head": outcome.head,
+                "folder": str(outcome.folder),
+                "line": outcome.line,
             }
-            write_record(
-                output.stdout, {**record, "folder": str(looked.folder), "line": looked.line}
-            )
+            write_record(output.stdout, record)
         else:
-            text = own_lines("\n".join(looked.lines[:1] if output.quiet else looked.lines))
+            text = own_lines("\n".join(outcome.lines[:1] if output.quiet else outcome.lines))
             output.stdout.write(wrapped(text, columns(output.stdout)) + "\n")
 
 
 def _print(lines: Sequence[str]) -> None:
-    lasting(sys.stdout).write(own_lines("\n".join(lines)) + "\n")
+    """Write the lines to standard output."""
+    tolerant_stream(sys.stdout).write(own_lines("\n".join(lines)) + "\n")
 
 
 def _say(text: str) -> None:
-    lasting(sys.stderr).write(own_lines(text) + "\n")
+    """Write a line to standard error."""
+    tolerant_stream(sys.stderr).write(own_lines(text) + "\n")
 
 
 def _folder_of(path: Path) -> Path:
-    """Return the folder of a panel's file, or of its folder. Raises PrerequisiteError: it belongs
-    to no panel.
+    """Return the folder of a panel. `path` is the folder itself or the panel's file.
+
+    Raises:
+        PrerequisiteError: The folder has no ledger.
     """
     from eval_factory.monitor.ledger import Ledger
     from eval_factory.monitor.panel import load_panel
@@ -188,7 +198,7 @@ def _folder_of(path: Path) -> Path:
     folder = path if path.is_dir() else load_panel(path, os.environ).folder
     if not Ledger(folder).file.is_file():
         raise PrerequisiteError(
-            f"{folder}: holds no ledger: 'eval-factory monitor PANEL.yml' begins one"
+            f"{folder}: has no ledger: 'eval-factory monitor PANEL.yml' creates the ledger"
         )
     return folder
 
@@ -196,8 +206,9 @@ def _folder_of(path: Path) -> Path:
 @monitor.command("status")
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
 def status(panel: Path) -> None:
-    """Say where a panel stands: its limits, the last look, alarms, notes. Exit code: 0, also in
-    an alarm.
+    """Print the state of a panel: its limits, the last look, alarms, notes.
+
+    Exit code: 0, also after an alarm.
     """
     from eval_factory.monitor.ledger import Ledger
     from eval_factory.monitor.report import status_lines
@@ -211,12 +222,14 @@ def status(panel: Path) -> None:
 @monitor.command("verify")
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
 @click.option(
-    "--head", metavar="HASH", help="A hash that a look printed: the ledger has to hold its line."
+    "--head",
+    metavar="HASH",
+    help="A hash that a look printed: the ledger must contain the line with this hash.",
 )
 @click.pass_context
 def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
-    """Check that no line of the ledger was changed, dropped or put in, and make every figure again
-    of the runs.
+    """Check that no line of the ledger was changed, removed or inserted, and compute every figure
+    again from the runs.
 
     Exit code: 0 intact, 1 changed.
     """
@@ -227,10 +240,10 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
     findings = verify_panel(folder, head)
     history = Ledger(folder).read()
     if findings:
-        intact = "changed"
+        state = "changed"
     else:
-        intact = f"intact: {len(history.lines)} lines, {len(history.of_kind(LOOK))} looks"
-    lines = [f"{folder}: {intact}", *(f"  {finding}" for finding in findings)]
+        state = f"intact: {len(history.lines)} lines, {len(history.of_kind(LOOK))} looks"
+    lines = [f"{folder}: {state}", *(f"  {finding}" for finding in findings)]
     if not history.problems:
         lines += [f"  {text}" for text in computed_otherwise(history)]
     _print([*lines, f"last line of the ledger: {history.head}"])
@@ -246,8 +259,8 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
     help="Write the page to this file; report.html in the folder if not given.",
 )
 def report(panel: Path, output: Path | None) -> None:
-    """Write the panel's page: the course of each score with its band, the evidence, alarms and
-    what was done.
+    """Write the panel's page: each score over time with its band, the evidence, the alarms, and the
+    notes about them.
     """
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.monitor.ledger import Ledger
@@ -265,7 +278,7 @@ def report(panel: Path, output: Path | None) -> None:
 @click.argument("text")
 @click.option("--by", required=True, metavar="NAME", help="Who writes the note.")
 def note(panel: Path, text: str, by: str) -> None:
-    """Write into the ledger what was found about an alarm, or done about it, and by whom."""
+    """Record in the ledger the cause of an alarm, or an action that was taken, and by whom."""
     from eval_factory.core.foreign_text import one_line
     from eval_factory.monitor.ledger import Ledger
     from eval_factory.monitor.look import write_note
@@ -279,21 +292,21 @@ def note(panel: Path, text: str, by: str) -> None:
 @monitor.command("change")
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml")
 @click.argument("new_target", type=HomePath(), metavar="NEW_TARGET.yml")
-@click.option("--wait", is_flag=True, help="Wait for the end of Slurm's jobs too.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was decided as a JSON record.")
+@click.option("--wait", is_flag=True, help="Wait until Slurm's jobs have ended.")
+@click.option("--json", "as_json", is_flag=True, help="Print the decision as a JSON record.")
 @click.pass_context
 def change(ctx: click.Context, panel: Path, new_target: Path, wait: bool, as_json: bool) -> None:
-    """May the model of NEW_TARGET.yml take the place of the one that is watched? The gate's policy
-    decides.
+    """Decide whether the model of NEW_TARGET.yml may replace the watched model.
 
-    Both are asked the panel. Where the policy is kept, a new baseline is made of the new one. Exit
-    code: 0 kept, 1 not.
+    Both models are asked the panel's questions, and the gate's policy decides. If the new model
+    passes, it becomes the watched model with a new baseline. Exit code: 0 passed, 1 not passed.
     """
     from eval_factory.monitor.look import change as decide
     from eval_factory.monitor.panel import load_panel
 
     output = RunOutput(as_json=as_json)
     with output.failures_reported():
-        decided = decide(load_panel(panel, os.environ), new_target, _asking(output, wait=wait))
-        _show(decided, output)
-    ctx.exit(decided.exit_code)
+        options = _run_options(output, wait=wait)
+        outcome = decide(load_panel(panel, os.environ), new_target, options)
+        _show(outcome, output)
+    ctx.exit(outcome.exit_code)

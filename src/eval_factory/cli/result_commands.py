@@ -1,4 +1,4 @@
-"""`compare`, `gate` and `report`: what results say."""
+"""The commands `compare`, `gate`, `report` and `calibrate`, which read and judge results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eval_factory.cli.console import HomePath, lasting, named_if_not_written
+from eval_factory.cli.console import HomePath, explained_write_errors, tolerant_stream
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines, printable
 from eval_factory.core.rundir import PRIVATE, RunDir, SuiteDir
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 @click.option(
     "--margin",
     type=float,
-    help="A difference that does not matter, in the metric's unit: 0.05 is 5 points.",
+    help="The largest difference that does not matter, in the metric's unit: 0.05 is 5 points.",
 )
 @click.option(
     "--allow",
     multiple=True,
     metavar="REASON,...",
-    help="Compare in spite of these reasons; may be repeated.",
+    help="Compare in spite of these reasons against it; may be repeated.",
 )
 @click.option(
     "--min_paired",
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     "--texts",
     "with_texts",
     is_flag=True,
-    help="Print what was asked and answered where the two differ.",
+    help="Print the questions and answers of instances on which the two results differ.",
 )
 def compare(
     folders: tuple[Path, ...],
@@ -63,25 +63,21 @@ def compare(
     min_paired: float,
     **flags: bool,
 ) -> None:
-    """Compare the results in output folders, on the instances that all of them answered.
+    """Compare the results in output folders, on the instances that are in all results.
 
-    Exit code 1: they cannot be compared; the reasons are printed, each with the name under which
-    --allow accepts it.
+    Exit code 1: the results cannot be compared. The reasons are printed with their names, by which
+    --allow accepts them.
     """
-    from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
+    from eval_factory import api  # imported late, to keep `--help` fast
     from eval_factory.analysis import comparison_report as report
 
     if flags["as_json"] and flags["as_markdown"]:
         raise ConfigError("compare: give one of --json and --markdown")
     if flags["with_texts"] and (len(folders) != 2 or flags["as_markdown"]):
         raise ConfigError("compare: --texts is for two folders, with --json or as text")
-    reasons = map(str.strip, ",".join(allow).split(","))
-    names = []
-    for reason in reasons:
-        if reason:
-            names.append(reason)
+    allowed = [name.strip() for name in ",".join(allow).split(",") if name.strip()]
     compared = api.compare(
-        folders, metric=metric, margin=margin, allow=names, min_paired=min_paired
+        folders, metric=metric, margin=margin, allow=allowed, min_paired=min_paired
     )
     if flags["with_texts"] and compared.comparable:
         texts = report.texts_of_flips(compared.comparisons[0])
@@ -95,44 +91,47 @@ def compare(
             if flags["as_markdown"]
             else report.comparison_text(compared, texts)
         )
-    lasting(sys.stdout).write(text)
+    tolerant_stream(sys.stdout).write(text)
     if not compared.comparable:
         from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED
 
         reason_names = sorted({reason.name for reason in compared.reasons})
         hint = ""
         if not NEVER_ACCEPTED.intersection(reason_names):
-            hint = f"; to compare all the same: --allow {','.join(reason_names)}"
+            hint = f"; to compare nevertheless: --allow {','.join(reason_names)}"
         raise NotReportableError(f"the results cannot be compared: {', '.join(reason_names)}{hint}")
 
 
-class _FoldersUpToNextOption(click.Command):
-    """A command that takes `--candidate A B` as `--candidate A --candidate B`, as a shell writes
-    `--candidate runs/*`.
+class _CommandWithFolderLists(click.Command):
+    """A command that reads `--candidate A B` as `--candidate A --candidate B`.
+
+    A shell expands `--candidate runs/*` to the first form.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(spread(args)))
+        """Parse the arguments after the names of the options were repeated."""
+        return super().parse_args(ctx, list(repeat_options(args)))
 
 
-def spread(args: Iterable[str]) -> Iterable[str]:
-    """Yield the arguments: each folder after one of the options gets the option's name in front; a
-    policy's file does not.
+def repeat_options(args: Iterable[str]) -> Iterable[str]:
+    """Yield the arguments, with `--candidate` or `--baseline` repeated before each further folder.
+
+    The option is not repeated before the policy, which is a YAML file.
     """
     option = None
-    named = False
+    has_folder = False
     for arg in args:
         if arg.startswith("-"):
             option = arg if arg in ("--candidate", "--baseline") else None
-            named = False
-        elif option is not None and named and not arg.endswith((".yml", ".yaml")):
+            has_folder = False
+        elif option is not None and has_folder and not arg.endswith((".yml", ".yaml")):
             yield option
         else:
-            named = option is not None
+            has_folder = option is not None
         yield arg
 
 
-@click.command("gate", cls=_FoldersUpToNextOption)
+@click.command("gate", cls=_CommandWithFolderLists)
 @click.argument("policy", type=HomePath())
 @click.option(
     "--candidate",
@@ -147,16 +146,19 @@ def spread(args: Iterable[str]) -> Iterable[str]:
     help="Output folder(s) of the results to compare with.",
 )
 @click.option("--junit", type=HomePath(), help="Write JUnit XML to this file.")
-@click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print all findings as JSON.")
 @click.option(
-    "--attest", type=HomePath(), metavar="DIR", help="Write in-toto statements, to be signed."
+    "--attest",
+    type=HomePath(),
+    metavar="DIR",
+    help="Write in-toto statements, which you can sign, to this folder.",
 )
 @click.option("--evaluator", metavar="URI", help="Who ran the evaluation, for --attest.")
 @click.option(
     "--lock",
     "to_lock",
     is_flag=True,
-    help="Write the policy's hash beside the policy; do it before the run.",
+    help="Write the policy's hash to a file next to the policy; do this before the run.",
 )
 def gate(
     policy: Path,
@@ -167,11 +169,12 @@ def gate(
     evaluator: str | None,
     **flags: bool,
 ) -> None:
-    """Hold results against POLICY. Each folder is an output folder, or holds some.
+    """Check results against the limits in POLICY.
 
-    Exit code 1: a limit is broken, or the sample is too small to say.
+    Each folder is an output folder, or contains output folders. Exit code 1: a limit is broken, or
+    the sample is too small to decide.
     """
-    from eval_factory import api  # imported here: `ls` is to be quick
+    from eval_factory import api  # imported late, to keep `--help` fast
     from eval_factory.analysis import gate_report
 
     if flags["to_lock"]:
@@ -182,7 +185,9 @@ def gate(
         from eval_factory.analysis.gate_policy import load_policy, lock
 
         path = lock(load_policy(policy), datetime.now(timezone.utc))
-        click.echo(f"{path}: commit it with the policy; 'gate' refuses the policy if it is changed")
+        click.echo(
+            f"{path}: commit this file with the policy; 'gate' refuses the policy if it is changed"
+        )
         return
     if not candidate:
         raise ConfigError("gate: give --candidate DIR (or --lock, before the run)")
@@ -194,23 +199,26 @@ def gate(
     text = gate_report.gate_text(result)
     if flags["as_json"]:
         text = json.dumps(gate_report.gate_document(result), indent=2) + "\n"
-    lasting(sys.stdout).write(own_lines(text))
+    tolerant_stream(sys.stdout).write(own_lines(text))
     if junit is not None:
-        with named_if_not_written(junit):
+        with explained_write_errors(junit):
             gate_report.write_junit(result, junit)
     if attest is not None and evaluator is not None:
-        with named_if_not_written(attest):
+        with explained_write_errors(attest):
             gate_report.write_statements(result, attest, evaluator)
     # GitHub Actions shows this file as Markdown on a job's page
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with named_if_not_written(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
+        with (
+            explained_write_errors(Path(summary)),
+            Path(summary).open("a", encoding="utf-8") as file,
+        ):
             file.write(gate_report.gate_markdown(result))
     if result.exit_code:
-        counting = []
+        failing = []
         for benchmark in result.benchmarks:
             if benchmark.counted_as != "pass":
-                counting.append(benchmark.task)
-        why = ", ".join(counting) or "no limit of the policy could fail"
+                failing.append(benchmark.task)
+        why = ", ".join(failing) or "no limit of the policy could fail"
         raise NotReportableError(printable(f"gate: {result.outcome}: {why}"))
 
 
@@ -224,7 +232,7 @@ _PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex", "ruaih"
     "--for",
     "purpose",
     type=click.Choice(_PURPOSES),
-    help="Write a text for this purpose in place of the page, to standard output or -o.",
+    help="Write a text for this purpose instead of the page, to standard output or -o.",
 )
 @click.option(
     "--plots",
@@ -245,20 +253,22 @@ def report(
     plots: Path | None,
     no_text: bool,
 ) -> None:
-    """Write the page of one result, or of several beside each other, with every instance in it.
+    """Write an HTML page about one result, or about several results side by side, with every
+    instance.
 
-    A suite's folder stands for its runs. --for writes what a paper needs: the TRIPOD-LLM checklist,
-    the methods section, and tables with intervals and ranks in Markdown or LaTeX; of one run also
-    the metrics of CHAI's model card. Or an evidence pack, as Markdown, or as a page with -o
-    page.html: what is known of the items of RUAIH's guidance (ruaih), of a plan of changes for the
-    FDA (pccp), or of the EU AI Act (ai-act), and what only people can answer.
+    A suite's folder means all runs of the suite. --for writes a text for a paper: the TRIPOD-LLM
+    checklist, the methods section, tables with intervals and ranks in Markdown or LaTeX, or, for
+    one run, the metrics of CHAI's model card. --for also writes an evidence pack, as Markdown or,
+    with -o page.html, as a page. A pack covers the items of RUAIH's guidance (ruaih), of a change
+    control plan for the FDA (pccp), or of the EU AI Act (ai-act): the facts that the results show,
+    and the questions that only people can answer.
     """
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.reader import is_suite_folder, run_folders
 
     if purpose is not None:
         as_page = output is not None and output.suffix.lower() in (".html", ".htm")
-        paper = _written_for(purpose, folders, as_page=as_page)
+        paper = _text_for(purpose, folders, as_page=as_page)
         if output is not None:
             write_atomic(output, paper)
         click.echo(paper if output is None else str(output), nl=output is not None)
@@ -287,7 +297,11 @@ def report(
 def _page_of_several(
     folders: Sequence[Path], output: Path | None, *, with_texts: bool
 ) -> tuple[Path, str]:
-    """Return where the page is written, and its text."""
+    """Return the path and the text of the page about several results.
+
+    Raises:
+        ConfigError: The user did not name the page's file.
+    """
     from eval_factory.analysis.comparison_report import page_of_several
     from eval_factory.report.reader import compared_runs, is_suite_folder
 
@@ -300,14 +314,18 @@ def _page_of_several(
         if hint:
             hint = f" ({hint})"
         raise ConfigError(
-            f"report: several folders have one page together{hint}; "
-            "say where to write it: -o page.html"
+            f"report: several folders have one common page{hint}; "
+            "name the page's file with -o page.html"
         )
     return output, page_of_several(compared_runs(folders, "report"), with_texts=with_texts)
 
 
 def _page_of_one(folder: Path, output: Path | None, *, with_texts: bool) -> tuple[Path, str]:
-    """Return where the page is written, and its text."""
+    """Return the path and the text of the page about one result.
+
+    Raises:
+        ConfigError: The page would replace a different page that is part of the result.
+    """
     from eval_factory.report.checksums import listed_checksums
     from eval_factory.report.page.document import result_page
     from eval_factory.report.reader import load_result
@@ -317,8 +335,8 @@ def _page_of_one(folder: Path, output: Path | None, *, with_texts: bool) -> tupl
     if output is not None:
         return output, text
     page = stored.folder / ("report.html" if with_texts else "report-without-texts.html")
-    # Another version's page is another one: written over the run's, `verify` would call the result
-    # altered.
+    # If this version's page differs from the stored page and replaced it, `verify` would report the
+    # result as altered.
     listed = listed_checksums(RunDir(stored.folder)).get(page.name)
     if listed not in (None, hashlib.sha256(text.encode("utf-8")).hexdigest()):
         raise ConfigError(
@@ -328,7 +346,12 @@ def _page_of_one(folder: Path, output: Path | None, *, with_texts: bool) -> tupl
     return page, text
 
 
-def _written_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str:
+def _text_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str:
+    """Return the text for the purpose of `--for`, about results or a panel.
+
+    Raises:
+        ConfigError: The folder is a panel's folder, which the purpose does not support.
+    """
     from eval_factory.analysis.paper import written_for
     from eval_factory.report.papers import PACKS
 
@@ -346,10 +369,14 @@ def _written_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str
 
 
 def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
-    """Return the plots by their names. If there are several results, the names of the first one's
-    plots begin with `a-`, and so on. If the results do not compare, the reason is on standard
-    error, and there is no plot of how they differ. Raises EvalFactoryError: a folder holds no
-    result.
+    """Return the plots of one or several results, by name.
+
+    With several results, the names of the first result's plots begin with `a-`, of the second with
+    `b-`, and so on, and there are plots of the differences. If the results cannot be compared, a
+    warning on standard error says why, and the plots of differences are left out.
+
+    Raises:
+        EvalFactoryError: A folder has no result.
     """
     from eval_factory.report.plots import plots_of
     from eval_factory.report.reader import load_result
@@ -363,7 +390,7 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     compared = api.compare(folders)
     if not compared.comparable:
         names = ", ".join(reason.name for reason in compared.reasons)
-        hint = "'eval-factory compare' with the same folders tells more"
+        hint = "'eval-factory compare' with the same folders shows the reasons in detail"
         click.echo(
             f"warning: no plot of differences: the results cannot be compared ({names}); {hint}",
             err=True,
@@ -406,7 +433,7 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
 @click.option(
     "--probes",
     type=click.IntRange(min=0),
-    help="How many answers judges are asked about again, with changes; 50 if not given.",
+    help="Number of answers about which judges are asked again, with changes; 50 if not given.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 def calibrate(
@@ -418,21 +445,22 @@ def calibrate(
     probes: int | None,
     as_json: bool,
 ) -> None:
-    """Compare a judge's decisions with physicians', beside the physicians' agreement with each
-    other.
+    """Compare a judge's decisions with physicians' decisions, and with the physicians' agreement
+    among themselves.
 
-    LABELS has a line an answer and criterion, in the form of HealthBench's meta-evaluation: prompt,
-    completion, rubric, category, binary_labels, anonymized_physician_ids. Judges are asked about
-    each (--judges-from), as in a run; the same command goes on where it was stopped. Or their
-    decisions are in COLUMN, and nobody is asked.
+    LABELS has one line for each answer and criterion, in the format of HealthBench's
+    meta-evaluation: prompt, completion, rubric, category, binary_labels, anonymized_physician_ids.
+    With --judges-from, judges are asked about each line, as in a run; if the command is stopped,
+    the same command resumes. With --judge-labels, the judge's decisions are in COLUMN, and no judge
+    is asked.
 
-    LABELS may be the folder of a run whose answers people rated ('annotate'): its judges are held
-    against them.
+    LABELS may also be the folder of a run whose answers people rated ('annotate'): the judges of
+    the run are compared with these people.
     """
-    from eval_factory import api  # imported here: `ls` is to be quick
+    from eval_factory import api  # imported late, to keep `--help` fast
 
-    rated = labels.is_dir() and not judge_labels and judges_from is None
-    if not rated and bool(judge_labels) == (judges_from is not None):
+    is_rated_run = labels.is_dir() and not judge_labels and judges_from is None
+    if not is_rated_run and bool(judge_labels) == (judges_from is not None):
         raise ConfigError(
             "calibrate: give --judges-from RUN_CONFIG, whose judges are asked, "
             "or --judge-labels COLUMN"
@@ -441,7 +469,7 @@ def calibrate(
         raise ConfigError(
             "calibrate: several judges get the names of their fields: leave out --judge"
         )
-    with named_if_not_written(to or labels):
+    with explained_write_errors(to or labels):
         made = api.calibrate(
             labels,
             judge_labels=judge_labels,
@@ -451,13 +479,14 @@ def calibrate(
             probes=probes,
             screen=sys.stderr,
         )
-    lasting(sys.stdout).write(_calibration_json(made) if as_json else _calibration_text(made))
+    text = _calibration_json(made) if as_json else _calibration_text(made)
+    tolerant_stream(sys.stdout).write(text)
     for path in made.files:
         click.echo(str(path), err=as_json)
 
 
 def _calibration_json(made: Calibrated) -> str:
-    """Return the figures of one judge, or of each by its name."""
+    """Return the figures as JSON: of the only judge, or of each judge by name."""
     from eval_factory.report.judge_passport import calibration_document
 
     documents = {}
@@ -469,6 +498,7 @@ def _calibration_json(made: Calibrated) -> str:
 
 
 def _calibration_text(made: Calibrated) -> str:
+    """Return the passports and the table of juries as a text for the screen."""
     from eval_factory.core.tables import screen
     from eval_factory.report.judge_passport import JURIES_HINT, juries_table, passport_text
 

@@ -1,5 +1,6 @@
-"""`run_eval`, and what it prints: a summary, one line (`--quiet`), or records for other programs
-(`--json`).
+"""The commands `run_eval` and `doctor`.
+
+`run_eval` prints a summary, one line (`--quiet`), or JSON records for other programs (`--json`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import click
 from eval_factory.cli.console import (
     HomePath,
     columns,
-    lasting,
     number_or_share,
+    tolerant_stream,
     wrapped,
     write_record,
 )
@@ -36,21 +37,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunOutput:
-    """The output of one run."""
+    """The output of a command: writes the outcome in the form that the options ask for."""
 
     quiet: bool = False
     as_json: bool = False
-    stdout: TextIO = field(default_factory=lambda: lasting(sys.stdout))
+    stdout: TextIO = field(default_factory=lambda: tolerant_stream(sys.stdout))
     _ended: bool = False
 
     def screen(self) -> TextIO:
-        """Return the stream that progress and warnings go to."""
+        """Return the stream for progress and warnings."""
         if self.quiet:
             return io.StringIO()
-        return lasting(sys.stderr)
+        return tolerant_stream(sys.stderr)
 
     def ended(self, evaluated: Evaluated) -> None:
-        """Write the result to standard output."""
+        """Write the result of a finished run to standard output."""
         from eval_factory.report.summary import headline
         from eval_factory.workflows.options import end_record
 
@@ -63,7 +64,7 @@ class RunOutput:
                 self.stdout.write(wrapped(evaluated.summary, columns(self.stdout)) + "\n")
 
     def submitted(self, job: Submitted) -> None:
-        """Write that the run goes on in Slurm, and what to do next."""
+        """Write that the run continues in Slurm, and the user's next action."""
         if self.as_json:
             record = {"status": "submitted", "output_dir": str(job.folder), "error": None}
             self._write_end({"event": "end", "exit_code": 0, **record})
@@ -72,7 +73,11 @@ class RunOutput:
             self.stdout.write(own_lines(text) + "\n")
 
     def finished(self, run: Evaluated | Submitted) -> None:
-        """Write the outcome of a run. Raises NotReportableError: its score may not be reported."""
+        """Write the outcome of a run.
+
+        Raises:
+            NotReportableError: The scores of the run may not be reported.
+        """
         from eval_factory.workflows.options import Submitted
 
         if isinstance(run, Submitted):
@@ -84,11 +89,11 @@ class RunOutput:
 
     @contextmanager
     def failures_reported(self) -> Iterator[None]:
-        """Write the error that ends the run as a record too, and raise it all the same."""
+        """Write an error of the block as a JSON record if `--json` is given; raise it again."""
         try:
             yield
         except BaseException as error:
-            # `--help` ends with an Exit of click's
+            # click ends `--help` with the exception Exit, which is not an error
             if self.as_json and not self._ended and not isinstance(error, click.exceptions.Exit):
                 from eval_factory.workflows.options import code_of_error, failure_record
 
@@ -101,27 +106,31 @@ class RunOutput:
             raise
 
     def _write_end(self, record: Mapping[str, Any]) -> None:
+        """Write the last record of the command."""
         self._ended = True
         write_record(self.stdout, record)
 
 
 class RecordingCommand(click.Command):
-    """A command that, with `--json`, records what is wrong with the command line, too."""
+    """A command that, with `--json`, also writes a record for an error in the command line."""
 
     def make_context(
         self, info_name: str | None, args: list[str], *rest: Any, **extra: Any
     ) -> click.Context:
+        """Return click's context for the arguments."""
         with RunOutput(as_json="--json" in args).failures_reported():
             return super().make_context(info_name, args, *rest, **extra)
 
 
 FLAGS: dict[str, str] = {}
-"""Flag -> the path of the value of the run config that it stands for."""
+"""The run config key that each option sets, by the option's name without `--`."""
 
 
 def _value(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
-    """Return the decorator of an option that stands for a value of the run config, called as the
-    last part of its path if no name is given.
+    """Return a decorator that adds an option for the run config key `path`.
+
+    The option is called after the last part of the path if no name is given. `settings` are
+    arguments of `click.option`.
     """
     names = names or (f"--{path.rpartition('.')[2]}",)
     FLAGS[names[0].removeprefix("--")] = path
@@ -130,7 +139,7 @@ def _value(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
 
 @click.command("run_eval", cls=RecordingCommand)
 @click.option("--run_config", type=HomePath(), help="The run config (YAML).")
-@_value("config.output_dir", help="Folder for results; made if it is not there.")
+@_value("config.output_dir", help="Folder for results; created if it does not exist.")
 @_value(
     "config.type", "--eval_type", help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY."
 )
@@ -172,7 +181,7 @@ def _value(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
 @_value(
     "config.params.extra.allow_code_execution",
     is_flag=True,
-    help="Let a benchmark execute what the model answers.",
+    help="Let a benchmark execute the model's answers.",
 )
 @_value(
     "executor",
@@ -200,12 +209,14 @@ def _value(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
     help="Tokens of prompts and answers at which the run stops.",
 )
 @_value(
-    "config.params.extra.max_wall_s", type=float, help="Seconds after which nothing more is asked."
+    "config.params.extra.max_wall_s",
+    type=float,
+    help="Seconds after which no more requests are sent.",
 )
 @click.option(
     "--overrides",
     multiple=True,
-    help="path.to.key=value,... over everything else; may be repeated.",
+    help="path.to.key=value,... with priority over all other settings; may be repeated.",
 )
 @click.option(
     "--dry_run",
@@ -222,12 +233,12 @@ def _value(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Forget the answers that an earlier run kept in the output folder.",
+    help="Delete the answers that an earlier run stored in the output folder.",
 )
 @click.option(
     "--resend",
     is_flag=True,
-    help="Send a batch again if it is unknown whether it was sent; it may be paid twice.",
+    help="Send a batch again if it is unknown whether it was sent; it may cost money twice.",
 )
 @click.option("--batch_id", help="The id at the provider, for a batch whose id did not arrive.")
 @click.option(
@@ -236,19 +247,17 @@ def _value(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
 @click.option(
     "--no_preflight",
     is_flag=True,
-    help="Do not ask the endpoint one cheap question before the run.",
+    help="Send no cheap trial question to the endpoint before the run.",
 )
 @click.option(
     "--watch",
     type=click.Choice(["figures", "texts"]),
     is_flag=False,
     flag_value="figures",
-    help="Show a line for each answer: seconds, tokens, why it ended; =texts: "
-    "its beginning, which may be a patient's.",
+    help="Show a line for each answer: seconds, tokens, why the answer ended; with =texts also "
+    "the beginning of the answer, which may contain patients' data.",
 )
-@click.option(
-    "--quiet", is_flag=True, help="Print errors and the result's one line, and nothing else."
-)
+@click.option("--quiet", is_flag=True, help="Print only errors and one line about the result.")
 @click.option(
     "--json",
     "as_json",
@@ -266,9 +275,7 @@ def run_eval(
     as_json = values["as_json"]
     output = RunOutput(quiet=quiet, as_json=as_json)
     with output.failures_reported():
-        from eval_factory import (
-            api,
-        )  # imported here, as all that runs something: `--help` is to be quick
+        from eval_factory import api  # imported late, to keep `--help` fast
 
         _check_together(values)
         options = api.Options(
@@ -300,11 +307,12 @@ def run_eval(
             estimated = api.estimate(run_config, flags=flags, overrides=overrides)
             click.echo(json.dumps(estimated.as_dict()) if as_json else estimated.to_text())
             return
-        output.finished((api.evaluate if values["wait"] else api.submit)(run_config, **arguments))
+        run = api.evaluate if values["wait"] else api.submit
+        output.finished(run(run_config, **arguments))
 
 
 def _values_of_flags(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the run config that options of the command line set, by their paths."""
+    """Return the run config values that options of the command line set, by their paths."""
     flags = {}
     for name, path in FLAGS.items():
         value = values.get(name)
@@ -317,8 +325,10 @@ def _values_of_flags(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_together(values: Mapping[str, Any]) -> None:
-    """Check that the options go together. Raises ConfigError: two of them exclude each other, or
-    one needs another.
+    """Check that the options can be combined.
+
+    Raises:
+        ConfigError: Two options exclude each other, or an option needs a missing option.
     """
     if values["watch"] and values["quiet"]:
         raise ConfigError("run_eval: give one of --watch and --quiet")
@@ -331,6 +341,7 @@ def _check_together(values: Mapping[str, Any]) -> None:
 
 
 def show_dry_run(preview: DryRun, screen: TextIO) -> None:
+    """Write the preview to standard output, and a warning on `screen` if a run would stop."""
     sys.stdout.write(preview.text)
     sys.stdout.flush()
     screen.writelines(f"warning: a run would stop: {line}\n" for line in preview.would_stop[:1])
@@ -339,19 +350,19 @@ def show_dry_run(preview: DryRun, screen: TextIO) -> None:
 
 @click.command("doctor")
 @click.option(
-    "--run_config", type=HomePath(), help="The run that is meant: its data, keys and endpoints too."
+    "--run_config", type=HomePath(), help="Also check the data, keys and endpoints of this run."
 )
-@click.option("--overrides", multiple=True, help="path.to.key=value,... as of run_eval.")
+@click.option("--overrides", multiple=True, help="path.to.key=value,... as for run_eval.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON record for each line.")
 @click.pass_context
 def doctor(
     ctx: click.Context, run_config: Path | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Look at what a run needs: what works here, and what to do about the rest.
+    """Check which prerequisites of a run work on this machine, and say what to do about the others.
 
-    Python, HELM, disk, sandbox, proxies, hub, keys by name; with --run_config each endpoint gets
-    one cheap question. Writes nothing. Exit code: 0, or 3 if something that every run needs does
-    not work.
+    Checks Python, HELM, disk, sandbox, proxies, hub, and which keys are set. With --run_config,
+    each endpoint gets one cheap question. Writes no files. Exit code: 0, or 3 if a prerequisite of
+    every run does not work.
     """
     from eval_factory.config.evaluation import Request
     from eval_factory.workflows.doctor import examine
@@ -359,7 +370,7 @@ def doctor(
     if overrides and run_config is None:
         raise ConfigError("doctor: --overrides belong to a --run_config")
     marks = {True: "ok", False: "NO", None: "-"}
-    stdout = lasting(sys.stdout)
+    stdout = tolerant_stream(sys.stdout)
     works = True
     for finding in examine(Request(run_config=run_config, overrides=overrides), os.environ):
         works = works and finding.works is not False

@@ -17,9 +17,9 @@ from eval_factory.cli.console import (
     TSV,
     HomePath,
     columns,
-    lasting,
-    named_if_not_written,
+    explained_write_errors,
     show_lines,
+    tolerant_stream,
     wrapped,
 )
 from eval_factory.cli.run_command import RecordingCommand, RunOutput, show_dry_run
@@ -196,14 +196,14 @@ def status(folder: Path, as_json: bool, watching: bool) -> None:
     from eval_factory.workflows.suite.suite_status import SuiteReader
 
     reader = SuiteReader(find_suite(folder))
-    stdout = lasting(sys.stdout)
+    stdout = tolerant_stream(sys.stdout)
     if not watching:
         show_status(reader.look(), stdout, as_json=as_json)
         return
     try:
         watch(reader, stdout, as_json=as_json)
     except KeyboardInterrupt:
-        lasting(sys.stderr).write("watching ended; the suite goes on\n")
+        tolerant_stream(sys.stderr).write("watching ended; the suite goes on\n")
 
 
 @suite.command("check")
@@ -222,7 +222,7 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     from eval_factory.workflows.suite.suite_folder import find_suite
 
     checked = look(find_suite(folder), env=os.environ)
-    lasting(sys.stdout).write(
+    tolerant_stream(sys.stdout).write(
         (json.dumps(checked.document()) if as_json else check_text(checked)) + "\n"
     )
     if checked.missing or checked.altered:
@@ -247,7 +247,7 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
     from eval_factory.workflows.suite.suite_folder import find_suite
     from eval_factory.workflows.suite.suite_status import SuiteReader, show_logs
 
-    stdout = lasting(sys.stdout)
+    stdout = tolerant_stream(sys.stdout)
     try:
         show_logs(
             SuiteReader(find_suite(folder)),
@@ -256,7 +256,7 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
             follow=follow,
         )
     except KeyboardInterrupt:
-        lasting(sys.stderr).write("watching ended; the suite goes on\n")
+        tolerant_stream(sys.stderr).write("watching ended; the suite goes on\n")
 
 
 @suite.command("cancel")
@@ -270,8 +270,8 @@ def cancel(folder: Path) -> None:
     from eval_factory.workflows.suite.suite_status import status_of
 
     stopped_suite = suite_folder.find_suite(folder)
-    screen = lasting(sys.stderr)
-    stdout = lasting(sys.stdout)
+    screen = tolerant_stream(sys.stderr)
+    stdout = tolerant_stream(sys.stdout)
     has_stopped = suite_folder.cancel(stopped_suite, lambda text: screen.write(f"{text}\n"))
     stdout.write(own_lines(f"{folder}: {'stopped' if has_stopped else 'nothing runs'}") + "\n")
     after = status_of(stopped_suite)
@@ -305,12 +305,12 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
         if not force:
             raise ConfigError(f"{output}: is there already; name another file, or give --force")
     translation = translated(file, load_framework())
-    screen = lasting(sys.stderr)
+    screen = tolerant_stream(sys.stderr)
     screen.writelines(f"{own_lines(finding)}\n" for finding in translation.findings)
     if output is None:
         click.echo(translation.text, nl=False)
         return
-    with named_if_not_written(output):
+    with explained_write_errors(output):
         write_atomic(output, translation.text)
     command = "run_suite" if "suite" in translation.document else "run_eval"
     options = f"--run_config {shlex.quote(str(output))} --dry_run"
@@ -448,7 +448,7 @@ def run_leaderboard(
             flags[flag] = given[flag]
     of_board = {option: given[option] for option in ("run_config", "conf", "reasoning", "dry_run")}
     request = LeaderboardRequest(name, flags, model=model, overrides=overrides, **of_board)
-    screen = lasting(sys.stderr)
+    screen = tolerant_stream(sys.stderr)
     board = make_board(request, os.environ, screen)
     if request.dry_run:
         commands = commands_of(board, os.environ, screen, debug=debug)
@@ -468,6 +468,6 @@ def run_leaderboard(
         with progress_view(board.suite.folder, RunOutput()) as observer:
             cells = run_suite(board.suite, options, env=os.environ, screen=observer).cells
     with ignore_sighup():
-        problem = tables_of(board, cells, os.environ, lasting(sys.stdout))
+        problem = tables_of(board, cells, os.environ, tolerant_stream(sys.stdout))
     if problem is not None:
         raise problem

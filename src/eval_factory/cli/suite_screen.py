@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from eval_factory.cli.console import columns, lasting, nobody_reads, wrapped, write_record
+from eval_factory.cli.console import columns, has_no_reader, tolerant_stream, wrapped, write_record
 from eval_factory.cli.folder_commands import MAX_SHOWN
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.core import formats
@@ -379,7 +379,7 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
             why = report.summary.split("\n")[-1]  # why there is no table
             if blamed:
                 why = f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}"
-            screen = lasting(sys.stderr)
+            screen = tolerant_stream(sys.stderr)
             screen.write(
                 wrapped(own_lines(f"exit code {report.exit_code}: {why}"), columns(screen)) + "\n"
             )
@@ -426,7 +426,7 @@ def watch(
             if as_json and (record := json.dumps(view.status_document(status))) != shown:
                 stdout.write(f"{record}\n")
                 shown = record
-            if status.state != view.RUNNING or nobody_reads(sys.stdout):
+            if status.state != view.RUNNING or has_no_reader(sys.stdout):
                 break
             if screen is not None:
                 screen.tick()

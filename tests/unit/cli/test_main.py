@@ -50,7 +50,7 @@ def test_a_long_message_on_a_terminal(
     assert capsys.readouterr().err == f"eval-factory: {message.splitlines()[0]}\n  check it\n", (
         "one line in a log"
     )
-    monkeypatch.setattr("eval_factory.cli.console.Lasting.isatty", lambda _: True)
+    monkeypatch.setattr("eval_factory.cli.console.TolerantStream.isatty", lambda _: True)
     monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((40, 24)))
     main._say(message)
     lines = capsys.readouterr().err.splitlines()
@@ -73,7 +73,7 @@ def test_a_long_message_on_a_terminal(
             errno.EROFS,
             "x",
             3,
-            "make room there, or make it writable, then run the same command again",
+            "make room on the disk, or make it writable, then run the same command again",
         ),
         (errno.ENOSPC, None, 3, "cannot write the output: "),
         (errno.EBUSY, "x", 70, "a defect"),
@@ -92,7 +92,7 @@ def test_codes(
     error = (
         OSError(number, os.strerror(number), path) if path else OSError(number, os.strerror(number))
     )
-    assert main._code_of(error) == code
+    assert main._exit_code_of(error) == code
     assert said in capsys.readouterr().err
     assert len(list(tmp_path.iterdir())) == (code == 70)
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from eval_factory.cli.main import cli
-from eval_factory.cli.result_commands import drawings_of, spread
+from eval_factory.cli.result_commands import drawings_of, repeat_options
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.checksums import digests_of, write_checksums
@@ -261,7 +261,7 @@ def test_no_room_for_a_report(
 def test_a_locked_policy_is_held(here: Path) -> None:
     error, output = gated("policy.yml", "--lock")
     assert (error, (here / "policy.yml.lock").exists()) == (None, True)
-    says(output, "policy.yml.lock", "commit it")
+    says(output, "policy.yml.lock", "commit this file")
     assert gated("policy.yml", "--candidate", "new", "--baseline", "old")[0] is None
     (here / "policy.yml").write_text(
         "version: 1\ndefaults: {max_drop: 1}\nbenchmarks: {pubmed_qa: {}}\n"
@@ -308,7 +308,7 @@ def test_folders_are_spread_up_to_the_next_option() -> None:
         "--junit",
         "f",
     ]
-    assert list(spread(given)) == [
+    assert list(repeat_options(given)) == [
         "p.yml",
         "--candidate",
         "a",
