@@ -1,4 +1,4 @@
-"""Output folders, compared pair by pair on the instances that both answered."""
+"""Compares the results of output folders, pair by pair, on the instances with a value in both."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ FLIP_COLUMNS: Mapping[str, str] = dict.fromkeys(("task", "metric", "a", "b", "id
 
 @dataclass(frozen=True)
 class Model:
-    """One of the folders."""
+    """The model of one of the compared folders."""
 
-    label: str  # a, B, C ..., as messages call it
+    label: str  # the name in messages: A, B, C ...
     folder: Path
-    name: str  # the evaluated model, as it was asked for
-    verdict: Verdict = Verdict.GOOD  # on its main score
+    name: str  # the requested name of the evaluated model
+    verdict: Verdict = Verdict.GOOD  # the verdict on the main score
 
     @property
     def title(self) -> str:
-        """The model, with what speaks against its main score."""
+        """The name of the model, with the verdict on its main score unless the verdict is good."""
         if self.verdict is Verdict.GOOD:
             return self.name
         return f"{self.name}: {self.verdict.value.title}"
@@ -76,7 +76,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Failed:
-    """Instances that are left out, because one side or both have no value."""
+    """The numbers of instances that are left out because they have no value in a, b or both."""
 
     a_only: int
     b_only: int
@@ -84,41 +84,42 @@ class Failed:
 
     @property
     def total(self) -> int:
+        """The number of all instances that are left out."""
         return self.a_only + self.b_only + self.both
 
 
 @dataclass(frozen=True)
 class Flips:
-    """Ids of the instances whose values differ."""
+    """The ids of the instances whose values differ."""
 
-    a_only: tuple[Key, ...]  # right in a alone; of values that are not 0 or 1: better in a
+    a_only: tuple[Key, ...]  # right in a only; if values are not 0 or 1: better in a
     b_only: tuple[Key, ...]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two results on the instances that both have a value of."""
+    """The comparison of two results on the instances with a value in both."""
 
     task: str
     metric: str
     a: Model
     b: Model
     paired: PairedDifference
-    scale: tuple[float, float] | None
+    scale: tuple[float, float] | None  # the lowest and the highest value; None if not known
     higher_is_better: bool
     right_or_wrong: bool  # True if all values are 0 or 1
     flips: Flips
     failed: Failed
     bounds: tuple[float, float] | None
-    """The difference if every instance that failed were at the worst, or best, end of the scale for
-    b; None if the scale has no ends.
+    """The lowest and the highest difference (b - a) if the failed instances had any values on the
+    scale; None if the scale has no ends.
     """
     margin: float | None = None
-    non_inferiority: Evidence | None = None  # of b, against a; None without a margin
-    equivalence: Evidence | None = None
+    non_inferiority: Evidence | None = None  # of b, compared with a; None without a margin
+    equivalence: Evidence | None = None  # None without a margin
     p_holm: float | None = None  # the p value, corrected for the number of pairs
-    metric_of_b: str | None = None  # the metric's name in b, if b is of another program
-    # for a and for b: id of a question -> its id in the first result; None: they are the same
+    metric_of_b: str | None = None  # the metric's name in b, if another program made b
+    # For a and for b: id of a question -> its id in the first result; None if ids are equal.
     ids: tuple[Mapping[str, str] | None, Mapping[str, str] | None] = (None, None)
 
     @property
@@ -128,33 +129,36 @@ class Comparison:
 
     @property
     def named_metric(self) -> str:
-        """Return the metric's name; both names where b calls it otherwise."""
+        """The metric's name, or both names if the metric has another name in b."""
         if self.metric_of_b in (None, self.metric):
             return self.metric
         return f"{self.metric} of {self.a.label} and {self.metric_of_b} of {self.b.label}"
 
     @property
     def advantage(self) -> float:
-        """The difference (b - a), positive where b is better."""
+        """The difference (b - a), with the opposite sign if a lower score is better.
+
+        The advantage is positive if b is better.
+        """
         if self.higher_is_better:
             return self.paired.difference
         return -self.paired.difference
 
     @property
     def significant(self) -> bool:
-        """A difference is shown: by test and interval, and by the test corrected for the number
-        of pairs.
+        """True if the test, the interval and the test corrected for the number of pairs all show a
+        difference.
         """
         return self.paired.significant and (self.p_holm is None or self.p_holm < ALPHA)
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """The ranks that a model may have; 1 is the best."""
+    """The possible ranks of a model, which the comparisons leave open. Rank 1 is the best."""
 
     model: Model
-    best: int
-    worst: int
+    best: int  # the best possible rank
+    worst: int  # the worst possible rank
 
     def __str__(self) -> str:
         """Return the rank, or the range of ranks: `1`, `1 to 2`."""
@@ -165,25 +169,28 @@ class Ranked:
 
 @dataclass(frozen=True, repr=False)
 class Compared:
-    """The outcome of a comparison: pairs, or the reasons why there are none."""
+    """The outcome of `compare`: the comparison of each pair, or the reasons against it."""
 
     models: tuple[Model, ...]
-    reasons: tuple[Reason, ...]
-    accepted: tuple[Reason, ...]  # reasons that the user accepted
+    reasons: tuple[Reason, ...]  # the reasons why the results cannot be compared
+    accepted: tuple[Reason, ...]  # the reasons against a comparison that the user accepted
     comparisons: tuple[Comparison, ...]
-    ranks: tuple[Ranked, ...]  # of three models or more
-    # how questions were paired, if another program made a result: a text for each other model
+    ranks: tuple[Ranked, ...]  # empty for two models
+    # how questions were paired, for each model but the first, if another program made a result
     pairings: tuple[str, ...] = ()
 
     @property
     def comparable(self) -> bool:
+        """True if there is no reason against the comparison."""
         return not self.reasons
 
     def to_frame(self) -> DataFrame:
-        """Return a row for each pair, with the labels of the models in place of their folders.
+        """Return a row for each pair, in which labels name the models.
 
-        No rows where the results cannot be compared. Raises PrerequisiteError: pandas is not
-        installed.
+        The frame has no rows if the results cannot be compared.
+
+        Raises:
+            PrerequisiteError: pandas is not installed.
         """
         rows = []
         for comparison in self.comparisons:
@@ -200,7 +207,8 @@ class Compared:
     def instances_frame(self) -> DataFrame:
         """Return a row for each instance whose values differ, with the better model's label.
 
-        Raises PrerequisiteError: pandas is not installed.
+        Raises:
+            PrerequisiteError: pandas is not installed.
         """
         rows = []
         for pair in self.comparisons:
@@ -226,9 +234,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two of several results, each with each: their comparison, or the reasons why there is
-    none.
-    """
+    """Two of several results: their comparison, or the reasons against it."""
 
     a: Model
     b: Model
@@ -239,7 +245,7 @@ class Pair:
 def _wrong_arguments(
     folders: Sequence[Path | str], margin: float | None, allow: Collection[str]
 ) -> Iterator[str]:
-    """Yield a message for each argument of `compare` that cannot be used."""
+    """Yield a message for each invalid argument of `compare`."""
     if len(folders) < 2:
         yield "compare: give two folders or more"
     if margin is not None and not margin > 0:
@@ -259,37 +265,39 @@ def compare(
     min_paired: float = pairing.MIN_PAIRED,
     load: Callable[[Path | str], StoredResult] = load_result,
 ) -> Compared:
-    """Compare the results of output folders, each with each.
+    """Compare the results of output folders, each result with each other result.
 
     Args:
         folders: two or more output folders with results.
-        metric: The name of a score; the main metric if not given.
-        margin: In the metric's own unit: 0.05 is five points of a share.
-        allow: The names of accepted reasons.
-        min_paired: The share of the smaller result's questions that have to be paired where another
-            program made one of the results.
-        load: The function that reads the result of a folder.
+        metric: the name of a score; by default the main metric.
+        margin: the margin of the tests of non-inferiority and equivalence, in the metric's unit.
+            A margin of 0.05 is five percentage points of a share.
+        allow: the names of reasons that are accepted.
+        min_paired: if another program made one of the results, the smallest share of the smaller
+            result's questions that must be paired.
+        load: reads the result of a folder.
 
     Raises:
-        ConfigError: fewer than two folders, an unknown reason, a margin that is not one.
-        PrerequisiteError: a folder holds no result.
+        ConfigError: there are fewer than two folders, a reason is unknown, or the margin is not
+            positive.
+        PrerequisiteError: a folder has no result.
     """
     if problems := list(_wrong_arguments(folders, margin, allow)):
         raise ConfigError(problems)
     stored = list(map(load, folders))
     models = tuple(map(_model, _labels(), stored))
     names = _compared_scores(stored, metric)
-    if lacking := tuple(_lacking(models, stored, names, is_main=metric is None)):
-        return Compared(models, lacking, (), (), ())
+    if score_reasons := tuple(_score_reasons(models, stored, names, is_main=metric is None)):
+        return Compared(models, score_reasons, (), (), ())
     sides = _sides(models, stored, names, min_paired)
-    if unpaired := tuple(_unpaired(sides, min_paired)):
-        return Compared(models, unpaired, (), (), ())
+    if pairing_reasons := tuple(_pairing_reasons(sides, min_paired)):
+        return Compared(models, pairing_reasons, (), (), ())
     reasons = _reasons(sides)
     if refused := tuple(reason for reason in reasons if reason.name not in allow):
         return Compared(models, refused, (), (), ())
     pairs: tuple[Pair, ...] = ()
     for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
-        comparison = _compared(a, b, (model_a, model_b), names[0], margin)
+        comparison = _compare_two(a, b, (model_a, model_b), names[0], margin)
         pairs += (Pair(model_a, model_b, comparison),)
     ranks: tuple[Ranked, ...] = ()
     if len(models) > 2:
@@ -300,46 +308,51 @@ def compare(
 
 
 def _model(label: str, stored: StoredResult) -> Model:
+    """Return the model of a stored result."""
     result = stored.result
     return Model(label, stored.folder, result.provenance.target, verdict_of(result))
 
 
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
-    """Compare results by their main scores, each with each. One that cannot be compared does not
-    keep the others from it.
+    """Compare results by their main scores, each result with each other result.
+
+    Unlike `compare`, this function also compares the other pairs if one pair is not comparable.
     """
     models = [_model(side.label, side.stored) for side in sides]
     pairs = []
     for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
         names = (a.stored.result.main_metric,) * 2
-        reasons = _lacking((model_a, model_b), (a.stored, b.stored), names, is_main=True)
+        reasons = _score_reasons((model_a, model_b), (a.stored, b.stored), names, is_main=True)
         if not reasons:
             reasons = _reasons((a, b))
         comparison = None
         if not reasons:
-            comparison = _compared(a, b, (model_a, model_b), names[0], None)
+            comparison = _compare_two(a, b, (model_a, model_b), names[0], None)
         pairs.append(Pair(model_a, model_b, comparison, tuple(reasons)))
     return corrected(pairs)
 
 
 def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
-    """Return the pairs with p values that are corrected for the number of those compared."""
-    p_values_before = []
+    """Return the pairs with p values that are corrected for the number of compared pairs."""
+    p_values = []
     for pair in pairs:
         if pair.comparison is not None:
-            p_values_before.append(pair.comparison.paired.p_value)
-    p_values = iter(holm(p_values_before, unknown_count=True))
+            p_values.append(pair.comparison.paired.p_value)
+    corrected_p_values = iter(holm(p_values, unknown_count=True))
     corrected_pairs = []
     for pair in pairs:
         if pair.comparison is not None:
-            comparison = replace(pair.comparison, p_holm=next(p_values))
+            comparison = replace(pair.comparison, p_holm=next(corrected_p_values))
             pair = replace(pair, comparison=comparison)
         corrected_pairs.append(pair)
     return tuple(corrected_pairs)
 
 
 def better_and_worse(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tuple[Model, Model]]:
-    """Yield (better, worse) of the pairs whose corrected test shows a difference at this level."""
+    """Yield the better and the worse model of each pair with a significant difference.
+
+    The corrected p value must be below the level `below`.
+    """
     for pair in pairs:
         comparison = pair.comparison
         if comparison is None or comparison.p_holm is None:
@@ -352,25 +365,35 @@ def better_and_worse(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tu
 
 
 def ranked(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]:
-    """Return the ranks that the corrected comparisons leave open."""
-    shown = []
+    """Return the possible ranks of each model, given the significant differences."""
+    differences = []
     for better, worse in better_and_worse(pairs):
-        shown.append((models.index(better), models.index(worse)))
-    intervals = paired.rank_intervals(len(models), shown)
+        differences.append((models.index(better), models.index(worse)))
+    intervals = paired.rank_intervals(len(models), differences)
     ranks = []
     for model, (best, worst) in zip(models, intervals, strict=True):
         ranks.append(Ranked(model, best, worst))
     return tuple(ranks)
 
 
-def _lacking(
+def _score_reasons(
     models: Sequence[Model],
     stored: Sequence[StoredResult],
     names: Sequence[str],
     *,
     is_main: bool,
 ) -> list[Reason]:
-    """Return a reason for each result without its score, or whose main metric is another one."""
+    """Return the reasons against comparing these scores.
+
+    A reason is that a result does not have the score, has another main metric than the first
+    result, or was asked in another way.
+
+    Args:
+        models: the models.
+        stored: the result of each model.
+        names: the name of each result's score.
+        is_main: True if the results are compared by their main metrics.
+    """
     reasons: list[Reason] = []
     for model, result, name in zip(models, stored, names, strict=True):
         main = result.result.main_metric
@@ -388,10 +411,11 @@ def _lacking(
 
 
 def _compared_scores(stored: Sequence[StoredResult], metric: str | None) -> list[str]:
-    """Return the name of the score of each result that is compared.
+    """Return the name of the compared score in each result.
 
-    Programs name their metrics differently: where one is not ours, each is compared by its own
-    main metric, if the user names none.
+    If the user names no metric, the name is the main metric of the first result. Other programs
+    name their metrics differently: if another program made a result, each result is compared by its
+    own main metric.
     """
     if metric is not None:
         return [metric] * len(stored)
@@ -407,7 +431,14 @@ def _sides(
     names: Sequence[str],
     min_paired: float,
 ) -> list[Side]:
-    """Return the values of each result, by the keys of the first one's questions."""
+    """Return the values of each result, by the ids of the questions in the first result.
+
+    Args:
+        models: the models.
+        stored: the result of each model.
+        names: the name of the compared score in each result.
+        min_paired: the smallest share of questions that must be paired.
+    """
     across_programs = any(map(pairing.is_imported, stored))
     sides: list[Side] = []
     for model, result, name in zip(models, stored, names, strict=True):
@@ -424,7 +455,7 @@ def _sides(
 
 
 def _pairing_texts(sides: Sequence[Side]) -> tuple[str, ...]:
-    """Return a text for each result whose questions were paired with those of the first one."""
+    """Return a text for each result whose questions were paired with the first result's."""
     texts = []
     for side in sides:
         if side.pairing is not None:
@@ -432,8 +463,8 @@ def _pairing_texts(sides: Sequence[Side]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _unpaired(sides: Sequence[Side], min_paired: float) -> Iterator[Reason]:
-    """Yield a reason for each result too few of whose questions are the first result's."""
+def _pairing_reasons(sides: Sequence[Side], min_paired: float) -> Iterator[Reason]:
+    """Yield a reason for each result with too few questions of the first result."""
     for side in sides:
         if side.pairing is not None and side.pairing.share < min_paired:
             why = pairing.too_few(side.pairing, min_paired)
@@ -449,7 +480,7 @@ def _labels() -> Iterator[str]:
 
 
 def _reasons(sides: Sequence[Side]) -> list[Reason]:
-    """Return every reason against comparing these results."""
+    """Return all reasons against comparing these results."""
     reasons = list(chain.from_iterable(map(comparison_reasons.reasons_of, sides)))
     for a, b in combinations(sides, 2):
         reasons += comparison_reasons.reasons_against(a, b)
@@ -459,11 +490,19 @@ def _reasons(sides: Sequence[Side]) -> list[Reason]:
     return reasons
 
 
-def _compared(
+def _compare_two(
     a: Side, b: Side, models: tuple[Model, Model], name: str, margin: float | None
 ) -> Comparison:
-    """Compare two results on the instances that both have a value of."""
-    # a result of another program has another name for it
+    """Compare two results on the instances with a value in both.
+
+    Args:
+        a: the values of the first result.
+        b: the values of the second result.
+        models: the models of the two results.
+        name: the name of the score.
+        margin: the margin of the tests of non-inferiority and equivalence; None for no such tests.
+    """
+    # In a result of another program, the score has another name.
     name = a.metric or name
     score = a.stored.result.scores[name]
     keys = [key for key in a.values.values if key in b.values.values]
@@ -503,13 +542,14 @@ def _compared(
 
 
 def _ids_of(side: Side) -> Mapping[str, str] | None:
+    """Return id of a question -> its id in the first result; None if the ids are equal."""
     if side.pairing is None:
         return None
     return side.pairing.ids
 
 
 def _scale_of(score: Score, values: Iterable[float]) -> tuple[float, float] | None:
-    """Return the metric's scale, or 0 to 1 if it has none; None if a value lies outside."""
+    """Return the metric's scale, by default 0 to 1; None if a value is outside the scale."""
     low, high = score.scale or PROPORTION
     if all(low <= value <= high for value in values):
         return low, high
@@ -519,7 +559,10 @@ def _scale_of(score: Score, values: Iterable[float]) -> tuple[float, float] | No
 def _bounds(
     a: InstanceValues, b: InstanceValues, keys: Collection[Key], scale: tuple[float, float] | None
 ) -> tuple[float, float] | None:
-    """Return the smallest and the greatest difference (b - a) that missing values leave open."""
+    """Return the lowest and the highest possible difference (b - a), given the missing values.
+
+    None if the scale is not known.
+    """
     if scale is None:
         return None
     low, high = scale
@@ -531,7 +574,7 @@ def _bounds(
 def _flips(
     a: InstanceValues, b: InstanceValues, keys: Iterable[Key], *, higher_is_better: bool
 ) -> Flips:
-    """Return the keys of the instances whose values differ, by the side that is better."""
+    """Return the ids of the instances whose values differ, by the better side."""
     higher_in_a = []
     higher_in_b = []
     for key in keys:
@@ -545,7 +588,10 @@ def _flips(
 
 
 def _uncertainty_of_labels(a: Side, b: Side) -> float:
-    """Return the greater relative standard error of the two corrected scores' divisors."""
+    """Return the larger relative standard error of the divisors in two judge-corrected scores.
+
+    The divisor is Youden's index: sensitivity + specificity - 1. 0 if no score is corrected.
+    """
     errors = [0.0]
     for side in (a, b):
         rubric = side.stored.result.validity.rubric
@@ -561,10 +607,14 @@ def _uncertainty_of_labels(a: Side, b: Side) -> float:
 def difference_of(
     a: InstanceValues, b: InstanceValues, keys: Sequence[Key], scale: tuple[float, float] | None
 ) -> PairedDifference:
-    """Return the difference (b - a) over instances that both have a value of.
+    """Return the difference (b - a) over the instances with a value in both results.
 
-    Cases of a rubric have each a scale of their own: where it is not the metric's, it is made of
-    theirs, as that of a score is.
+    Args:
+        a: the values of the first result.
+        b: the values of the second result.
+        keys: the ids of the instances.
+        scale: the scale of the metric. If it is None and each instance is a case of a rubric, the
+            scale of the difference is computed from the scales of the cases.
     """
     values_a = a.listed(keys)
     values_b = b.listed(keys)
@@ -580,14 +630,14 @@ def difference_of(
 
 
 def _cluster_of(values: InstanceValues, key: Key) -> str:
-    """Return the name of an instance's cluster; an instance without one stands for itself."""
+    """Return the name of an instance's cluster. Without a cluster, it is a cluster of its own."""
     if key in values.clusters:
         return f"cluster {values.clusters[key]}"
     return f"instance {key}"
 
 
 def numbers_of(comparison: Comparison) -> dict[str, float | None]:
-    """Return the numbers of a comparison, by the names that they have in every document."""
+    """Return the numbers of a comparison by their names, which are the same in all documents."""
     difference = comparison.paired
     return {
         "n": difference.n,
@@ -603,14 +653,14 @@ def numbers_of(comparison: Comparison) -> dict[str, float | None]:
 
 
 def difference_text(value: float, scale: tuple[float, float] | None, *, sign: str = "") -> str:
-    """Return a difference as a text: points of 100 of a share, anything else in its own unit."""
+    """Return a difference as a text: in percentage points for a share, else in its own unit."""
     if scale == PROPORTION:
         return formats.points(value, sign=sign)
     return formats.significant(value, 3, sign=sign)
 
 
 def comparison_record(comparison: Comparison) -> dict[str, Any]:
-    """Return the record that `compare --json` prints of a pair."""
+    """Return the record of a pair that `compare --json` prints."""
     difference = comparison.paired
     return {
         "task": comparison.task,
@@ -647,6 +697,7 @@ def _as_list(interval: tuple[float, float] | None) -> list[float] | None:
 
 
 def _names(comparison: Comparison) -> dict[str, Any]:
+    """Return the task, the metric and the labels of a pair, for a row of a frame."""
     return {
         "task": comparison.task,
         "metric": comparison.metric,

@@ -1,4 +1,4 @@
-"""The values of two results by instance, and the reasons why the two cannot be compared."""
+"""Reads the values of results by instance, and finds the reasons against comparing two results."""
 
 from __future__ import annotations
 
@@ -20,27 +20,30 @@ from eval_factory.core.results import (
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
 
-CORRECTED_BY_TRUTH_SINCE = 2  # version of the statistics
-Key = str  # the id of an instance; split and perturbation are those of the score
+CORRECTED_BY_TRUTH_SINCE = 2
+"""The version of the statistics since which judges are corrected against the truth behind labels.
+"""
+Key = str  # the id of an instance in the score's split and perturbation
 
 
 @dataclass(frozen=True)
 class InstanceValues:
-    """The instances of a score: of its split and perturbation."""
+    """The values of a score's instances, in the score's split and perturbation."""
 
-    values: Mapping[Key, float]  # means over trials; an instance that lacks one is in `failed`
-    failed: AbstractSet[Key]
-    prompts: Mapping[Key, bytes]  # a short hash of what was asked, over all trials
-    # failed instances that were answered: the metric says nothing
+    values: Mapping[Key, float]  # means over trials, of instances with a value in each trial
+    failed: AbstractSet[Key]  # the instances without a value in some trial
+    prompts: Mapping[Key, bytes]  # a short hash of the prompts of all trials
+    # failed instances that were answered and judged, but have no value of the metric
     unscored: AbstractSet[Key] = frozenset()
-    # the source that an instance shares with others
+    # the source of each instance that has a source
     clusters: Mapping[Key, str] = field(default_factory=dict)
-    # the least score of a rubric's cases; the highest is 1
+    # the lowest possible score of each case of a rubric; the highest score is 1
     lowest: Mapping[Key, float] = field(default_factory=dict)
     metric: str | None = None
 
     @property
     def keys(self) -> AbstractSet[Key]:
+        """The ids of all instances."""
         return self.prompts.keys()
 
     def listed(self, keys: Iterable[Key]) -> list[float]:
@@ -51,13 +54,13 @@ class InstanceValues:
 def values_of(
     records: Iterable[InstanceRecord], score: Score, ids: Mapping[str, Key] | None = None
 ) -> InstanceValues:
-    """Return the values of the instances that are in the score's split and perturbation.
+    """Return the values of the instances in the score's split and perturbation.
 
     Args:
-        records: The instances of a result.
-        score: The score whose metric is read.
-        ids: Of a result of another program, id -> the key of the same question in the first
-            result; the questions that are not in it are left out. None: ids are keys.
+        records: the instances of a result.
+        score: the score whose metric is read.
+        ids: id -> the id of the same question in the first result, if another program made a
+            result. Instances that are not in this mapping are left out. None if ids are equal.
     """
     prompts: dict[Key, list[str]] = {}
     values: dict[Key, list[float]] = {}
@@ -101,20 +104,23 @@ def values_of(
 
 
 def _hash_of(prompts: Iterable[str]) -> bytes:
-    """Return a short hash of the prompts of one instance, in whatever order its trials came."""
+    """Return a short hash of the prompts of one instance, which is independent of their order."""
     text = "\0".join(sorted(prompts))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 def _is_judge_corrected(metric: str | None) -> bool:
+    """Return True if the metric is corrected for the mistakes of a judge."""
     return metric is not None and metric.endswith(JUDGE_CORRECTED)
 
 
 LENIENT = ".lenient"
 READ_METRICS = (".lenient", ".corrected", ".reasoned", ".with_asked")
-"""Parts of the names of metrics whose values the reader gives."""
-ANSWER_STYLE = "answer_style"  # the name of the reason that two results were asked in two ways
+"""Parts of the names of metrics whose values depend on the answer reader."""
+ANSWER_STYLE = "answer_style"
+"""The name of the reason that two results have different settings of `answer_style`."""
 NEVER_ACCEPTED = frozenset({ANSWER_STYLE, "metric", "no_pairs"})
+"""The names of the reasons that `--allow` does not take."""
 ACCEPTED_REASONS = (
     "coverage",
     "data",
@@ -130,12 +136,12 @@ ACCEPTED_REASONS = (
     "task",
     "upstream",
 )
-"""The reasons that `--allow` takes; docs/compare.md explains each."""
+"""The names of the reasons that `--allow` takes; docs/compare.md explains each reason."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """One thing that makes two results not comparable."""
+    """A reason against comparing two results."""
 
     name: str
     message: str
@@ -143,20 +149,20 @@ class Reason:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the results, as messages call it."""
+    """One of the compared results, with its values."""
 
-    label: str
+    label: str  # the name of the result in messages
     stored: StoredResult
     values: InstanceValues
-    metric: str = ""  # the name of the score that is compared
-    # how its questions were paired with those of the first result; None: by their ids
+    metric: str = ""  # the name of the compared score
+    # the pairing of its questions with the first result's; None if they are paired by their ids
     pairing: Pairing | None = None
 
 
 def two_ways_of_asking(
     label: str, stored: StoredResult, other_label: str, other_stored: StoredResult
 ) -> Iterator[Reason]:
-    """Yield a reason if one result has letters as answers and the other one reasoning."""
+    """Yield a reason if one result has letters as answers and the other result has reasoning."""
     style = stored.extra.get("answer_style", "letter")
     other_style = other_stored.extra.get("answer_style", "letter")
     if style != other_style:
@@ -168,6 +174,7 @@ def two_ways_of_asking(
 
 
 def _different_readers(a: Side, b: Side) -> Iterator[Reason]:
+    """Yield a reason if the score depends on the answer reader and the reader's versions differ."""
     version_a = a.stored.result.provenance.reader_version
     version_b = b.stored.result.provenance.reader_version
     if version_a != version_b and is_read(a.values.metric or ""):
@@ -180,7 +187,7 @@ def _different_readers(a: Side, b: Side) -> Iterator[Reason]:
 
 
 def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
-    """Yield every reason that speaks against comparing the two; none if they may be compared."""
+    """Yield every reason against comparing two results; nothing if they are comparable."""
     if is_imported(a.stored) or is_imported(b.stored):
         yield from _reasons_across_programs(a, b)
         return
@@ -200,7 +207,7 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
             "(docs/upstreams.md)"
         )
         yield Reason("upstream", f"{pair} were made with two packages of HELM, {versions}: {why}")
-    yield from _demo_beside_model(a, b)
+    yield from _demo_and_model(a, b)
     yield from two_ways_of_asking(a.label, a.stored, b.label, b.stored)
     if prompts := _different_prompts(a, b):
         yield Reason("prompts", f"{pair} were asked in different words: {prompts}")
@@ -220,7 +227,7 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
 
 
 def _different_rules(a: Side, b: Side) -> Iterator[Reason]:
-    """Yield a reason for each rule of scoring that differs: errata, the reader, HELM."""
+    """Yield a reason for each difference in the rules of scoring: errata, answer reader, HELM."""
     pair = f"{a.label} and {b.label}"
     record_a = a.stored.result.provenance
     record_b = b.stored.result.provenance
@@ -236,7 +243,7 @@ def _different_rules(a: Side, b: Side) -> Iterator[Reason]:
 
 
 def _different_judging(a: Side, b: Side) -> Iterator[Reason]:
-    """Yield a reason for each difference of judges, what they saw and what corrected them."""
+    """Yield a reason for each difference in the judges, their pictures and their correction."""
     pair = f"{a.label} and {b.label}"
     record_a = a.stored.result.provenance
     record_b = b.stored.result.provenance
@@ -265,15 +272,17 @@ def _different_judging(a: Side, b: Side) -> Iterator[Reason]:
 
 
 def _judges_see_images(side: Side) -> bool:
+    """Return True if the judges saw the pictures of the questions."""
     return bool(side.stored.extra.get("judges_see_images"))
 
 
 def _is_corrected_by_truth(record: Provenance) -> bool:
-    """Return whether a judge's mistakes were measured against the truth behind the labels."""
+    """Return True if a judge's mistakes were measured against the truth behind the labels."""
     return record.statistics_version >= CORRECTED_BY_TRUTH_SINCE
 
 
 def _different_instances(a: Side, b: Side) -> Iterator[Reason]:
+    """Yield a reason if an instance is in one result only."""
     only_a = len(a.values.keys - b.values.keys)
     only_b = len(b.values.keys - a.values.keys)
     if only_a or only_b:
@@ -283,11 +292,12 @@ def _different_instances(a: Side, b: Side) -> Iterator[Reason]:
 
 
 def is_read(metric: str) -> bool:
-    """Return whether a metric depends on what the reader finds in answers."""
+    """Return True if a metric depends on the answer reader."""
     return any(part in metric for part in READ_METRICS)
 
 
-def _demo_beside_model(a: Side, b: Side) -> Iterator[Reason]:
+def _demo_and_model(a: Side, b: Side) -> Iterator[Reason]:
+    """Yield a reason if one result is a demo and the other result is not."""
     if a.stored.result.is_demo == b.stored.result.is_demo:
         return
     demo = a
@@ -297,27 +307,28 @@ def _demo_beside_model(a: Side, b: Side) -> Iterator[Reason]:
 
 
 def _reasons_across_programs(a: Side, b: Side) -> Iterator[Reason]:
-    """Yield reasons against comparing results of which another program made at least one.
+    """Yield every reason against comparing two results if another program made at least one.
 
-    Tasks have other names there, and data are known by the questions that were paired.
+    Names of tasks and data are not compared: other programs use other names, and the paired
+    questions already show that the data are the same.
     """
     pair = f"{a.label} and {b.label}"
     if prompts := _different_prompts(a, b):
         yield Reason("prompts", f"{pair} were asked in different words: {prompts}")
     yield from _different_readers(a, b)
-    maker_a = _maker(a)
-    maker_b = _maker(b)
-    if maker_a != maker_b:
-        scores = f"{a.metric} of {maker_a} and {b.metric} of {maker_b}"
+    program_a = _scoring_program(a)
+    program_b = _scoring_program(b)
+    if program_a != program_b:
+        scores = f"{a.metric} of {program_a} and {b.metric} of {program_b}"
         yield Reason("program", f"{pair} were scored by two programs: {scores}")
     elif a.metric != b.metric:
         yield Reason("program", f"{pair} are of two scores: {a.metric} and {b.metric}")
 
 
-def _maker(side: Side) -> str:
-    """Return the program, with its version, that computed the score of a side.
+def _scoring_program(side: Side) -> str:
+    """Return the name and version of the program that computed a score.
 
-    The reader's score is this program's in every result.
+    A lenient score is always computed by this program's answer reader.
     """
     provenance = side.stored.result.provenance
     if side.metric.endswith(LENIENT):
@@ -328,7 +339,7 @@ def _maker(side: Side) -> str:
 
 
 def reasons_of(side: Side) -> Iterator[Reason]:
-    """Yield the reasons that one result alone has against it."""
+    """Yield the reasons against any comparison of this result."""
     validity = side.stored.result.validity
     min_coverage = side.stored.extra.get("min_coverage", 1.0)
     if validity.coverage < min_coverage:
@@ -339,16 +350,17 @@ def reasons_of(side: Side) -> Iterator[Reason]:
             "coverage",
             f"{side.label} has too few scores: {share}; run it again, or lower min_coverage",
         )
-    has_score = side.stored.result.reportable or validity.coverage < min_coverage
+    # If the coverage is too small, the reason above already explains why nothing is reportable.
+    is_explained = side.stored.result.reportable or validity.coverage < min_coverage
     reasons = [reason for reason in validity.short_reasons if reason != DEMO]
-    if not has_score and not validity.not_reportable:
+    if not is_explained and not validity.not_reportable:
         reasons = ["there is no main score"]
     if reasons:
         yield Reason("reportable", f"{side.label} is not reportable: {'; '.join(reasons)}")
 
 
 def _different_prompts(a: Side, b: Side) -> str | None:
-    """Return how the prompts differ; None if they do not."""
+    """Return the difference of the prompts as a text; None if they do not differ."""
     shared = a.values.prompts.keys() & b.values.prompts.keys()
     differing = sum(a.values.prompts[key] != b.values.prompts[key] for key in shared)
     if differing:
@@ -371,8 +383,9 @@ def _system_prompt(side: Side) -> str | None:
 
 
 def _different_data(record_a: Provenance, record_b: Provenance) -> str | None:
-    """Return the names of the data files that differ, by content: the same file may lie in
-    different places.
+    """Return the names of the data files whose contents differ; None if no contents differ.
+
+    Equal files may be stored in different places.
     """
     files_a = _data_files(record_a)
     files_b = _data_files(record_b)
@@ -383,14 +396,17 @@ def _different_data(record_a: Provenance, record_b: Provenance) -> str | None:
 
 
 def _data_files(record: Provenance) -> dict[str, str]:
-    """Return the SHA-256 of a run's data files; no question is read from a judge's passport."""
+    """Return the SHA-256 of each data file of a run, by name.
+
+    A judge's passport is left out, because it has no questions.
+    """
     files = dict(record.dataset_files)
     files.pop(PASSPORT_FILE, None)
     return files
 
 
 def _different_judges(record_a: Provenance, record_b: Provenance) -> str | None:
-    """Return the names of the judges that differ in model or prompt; None if none does."""
+    """Return the names of the judges that differ in model or prompt; None if no judge differs."""
     judges_a = _judges_of(record_a)
     judges_b = _judges_of(record_b)
     differing = []
@@ -401,7 +417,7 @@ def _different_judges(record_a: Provenance, record_b: Provenance) -> str | None:
 
 
 def _judges_of(record: Provenance) -> dict[str, tuple[object, ...]]:
-    """Return what the ratings of each judge depend on: models and prompts."""
+    """Return the models and the prompt of each judge, on which its ratings depend."""
     judges: dict[str, tuple[object, ...]] = {}
     for role, endpoint in record.endpoints.items():
         if role != MODEL_ROLE:

@@ -1,5 +1,5 @@
-"""A comparison as text, Markdown, a plain document, and as a page with the instances beside each
-other.
+"""Formats a comparison as text, Markdown, a JSON document, and a page with the instances of all
+results side by side.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ if TYPE_CHECKING:
     from eval_factory.report.drawing import Drawing
 
 Texts = Mapping[str, Mapping[str, str]]
-"""Instance id -> `prompt`, `references`, and the answers, `A` and `B`."""
+"""Instance id -> name of a text -> text. The names are `prompt`, `references`, and the label of the
+model (such as `A`) for its answer.
+"""
 
 
 def texts_of_flips(comparison: Comparison) -> Texts:
-    """Return the texts of the instances that flipped: first those that are better in a alone.
+    """Return the texts of the instances whose values differ, those that are better in a first.
 
-    Raises PrerequisiteError: the files of instances cannot be read.
+    Raises:
+        PrerequisiteError: the files of instances cannot be read.
     """
     texts: dict[str, dict[str, str]] = {}
     for key in [*comparison.flips.a_only, *comparison.flips.b_only]:
@@ -53,26 +56,29 @@ def texts_of_flips(comparison: Comparison) -> Texts:
             if ids is not None:
                 key = ids.get(record.id, "")
             if key in texts and score.is_over(record):
-                of_instance = texts[key]
-                of_instance.setdefault("prompt", record.prompt)
-                of_instance.setdefault("references", "; ".join(_right_references(record)))
+                instance_texts = texts[key]
+                instance_texts.setdefault("prompt", record.prompt)
+                instance_texts.setdefault("references", "; ".join(_right_references(record)))
                 name = model.label
                 if record.trial:
                     name += f" (trial {record.trial})"
-                of_instance[name] = record.completion or ""
+                instance_texts[name] = record.completion or ""
     return texts
 
 
 def _right_references(record: InstanceRecord) -> Iterator[str]:
+    """Yield the text of each right reference."""
     for reference in record.references:
         if "correct" in reference["tags"]:
             yield reference["text"]
 
 
 MAX_FLIPS = 8
-"""Ids of flipped instances that the text shows; JSON has all."""
+"""The largest number of ids that a sentence lists; the JSON document has all ids."""
 MAX_TEXT = 1_000
-"""Characters of a prompt or an answer that the text shows, its last ones; JSON has all."""
+"""The number of last characters of a prompt or an answer that the text shows; the JSON document has
+all characters.
+"""
 _FINDINGS = {
     Evidence.SHOWN: "is shown",
     Evidence.REFUTED: "is refuted: the whole interval is beyond the margin",
@@ -81,7 +87,7 @@ _FINDINGS = {
 
 
 def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[str, Any]:
-    """Return what `--json` prints. Differences are in the metric's own unit, b - a."""
+    """Return the document that `--json` prints. Differences (b - a) are in the metric's unit."""
     ranks = []
     for ranked in compared.ranks:
         rank = {"folder": str(ranked.model.folder), "model": ranked.model.name}
@@ -101,7 +107,12 @@ def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[
 
 
 def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
-    """Return the comparison for a screen of 80 columns; it ends with a line break."""
+    """Return the comparison as a text of 80 columns, which ends with a line break.
+
+    Args:
+        compared: the comparison.
+        texts: the texts of instances to show after the comparison; None for no texts.
+    """
     lines = []
     for model in compared.models:
         lines.append(f"{model.label}  {one_line(model.title)}  ({model.folder})")
@@ -123,14 +134,15 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
         lines += _wrapped(first, "")
         for sentence in rest:
             lines += _wrapped(sentence, "  ")
-    for key, of_instance in (texts or {}).items():
+    for key, instance_texts in (texts or {}).items():
         lines += ["", f"{key}"]
-        for name, text in of_instance.items():
+        for name, text in instance_texts.items():
             lines.append(f"  {name}: {_end_of(text)}")
     return "\n".join(lines) + "\n"
 
 
 def _table_of_pairs(compared: Compared) -> Table:
+    """Return the table of pairs for the text of a comparison of three results or more."""
     rows = []
     for comparison in compared.comparisons:
         difference = _number(comparison.paired.difference, comparison)
@@ -140,7 +152,7 @@ def _table_of_pairs(compared: Compared) -> Table:
 
 
 def _end_of(text: str) -> str:
-    """Return the end of a text: a prompt's question stands there, after the examples."""
+    """Return the end of a text on one line. In a prompt, the question comes after the examples."""
     end = one_line(text[-MAX_TEXT:], len(r"\U000e0001") * MAX_TEXT)
     if len(text) > MAX_TEXT:
         return f"... {end}"
@@ -148,6 +160,7 @@ def _end_of(text: str) -> str:
 
 
 def _wrapped(line: str, indent: str) -> list[str]:
+    """Return a line wrapped to 80 columns."""
     return textwrap.wrap(
         line,
         80,
@@ -159,6 +172,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def _interval(comparison: Comparison, between: str) -> str:
+    """Return the interval of the difference; `-` if there is none. `between` separates its ends."""
     low = comparison.paired.ci_low
     high = comparison.paired.ci_high
     if low is None:
@@ -167,7 +181,7 @@ def _interval(comparison: Comparison, between: str) -> str:
 
 
 def sentences(comparison: Comparison) -> Iterator[str]:
-    """Yield what a comparison says, in plain words; the result first."""
+    """Yield the sentences that report a comparison, the result first."""
     yield f"{comparison.task}, {comparison.named_metric}: {_result(comparison)}."
     yield _sentence_of_pairs(comparison)
     few_sources = comparison.paired.few_sources
@@ -194,7 +208,7 @@ def sentences(comparison: Comparison) -> Iterator[str]:
 
 
 def _sentence_of_pairs(comparison: Comparison) -> str:
-    """Return how many instances are compared, and the value of each side."""
+    """Return the sentence on the number of instances and on the value of each side."""
     difference = comparison.paired
     instances = f"{difference.n} instances"
     if difference.n == 1:
@@ -207,7 +221,7 @@ def _sentence_of_pairs(comparison: Comparison) -> str:
 
 
 def _listed_ids(ids: Sequence[str]) -> str:
-    """Return `: id, id` of the first `MAX_FLIPS`, and how many more there are."""
+    """Return the first `MAX_FLIPS` ids, as `: id, id`, and the number of the remaining ids."""
     if not ids:
         return ""
     listed = ", ".join(map(one_line, ids[:MAX_FLIPS]))
@@ -217,7 +231,9 @@ def _listed_ids(ids: Sequence[str]) -> str:
 
 
 def _sentence_of_failed(comparison: Comparison) -> str:
-    """Return how many instances lack a value, and what those could change."""
+    """Return the sentence on the instances without a value, and on the largest effect of these
+    values.
+    """
     failed = comparison.failed
     counts = (
         f"{failed.a_only} in {comparison.a.label} alone, "
@@ -232,7 +248,7 @@ def _sentence_of_failed(comparison: Comparison) -> str:
 
 
 def _result(comparison: Comparison) -> str:
-    """Return the difference with its interval and test, and what the sample could have shown."""
+    """Return the difference with its interval and test, and the smallest detectable difference."""
     difference = comparison.paired
     evidence = "too few independent instances for an interval"
     if difference.ci_low is not None and difference.ci_high is not None:
@@ -245,26 +261,29 @@ def _result(comparison: Comparison) -> str:
 
 
 def _finding(comparison: Comparison) -> str:
-    """Return which of the two is better, and by how much, as far as a difference is shown."""
+    """Return the sentence that one model is better, or that no difference is shown."""
     a = comparison.a.label
     b = comparison.b.label
     difference = comparison.paired.difference
-    by = _amount(abs(difference), comparison)
+    amount = _amount(abs(difference), comparison)
     if comparison.significant:
         better_or_worse = "worse"
         if comparison.advantage > 0:
             better_or_worse = "better"
-        return f"{b} is {better_or_worse} than {a} by {by}"
+        return f"{b} is {better_or_worse} than {a} by {amount}"
     none_shown = f"no difference between {a} and {b} is shown"
     if difference == 0:
         return f"{none_shown}; their values are equal"
     if difference > 0:
-        return f"{none_shown}; {b} is above {a} by {by}"
-    return f"{none_shown}; {b} is below {a} by {by}"
+        return f"{none_shown}; {b} is above {a} by {amount}"
+    return f"{none_shown}; {b} is below {a} by {amount}"
 
 
 def _evidence(comparison: Comparison) -> str:
-    """Return the interval and the test of a difference, and which of the two decides."""
+    """Return the words for the interval and the test of a difference.
+
+    If interval and test disagree, the words also say which of them decides.
+    """
     difference = comparison.paired
     p_value, p_holm = _p_values(comparison)
     test = difference.method.partition(",")[0]
@@ -277,14 +296,17 @@ def _evidence(comparison: Comparison) -> str:
 
 
 def _deciding(difference: PairedDifference) -> str:
-    """Return which of test and interval decides, if only one of them excludes no difference."""
+    """Return which of test and interval decides, if only one of them shows a difference.
+
+    The one that shows no difference decides.
+    """
     if difference.p_value is None or difference.ci_low is None or difference.ci_high is None:
         return ""
-    excludes_none = difference.ci_low * difference.ci_high > 0
-    rejects = difference.p_value < ALPHA
-    if excludes_none == rejects:
+    is_shown_by_interval = difference.ci_low * difference.ci_high > 0
+    is_shown_by_test = difference.p_value < ALPHA
+    if is_shown_by_interval == is_shown_by_test:
         return ""
-    if rejects:
+    if is_shown_by_test:
         return ": the interval decides"
     if difference.method == MCNEMAR:
         return ": the exact test decides"
@@ -292,14 +314,14 @@ def _deciding(difference: PairedDifference) -> str:
 
 
 def _number(value: float | None, comparison: Comparison) -> str:
-    """Return a share as points of 100, anything else in its own unit."""
+    """Return a share in percentage points, and any other value in its own unit."""
     if value is None:
         return "-"
     return difference_text(value, comparison.scale)
 
 
 def _amount(value: float, comparison: Comparison) -> str:
-    """Return a difference with its unit: points, or the scale that it is on."""
+    """Return a difference with its unit: percentage points, or the scale of the metric."""
     scale = comparison.scale
     if scale == PROPORTION:
         return f"{formats.points(value)} points"
@@ -309,13 +331,13 @@ def _amount(value: float, comparison: Comparison) -> str:
 
 
 def _p_values(comparison: Comparison) -> list[str]:
-    """Return the p value of the test, and that corrected for the number of pairs."""
+    """Return the p value, and the p value corrected for the number of pairs, as texts."""
     p_value = formats.p_value(comparison.paired.p_value, missing="-")
     return [p_value, formats.p_value(comparison.p_holm, missing="-")]
 
 
 def comparison_markdown(compared: Compared) -> str:
-    """Return a table with a row for each pair, for an issue or a job's summary."""
+    """Return the comparison as Markdown, for an issue or the summary of a CI job."""
     models = []
     for model in compared.models:
         models.append([model.label, model.title, str(model.folder)])
@@ -343,7 +365,8 @@ def comparison_markdown(compared: Compared) -> str:
 
 
 def _markdown_table(comparisons: Sequence[Comparison]) -> Table:
-    head = [
+    """Return a table with a row for each pair."""
+    header = [
         "task",
         "metric",
         "pair",
@@ -368,14 +391,20 @@ def _markdown_table(comparisons: Sequence[Comparison]) -> Table:
                 _number(comparison.paired.mde, comparison),
             ]
         )
-    return Table(head, rows, 6)
+    return Table(header, rows, 6)
 
 
 def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
-    """Return the page of two output folders or more, with the reasons if they cannot be
-    compared. Raises as `compare`.
+    """Return the HTML page that compares two output folders or more.
+
+    If the results cannot be compared, the page shows the reasons. The function raises the errors of
+    `compare`.
+
+    Args:
+        folders: the output folders.
+        with_texts: True if the page has the texts of prompts and answers.
     """
-    # imported here, as the rest of the page: a comparison as text needs none of it
+    # The modules of the page are imported here because a comparison as text does not need them.
     from markupsafe import Markup
 
     from eval_factory.report.page.document import PageComparison, page, shown_results
@@ -388,7 +417,8 @@ def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
     tasks = ", ".join(dict.fromkeys(result.result.task for result in stored))
     comparison = PageComparison(
         title=f"{', '.join(names[:-1])} and {names[-1]}, on {tasks}",
-        plots=list(map(Markup, _plots(compared, stored))),  # SVG of ours, which escapes
+        # The SVG comes from this program, which has escaped all texts.
+        plots=list(map(Markup, _plots(compared, stored))),
         sentences=[list(sentences(comparison)) for comparison in compared.comparisons],
         reasons=[reason.message for reason in compared.reasons],
     )
@@ -396,7 +426,7 @@ def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
 
 
 def _plots(compared: Compared, stored: Sequence[StoredResult]) -> Iterator[str]:
-    """Yield the plot of the scores, then one for each difference between them."""
+    """Yield the SVG plot of the scores, and then the plot of each difference between scores."""
     from eval_factory.report.drawing import svg
     from eval_factory.report.plots import dot_plot, plotted_score
 
@@ -416,6 +446,7 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> Iterator[str]:
 
 
 def plot_of_difference(comparison: Comparison) -> Drawing:
+    """Return the plot of a difference with its interval."""
     from eval_factory.report.plots import PlottedValue, difference_plot
 
     difference = comparison.paired

@@ -1,5 +1,6 @@
-"""A gate: results, held against a policy. Each limit is kept or broken, or the sample is too small
-to say.
+"""Runs a gate: checks the results of candidates against a policy.
+
+A limit is kept or broken, or the check is inconclusive because the sample is too small.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from eval_factory.report.reader import StoredResult, load_result, run_folders
 from eval_factory.report.verdicts import doubts_of
 from eval_factory.scoring.paired import PairedDifference, non_inferiority
 
+# evidence of non-inferiority -> the outcome, and the words before the permitted drop
 _FINDINGS = {
     Evidence.SHOWN: (Verdict.PASS, "not worse by more than"),
     Evidence.REFUTED: (Verdict.FAIL, "worse by more than"),
@@ -38,47 +40,53 @@ _FINDINGS = {
 
 @dataclass(frozen=True)
 class Check:
-    """One limit of one score."""
+    """The check of one limit of one score."""
 
-    # the limit's key in the policy; `result` if there is nothing to hold a limit against
+    # the limit's key in the policy; `result` if there is no number to compare with a limit
     limit: str
     outcome: Verdict
     message: str
-    group: str | None = None  # `field=value`; None: all instances
-    # the limit, in the metric's own unit; of a drop, how far below the baseline
+    group: str | None = None  # `field=value`; None means all instances
+    # the limit, in the unit of the number; for a drop, the largest permitted drop
     allowed: float | None = None
-    # the candidate's score, or its difference from the baseline's (candidate - baseline)
+    # the measured number; for a drop, the difference of the scores (candidate - baseline)
     observed: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None
-    can_fail: bool = True  # False: no score of the candidate could break the limit
+    can_fail: bool = True  # False if no score of the candidate could break the limit
 
 
 @dataclass(frozen=True)
 class BenchmarkOutcome:
+    """The outcome of a gate for one benchmark."""
+
     task: str
     tier: Tier
     metric: str | None
     outcome: Verdict
     checks: tuple[Check, ...]
-    # the meaning for the gate: an inconclusive one may count as passed, an advisory one always does
+    # The outcome for the gate. An inconclusive outcome may count as passed; an advisory benchmark
+    # always counts as passed.
     counted_as: Verdict
-    candidate: Path | None = None  # the output folder of the result; None if there is none
+    candidate: Path | None = None  # the output folder of the result; None if there is no result
 
 
 @dataclass(frozen=True)
 class GateResult:
+    """The outcome of a gate."""
+
     policy: Path
     policy_sha256: str
     outcome: Verdict
     benchmarks: tuple[BenchmarkOutcome, ...]
-    # tasks of candidates that the policy does not name; they count for nothing
+    # tasks of candidates that the policy does not name; they do not count for the outcome
     not_in_policy: tuple[str, ...]
-    locked_at: datetime | None = None  # when the policy was locked; None if it is not
-    notes: tuple[str, ...] = ()  # notes for a reader about the lock
+    locked_at: datetime | None = None  # the time at which the policy was locked; None: not locked
+    notes: tuple[str, ...] = ()  # notes on limits, on the lock, and on doubtful scores
 
     @property
     def exit_code(self) -> int:
+        """0 if the gate is passed, else 1."""
         if self.outcome == Verdict.PASS:
             return 0
         return 1
@@ -90,25 +98,25 @@ def evaluate_policy(
     baselines: Sequence[Path] = (),
     load: Callable[[Path], StoredResult] = load_result,
 ) -> GateResult:
-    """Hold the candidate's results against the policy.
+    """Check the candidates' results against the policy.
 
     Args:
-        policy: As `load_policy` gives it.
-        candidates: Output folders, or folders of output folders.
-        baselines: As `candidates`; a drop is limited against their results.
-        load: The function that reads the result of a folder.
+        policy: the policy, from `load_policy`.
+        candidates: output folders, or folders of output folders.
+        baselines: folders with the earlier results, against which drops are measured.
+        load: reads the result of a folder.
 
     Raises:
-        ConfigError: two results of one task; one folder on both sides; a drop is limited and there
-            is no baseline.
-        PrerequisiteError: a folder holds no result.
+        ConfigError: there are two results of one task, a folder is both candidate and baseline, or
+            the policy limits a drop and there is no baseline.
+        PrerequisiteError: a folder has no result.
     """
     new = _by_task(candidates, "candidate", load)
     old = _by_task(baselines, "baseline", load)
     for task in new.keys() & old.keys():
         if new[task].folder.resolve() == old[task].folder.resolve():
-            twice = f"is both the candidate and the baseline of {task}"
-            raise ConfigError(f"{new[task].folder}: {twice}; give the baseline's own folder")
+            fault = f"is both the candidate and the baseline of {task}"
+            raise ConfigError(f"{new[task].folder}: {fault}; give the baseline's own folder")
     if policy.needs_baseline and not baselines:
         raise ConfigError(
             f"{policy.path}: limits a drop: give the earlier result with --baseline DIR"
@@ -116,12 +124,12 @@ def evaluate_policy(
     outcomes = []
     for benchmark in policy.benchmarks:
         outcomes.append(_benchmark_outcome(benchmark, new.get(benchmark.task), old))
-    named = {benchmark.task for benchmark in policy.benchmarks}
+    tasks_in_policy = {benchmark.task for benchmark in policy.benchmarks}
     outcome = _worst(benchmark.counted_as for benchmark in outcomes)
     if outcome == Verdict.PASS and not _could_fail(policy, outcomes):
         outcome = Verdict.INCONCLUSIVE
     notes = list(_notes_of_limits(policy, outcomes))
-    for task in sorted(new.keys() & named):
+    for task in sorted(new.keys() & tasks_in_policy):
         notes += _notes_of_lock(task, new[task], policy.locked_at)
         notes += _doubts_about(task, "candidate", new[task])
         if task in old:
@@ -131,7 +139,7 @@ def evaluate_policy(
         policy_sha256=policy.sha256,
         outcome=outcome,
         benchmarks=tuple(outcomes),
-        not_in_policy=tuple(sorted(new.keys() - named)),
+        not_in_policy=tuple(sorted(new.keys() - tasks_in_policy)),
         locked_at=policy.locked_at,
         notes=tuple(notes),
     )
@@ -140,6 +148,7 @@ def evaluate_policy(
 def _benchmark_outcome(
     policy: BenchmarkPolicy, candidate: StoredResult | None, baselines: Mapping[str, StoredResult]
 ) -> BenchmarkOutcome:
+    """Return the outcome of one benchmark. `baselines`: task -> result."""
     metric = policy.metric
     folder = None
     if candidate is not None:
@@ -155,7 +164,11 @@ def _benchmark_outcome(
 
 
 def _could_fail(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> bool:
-    """Return whether a bad model would fail the gate, if the policy wants one to."""
+    """Return True if a bad model could fail the gate.
+
+    True also if no benchmark can fail the gate by the policy itself: all are advisory, or pass if
+    inconclusive.
+    """
     blocking: list[Check] = []
     for benchmark, outcome in zip(policy.benchmarks, outcomes, strict=True):
         if benchmark.blocks and benchmark.on_inconclusive != "pass":
@@ -164,13 +177,15 @@ def _could_fail(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> bool:
 
 
 def _notes_of_limits(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> Iterator[str]:
-    """Yield a note for each limit that could not fail, and if no benchmark can fail the gate."""
+    """Yield a note for each limit that no score could break, and a note if all benchmarks are
+    advisory.
+    """
     for outcome in outcomes:
         for check in outcome.checks:
             if not check.can_fail:
-                of_group = "" if check.group is None else f" of {check.group}"
+                group_words = "" if check.group is None else f" of {check.group}"
                 yield (
-                    f"{outcome.task}: no score could break {check.limit}{of_group}; "
+                    f"{outcome.task}: no score could break {check.limit}{group_words}; "
                     "give a limit that a bad model breaks"
                 )
     if not any(benchmark.blocks for benchmark in policy.benchmarks):
@@ -178,20 +193,21 @@ def _notes_of_limits(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> It
 
 
 def _doubts_about(task: str, side: str, stored: StoredResult) -> Iterator[str]:
-    """Yield what speaks against a score that may be reported, and that no limit may ask for."""
+    """Yield a note for each doubt about a reportable score, which no limit may cover."""
     if stored.result.reportable:
         for doubt in doubts_of(stored.result):
             yield f"{task}: the {side}'s score: {doubt.value.word}"
 
 
 def started_at(record: Provenance) -> datetime | None:
+    """Return the time at which a run started; None if the result has no time."""
     if record.started_at is None:
         return None
     return datetime.fromisoformat(record.started_at.replace("Z", "+00:00"))
 
 
 def _notes_of_lock(task: str, candidate: StoredResult, locked_at: datetime | None) -> Iterator[str]:
-    """Yield a note if the lock does not show that the policy was there before the candidate."""
+    """Yield a note if the lock does not prove that the policy is older than the candidate's run."""
     record = candidate.result.provenance
     runs = candidate.result.usage.runs
     started = started_at(record)
@@ -200,13 +216,13 @@ def _notes_of_lock(task: str, candidate: StoredResult, locked_at: datetime | Non
     if started is None:
         yield (
             f"{task}: the result does not say when its run started; "
-            "the policy's lock proves nothing about it"
+            "the policy's lock proves nothing about this result"
         )
     elif started < locked_at:
         locked = f"before the policy was locked ({locked_at:%Y-%m-%dT%H:%M:%SZ})"
         yield (
-            f"{task}: its run started ({record.started_at}) {locked}; "
-            "the lock proves nothing about it"
+            f"{task}: the run started ({record.started_at}) {locked}; "
+            "the lock proves nothing about this result"
         )
     elif runs > 1:
         yield (
@@ -218,6 +234,16 @@ def _notes_of_lock(task: str, candidate: StoredResult, locked_at: datetime | Non
 def _by_task(
     folders: Sequence[Path], side: str, load: Callable[[Path], StoredResult]
 ) -> dict[str, StoredResult]:
+    """Return the result of each task.
+
+    Args:
+        folders: output folders, or folders of output folders.
+        side: `candidate` or `baseline`, for messages.
+        load: reads the result of a folder.
+
+    Raises:
+        ConfigError: there are two results of one task.
+    """
     results: dict[str, StoredResult] = {}
     for path in run_folders(folders):
         stored = load(path)
@@ -225,16 +251,17 @@ def _by_task(
         if task in results and results[task].folder.resolve() != stored.folder.resolve():
             raise ConfigError(
                 f"there are two {side}s for {task}: {results[task].folder} and {stored.folder}; "
-                "give one (of a suite: the folder of one target)"
+                "give one of them (for a suite: the folder of one target)"
             )
         results[task] = stored
     return results
 
 
 def _worst(outcomes: Iterable[Verdict]) -> Verdict:
-    different = set(outcomes)
+    """Return the worst of the outcomes; PASS if there are none."""
+    distinct = set(outcomes)
     for outcome in (Verdict.FAIL, Verdict.INCONCLUSIVE):
-        if outcome in different:
+        if outcome in distinct:
             return outcome
     return Verdict.PASS
 
@@ -247,7 +274,8 @@ def _checks(
 ) -> Iterator[Check]:
     """Yield a check for each limit of a benchmark.
 
-    What is missing fails: nothing was shown of it, and `on_inconclusive: pass` must not hide it.
+    A missing result, score or baseline fails, and is not inconclusive: otherwise
+    `on_inconclusive: pass` would hide it.
     """
     if candidate is None or metric is None:
         yield _no_number("no candidate has a result of this benchmark")
@@ -273,7 +301,7 @@ def _checks(
         if baseline is None:
             yield _no_number("no baseline has a result of this benchmark")
             return
-        # the results as they were loaded: an older one may have been read again
+        # `compare` must use the loaded results, because `load` may have read older answers again.
         loaded = {baseline.folder: baseline, candidate.folder: candidate}
         compared = compare(list(loaded), metric=metric, load=lambda folder: loaded[Path(folder)])
         if not compared.comparable:
@@ -287,6 +315,7 @@ def _checks(
 
 
 def _check_of_coverage(coverage: float, min_coverage: float, group: str | None = None) -> Check:
+    """Return the check of the smallest permitted coverage."""
     outcome = Verdict.FAIL
     if coverage >= min_coverage:
         outcome = Verdict.PASS
@@ -295,8 +324,11 @@ def _check_of_coverage(coverage: float, min_coverage: float, group: str | None =
 
 
 def _check_of_judges(validity: Validity, min_alpha: float) -> Check:
-    """Check the agreement of judges. Judges that are not shown to agree fail, whatever their alpha
-    is; so does a judge of a rubric that says the same of every criterion.
+    """Return the check of the lowest permitted agreement of judges.
+
+    Judges that are not shown to agree more than by chance fail the check, whatever their alpha is.
+    The check also fails if a judge gives every answer the same marks, or gives every criterion the
+    same decision.
     """
     alpha = None
     weakness = ""
@@ -311,7 +343,9 @@ def _check_of_judges(validity: Validity, min_alpha: float) -> Check:
         if validity.rubric.is_shown_to_agree is False:
             weakness = "; the judges are not shown to agree more than by chance"
         if validity.rubric.constant:
-            weakness = f"; {', '.join(validity.rubric.constant)} says the same of every criterion"
+            weakness = (
+                f"; {', '.join(validity.rubric.constant)} gives every criterion the same decision"
+            )
     needed = f"at least {min_alpha:g} is needed{weakness}"
     if alpha is None:
         message = f"the agreement of judges is not defined; {needed}"
@@ -324,13 +358,14 @@ def _check_of_judges(validity: Validity, min_alpha: float) -> Check:
 
 
 def _no_number(why: str, group: str | None = None) -> Check:
-    """Return the check of a benchmark that has no number to hold a limit against."""
+    """Return the failed check of a benchmark or group without a number to compare with a limit."""
     return Check("result", Verdict.FAIL, why, group)
 
 
 def _check_of_min(
     score: Score, minimum: float, direction: Direction | None, group: str | None = None
 ) -> Check:
+    """Return the check of the lowest permitted score, by the interval of the score."""
     low = score.stats.ci_low
     high = score.stats.ci_high
     value = formats.short(score.value)
@@ -338,7 +373,7 @@ def _check_of_min(
     if direction == "lower_is_better" or (direction is None and score.higher_is_better is False):
         outcome = Verdict.FAIL
         message = (
-            "a lower score is better here, so that min says nothing; "
+            "a lower score is better here, so min has no meaning; "
             "limit a drop (max_drop), or give direction"
         )
     elif low is None or high is None:
@@ -366,9 +401,9 @@ class _Change:
     baseline: StoredResult
     comparison: Comparison
     higher_is_better: bool
-    # the same model gave the same answers: there is no change that a limit could be held against
+    # True if the same model gave the same answers, so that no drop is possible
     unchanged: bool
-    scale: tuple[float, float] | None  # of the scores
+    scale: tuple[float, float] | None  # the scale of the scores
 
     @classmethod
     def between(
@@ -379,7 +414,15 @@ class _Change:
         direction: Direction | None,
         scale: tuple[float, float] | None,
     ) -> _Change:
-        """Return the change; `direction` is None if the metric's own holds."""
+        """Return the change from a baseline to a candidate.
+
+        Args:
+            baseline: the earlier result.
+            candidate: the new result.
+            comparison: the comparison of both results.
+            direction: the better direction in the policy; None for the metric's own direction.
+            scale: the scale of the scores.
+        """
         higher = comparison.higher_is_better
         if direction is not None:
             higher = direction == "higher_is_better"
@@ -393,11 +436,15 @@ class _Change:
     def drops(
         self, difference: PairedDifference, limits: Limits, group: str | None = None
     ) -> Iterator[Check]:
-        """Yield a check for each limit of a drop: non-inferiority of the candidate by the paired
-        interval; the baseline's score is taken as it is.
+        """Yield a check for each limit of a drop.
 
-        What passes a limit passes every laxer one: what is unchanged passes them all, the interval
-        decides of the rest.
+        The check is a test of the candidate's non-inferiority by the paired interval, in which the
+        baseline's score is a fixed number. A candidate with unchanged answers passes every limit.
+
+        Args:
+            difference: the difference (candidate - baseline) over all instances or over a group.
+            limits: the limits.
+            group: the group, as `field=value`; None for all instances.
         """
         if limits.max_drop is not None:
             yield self._drop("max_drop", limits.max_drop, difference, group)
@@ -408,14 +455,14 @@ class _Change:
         guard = limits.relative_guard_below
         if guard is not None and difference.value_a >= guard:
             message = (
-                f"this limit does not count: the baseline's score {baseline} "
+                f"this limit does not apply: the baseline's score {baseline} "
                 f"is not below relative_guard_below, {guard:g}"
             )
             yield Check("max_relative_drop", Verdict.PASS, message, group, can_fail=False)
             return
         allowed = share * abs(difference.value_a)
-        of_baseline = f", {formats.short(allowed)} of the baseline's {baseline}"
-        yield self._drop("max_relative_drop", allowed, difference, group, of_baseline)
+        share_words = f", {formats.short(allowed)} of the baseline's {baseline}"
+        yield self._drop("max_relative_drop", allowed, difference, group, share_words)
 
     def _drop(
         self,
@@ -423,8 +470,9 @@ class _Change:
         allowed: float,
         difference: PairedDifference,
         group: str | None,
-        of_baseline: str = "",
+        share_words: str = "",
     ) -> Check:
+        """Return the check of a drop of at most `allowed`, in the unit of the score."""
         evidence = non_inferiority(difference, allowed, higher_is_better=self.higher_is_better)
         outcome, words = _FINDINGS[evidence]
         if self.unchanged:
@@ -437,17 +485,17 @@ class _Change:
             between = f"{formats.short(low, sign='+')} to {formats.short(high, sign='+')}"
             observed += f" (95 % interval {between})"
         message = (
-            f"{observed} on {difference.n} pairs: {words} {formats.short(allowed)}{of_baseline}"
+            f"{observed} on {difference.n} pairs: {words} {formats.short(allowed)}{share_words}"
         )
         if outcome == Verdict.INCONCLUSIVE and difference.mde is not None:
             detectable = formats.short(difference.mde)
             message += f"; a sample of this size shows differences of {detectable} and more"
-        can_fail = allowed < self._farthest_drop(difference.value_a)
+        can_fail = allowed < self._largest_drop(difference.value_a)
         observed_drop = difference.difference
         return Check(limit, outcome, message, group, allowed, observed_drop, low, high, can_fail)
 
-    def _farthest_drop(self, baseline: float) -> float:
-        """Return how far the worst score lies below the baseline's."""
+    def _largest_drop(self, baseline: float) -> float:
+        """Return the largest possible drop from the baseline's score; infinite without a scale."""
         if self.scale is None:
             return math.inf
         low, high = self.scale
@@ -457,7 +505,7 @@ class _Change:
 
 
 def _answers_of(stored: StoredResult) -> dict[tuple[object, ...], str | None]:
-    """Return the answers by instance, with its split, trial and perturbation."""
+    """Return the answer to each instance, by (id, split, trial, perturbation)."""
     answers: dict[tuple[object, ...], str | None] = {}
     for record in stored.result.instances:
         key = (record.id, record.split, record.trial, record.perturbation)
@@ -468,6 +516,7 @@ def _answers_of(stored: StoredResult) -> dict[tuple[object, ...], str | None]:
 def _checks_of_groups(
     policy: BenchmarkPolicy, metric: str, candidate: StoredResult, change: _Change | None
 ) -> Iterator[Check]:
+    """Yield the checks of the limits for groups. `change`: None if there is no baseline."""
     for field, by_value in policy.groups.items():
         groups = candidate.result.groups.get(field, {})
         if not groups:
@@ -502,7 +551,11 @@ def _checks_of_groups(
 def _limits_by_value(
     by_value: Mapping[str, Limits], groups: Collection[str]
 ) -> Iterator[tuple[str, Limits]]:
-    """Yield the groups that the policy names, then those that it means by `EVERY_VALUE`."""
+    """Yield the value and the limits of each group of a field.
+
+    The groups that the policy names come first, and then the other groups if the policy has limits
+    for `EVERY_VALUE`.
+    """
     for value, limits in by_value.items():
         if value != EVERY_VALUE:
             yield value, limits
@@ -512,45 +565,52 @@ def _limits_by_value(
 
 
 def _coverage_of_group(stored: StoredResult, score: Score, group: tuple[str, str]) -> float:
-    """Return the share of the group's answers, or of their judgements, that the score is of."""
+    """Return the share of a group's answers, or of their judgements, that the score counts."""
     field, value = group
     judges = len(stored.result.validity.judges)
     is_judged = stored.result.validity.judgements is not None and judges > 0
     due = 0
-    given = 0
+    counted = 0
     for record in stored.result.instances:
         if record.group(field) != value or not score.is_over(record):
             continue
         if not is_judged:
             due += 1
             if record.error is None and not record.unjudged:
-                given += 1
+                counted += 1
         elif record.criteria:
             due += judges * len(record.criteria)
-            given += sum(map(_decisions, record.criteria))
-        elif record.judges or not _is_silent(record):
+            counted += sum(map(_decisions, record.criteria))
+        elif record.judges or not _is_empty(record):
             due += judges
-            given += len(record.judges)
+            counted += len(record.judges)
     if not due:
         return 0.0
-    return given / due
+    return counted / due
 
 
 def _decisions(criterion: Mapping[str, Any]) -> int:
-    """Return how many judges decided a criterion."""
-    return sum("criteria_met" in words for words in criterion["judges"].values())
+    """Return the number of judges who decided about a criterion."""
+    return sum("criteria_met" in judgement for judgement in criterion["judges"].values())
 
 
-def _is_silent(record: InstanceRecord) -> bool:
-    """Return whether an answer has nothing in it: no judge is asked about it."""
+def _is_empty(record: InstanceRecord) -> bool:
+    """Return True if the answer is empty: no judge is asked about an empty answer."""
     return record.completion is not None and not record.completion.strip()
 
 
 def difference_in_group(
     a: StoredResult, b: StoredResult, comparison: Comparison, group: tuple[str, str]
 ) -> PairedDifference | None:
-    """Return the difference over a group's instances that both have a value of, as in the
-    comparison of all; None if there is no such instance.
+    """Return the difference (b - a) over the instances of a group with a value in both results.
+
+    The metric and the scale are those of the comparison. None if there is no such instance.
+
+    Args:
+        a: the first result.
+        b: the second result.
+        comparison: the comparison of both results over all instances.
+        group: the field of the group and its value.
     """
     score = a.result.scores[comparison.metric]
     values_a = values_of(_records_in(a, group), score)
@@ -562,6 +622,7 @@ def difference_in_group(
 
 
 def _records_in(stored: StoredResult, group: tuple[str, str]) -> Iterator[InstanceRecord]:
+    """Yield the records of the instances in a group."""
     field, value = group
     for record in stored.result.instances:
         if record.group(field) == value:

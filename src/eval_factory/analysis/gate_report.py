@@ -1,8 +1,8 @@
-"""The outcome of a gate as text, Markdown, JSON, JUnit, and as an in-toto statement to be signed.
+"""Formats the outcome of a gate as text, Markdown, JSON, JUnit and in-toto statements for signing.
 
-The statement's predicate is `eval-result` as proposed in in-toto/attestation, pull request 575
-(November 2026). A model behind an endpoint has no digest, so it is committed to with a secret salt;
-whoever is to know the model gets the salt.
+The predicate of a statement is `eval-result`, as proposed in in-toto/attestation, pull request 575
+(November 2026). A model behind an endpoint has no digest. The statement therefore has a commitment:
+a hash of the model's name and a secret salt. Only a person with the salt can verify the name.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _SUITE = "eval-factory gate"
 
 
 def gate_text(result: GateResult) -> str:
+    """Return the outcome as a text for the screen."""
     policy = f"{result.policy}, sha256 {result.policy_sha256[:12]}, {_lock(result)}"
     lines = [f"gate: {result.outcome.upper()} ({policy})"]
     for benchmark in result.benchmarks:
@@ -50,6 +51,7 @@ def gate_text(result: GateResult) -> str:
 
 
 def gate_markdown(result: GateResult) -> str:
+    """Return the outcome as Markdown, with a table of all checks."""
     policy = (
         f"Policy {prose(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`"
     )
@@ -94,10 +96,13 @@ def gate_document(result: GateResult) -> dict[str, Any]:
 
 
 def write_junit(result: GateResult, path: Path) -> None:
-    """Write a test case for each limit. One that counts against the gate is a failure; what is
-    advisory, or inconclusive and counted as passed, is a skipped one that says why.
+    """Write a JUnit file with a test case for each limit.
+
+    A limit that is not kept is a failed test case if it counts against the gate. If the benchmark
+    is advisory, or if its inconclusive outcome counts as passed, it is a skipped test case with the
+    reason.
     """
-    # imported here: only JUnit needs it
+    # junitparser is imported here because only this function needs it.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     suite = TestSuite(_SUITE)
@@ -120,13 +125,13 @@ def write_junit(result: GateResult, path: Path) -> None:
     xml = JUnitXml(_SUITE)
     xml.add_testsuite(suite)
     xml.update_statistics()  # type: ignore[no-untyped-call]
-    written = io.BytesIO()
-    xml.write(written, pretty=True)
-    write_atomic(path, written.getvalue().decode("utf-8"))
+    buffer = io.BytesIO()
+    xml.write(buffer, pretty=True)
+    write_atomic(path, buffer.getvalue().decode("utf-8"))
 
 
 def _kind(benchmark: BenchmarkOutcome) -> str:
-    """Return a benchmark's tier, its metric, and what it counts as."""
+    """Return a benchmark's tier and metric, and the counted outcome if it differs."""
     parts: list[str] = [benchmark.tier]
     if benchmark.metric:
         parts.append(benchmark.metric)
@@ -136,34 +141,36 @@ def _kind(benchmark: BenchmarkOutcome) -> str:
 
 
 def _limit_of(check: Check) -> str:
-    """Return the limit of a check, and the group that it is of."""
+    """Return the key of a check's limit, with the group if there is one."""
     if check.group:
         return f"{check.limit} [{check.group}]"
     return check.limit
 
 
 def _lock(result: GateResult) -> str:
+    """Return the words for the policy's lock."""
     if result.locked_at is None:
         return "not locked"
     return f"locked on {result.locked_at:%Y-%m-%d %H:%M} UTC"
 
 
 def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[Path]:
-    """Write a statement for each benchmark whose limits were held against numbers, and its salt,
-    which is a secret.
+    """Write a statement and its secret salt for each benchmark with a measured number.
 
-    `<task>.eval-result.intoto.json` is there to be signed and given away,
-    `<task>.eval-result.salt` (hexadecimal, mode 0600) to be kept. A salt that is there is used
-    again, so that the same result gives the same statement.
+    The user signs and publishes `<task>.eval-result.intoto.json`, and keeps
+    `<task>.eval-result.salt` (hexadecimal, mode 0600) secret. An existing salt is used again, so
+    that the same result always gives the same statement.
 
     Args:
-        result: The outcome of a gate.
-        folder: Where the files are written.
-        evaluator: A URI of who ran the evaluation.
+        result: the outcome of a gate.
+        folder: the folder for the files.
+        evaluator: a URI of the person or organisation that ran the evaluation.
+
+    Returns:
+        The paths of the statements.
 
     Raises:
-        PrerequisiteError: a candidate's folder has no checksums, or its result does not say when it
-            was made.
+        PrerequisiteError: a candidate's folder has no checksums, or its result has no times.
         OSError: the folder cannot be written.
     """
     written = []
@@ -181,7 +188,7 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
             benchmark.checks,
             evaluator=evaluator,
             salt=_salt(folder / f"{name}.eval-result.salt"),
-            of=result,
+            gate=result,
         )
         path = folder / f"{name}.eval-result.intoto.json"
         write_atomic(path, json.dumps(statement, indent=2, ensure_ascii=False) + "\n")
@@ -190,8 +197,10 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
 
 
 def _file_name(task: str) -> str:
-    """Return a task's name without what no file system has to take, such as the colons of
-    `helm:mmlu:subject=anatomy`.
+    """Return a task's name as a file name.
+
+    Characters that some file systems do not allow, such as the colons of
+    `helm:mmlu:subject=anatomy`, are replaced, and a hash keeps changed names distinct.
     """
     name = re.sub(r"[^A-Za-z0-9._-]", "-", task)
     if name == task:
@@ -200,7 +209,7 @@ def _file_name(task: str) -> str:
 
 
 def _salt(path: Path) -> bytes:
-    """Return the salt of a file, which is made if it is not there."""
+    """Return the salt in a file. If the file does not exist, create it with a new salt."""
     try:
         return bytes.fromhex(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -209,7 +218,7 @@ def _salt(path: Path) -> bytes:
         return salt
     except ValueError:
         raise PrerequisiteError(
-            f"{path}: does not hold a salt; move the file away, and a new one is made"
+            f"{path}: is not a salt; move the file away, and a new salt is created"
         ) from None
 
 
@@ -220,34 +229,38 @@ def gate_statement(
     *,
     evaluator: str,
     salt: bytes,
-    of: GateResult,
+    gate: GateResult,
 ) -> dict[str, Any]:
-    """Return the statement of a benchmark whose limits were held against numbers.
+    """Return the statement of a benchmark with a measured number.
 
-    The lock of the policy is in it where it is older than the run.
+    The statement has the hash of the policy as a pre-registration if the policy was locked before
+    the run started.
 
     Args:
-        stored: The candidate's result.
-        metric: The name of the score.
-        checks: The benchmark's checks.
-        evaluator: A URI of who ran the evaluation.
-        salt: What the model's name is committed to with.
-        of: The outcome of the gate.
+        stored: the candidate's result.
+        metric: the name of the score.
+        checks: the benchmark's checks.
+        evaluator: a URI of the person or organisation that ran the evaluation.
+        salt: the salt for the commitment to the model's name.
+        gate: the outcome of the gate.
+
+    Raises:
+        PrerequisiteError: the candidate's folder has no checksums, or its result has no times.
     """
     record = stored.result.provenance
     rundir = RunDir(stored.folder)
     started = started_at(record)
     if not rundir.checksums.is_file() or started is None or record.ended_at is None:
         raise PrerequisiteError(
-            f"{stored.folder}: a statement needs checksums and times, and the version that made "
-            "this result wrote neither: run it again (nothing that was answered is asked again)"
+            f"{stored.folder}: a statement needs checksums and times, which this result does not "
+            "have: run it again (nothing that was answered is asked again)"
         )
     model = {"alg": "sha256-salted-v1", "value": commitment(salt, record.target), "salted": True}
     receipt = {"name": rundir.checksums.name, "digest": {"sha256": sha256_of(rundir.checksums)}}
     version = f"{record.helm_package} {record.helm}, errata {record.errata_version}"
     registration = {}
-    if of.locked_at is not None and of.locked_at <= started:
-        registration = {"preRegistration": {"alg": "sha256", "value": of.policy_sha256}}
+    if gate.locked_at is not None and gate.locked_at <= started:
+        registration = {"preRegistration": {"alg": "sha256", "value": gate.policy_sha256}}
     return {
         "_type": STATEMENT_TYPE,
         "subject": [receipt],
@@ -270,8 +283,10 @@ def gate_statement(
 
 
 def _dataset_digest(record: Provenance) -> dict[str, str | None]:
-    """Return the SHA-256 of the sorted lines `<sha256 of a data file>` LF; of all prompts if no
-    data file is known.
+    """Return the digest of the data: a SHA-256 over the sorted SHA-256 of the data files, one per
+    line.
+
+    If no data file is known, the digest is the SHA-256 of all prompts.
     """
     if not record.dataset_files:
         return {"evalFactoryPromptsV1": record.prompts_sha256}
@@ -280,13 +295,14 @@ def _dataset_digest(record: Provenance) -> dict[str, str | None]:
 
 
 def commitment(salt: bytes, identity: str) -> str:
-    """Return `sha256-salted-v1`, which names an identity to those alone who know the salt."""
+    """Return the commitment `sha256-salted-v1` to a name, which only the salt makes verifiable."""
     return hashlib.sha256(salt + identity.encode("utf-8")).hexdigest()
 
 
 def _claims(metric: str, checks: Sequence[Check]) -> Iterator[dict[str, Any]]:
-    """Yield a claim for each limit that was held against a number. What is inconclusive was not
-    passed: it was not shown.
+    """Yield a claim for each limit that was compared with a number.
+
+    An inconclusive check is claimed as not passed, because nothing was shown.
     """
     for check in checks:
         if check.allowed is None:

@@ -1,4 +1,4 @@
-"""Pairs of equal questions in the results of two programs, which have different ids for them."""
+"""Pairs equal questions in the results of two programs, whose ids for a question differ."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ PROMPT = "prompt"
 COLUMNS = "named columns"
 TABLE = "table"
 MIN_PAIRED = 0.9
-"""The share of the smaller result's questions that have to be paired, if the user names none."""
+"""The default of the smallest share of the smaller result's questions that must be paired."""
 MIN_CONTAINED = 12
-"""The shortest question, in characters, that is looked for inside a prompt."""
+"""The length, in characters, of the shortest question that is searched for in prompts."""
 _SPACES = re.compile(r"\s+")
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question of a result: its id, and the texts that are compared."""
+    """A question of a result, with its normalised texts."""
 
     id: str
     prompt: str
-    text: str | None  # None: the result keeps prompts alone
+    text: str | None  # the question alone; None if the result has only prompts
     options: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """The questions that two results share."""
+    """The questions that two results have in common."""
 
-    tier: str  # the rule by which they were found to be equal
+    tier: str  # the text that was compared, such as `PROMPT`
     ids: Mapping[str, str] = field(default_factory=dict)  # id in the second -> id in the first
-    smaller: int = 0  # questions of the smaller result
+    smaller: int = 0  # the number of questions in the smaller result
 
     @property
     def share(self) -> float:
-        """Return the share of the smaller result's questions that are paired."""
+        """The share of the smaller result's questions that are paired."""
         if not self.smaller:
             return 0.0
         return len(self.ids) / self.smaller
@@ -53,17 +53,17 @@ class Pairing:
 
 
 def is_imported(stored: StoredResult) -> bool:
-    """Return whether another program asked for the answers of a result."""
+    """Return True if another program made the result."""
     return stored.result.provenance.imported is not None
 
 
 def normalised(text: str) -> str:
-    """Return a text without differences of blanks and letter case."""
+    """Return a text in lower case, with single spaces in the place of white space."""
     return _SPACES.sub(" ", text).strip().casefold()
 
 
 def questions_of(records: Iterable[InstanceRecord]) -> list[Question]:
-    """Return each question once, in the order of the result; perturbed ones are left out."""
+    """Return each question once, in the order of the result; perturbed questions are left out."""
     questions: dict[str, Question] = {}
     for record in records:
         if record.id in questions or record.perturbation is not None:
@@ -79,7 +79,11 @@ def questions_of(records: Iterable[InstanceRecord]) -> list[Question]:
 
 
 def paired(first: StoredResult, second: StoredResult, min_paired: float) -> Pairing:
-    """Pair the questions of two results: by the first tier that pairs enough, else by the best."""
+    """Pair the questions of two results.
+
+    The tiers are tried in their order. The first tier that pairs at least `min_paired` of the
+    questions is used; if there is no such tier, the tier that pairs most questions.
+    """
     first_questions = questions_of(first.result.instances)
     second_questions = questions_of(second.result.instances)
     smaller = min(len(first_questions), len(second_questions))
@@ -94,9 +98,10 @@ def paired(first: StoredResult, second: StoredResult, min_paired: float) -> Pair
 
 
 def paired_ids(stored: Sequence[StoredResult]) -> list[Mapping[str, str]]:
-    """Return, for each result, the ids of the same questions in the first, by its own ids.
+    """Return a mapping for each result: id of a question -> its id in the first result.
 
-    Nothing is returned if no result is another program's: ids then say which are the same.
+    The list is empty if another program made none of the results, because equal questions then have
+    equal ids.
     """
     if not any(map(is_imported, stored)):
         return []
@@ -119,7 +124,7 @@ def _tiers(
     first_questions: Sequence[Question],
     second_questions: Sequence[Question],
 ) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
-    """Yield what questions are paired by, and the pairs (id in the second, id in the first)."""
+    """Yield each tier with its pairs (id in the second result, id in the first result)."""
     yield QUESTION, _by_question(first_questions, second_questions)
     yield PROMPT, _by_key(_prompt_keys(first_questions), _prompt_keys(second_questions))
     if _is_table(first) or _is_table(second):
@@ -127,6 +132,7 @@ def _tiers(
 
 
 def _is_table(stored: StoredResult) -> bool:
+    """Return True if the result was imported from a table."""
     imported = stored.result.provenance.imported
     return imported is not None and imported.program == TABLE
 
@@ -146,8 +152,9 @@ def _digest(*texts: str) -> str:
 def _by_key(
     first: Sequence[tuple[str, str]], second: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (id in the second, id in the first) of equal keys. A key that is there twice on one
-    side names no question and pairs nothing.
+    """Yield (id in the second result, id in the first result) for equal keys.
+
+    A key that several questions of a result have is skipped. The arguments are lists of (key, id).
     """
     first_ids = _unique(first)
     for key, name in _unique(second).items():
@@ -156,7 +163,7 @@ def _by_key(
 
 
 def _unique(keys: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the id of each key, without keys that several ids have."""
+    """Return the id of each key that only one question has."""
     names: dict[str, list[str]] = {}
     for key, name in keys:
         names.setdefault(key, []).append(name)
@@ -166,8 +173,10 @@ def _unique(keys: Sequence[tuple[str, str]]) -> dict[str, str]:
 def _by_question(
     first: Sequence[Question], second: Sequence[Question]
 ) -> Iterator[tuple[str, str]]:
-    """Pair by question and options; if one side keeps prompts alone, the question of the other
-    has to be in one prompt with the same options, and in no second one.
+    """Yield (id in the second result, id in the first result) for equal questions and options.
+
+    If one result has only prompts, a question of the other result must be contained in exactly one
+    prompt with the same options.
     """
     first_keys = _question_keys(first)
     second_keys = _question_keys(second)
@@ -191,40 +200,40 @@ def _question_keys(questions: Sequence[Question]) -> list[tuple[str, str]]:
 def _contained(
     questions: Sequence[Question], prompts: Sequence[Question]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (id of a question, id of the one prompt that holds it)."""
+    """Yield (id of a question, id of the only prompt that contains the question)."""
     by_options: dict[tuple[str, ...], list[Question]] = {}
     for prompt in prompts:
         by_options.setdefault(tuple(sorted(prompt.options)), []).append(prompt)
-    holders: dict[str, list[str]] = {}
+    matches: dict[str, list[str]] = {}
     for question in questions:
         if question.text is not None and len(question.text) >= MIN_CONTAINED:
-            holders[question.id] = list(_holders_of(question, by_options))
-    taken = Counter(names[0] for names in holders.values() if len(names) == 1)
-    for name, names in holders.items():
-        if len(names) == 1 and taken[names[0]] == 1:
+            matches[question.id] = list(_prompts_with(question, by_options))
+    times_matched = Counter(names[0] for names in matches.values() if len(names) == 1)
+    for name, names in matches.items():
+        if len(names) == 1 and times_matched[names[0]] == 1:
             yield name, names[0]
 
 
-def _holders_of(
+def _prompts_with(
     question: Question, by_options: Mapping[tuple[str, ...], Sequence[Question]]
 ) -> Iterator[str]:
-    """Yield the ids of the prompts that hold a question with its options."""
+    """Yield the ids of the prompts that contain a question with its options."""
     text = question.text or ""
     for prompt in by_options.get(tuple(sorted(question.options)), []):
         if text in prompt.prompt:
             yield prompt.id
     if question.options:
-        # a prompt that has its options in its text alone
+        # Some prompts have no separate options: the options are in the text of the prompt.
         for prompt in by_options.get((), []):
-            if _holds(prompt.prompt, (text, *question.options)):
+            if _contains_all(prompt.prompt, (text, *question.options)):
                 yield prompt.id
 
 
-def _holds(prompt: str, texts: Iterable[str]) -> bool:
+def _contains_all(prompt: str, texts: Iterable[str]) -> bool:
     return all(text in prompt for text in texts)
 
 
 def too_few(pairing: Pairing, min_paired: float) -> str:
-    """Return why two results are not compared: too few of their questions are the same."""
+    """Return the message that two results have too few questions in common."""
     share = formats.percent(min_paired)
     return f"{pairing}; {share} are needed (--min_paired)"

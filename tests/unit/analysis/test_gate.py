@@ -96,14 +96,14 @@ def test_a_drop_is_held_by_the_paired_interval(
             0.6,
             "pass",
             None,
-            "does not count: the baseline's score 0.6 is not below relative_guard",
+            "does not apply: the baseline's score 0.6 is not below relative_guard",
         ),
         (
             0.01,
             0.55,
             "pass",
             None,
-            "does not count: the baseline's score 0.6 is not below relative_guard",
+            "does not apply: the baseline's score 0.6 is not below relative_guard",
         ),
     ],
 )
@@ -289,7 +289,7 @@ def test_no_least_score_is_held_of_a_metric_where_lower_is_better(
     }
     whole, group = only(held(tmp_path, {"pubmed_qa": limits}, [folder])).checks
     assert (whole.outcome, group.outcome) == (outcome, outcome)
-    assert ("min says nothing" in whole.message) is (outcome == "fail")
+    assert ("min has no meaning" in whole.message) is (outcome == "fail")
 
 
 def test_a_metrics_own_direction_decides_what_a_drop_is(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ LOCKED = datetime(2026, 11, 22, 6, 30, tzinfo=timezone.utc)
         (
             "2026-11-22T06:29:59Z",
             1,
-            "its run started (2026-11-22T06:29:59Z) before the policy was locked (2026-11-22T06:30",
+            "the run started (2026-11-22T06:29:59Z) before the policy was locked (2026-11-22T06:30",
         ),
         ("2026-11-22T06:30:00Z", 1, None),
         (

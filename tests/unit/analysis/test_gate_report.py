@@ -215,7 +215,7 @@ def statement(
     gate = held(stored.folder, "pubmed_qa", *checks, locked_at=locked_at)
     who = "https://lab.example/"
     return gate_report.gate_statement(
-        stored, "exact_match", checks, evaluator=who, salt=SALT, of=gate
+        stored, "exact_match", checks, evaluator=who, salt=SALT, gate=gate
     )
 
 
@@ -330,7 +330,7 @@ def test_a_gate_without_numbers_writes_nothing(tmp_path: Path) -> None:
 
 def test_a_salt_that_is_none_is_refused(stored: StoredResult, tmp_path: Path) -> None:
     (tmp_path / "pubmed_qa.eval-result.salt").write_text("no salt")
-    with pytest.raises(PrerequisiteError, match=naming("not hold a salt", "move the file away")):
+    with pytest.raises(PrerequisiteError, match=naming("is not a salt", "move the file away")):
         write_statements(held(stored.folder), tmp_path, "urn:me")
 
 
