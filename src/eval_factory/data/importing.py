@@ -24,7 +24,7 @@ from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.published_choices import read_choice_file
 
 
-def looked_through(path: Path, form: str, name: str) -> str:
+def checked_file(path: Path, form: str, name: str) -> str:
     """Return in words how many questions a file holds. Raises PrerequisiteError: it is not of the
     published form; the message names the file, the row and the column.
     """
@@ -38,7 +38,7 @@ def looked_through(path: Path, form: str, name: str) -> str:
     return f"{len(read.rows)} questions in {path.name}{left_out}"
 
 
-def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
+def checked_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
     """Yield the findings about each such file that is there, by its task. Raises PrerequisiteError:
     one of them is not of the published form.
     """
@@ -46,12 +46,12 @@ def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
         for file in task.files:
             path = scenarios / task.scenario / file.path
             if file.form is not None and path.is_file():
-                yield f"{name}: {looked_through(path, file.form, str(path))}"
+                yield f"{name}: {checked_file(path, file.form, str(path))}"
 
 
-SUMS = "SHA256SUMS"
-HUB = "hub"
-COPIED = (
+CHECKSUMS_FILE = "SHA256SUMS"
+HUB_FOLDER = "hub"
+COPIED_FOLDERS = (
     bundle.SCENARIOS,
     bundle.NLTK_DATA,
     bundle.TIKTOKEN,
@@ -84,7 +84,7 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is not a folder")
     parts = []
-    for part in (*COPIED, HUB):
+    for part in (*COPIED_FOLDERS, HUB_FOLDER):
         if (folder / part).is_dir():
             parts.append(part)
     names: list[str] = []
@@ -93,16 +93,17 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     names.sort()
     if not names:
         raise ConfigError(
-            f"{folder}: holds none of {', '.join((*COPIED, HUB))}, so there is nothing to import"
+            f"{folder}: holds none of {', '.join((*COPIED_FOLDERS, HUB_FOLDER))}, "
+            "so there is nothing to import"
         )
     _check_names(folder, names)
-    check_sums(folder, names, say)
-    for line in look_through_folder(folder / bundle.SCENARIOS, sources):
+    check_checksums(folder, names, say)
+    for line in checked_folder(folder / bundle.SCENARIOS, sources):
         say(line)
     source = f"import:{printable(os.fsdecode(folder.resolve().name))}"
     with bundle.staging(root, sources) as stage:
         for name in names:
-            if not name.startswith(f"{HUB}/"):
+            if not name.startswith(f"{HUB_FOLDER}/"):
                 shutil.copyfile(folder / name, stage.path(name, source))
         _list_files(folder, sources, source, stage)
         # each data set has the configuration that a task asks for, or else a variant
@@ -111,8 +112,8 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
         of_variants = chain.from_iterable(variant.hub for variant in variants)
         of_tasks = chain.from_iterable(task.hub for task in tasks)
         datasets = {dataset.id: dataset for dataset in chain(of_variants, of_tasks)}
-        for place in sorted(path for path in (folder / HUB).glob("*/*") if path.is_dir()):
-            name = place.relative_to(folder / HUB).as_posix()
+        for place in sorted(path for path in (folder / HUB_FOLDER).glob("*/*") if path.is_dir()):
+            name = place.relative_to(folder / HUB_FOLDER).as_posix()
             dataset = datasets.get(name) or HubDataset(id=name, config=None, revision=None)
             prepare_cache(place, dataset, revision=None, source=source, staging=stage)
             say(f"{name}: prepared; its revision is not known")
@@ -133,13 +134,13 @@ def _check_names(folder: Path, names: list[str]) -> None:
             problems.append(str(error))
         if not (folder / name).is_symlink() and not (folder / name).is_file():
             problems.append(f"'{printable(name)}' is not a plain file")
-    problems += clashes(name for name in names if not name.startswith(f"{HUB}/"))
+    problems += clashes(name for name in names if not name.startswith(f"{HUB_FOLDER}/"))
     if problems:
         message = f"{folder}: a data bundle cannot hold this; nothing was imported"
         raise PrerequisiteError(f"{message}\n{bundle.first_lines(problems)}")
 
 
-def check_sums(folder: Path, names: list[str], say: _Say) -> None:
+def check_checksums(folder: Path, names: list[str], say: _Say) -> None:
     """Check the files against the folder's list of checksums. Raises PrerequisiteError: it names
     each file that is a link, missing, altered or not listed.
     """
@@ -147,14 +148,14 @@ def check_sums(folder: Path, names: list[str], say: _Say) -> None:
     for name in names:
         if (folder / name).is_symlink():
             problems.append(f"is a link: {name}")
-    sums = folder / SUMS
+    sums = folder / CHECKSUMS_FILE
     if not sums.is_file():
-        say(f"warning: {folder} has no {SUMS}; its files are taken as they are")
+        say(f"warning: {folder} has no {CHECKSUMS_FILE}; its files are taken as they are")
     else:
-        listed = _read_sums(sums)
+        listed = _read_checksums(sums)
         for name in names:
             if name not in listed:
-                problems.append(f"not in {SUMS}: {name}")
+                problems.append(f"not in {CHECKSUMS_FILE}: {name}")
         for name, digest in listed.items():
             path = folder / name
             if not path.is_file():
@@ -162,11 +163,11 @@ def check_sums(folder: Path, names: list[str], say: _Say) -> None:
             elif sha256_of(path) != digest:
                 problems.append(f"altered: {name}")
     if problems:
-        message = f"{folder}: its files are not those of {SUMS}; nothing was imported"
+        message = f"{folder}: its files are not those of {CHECKSUMS_FILE}; nothing was imported"
         raise PrerequisiteError(f"{message}\n{bundle.first_lines(problems)}")
 
 
-def _read_sums(path: Path) -> dict[str, str]:
+def _read_checksums(path: Path) -> dict[str, str]:
     listed: dict[str, str] = {}
     try:
         text = read_text(path, encoding="utf-8-sig")

@@ -1,3 +1,4 @@
-"""An evaluation -> a planned run: endpoints by role, credentials, scenario arguments, identity,
-preflight.
+"""Turns an evaluation into the plan of a run: its endpoints, keys, prices and identity.
+
+The package also probes the endpoints before a run.
 """

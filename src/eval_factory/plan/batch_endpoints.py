@@ -1,4 +1,4 @@
-"""The batch API of an endpoint of a run, and what a user reads if there is none."""
+"""Creates the batch API of an endpoint, checks that it works, and writes its error messages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def batch_api_of(
     redactor: Redactor,
     say: Callable[[str], None],
 ) -> BatchApi:
-    """
+    """Return the batch API of an endpoint.
+
     Args:
-        endpoint: of one URL.
-        env: has the key.
-        redactor: learns the key.
-        say: reports how a sign-in goes.
+        endpoint: an endpoint with only one URL.
+        env: the environment variables, with the key.
+        redactor: gets the key, so that messages do not show it.
+        say: gets messages about a sign-in.
     """
     servers = servers_of(endpoint, env=env, redactor=redactor, say=say, services=services_in(env))
     (address,) = reached(filled(endpoint.url, env), env)
@@ -38,17 +39,17 @@ def check_batches(
     redactor: Redactor,
     say: Callable[[str], None],
 ) -> None:
-    """Ask whether an endpoint has batches, which costs nothing.
+    """Check that an endpoint has a batch API. The check costs no tokens.
 
     Args:
-        endpoint: of one URL.
-        env: has the key.
-        redactor: learns the key.
-        say: reports how a sign-in goes.
+        endpoint: an endpoint with only one URL.
+        env: the environment variables, with the key.
+        redactor: gets the key, so that messages do not show it.
+        say: gets messages about a sign-in.
 
     Raises:
-        EndpointRefusedError: it has none, or refuses the key.
-        EndpointUnreachableError: nobody answers.
+        EndpointRefusedError: the endpoint has no batch API, or refuses the key.
+        EndpointUnreachableError: the endpoint does not answer.
     """
     try:
         batch_api_of(endpoint, env, redactor, say).check()
@@ -59,7 +60,7 @@ def check_batches(
 
 
 def refused(role: str, error: BatchApiError) -> EndpointRefusedError:
-    """The endpoint has no batches, or refuses the key or the request."""
+    """Return the error of an endpoint that has no batch API, or refuses the key or the request."""
     setting = "target.api_endpoint.batch"
     if role != MODEL_ROLE:
         setting = f"batch in the entry {role} of config.params.extra.judges"

@@ -1,4 +1,4 @@
-"""The choice of the environment variable whose API key serves an endpoint, and its log lines."""
+"""Finds the API key of each endpoint, and writes the log lines about the keys."""
 
 from __future__ import annotations
 
@@ -27,31 +27,39 @@ from eval_factory.endpoint.registrable_domain import fallback_service
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.oauth_services import services_in
 
-MAX_CREDENTIALS = 1 << 20  # bytes
+MAX_CREDENTIALS_SIZE = 1 << 20  # in bytes
 CREDENTIALS_FILES = ("credentials.conf", "prod_env/credentials.conf")
-"""HELM's own credentials, looked for in the current folder when no variable is set."""
+"""HELM's own files of credentials, relative to the current folder.
+
+They are read only if no environment variable has the key of an endpoint.
+"""
 CREDENTIALS_VARIABLE = "HELM_CREDENTIALS"
 
 
 @dataclass
 class CredentialsReport:
-    """Lines to log about keys, never a key; and the keys that the environment does not hold as
-    they are sent.
+    """The log lines about the keys, and the keys that helm-run gets in addition to the environment.
+
+    The log lines contain no key.
     """
 
     lines: list[str] = field(default_factory=list)
-    # variable -> secret, for the environment of helm-run
+    # keys by the name of their variable: those from credentials.conf, and those whose value was
+    # corrected before it is sent
     found: dict[str, str] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)  # the lines that belong on the screen
+    warnings: list[str] = field(default_factory=list)  # lines that are also shown on the screen
 
 
 def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
-    """Find every endpoint's key: its own variable, then the main key's, then credentials.conf, of
-    which another host than the model's gets no key but the one that is written for its very model.
+    """Find the key of every endpoint of a plan.
+
+    The key comes from the endpoint's own variable, else from the variable of the main key, else
+    from credentials.conf. An endpoint on another host than the model's gets only the key that
+    credentials.conf has for this very model.
 
     Raises:
-        PrerequisiteError: a key that the configuration names is nowhere, or a secret holds what
-            cannot be sent.
+        PrerequisiteError: a key that the configuration names was not found, or a key contains
+            characters that cannot be sent.
         ConfigError: credentials.conf cannot be read.
     """
     framework = plan.evaluation.framework
@@ -61,7 +69,7 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     named = {"target.api_endpoint.api_key": endpoint.api_key}
     for default in framework.judges.values():
         named[f"config.params.extra.{default.api_key}"] = getattr(extra, default.api_key)
-    # a variable that somebody wrote into the configuration has to be set
+    # A variable that the user's configuration names has to be set.
     required = {name for path, name in named.items() if sources.get(path) is not Source.FRAMEWORK}
     required |= {judge.api_key for judge in extra.judges or []}
     report = credentials_of(plan.endpoints, env, required={name for name in required if name})
@@ -71,7 +79,7 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
 
 
 def _unused_services(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
-    """Services that are set in the environment, and sign in to none of the endpoints."""
+    """Yield a warning for each OAuth service that is set in the environment but not used."""
     used = set(plan.evaluation.oauth_services())
     services = services_in(env)
     for endpoint in plan.endpoints:
@@ -93,11 +101,17 @@ def _unused_services(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
 def credentials_of(
     endpoints: Iterable[EndpointSettings], env: Mapping[str, str], *, required: Collection[str]
 ) -> CredentialsReport:
-    """Return the same report of endpoints without a run config; those that take a key from a
-    variable of `required` need one.
+    """Find the key of each of these endpoints, as `credentials_report` does.
+
+    Args:
+        endpoints: the endpoints.
+        env: the environment variables.
+        required: the names of variables; an endpoint that uses one of them must have a key.
 
     Raises:
-        PrerequisiteError, ConfigError: as above.
+        PrerequisiteError: a required key was not found, or a key contains characters that cannot
+            be sent.
+        ConfigError: credentials.conf cannot be read.
     """
     endpoints = list(endpoints)
     report = CredentialsReport()
@@ -108,7 +122,7 @@ def credentials_of(
         if value != env.get(variable, value):
             report.found[variable] = value or ""
     urls = (endpoint.urls for endpoint in endpoints if endpoint.role == MODEL_ROLE)
-    of_the_model = set(map(origin_of, chain.from_iterable(urls)))
+    model_origins = set(map(origin_of, chain.from_iterable(urls)))
     missing: list[EndpointSettings] = []
     credentials: tuple[str, Any] | None = None
     for endpoint in endpoints:
@@ -121,15 +135,15 @@ def credentials_of(
         first = endpoint.key_names[0]
         name = next((name for name in endpoint.key_names if values[name]), None)
         if name is not None:
-            report.lines += _said_of_variable(endpoint, name, values[name] or "")
+            report.lines += _lines_about_key(endpoint, name, values[name] or "")
             continue
         credentials = credentials or _helm_credentials(env)
         origin, identity = credentials
-        key = checked_secret(_key_in(identity, endpoint, of_the_model) or "", origin)
+        key = checked_secret(_key_in(identity, endpoint, model_origins) or "", origin)
         if key is not None:
             report.found[first] = key
             report.lines.append(f"{first} is not set, setting to the key of {origin}")
-            report.lines.append(_used(origin, endpoint.role, key))
+            report.lines.append(_usage_line(origin, endpoint.role, key))
         elif (service := fallback_service(endpoint, services)) is not None:
             report.lines.append(
                 f"{first} is not set: {service.service} OAuth tokens sign in {endpoint.role}"
@@ -140,22 +154,34 @@ def credentials_of(
             report.lines.append(
                 f"{first} is not set: asking {', '.join(endpoint.urls)} without a key"
             )
-    for variable, value in {**values, **report.found}.items():
-        if value and is_placeholder(value) and variable not in settings:
-            report.lines.append(
-                f"{variable} holds a placeholder, or a key too short or too plain to be "
-                "distinguished from words: it is not redacted"
-            )
+    report.lines += _placeholder_lines({**values, **report.found}, settings)
     if missing:
         raise PrerequisiteError("\n".join(dict.fromkeys(map(_what_to_set, missing))))
     return report
 
 
+def _placeholder_lines(
+    values: Mapping[str, str | None], settings: Collection[str]
+) -> Iterator[str]:
+    """Yield a line for each variable whose value looks like a placeholder and is not redacted.
+
+    `settings`: the names of variables that are no secrets.
+    """
+    for variable, value in values.items():
+        if value and is_placeholder(value) and variable not in settings:
+            yield (
+                f"{variable} holds a placeholder, or a key too short or too plain to be "
+                "distinguished from words: it is not redacted"
+            )
+
+
 def _variables_of(
     endpoints: Iterable[EndpointSettings], env: Mapping[str, str]
 ) -> tuple[set[str], dict[str, str | None]]:
-    """Return the names of the settings of sign-ins; and the value of each of these and of each key,
-    by name.
+    """Return the names of the OAuth variables, and the values of all variables, by name.
+
+    All variables are the OAuth variables and those of keys and secrets; a variable that is not set
+    has the value None.
     """
     services = {endpoint.oauth.service for endpoint in endpoints if endpoint.oauth is not None}
     pairs = product(services, (*OAUTH_SECRETS, *OAUTH_SETTINGS))
@@ -169,6 +195,7 @@ def _variables_of(
 
 
 def _what_to_set(endpoint: EndpointSettings) -> str:
+    """Return the message that an endpoint has no key, with the variables that the user may set."""
     first, *alternatives = endpoint.key_names
     if endpoint.role == MODEL_ROLE:
         return (
@@ -188,7 +215,8 @@ def _what_to_set(endpoint: EndpointSettings) -> str:
     )
 
 
-def _said_of_variable(endpoint: EndpointSettings, name: str, key: str) -> Iterator[str]:
+def _lines_about_key(endpoint: EndpointSettings, name: str, key: str) -> Iterator[str]:
+    """Yield the log lines about an endpoint whose key is in the variable `name`."""
     first = endpoint.key_names[0]
     if name != first:
         yield f"{first} is not set, setting to {name}"
@@ -197,16 +225,22 @@ def _said_of_variable(endpoint: EndpointSettings, name: str, key: str) -> Iterat
         yield (
             f"Using {judge} judge API key from environment variable for model: {endpoint.model_id}"
         )
-    yield _used(name, endpoint.role, key)
+    yield _usage_line(name, endpoint.role, key)
 
 
-def _used(name: str, role: str, key: str) -> str:
+def _usage_line(name: str, role: str, key: str) -> str:
+    """Return the log line about the use of a key; the line shows only the end of the key."""
     return f"Using API key {name} for {role}, ends with {ending_of(key)}"
 
 
 def _helm_credentials(env: Mapping[str, str]) -> tuple[str, Any]:
-    """Return where HELM's credentials are from, and a key per deployment, per organization, or for
-    everything.
+    """Return the source of HELM's credentials, and the credentials.
+
+    The source is the name of a variable or a file; both values are empty if there are no
+    credentials.
+
+    Raises:
+        ConfigError: the credentials cannot be read.
     """
     origin = CREDENTIALS_VARIABLE
     text = env.get(CREDENTIALS_VARIABLE)
@@ -216,28 +250,32 @@ def _helm_credentials(env: Mapping[str, str]) -> tuple[str, Any]:
             return "", {}
         try:
             origin = str(path)
-            text = read_text(path, max_size=MAX_CREDENTIALS)
+            text = read_text(path, max_size=MAX_CREDENTIALS_SIZE)
         except (OSError, UnicodeDecodeError):
             raise ConfigError([f"{path}: cannot be read"]) from None
-    from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and is seldom needed
+    # imported here, for the import takes 130 ms and is rarely needed
+    from pyhocon import ConfigFactory
 
     try:
         return origin, ConfigFactory.parse_string(text).as_plain_ordered_dict()
-    except Exception:  # pyhocon raises many kinds, and their text would quote the file
+    except Exception:  # pyhocon raises many kinds of errors, whose messages quote the file
         raise ConfigError([f"{origin}: is not HOCON, the format of HELM's credentials"]) from None
 
 
 def _key_in(
-    credentials: Any, endpoint: EndpointSettings, of_the_model: Collection[object]
+    credentials: Any, endpoint: EndpointSettings, model_origins: Collection[object]
 ) -> str | None:
+    """Return the key for an endpoint in HELM's credentials; None if there is no key for it.
+
+    `model_origins`: the hosts of the model. Only these hosts get the keys that credentials.conf has
+    for an organization.
+    """
     deployments = credentials.get("deployments")
-    quoted = (
-        {name.strip('"'): key for name, key in deployments.items()}
-        if isinstance(deployments, Mapping)
-        else {}
-    )
-    candidates = [quoted.get(endpoint.model_id)]
-    if set(map(origin_of, endpoint.urls)) <= set(of_the_model):
+    key_by_model = {}
+    if isinstance(deployments, Mapping):
+        key_by_model = {name.strip('"'): key for name, key in deployments.items()}
+    candidates = [key_by_model.get(endpoint.model_id)]
+    if set(map(origin_of, endpoint.urls)) <= set(model_origins):
         organization = endpoint.model_id.partition("/")[0]
         candidates += [credentials.get(f"{organization}ApiKey"), credentials.get("openaiApiKey")]
     return next((key for key in candidates if isinstance(key, str) and key), None)

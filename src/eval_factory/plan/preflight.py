@@ -1,5 +1,6 @@
-"""One cheap question before helm-run starts: is the endpoint there, does the key work, is the
-model known.
+"""Probes an endpoint with one cheap request before helm-run starts.
+
+The probe shows whether the endpoint answers, accepts the key and knows the model.
 """
 
 from __future__ import annotations
@@ -36,23 +37,25 @@ from eval_factory.tasks.oauth_services import services_in
 _TIMEOUT_S = 10.0
 FEW_TOKENS = 1
 MORE_TOKENS = 512
-"""One is the cheapest; models that think first, and gateways that have a least number, refuse so
-few.
+"""The limits of output tokens in a probe. The first probe asks for one token, which is cheapest.
+
+Reasoning models, and gateways that require a minimum, refuse such a low limit. The second probe
+therefore asks for more tokens.
 """
 PING = "ping"
-GREY = (
+GREY_PICTURE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAAAAABWESUoAAAAGElEQVR42mNsYMAPmBhGFYwqGFUwQhUAAJe+AMD8WknZAAAAA"
     "ElFTkSuQmCC"
 )
-"""A grey square of 32 pixels: several models take no picture that is smaller than their patches."""
-NEEDS_EYES = (
+"""A grey square of 32 x 32 pixels. Several models refuse smaller pictures."""
+NEEDS_PICTURES = (
     "it answers text, and refused a picture, which this benchmark shows: "
     "name a model that takes images"
 )
-OTHERS_GO_ON = "the other servers are asked until it answers"
+OTHER_SERVERS_CONTINUE = "the other servers are asked until it answers"
 STATUSES_OF_A_BODY = frozenset({400, 422})
 
-_OF_TOKENS = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
+_MENTIONS_TOKEN_LIMIT = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
 
 
 def probe(
@@ -62,25 +65,29 @@ def probe(
     say: Callable[[str], None],
     admission: Admission | None = None,
 ) -> str | None:
-    """Ask each server for one token, all at once. Return a warning if no answer came, but may:
-    it is slow or busy.
+    """Send a small request to each server of an endpoint, to all servers at the same time.
+
+    An endpoint with batches gets a request that costs no tokens. An endpoint that makes pictures is
+    not probed, for a picture is slow and expensive.
 
     Args:
-        endpoint: whose servers are asked.
-        env: where the variables with credentials are looked for.
-        redactor: learns the key and the tokens; what is shown of errors goes through it.
-        say: reports how a sign-in goes.
-        admission: lets the request through where other runs ask this endpoint, too.
+        endpoint: the endpoint.
+        env: the environment variables, with the keys.
+        redactor: gets the keys and OAuth tokens, and removes them from error messages.
+        say: gets messages about a sign-in.
+        admission: grants requests if other runs share the limits of the endpoint, else None.
+
+    Returns:
+        A warning if a server did not answer, but may answer later; None if all servers answered.
 
     Raises:
-        PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the
-            request: with any 4xx that another try cannot change. Of several servers, one that
-            cannot be reached is a warning as long as another answers.
+        PrerequisiteError: no server answers, or a server refuses the key, the model or the request
+            with a status that another attempt cannot change.
     """
     if endpoint.batch:
         check_batches(endpoint, env, redactor, say)
         return None
-    if endpoint.endpoint_type == IMAGES:  # a picture takes long and is paid for
+    if endpoint.endpoint_type == IMAGES:
         return None
     settings = replace(
         endpoint,
@@ -114,8 +121,10 @@ def probe(
 
 
 def _warning_in(answers: Sequence[str | PrerequisiteError | None]) -> str | None:
-    """The warning that the servers' answers make together. Raises PrerequisiteError: none of them
-    can be asked, or one refuses.
+    """Return a warning that sums up the answers of the servers; None if all servers answered.
+
+    Raises:
+        PrerequisiteError: no server can be asked, or one server refuses the request.
     """
     errors = [error for error in answers if isinstance(error, PrerequisiteError)]
     if len(answers) == 1 and errors:
@@ -131,7 +140,7 @@ def _warning_in(answers: Sequence[str | PrerequisiteError | None]) -> str | None
             )
         raise type((refused or errors)[0])("\n".join(map(str, errors)) + hint)
     warnings = [warning for warning in answers if isinstance(warning, str)]
-    warnings += [f"{error}\n  {OTHERS_GO_ON}" for error in errors]
+    warnings += [f"{error}\n  {OTHER_SERVERS_CONTINUE}" for error in errors]
     return "\n".join(warnings) or None
 
 
@@ -147,8 +156,13 @@ class _Probe:
     redactor: Redactor
 
     def warning(self) -> str | None:
-        """Ask the endpoint, and return a warning if it may answer later. Raises
-        EndpointRefusedError: it refuses the request, with a picture or without.
+        """Send the request; return a warning if the server did not answer, but may answer later.
+
+        If the benchmark shows pictures, the request contains a picture.
+
+        Raises:
+            EndpointRefusedError: the server refuses the request. If it refuses only the picture,
+                the message says so.
         """
         shows_images = isinstance(self.endpoint, EndpointPlan) and self.endpoint.shows_images
         try:
@@ -156,13 +170,14 @@ class _Probe:
         except EndpointRefusedError as refused:
             if not shows_images:
                 raise
-            # This request raises what is wrong with text too.
+            # A request without picture raises another error if the server refuses texts too.
             warning = self._ask(with_image=False)
             if warning is not None:
                 raise
-            raise EndpointRefusedError(f"{refused}\n  {NEEDS_EYES}") from None
+            raise EndpointRefusedError(f"{refused}\n  {NEEDS_PICTURES}") from None
 
     def _ask(self, *, with_image: bool) -> str | None:
+        """Send the request with or without a picture; return a warning if there is no answer."""
         shared = self.servers
         servers = Servers([self.server], shared.sign_in, self.redactor, headers=shared.headers)
         client = RetryingClient(self.settings, servers)
@@ -174,29 +189,33 @@ class _Probe:
         if failure is None:
             return None
         messages = self.server.messages
-        if with_image and "image" in failure.said.lower():  # some say it with a 500
+        # Some servers refuse a picture with the status 500.
+        if with_image and "image" in failure.said.lower():
             raise EndpointRefusedError(messages.refused_probe(failure.status or 0, failure.said))
-        return _warning_of(failure, messages, self.endpoint, knows_limit=self._own is not None)
+        return _warning_of(
+            failure, messages, self.endpoint, knows_limit=self._benchmark_limit is not None
+        )
 
     @property
-    def _own(self) -> int | None:
-        """The tokens that the benchmark grants, if they are known."""
+    def _benchmark_limit(self) -> int | None:
+        """The benchmark's limit of output tokens; None if it is unknown."""
         if isinstance(self.endpoint, EndpointPlan):
             return self.endpoint.output_tokens
         return None
 
     def _limits(self) -> tuple[int, ...]:
-        """The numbers of tokens to ask for, each if the one before was refused."""
-        if self._own is None:
+        """Return the limits of output tokens to try, in this order, until one is accepted."""
+        if self._benchmark_limit is None:
             return (FEW_TOKENS, MORE_TOKENS)
-        if self._own <= MORE_TOKENS:
-            return (self._own,)
-        return (FEW_TOKENS, self._own)
+        if self._benchmark_limit <= MORE_TOKENS:
+            return (self._benchmark_limit,)
+        return (FEW_TOKENS, self._benchmark_limit)
 
     def _body(self, tokens: int, *, with_image: bool) -> dict[str, Any]:
+        """Return the body of the request; `tokens`: the limit of output tokens."""
         request: dict[str, Any] = {"prompt": PING, "max_tokens": tokens, "temperature": 0.0}
         if with_image:
-            image = {"type": "image_url", "image_url": {"url": GREY}}
+            image = {"type": "image_url", "image_url": {"url": GREY_PICTURE}}
             parts = [{"type": "text", "text": PING}, image]
             request["messages"] = [{"role": "user", "content": parts}]
         body = self.settings.body_of(request)
@@ -204,7 +223,11 @@ class _Probe:
 
 
 def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFailed | None:
-    """Return why the request was not answered; None if it was."""
+    """Send the request; return its failure, or None if it was answered.
+
+    Raises:
+        PrerequisiteError: the server cannot be reached, or cannot be used at all.
+    """
     try:
         client.ask(body, lambda *_: None)
     except EndpointUnusable as error:
@@ -218,17 +241,25 @@ def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFaile
 def _warning_of(
     failure: RequestFailed, messages: StopMessages, endpoint: EndpointSettings, *, knows_limit: bool
 ) -> str:
-    """Return a warning: a benchmark's own requests may be answered all the same.
+    """Return a warning about a failed probe. The requests of the benchmark may still be answered.
 
-    `knows_limit`: the probe asked for as many tokens as the benchmark grants.
+    `knows_limit`: True if the probe had the benchmark's own limit of output tokens. If False, the
+    server may have refused only the limit of the probe.
+
+    Raises:
+        EndpointRefusedError: another attempt cannot change the failure.
     """
     status = failure.status or 0
-    of_tokens = not knows_limit and status in STATUSES_OF_A_BODY and _OF_TOKENS.search(failure.said)
-    if 400 <= status < 500 and status not in RETRIED_STATUSES and not of_tokens:
-        raise EndpointRefusedError(messages.refused_probe(status, failure.said))
-    who = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
-    stop = endpoint.stop_after_failures
-    after = (
-        f"; the run starts anyway, and stops if its first {stop} requests all fail" if stop else ""
+    refuses_token_limit = (
+        not knows_limit
+        and status in STATUSES_OF_A_BODY
+        and _MENTIONS_TOKEN_LIMIT.search(failure.said)
     )
-    return f"{who}the probe was not answered: {short_cause(failure.cause)}{after}"
+    if 400 <= status < 500 and status not in RETRIED_STATUSES and not refuses_token_limit:
+        raise EndpointRefusedError(messages.refused_probe(status, failure.said))
+    judge = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
+    stop = endpoint.stop_after_failures
+    consequence = ""
+    if stop:
+        consequence = f"; the run starts anyway, and stops if its first {stop} requests all fail"
+    return f"{judge}the probe was not answered: {short_cause(failure.cause)}{consequence}"

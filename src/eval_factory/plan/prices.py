@@ -1,8 +1,8 @@
-"""The prices of the tokens of each endpoint of a run, and what the run may cost.
+"""Finds the token prices of the endpoints of a run, and the run's cost limit.
 
-Prices of hosted models come from the installed library genai-prices. The endpoint's URL alone names
-the provider: who serves `gpt-oss-120b` on a machine of their own does not pay what a provider asks
-for it.
+Prices come from the user's own table, or from the installed library genai-prices. The library's
+provider is chosen by the endpoint's URL, not by the model: a user who serves `gpt-oss-120b` on an
+own machine does not pay the price of a provider.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _RATES = {
     "output_per_million": "output_mtok",
     "cached_input_per_million": "cache_read_mtok",
 }
-"""Our names -> the library's."""
+"""The fields of `Rates`, with the names of the matching fields in the library."""
 PROCESSING = {True: "batch", False: "standard"}
-"""The library's words for whether requests go by batch."""
+"""The library's names for requests in a batch (True) and for single requests (False)."""
 BY_BATCH = ", by batch"
-"""The end of the source of a batch's price."""
-FREE = Price(0.0, 0.0, source="embedded")  # the embedded endpoint is on this machine
+"""Is appended to the source of a price for batches."""
+FREE = Price(0.0, 0.0, source="embedded")  # the price of the embedded demo endpoint
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,23 @@ class Prices:
     """The prices of the endpoints of a run, by role."""
 
     known: Mapping[str, Price]
-    unknown: Mapping[str, str]  # why; also for this machine's own endpoints, maybe without cost
+    # the message for each role without a known price; endpoints on the user's own machines, which
+    # may be free, are among them
+    unknown: Mapping[str, str]
 
 
 def budget_of(plan: Plan) -> Budget:
+    """Return the limits of cost, requests, tokens and time of a run."""
     extra = plan.evaluation.extra
     return Budget(extra.max_cost, extra.max_requests, extra.max_tokens_total, extra.max_wall_s)
 
 
 def table_prices(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
-    """Return the prices of the user's own table, by role. It was written for these very models, and
-    goes before all but answers. `by_batch`: as of `prices_of`.
+    """Return the prices in the user's own table, by role.
+
+    These prices take precedence over the library's prices.
+
+    `by_batch`: True if requests of endpoints with batches have the price of a batch.
     """
     prices = {}
     for endpoint in plan.endpoints:
@@ -61,7 +67,10 @@ def table_prices(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
 
 
 def table_price(plan: Plan, endpoint: EndpointPlan, *, by_batch: bool) -> Price | None:
-    """Return the price of one endpoint in the user's own table; None if it is not there."""
+    """Return the price of an endpoint in the user's own table; None if the table has no price.
+
+    `by_batch`: True for the price of a request in a batch.
+    """
     for row in plan.evaluation.extra.prices or []:
         if row.model_id != endpoint.model_id:
             continue
@@ -73,9 +82,9 @@ def table_price(plan: Plan, endpoint: EndpointPlan, *, by_batch: bool) -> Price 
 
 
 def prices_of(plan: Plan, *, by_batch: bool = True) -> Prices:
-    """The user's table, else the library's prices of this day.
+    """Return the price of each endpoint: from the user's table, else the library's current price.
 
-    `by_batch`: whether endpoints whose requests go by batch have the price of a batch.
+    `by_batch`: True if requests of endpoints with batches have the price of a batch.
     """
     now = datetime.now(timezone.utc)
     prices = table_prices(plan, by_batch=by_batch)
@@ -94,28 +103,29 @@ def prices_of(plan: Plan, *, by_batch: bool = True) -> Prices:
     return Prices(prices, unknown)
 
 
-def prices_to_keep(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
-    """Return the prices for helm-run, which keeps them beside the answers, and counts by them if
-    there is a limit.
+def prices_for_helm_run(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
+    """Return the prices for helm-run, by role.
 
-    The user's own table stands in the configuration. The embedded endpoint has a price only where a
-    limit needs one.
+    helm-run stores the prices with the answers, and uses them to enforce a cost limit. The embedded
+    endpoint has a price only if there is a cost limit.
+
+    `by_batch`: True if requests of endpoints with batches have the price of a batch.
     """
     prices = prices_of(plan, by_batch=by_batch).known
-    limited = {}
+    needed_prices = {}
     for role, price in prices.items():
         if price is not FREE or budget_of(plan).max_cost is not None:
-            limited[role] = price
-    return limited
+            needed_prices[role] = price
+    return needed_prices
 
 
 def unknown_price(endpoint: EndpointPlan) -> str:
-    """Return the message that nobody knows what an endpoint costs."""
+    """Return the message that no price is known for an endpoint."""
     return f"no price is known for {endpoint.model_id} at {urlsplit(endpoint.url).netloc}"
 
 
-def how_to_say(model_id: str, path: str = "config.params.extra.prices") -> str:
-    """Return what to write if no price is known."""
+def how_to_state_price(model_id: str, path: str = "config.params.extra.prices") -> str:
+    """Return the message that tells the user how to state a price; `path`: the setting's path."""
     return (
         f"write what it costs: {path}: [{{model_id: {model_id}, input_per_million: DOLLARS,"
         " output_per_million: DOLLARS}]"
@@ -123,9 +133,7 @@ def how_to_say(model_id: str, path: str = "config.params.extra.prices") -> str:
 
 
 def hosted_roles(plan: Plan) -> dict[str, EndpointPlan]:
-    """The endpoints that may cost money: a provider's, not this machine's own or the embedded
-    one.
-    """
+    """Return the endpoints of providers, which may cost money, by role."""
     return {endpoint.role: endpoint for endpoint in plan.endpoints if is_hosted(endpoint.url)}
 
 
@@ -135,18 +143,22 @@ def refuse_uncountable_limits(plan: Plan) -> None:
     Raises:
         ConfigError: `max_cost` is set, but the price of an endpoint is unknown.
     """
-    if budget_of(plan).max_cost is not None and (unknown := prices_of(plan).unknown):
+    if budget_of(plan).max_cost is None:
+        return
+    unknown = prices_of(plan).unknown
+    if unknown:
         models = {endpoint.role: endpoint.model_id for endpoint in plan.endpoints}
-        held = "config.params.extra.max_cost: this limit cannot be kept"
+        problem = "config.params.extra.max_cost: this limit cannot be kept"
         lines = []
         for role, why in unknown.items():
-            lines.append(f"{held}: {why} ({role})\n  {how_to_say(models[role])}")
+            lines.append(f"{problem}: {why} ({role})\n  {how_to_state_price(models[role])}")
         raise ConfigError(lines)
 
 
 def is_hosted(url: str) -> bool:
-    """Return True if a provider may be behind a URL, and ask for money: not this machine, a private
-    address, or the demo.
+    """Return True if the URL may belong to a provider, whose requests may cost money.
+
+    False for this machine, for private addresses and for the embedded demo endpoint.
     """
     host = (urlsplit(url).hostname or "").lower()
     if (
@@ -162,19 +174,20 @@ def is_hosted(url: str) -> bool:
 
 
 def library_price(url: str, model_id: str, at: datetime, *, by_batch: bool = False) -> Price | None:
-    """Return what a model costs at an endpoint; None if the library does not know the endpoint, or
-    the model there.
+    """Return the library's price of a model at an endpoint.
+
+    Returns None if the library does not know the endpoint, or the model at this endpoint.
 
     Args:
-        url: of the endpoint.
-        model_id: the model's id there.
-        at: when it is asked; some prices change with the day, or within it.
-        by_batch: whether it is asked by batch. Where the library knows no other price for that, it
-            is the usual one, which no batch exceeds.
+        url: the URL of the endpoint.
+        model_id: the id of the model at the endpoint.
+        at: the time of the requests; some prices depend on the date or the time of day.
+        by_batch: True for the price of a request in a batch. If the library has no price for
+            batches, the price of single requests is returned, which is not lower.
     """
     if not is_hosted(url):
         return None
-    import genai_prices  # imported here: needed only for a price
+    import genai_prices  # imported here, for only this function needs it
 
     try:
         price_found = genai_prices.calc_price(
@@ -193,12 +206,13 @@ def library_price(url: str, model_id: str, at: datetime, *, by_batch: bool = Fal
 
 
 def price_from(stated: Any, source: str) -> Price | None:
-    """The library's price as ours; None if requests are paid for as such too, or not by the
-    token.
+    """Return a price of the library as a `Price`.
+
+    Returns None if the provider also charges for each request, or does not charge by token.
 
     Args:
         stated: the library's `ModelPrice`.
-        source: who states it, as results name it.
+        source: the name of the source for results.
     """
     if getattr(stated, "requests_kcount", None) is not None:
         return None
@@ -217,16 +231,17 @@ def price_from(stated: Any, source: str) -> Price | None:
 
 
 def _rates(stated: Any, prompt_tokens: int) -> Rates | None:
+    """Return the rates for prompts of this length; None if input or output has no price."""
     rates = {}
     for name, field in _RATES.items():
         price = getattr(stated, field, None)
         if price is not None and not isinstance(price, Decimal):
-            # it depends on how long the prompt is: the highest tier that it is beyond holds for all
-            # tokens
-            beyond = [tier for tier in price.tiers if prompt_tokens > tier.start]
+            # The price depends on the length of the prompt: the highest tier that the prompt
+            # exceeds applies to all its tokens.
+            exceeded_tiers = [tier for tier in price.tiers if prompt_tokens > tier.start]
             price = price.base
-            if beyond:
-                price = max(beyond, key=lambda tier: tier.start).price
+            if exceeded_tiers:
+                price = max(exceeded_tiers, key=lambda tier: tier.start).price
         rates[name] = None if price is None else float(price)
     if rates["input_per_million"] is None or rates["output_per_million"] is None:
         return None

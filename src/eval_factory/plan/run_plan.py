@@ -1,5 +1,7 @@
-"""The plan of a run: the endpoints by role, the scenario's arguments, and the identity by which a
-run is known again.
+"""Makes the plan of a run: its endpoints, the arguments of its scenario, and its identity.
+
+The identity is a hash of all settings that affect requests. A run with the same identity can reuse
+stored answers.
 """
 
 from __future__ import annotations
@@ -31,16 +33,23 @@ from eval_factory.tasks.reasoned import LETTER
 from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import Upstream
 
-KEPT_BY = "answers_kept_by"  # the section of run_config.yml; only if there were several servers
+SERVERS_SECTION = "answers_kept_by"
+"""The section of run_config.yml about the servers whose answers the folder has.
+
+It exists only if an endpoint has or had several servers.
+"""
 SENDS_METADATA = "sends_image_metadata"
-"""The mark in run_config.yml of a folder that was begun before metadata were removed."""
+"""The key in run_config.yml of a folder whose first run sent pictures with their metadata, because
+the version of eval-factory did not remove them yet.
+"""
 IDENTITY_VERSION = 1
 URL = "target.api_endpoint.url"
 STOP_WHEN = "config.params.extra.stop_when"
-HELM_SUITE = "eval-factory"  # the one suite of an output folder: a folder holds one evaluation
+HELM_SUITE = "eval-factory"  # HELM's name for the only suite in an output folder
 
 
 def _paths(group: str, *names: str) -> set[str]:
+    """Return the dotted paths of the settings `names` in a section."""
     return {f"{group}.{name}" for name in names}
 
 
@@ -49,10 +58,10 @@ RUNTIME_ONLY = frozenset(
     | _paths("config.params", "parallelism", "max_retries", "request_timeout")
     | _paths(
         "config.params.extra",
-        "perturb_unchecked",  # it allows families, and changes no question
-        "judge_passport",  # which one it is, its digest among those of the data says
-        "data_dir",  # which bundle it was, .run_state.json remembers
-        "allow_code_execution",  # without it there is no run to compare with
+        "perturb_unchecked",  # allows families of changes, but changes no question
+        "judge_passport",  # identified by its digest, which is among the digests of the data
+        "data_dir",  # .run_state.json identifies the bundle
+        "allow_code_execution",  # without this permission, there is no run at all
         "offline",
         "stop_after_failures",
         "on_failure",
@@ -79,82 +88,83 @@ RUNTIME_ONLY = frozenset(
         "training_cutoff",
     )
 )
-"""Values that change how a run goes or how its result is judged, not what is asked or answered;
-all others do.
+"""Settings that change neither requests nor answers, but only how a run proceeds or how its result
+is judged. All other settings are a part of the identity.
 """
 JUDGE_RUNTIME_ONLY = frozenset(
     {"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute", "batch"}
 )
-"""The same values of a judge."""
+"""The settings of a judge that change neither requests nor answers."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that the later stages need to know."""
+    """The plan of a run: all facts that the later steps of the run need."""
 
     evaluation: Evaluation
     rundir: RunDir
     model: EndpointPlan
-    judges: tuple[EndpointPlan, ...]  # the jury that the configuration names
-    # the judges that HELM's own annotators name; asked through our client too
+    judges: tuple[EndpointPlan, ...]  # the judges of the configuration, or the default jury
+    # the judges that HELM's own annotators name; they are asked through eval-factory's client too
     prescribed: tuple[EndpointPlan, ...]
     scenario_arguments: Mapping[str, str | int]
     identity: str
-    # the servers of the folder's last run, by role, if there are several
+    # the servers of the folder's last run, by role; empty if no endpoint has or had several servers
     servers_before: Mapping[str, SameServers]
-    # the folder was begun before metadata of pictures were removed, and goes on so
+    # True if the folder's first run sent pictures with their metadata: this run does so too
     sends_metadata_as_before: bool = False
     asks_model: bool = True
 
     @property
     def task_name(self) -> str:
+        """The name of the task."""
         return self.evaluation.task.name
 
     @property
     def upstream(self) -> Upstream:
-        """The HELM that runs it."""
+        """The HELM package that runs the task."""
         return self.evaluation.task.helm.upstream
 
     @property
     def endpoints(self) -> tuple[EndpointPlan, ...]:
-        """The endpoints that are asked: not the model if its answers are there already."""
+        """The endpoints that get requests. The model is left out if its answers exist already."""
         return self.known_to_helm[self.has_answers or not self.asks_model :]
 
     @property
     def known_to_helm(self) -> tuple[EndpointPlan, ...]:
-        """All endpoints, the model first."""
+        """All endpoints, with the model first."""
         return (self.model, *self.judges, *self.prescribed)
 
     @property
     def has_answers(self) -> bool:
+        """True if the user's benchmark contains the answers of the model."""
         return self.evaluation.benchmark is not None and self.evaluation.benchmark.has_answers
 
     @property
     def asks_demo(self) -> bool:
-        """True if the embedded endpoint answers in the model's place."""
+        """True if the embedded demo endpoint answers instead of a real model."""
         return self.model.is_demo and not self.has_answers
 
     @property
     def trials(self) -> int:
-        """The number of times that an instance is asked: more than once only where prompts hold
-        examples.
-        """
+        """The number of HELM's trials: more than one only if prompts contain examples."""
         if self.evaluation.task.helm.is_zero_shot:
             return 1
         return self.evaluation.extra.num_train_trials or 1
 
     @property
     def chance_questions(self) -> int:
-        """The most right answers that are asked for once more in the same words."""
+        """The maximum number of correctly answered questions that are asked again unchanged."""
         return chance_questions_of(self.evaluation)
 
     @property
-    def gives_room(self) -> bool:
-        """True if some answers may be longer than the benchmark grants
-        (`asking_forms.MIN_ANSWER_TOKENS`).
+    def allows_longer_answers(self) -> bool:
+        """True if some answers may be longer than the benchmark's limit of output tokens.
+
+        Further askings raise a lower limit to `asking_forms.MIN_ANSWER_TOKENS`.
         """
         extra = self.evaluation.extra
-        if extra.chance_questions is None:  # the run of an earlier version gave none
+        if extra.chance_questions is None:  # a run of an earlier version, which kept the limit
             return False
         forms = (
             extra.perturb,
@@ -170,7 +180,7 @@ class Plan:
 
     @property
     def askings(self) -> int:
-        """The most times that a question is asked in a trial, without `chance_questions`."""
+        """The maximum number of requests for a question in a trial, without `chance_questions`."""
         extra = self.evaluation.extra
         askings = extra.shuffle_choices or 1
         if extra.repeats is not None:
@@ -193,27 +203,27 @@ class Plan:
 
 @dataclass(frozen=True)
 class EndpointPlan(EndpointSettings):
-    """An endpoint's settings, and what HELM has to know of it beside: by which name, with
-    prompts of which length.
-    """
+    """The settings of an endpoint, with the facts that only HELM needs."""
 
     _: KW_ONLY
-    # tokens of a prompt and its answer together; None: HELM cuts no prompt
+    # the maximum number of tokens of prompt and answer together; None: HELM cuts no prompt
     max_length: int | None = None
-    alias: str | None = None  # the base of HELM's name if that is not the model id
-    helm_name: str | None = None  # HELM's name itself, if who calls helm-run chose it
-    shows_images: bool = False  # True if it is known that the requests hold pictures
-    # tokens that the benchmark grants an answer; None: HELM alone knows
+    alias: str | None = None  # the text from which HELM's name is made; None: the model id
+    helm_name: str | None = None  # HELM's complete name; None: it is made from `alias`
+    shows_images: bool = False  # True if requests are known to contain pictures
+    # the benchmark's limit of output tokens; None: only HELM knows the limit
     output_tokens: int | None = None
 
     @property
     def slug(self) -> str:
+        """The name of the model for HELM and for file systems."""
         return slug_of(self.alias or self.model_id)
 
 
 def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
-    """The plan of an evaluation; nothing on disk is touched. `rundir`: its folder, if not in
-    the folder of its configuration.
+    """Return the plan of an evaluation; nothing is written to disk.
+
+    `rundir`: the output folder; None for the output folder of the configuration.
     """
     rundir = rundir or RunDir(evaluation.output_dir.absolute())
     before = servers_before(evaluation, rundir)
@@ -262,6 +272,7 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
 
 
 def _adapter_of(endpoint: ApiEndpoint, *, with_logprobs: bool) -> Adapter:
+    """Return the user's changes to requests; `with_logprobs`: True to request log probabilities."""
     adapter = Adapter(**endpoint.adapter_config.model_dump(exclude={"use_nvcf"}))
     if not with_logprobs:
         return adapter
@@ -272,7 +283,10 @@ def _adapter_of(endpoint: ApiEndpoint, *, with_logprobs: bool) -> Adapter:
 
 
 def jury_of(evaluation: Evaluation) -> list[Judge]:
-    """The judges that the configuration names, else the default jury, at the target's URL."""
+    """Return the judges of the configuration, or the default jury at the target's URL.
+
+    Returns an empty list if the task needs no jury.
+    """
     extra = evaluation.extra
     defaults = evaluation.framework.judges
     roles = evaluation.task.helm.judges
@@ -291,7 +305,7 @@ def jury_of(evaluation: Evaluation) -> list[Judge]:
 
 
 def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
-    """A line for each endpoint: which variable's key is sent to which host."""
+    """Return a line for each endpoint and host: the variables whose key is sent to the host."""
     lines = []
     for endpoint in endpoints:
         sent = " or else ".join(endpoint.key_names) or "no key"
@@ -310,9 +324,9 @@ def _shared_settings(
     urls: Sequence[str],
     before: Mapping[str, SameServers],
 ) -> dict[str, Any]:
-    """Return the settings that are the same for the model's endpoint and those of judges."""
+    """Return the settings that endpoints of models and of judges have in common."""
     params = evaluation.params
-    url, servers = _named(urls, before.get(role))
+    url, servers = _named_servers(urls, before.get(role))
     return {
         "role": role,
         "url": url,
@@ -332,8 +346,10 @@ def _shared_settings(
 def _prescribed_judges(
     evaluation: Evaluation, before: Mapping[str, SameServers], *, keeps_metadata: bool
 ) -> tuple[EndpointPlan, ...]:
-    """Return the prescribed judges, at the target's URL with the default judge's key, unless one of
-    `extra.judges` has the role's name.
+    """Return the judges that HELM's annotators prescribe.
+
+    A judge in `extra.judges` with the name of the role replaces the prescribed judge. Otherwise the
+    prescribed judge is asked at the target's URL, with the key of the default judge.
     """
     extra = evaluation.extra
     own_judges = {judge.name: judge for judge in extra.judges or []}
@@ -344,7 +360,7 @@ def _prescribed_judges(
         key = {}
         if default is not None:
             key["api_key"] = getattr(extra, default.api_key)
-            # one of ours, by HELM's name of it
+            # HELM's name has no organization: use the complete id of eval-factory's default judge.
             if default.model_id.rpartition("/")[2] == model:
                 model = default.model_id
         judge = own_judges.get(role) or Judge(name=role, model_id=model, **key)
@@ -358,7 +374,7 @@ def _prescribed_judges(
 
 
 def _merged_headers(headers: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """Headers and overrides, which count more; the case of a name says nothing."""
+    """Return the headers, with the overrides added. The case of header names is ignored."""
     replaced_names = set(map(str.lower, overrides))
     merged = {}
     for name, value in headers.items():
@@ -374,20 +390,21 @@ def _judge_endpoint(
     *,
     keeps_metadata: bool,
 ) -> EndpointPlan:
+    """Return the endpoint of a judge."""
     params = evaluation.params
     target = evaluation.endpoint
     urls = urls_in(judge.url) or target.urls
     shared = _shared_settings(evaluation, judge.name, judge, urls, before)
-    # its own variable, then the main key, which is never sent to a host that is not the
-    # target's; no key after a null
+    # The judge's own variable comes first, then the main key. The main key is sent only to hosts of
+    # the target, and not if the user has set the judge's key to null.
     keys = [judge.api_key]
     is_at_target = set(map(origin_of, urls)) <= set(map(origin_of, target.urls))
     if is_at_target and not judge.sends_no_key:
         keys.append(target.api_key)
-    if is_at_target:  # a gateway wants its headers of judges too
+    if is_at_target:  # the same server needs the same headers
         shared["headers"] = _merged_headers(target.headers, judge.headers)
     has_key = not judge.oauth and shared["url"] not in DEMO_URLS
-    # of the user's changes to requests, only the reasoning markers hold for a judge
+    # Of the target's changes to requests, only the reasoning markers apply to judges.
     adapter = target.adapter_config.model_dump(exclude={"use_nvcf"})
     defaults = evaluation.framework.defaults.target["api_endpoint"]["adapter_config"]
     adapter |= {name: defaults[name] for name in adapter if not name.endswith("_reasoning_token")}
@@ -413,7 +430,7 @@ def _judge_endpoint(
 
 
 def oauth_of(evaluation: Evaluation, service: str) -> OAuthSettings:
-    """The source of a service's tokens, as far as framework.yml knows it."""
+    """Return the OAuth settings of a service; URL and scope are None if framework.yml has none."""
     entry = evaluation.framework.oauth.get(service)
     if entry is None:
         return OAuthSettings(service, None, None)
@@ -423,33 +440,34 @@ def oauth_of(evaluation: Evaluation, service: str) -> OAuthSettings:
 def identity_of(
     evaluation: Evaluation, before: Mapping[str, SameServers] = MappingProxyType({})
 ) -> str:
-    """A versioned hash of all that changes what is asked, and so what may be used again of an
-    earlier run.
+    """Return the identity of a run: a hash of all settings that affect requests.
 
-    What is not set, or not asked for, is not in it: a key that a later version adds changes no
-    identity.
+    Stored answers can be reused only by a run with the same identity. Settings without a value or
+    without effect are left out, so that a setting that a later version adds changes no identity.
+
+    `before`: the servers of the folder's last run, by role.
     """
     extra = evaluation.extra
-    of_no_effect = []
+    paths_without_effect = []
     if evaluation.stop_when is None:
-        of_no_effect.append(STOP_WHEN)
+        paths_without_effect.append(STOP_WHEN)
     if not extra.allow_abstain:
-        of_no_effect.append("config.params.extra.cost_of_wrong")
-    asked_otherwise = (getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
-    if not any(asked_otherwise):
-        of_no_effect.append("config.params.extra.chance_questions")
+        paths_without_effect.append("config.params.extra.cost_of_wrong")
+    further_askings = (getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
+    if not any(further_askings):
+        paths_without_effect.append("config.params.extra.chance_questions")
     if extra.answer_style == LETTER:
-        of_no_effect.append("config.params.extra.answer_style")
+        paths_without_effect.append("config.params.extra.answer_style")
     leaves = {}
     for path, value in leaves_of(evaluation.as_dict()):
-        # not `in (None, False)`: a temperature of 0 is equal to False
+        # `value not in (None, False)` would be wrong: a temperature of 0 is equal to False.
         is_set = value is not None and value is not False
-        changes_nothing = path in RUNTIME_ONLY or path.startswith(tuple(of_no_effect))
+        changes_nothing = path in RUNTIME_ONLY or path.startswith(tuple(paths_without_effect))
         if is_set and not changes_nothing:
             leaves[path] = value
-    leaves[URL], _ = _named(evaluation.endpoint.urls, before.get(MODEL_ROLE))
+    leaves[URL], _ = _named_servers(evaluation.endpoint.urls, before.get(MODEL_ROLE))
     leaves["config.type"] = evaluation.task.name
-    leaves["helm.arguments"] = evaluation.task.helm.arguments  # with paths made absolute
+    leaves["helm.arguments"] = evaluation.task.helm.arguments  # with absolute paths
     own_judges = leaves.pop("config.params.extra.judges", None)
     judges: Any
     if own_judges is None:
@@ -463,10 +481,11 @@ def identity_of(
             for name in JUDGE_RUNTIME_ONLY:
                 judge.pop(name, None)
             if judge["url"] is not None:
-                judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
+                judge["url"], _ = _named_servers(urls_in(judge["url"]), before.get(judge["name"]))
             judges.append(judge)
     parts: dict[str, Any] = {"values": leaves, "judges": judges}
-    if evaluation.benchmark is not None:  # it is known by what its files hold, wherever they are
+    # The user's own benchmark is identified by the digests of its files, not by their path.
+    if evaluation.benchmark is not None:
         del leaves["config.params.extra.benchmark"]
         parts["benchmark"] = dict(evaluation.benchmark.sha256)
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
@@ -474,8 +493,9 @@ def identity_of(
 
 
 def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Every value that is not a section, with its dotted path; a mapping of the user's own keys
-    is one value.
+    """Return each setting as a tuple of its dotted path and its value.
+
+    A mapping whose keys the user chooses (`params_to_...`) is one value.
 
     Args:
         tree: `config` and `target`, or a section of them.
@@ -490,10 +510,10 @@ def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
 
 
 def slug_of(model_id: str) -> str:
-    """A name that every file system and HELM accept; different model ids never share one.
+    """Return a name for a model that all file systems and HELM accept.
 
-    Lower case, digits, dots and hyphens; where that lost something, a short hash of the whole id is
-    added.
+    The name has lower-case letters, digits, dots and hyphens. If characters were replaced or cut, a
+    hash of the complete id is appended, so that two model ids never get the same name.
     """
     slug = re.sub(r"[^a-z0-9.]+", "-", model_id.lower()).strip("-.")[:60].rstrip("-.")
     if slug == model_id:
@@ -504,27 +524,28 @@ def slug_of(model_id: str) -> str:
 
 @dataclass(frozen=True)
 class SameServers:
-    """The servers of one role that serve the same model."""
+    """The servers of a role, which serve the same model."""
 
-    url: str  # the name of the servers together
-    servers: tuple[str, ...]  # every server that has been among them
+    url: str  # the URL of the first server, which is the name of all servers together
+    servers: tuple[str, ...]  # the URLs of all current and earlier servers
 
 
 def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServers]:
-    """Return the servers of the folder's last run, by role; nothing if neither this run nor that
-    one has several.
+    """Return the servers of the folder's last run, by role.
+
+    Returns an empty dict if neither this run nor the last run has an endpoint with several servers.
     """
     endpoint = evaluation.endpoint
     judges = evaluation.extra.judges or []
     several = any(len(urls_in(url)) > 1 for url in (endpoint.url, *(judge.url for judge in judges)))
     try:
         text = rundir.run_config.read_text(encoding="utf-8")
-        if not several and f"\n{KEPT_BY}:" not in text:
+        if not several and f"\n{SERVERS_SECTION}:" not in text:
             return {}
         document = parse_own(text)
-        if KEPT_BY in document:
+        if SERVERS_SECTION in document:
             servers = {}
-            for role, entry in document[KEPT_BY].items():
+            for role, entry in document[SERVERS_SECTION].items():
                 servers[role] = SameServers(entry["url"], tuple(entry["servers"]))
             return servers
         roles = [MODEL_ROLE, *evaluation.task.helm.judges, *evaluation.task.helm.prescribed_judges]
@@ -544,8 +565,9 @@ _METADATA_KEY = re.compile(r"^ +keep_image_metadata:", re.MULTILINE)
 
 
 def may_send_files(evaluation: Evaluation) -> bool:
-    """Return True if requests may hold pictures or sounds, as far as it is known before HELM says
-    so.
+    """Return True if requests may contain pictures or sounds.
+
+    Also True for tasks about which this is unknown before HELM runs.
     """
     benchmark = evaluation.benchmark
     if benchmark is not None:
@@ -555,8 +577,10 @@ def may_send_files(evaluation: Evaluation) -> bool:
 
 
 def sends_metadata_as_before(evaluation: Evaluation, rundir: RunDir) -> bool:
-    """Return True if the folder was begun by a version that sent files as they were: its answers
-    are known by what was sent, so it goes on so.
+    """Return True if the folder's first run sent pictures with their metadata.
+
+    Stored answers are found by the requests that were sent. Later runs in the folder therefore send
+    the metadata too.
     """
     if not may_send_files(evaluation):
         return False
@@ -567,23 +591,33 @@ def sends_metadata_as_before(evaluation: Evaluation, rundir: RunDir) -> bool:
     return f"\n{SENDS_METADATA}:" in text or _METADATA_KEY.search(text) is None
 
 
-def _named(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:
-    """Return the name of these servers, and the servers; none if they are one with its own name."""
-    is_known = before is not None and not set(map(base_of, before.servers)).isdisjoint(
-        map(base_of, urls)
-    )
-    name = before.url if before is not None and is_known else urls[0]
-    return name, () if tuple(urls) == (name,) else tuple(urls)
+def _named_servers(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:
+    """Return the common name of these servers, and the URLs of the servers.
+
+    If at least one server was among the earlier servers, their name stays. The URLs are empty if
+    there is only one server, whose URL is the name.
+    """
+    name = urls[0]
+    if before is not None:
+        earlier_bases = set(map(base_of, before.servers))
+        if not earlier_bases.isdisjoint(map(base_of, urls)):
+            name = before.url
+    servers = tuple(urls)
+    if servers == (name,):
+        servers = ()
+    return name, servers
 
 
-def kept_by(
+def servers_section(
     endpoints: Iterable[EndpointSettings], before: Mapping[str, SameServers]
 ) -> dict[str, Any]:
-    """The section of run_config.yml; empty if each endpoint is one server, as it always was.
+    """Return the section of run_config.yml about endpoints with several servers.
+
+    The section is empty if each endpoint has, and always had, only one server.
 
     Args:
-        endpoints: of this run.
-        before: role -> the servers of earlier runs in the same folder.
+        endpoints: the endpoints of this run.
+        before: the servers of earlier runs in the same folder, by role.
     """
     section = {}
     for endpoint in endpoints:

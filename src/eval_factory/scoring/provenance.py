@@ -317,7 +317,7 @@ def _identity_of_origin(plan: Plan) -> str | None:
 
 def _asked_again_tokens(plan: Plan) -> int | None:
     """Return the token limit of questions that are asked again; None if it is not raised."""
-    if not plan.gives_room:
+    if not plan.allows_longer_answers:
         return None
     return MIN_ANSWER_TOKENS
 

@@ -42,7 +42,7 @@ from eval_factory.endpoint.batch_ledger import (
 from eval_factory.endpoint.endpoint_settings import BATCH_OR_SINGLE, EndpointSettings
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.plan.batch_endpoints import batch_api_of, refused
-from eval_factory.plan.prices import budget_of, prices_of, prices_to_keep
+from eval_factory.plan.prices import budget_of, prices_for_helm_run, prices_of
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import RunContext, lock_folder
@@ -158,7 +158,7 @@ class Batches:
             settings = replace(
                 settings,
                 run_id=None if is_other_price else ended.run_id,
-                prices=prices_to_keep(self._plan, by_batch=not takes_rest),
+                prices=prices_for_helm_run(self._plan, by_batch=not takes_rest),
                 asks_rest_of_batches=takes_rest,
             )
 

@@ -21,7 +21,7 @@ from eval_factory.core.this_process import ignore_sighup
 from eval_factory.executors.process import raise_fd_limit
 from eval_factory.helm.command import command_line
 from eval_factory.helm.environments import environment_of_plan, look_for_packages
-from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_uncountable_limits
+from eval_factory.plan.prices import budget_of, prices_for_helm_run, refuse_uncountable_limits
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.tasks.framework import load_framework
@@ -107,7 +107,7 @@ def evaluate(
             if options.only_collect:
                 raise _changed_since_its_job(plan.rundir.root)
             raise_fd_limit(plan.model.parallelism * len(plan.endpoints))
-            settings = replace(settings, prices=prices_to_keep(asking))
+            settings = replace(settings, prices=prices_for_helm_run(asking))
             place_data(context, plan, bundle)
             ran, argv = AskingPhase(context, plan, settings, options).ask(argv, read)
         with ignore_sighup():

@@ -21,7 +21,7 @@ from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.command import model_files
 from eval_factory.helm.picture_metrics import classes_of, uncomputed, weights_folder
-from eval_factory.plan.run_plan import KEPT_BY, SENDS_METADATA, Plan, kept_by
+from eval_factory.plan.run_plan import SENDS_METADATA, SERVERS_SECTION, Plan, servers_section
 from eval_factory.report.documents import run_config
 from eval_factory.workflows.context import RunContext, start_over
 from eval_factory.workflows.resume import DataRead, archive_other_results
@@ -85,10 +85,10 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
     """Write the configuration and the command of the run to run_config.yml."""
     info = plan.evaluation.framework.framework
     config: Any = context.redactor.tree(plan.evaluation.as_dict())
-    earlier_servers = context.redactor.tree(kept_by(plan.endpoints, plan.servers_before))
+    earlier_servers = context.redactor.tree(servers_section(plan.endpoints, plan.servers_before))
     further_keys: dict[str, Any] = {}
     if earlier_servers:
-        further_keys[KEPT_BY] = earlier_servers
+        further_keys[SERVERS_SECTION] = earlier_servers
     if plan.sends_metadata_as_before:
         further_keys[SENDS_METADATA] = True
     document = run_config(

@@ -34,7 +34,7 @@ from eval_factory.helm import names, output
 from eval_factory.helm.environments import environment_of_plan
 from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.importing.imported_folder import write_again
-from eval_factory.plan.run_plan import KEPT_BY, SENDS_METADATA, Plan, make_plan
+from eval_factory.plan.run_plan import SENDS_METADATA, SERVERS_SECTION, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult, load_result
@@ -282,7 +282,7 @@ def _collected(
         raise HelmError(f"{rundir.helm}: gives an invalid result: {error.message}") from error
     info = plan.evaluation.framework.framework
     further_keys = {}
-    for name in (KEPT_BY, SENDS_METADATA):
+    for name in (SERVERS_SECTION, SENDS_METADATA):
         if name in document:
             further_keys[name] = document[name]
     write_atomic(

@@ -8,7 +8,7 @@ import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import compare_files, read_file_list, read_manifest
-from eval_factory.data.importing import import_folder, look_through_folder, looked_through
+from eval_factory.data.importing import checked_file, checked_folder, import_folder
 from eval_factory.data.pull import pull
 from eval_factory.data.sources import Sources, load_sources
 from facts import each_says, naming, says
@@ -182,15 +182,13 @@ def test_a_program_without_data_is_refused(tmp_path: Path) -> None:
 def test_what_is_found_in_a_file_or_a_folder(tmp_path: Path) -> None:
     rows = [afrimed_row(2), afrimed_row(3), afrimed_row(4, question_type="saq")]
     file = write_csv(tmp_path / "a.csv", rows)
-    says(looked_through(file, "afrimed_qa", "x"), "2 questions", "a.csv", "1 rows")
+    says(checked_file(file, "afrimed_qa", "x"), "2 questions", "a.csv", "1 rows")
     assert (
-        looked_through(write_csv(tmp_path / "b.csv", rows[:2]), "afrimed_qa", "x")
+        checked_file(write_csv(tmp_path / "b.csv", rows[:2]), "afrimed_qa", "x")
         == "2 questions in b.csv"
     )
     write_json(tmp_path / "careqa" / "CareQA_es.json", [careqa_row(1)])
-    each_says(
-        look_through_folder(tmp_path, load_sources()), ["careqa: 1 questions", "CareQA_es.json"]
-    )
+    each_says(checked_folder(tmp_path, load_sources()), ["careqa: 1 questions", "CareQA_es.json"])
 
 
 def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
@@ -198,7 +196,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
         tmp_path / "a.jsonl", [{**medxpertqa_row(number), "label": "?"} for number in range(12)]
     )
     with pytest.raises(PrerequisiteError) as raised:
-        looked_through(file, "medxpertqa", "https://x/a.jsonl")
+        checked_file(file, "medxpertqa", "https://x/a.jsonl")
     first, second, *_, last = str(raised.value).splitlines()
     says(first, "https://x/a.jsonl", "form medxpertqa")
     says(second, "line 1", "column label", "A, B, C, D")

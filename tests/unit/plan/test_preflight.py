@@ -229,7 +229,7 @@ def test_of_a_model_that_takes_no_pictures(gateway: Gateway, status: int, said: 
     with pytest.raises(EndpointRefusedError) as raised:
         probed(gateway, **{"config.type": "vqa_rad"})
     assert said in str(raised.value)
-    assert str(raised.value).endswith(preflight.NEEDS_EYES)
+    assert str(raised.value).endswith(preflight.NEEDS_PICTURES)
     assert probed(gateway) is None, "other benchmarks show none"
 
 
@@ -237,12 +237,12 @@ def test_what_refuses_text_too_has_not_refused_the_picture(gateway: Gateway) -> 
     gateway.answers(400, "Invalid model name")
     with pytest.raises(EndpointRefusedError) as raised:
         probed(gateway, **{"config.type": "vqa_rad"})
-    assert preflight.NEEDS_EYES not in str(raised.value)
+    assert preflight.NEEDS_PICTURES not in str(raised.value)
 
 
 def test_a_picture_is_one_that_models_can_take() -> None:
     """Several refuse what is smaller than their patches, of 28 pixels."""
-    data = content_of({"type": "image_url", "image_url": {"url": preflight.GREY}})
+    data = content_of({"type": "image_url", "image_url": {"url": preflight.GREY_PICTURE}})
     with Image.open(io.BytesIO(data)) as picture:
         picture.load()
         assert (picture.format, picture.size) == ("PNG", (32, 32))

@@ -76,10 +76,10 @@ def test_the_embedded_endpoint_is_free_and_says_so_only_to_a_limit(
     limited = plan({**demo, f"{EXTRA}.max_cost": 1.0})
     assert (
         prices.prices_of(plan(demo)).known
-        == prices.prices_to_keep(limited)
+        == prices.prices_for_helm_run(limited)
         == {"model": prices.FREE}
     )
-    assert (prices.prices_to_keep(plan(demo)), library) == ({}, [])
+    assert (prices.prices_for_helm_run(plan(demo)), library) == ({}, [])
     prices.refuse_uncountable_limits(limited)
 
 

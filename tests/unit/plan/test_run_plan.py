@@ -9,7 +9,13 @@ import pytest
 from builders import plan
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import RunDir
-from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by, slug_of, where_keys_go
+from eval_factory.plan.run_plan import (
+    SERVERS_SECTION,
+    Plan,
+    servers_section,
+    slug_of,
+    where_keys_go,
+)
 from eval_factory.report.documents import run_config
 from facts import each_says
 
@@ -122,9 +128,9 @@ URL = "target.api_endpoint.url"
 def planned(folder: Path, url: Any, **more: Any) -> Plan:
     """The plan of a run in the folder, which is then what the folder remembers."""
     made = plan({"config.output_dir": str(folder), URL: url, **more})
-    same = kept_by(made.endpoints, made.servers_before)
+    same = servers_section(made.endpoints, made.servers_before)
     document = run_config(
-        made.evaluation.as_dict(), "", "helm", "p", {KEPT_BY: same} if same else None
+        made.evaluation.as_dict(), "", "helm", "p", {SERVERS_SECTION: same} if same else None
     )
     RunDir(folder).run_config.write_text(to_yaml(document))
     return made
@@ -152,7 +158,7 @@ def test_a_single_url_is_what_it_always_was(tmp_path: Path) -> None:
     here = planned(tmp_path, A)
     assert here.identity == planned(tmp_path, [A]).identity == plan({URL: A}).identity
     assert "servers" not in here.model.to_args()
-    assert KEPT_BY not in RunDir(tmp_path).run_config.read_text()
+    assert SERVERS_SECTION not in RunDir(tmp_path).run_config.read_text()
     assert planned(tmp_path, B).identity == plan({URL: B}).identity != here.identity
 
 

@@ -23,7 +23,7 @@ from eval_factory.core.urls import base_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf, limit_names
 from eval_factory.helm.environments import look_for_packages
 from eval_factory.plan.credentials import credentials_report
-from eval_factory.plan.prices import how_to_say, prices_of
+from eval_factory.plan.prices import how_to_state_price, prices_of
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import HUB_TOKEN
@@ -290,7 +290,7 @@ def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
     if unknown:
         problems = []
         for model, reason in unknown.items():
-            remedy = how_to_say(model, "suite.prices")
+            remedy = how_to_state_price(model, "suite.prices")
             problems.append(f"suite: max_cost cannot be held: {reason}\n  {remedy}")
         raise ConfigError(problems)
 
