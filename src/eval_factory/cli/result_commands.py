@@ -491,7 +491,7 @@ def _calibration_json(made: Calibrated) -> str:
 
     documents = {}
     for passport in made.passports:
-        documents[passport.judge] = calibration_document(passport.calibration)
+        documents[passport.judge] = calibration_document(passport.found)
     if len(documents) == 1:
         return json.dumps(documents[made.passport.judge], indent=2) + "\n"
     return json.dumps(documents, indent=2) + "\n"

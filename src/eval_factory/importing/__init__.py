@@ -1,1 +1,1 @@
-"""Results of other programs as ordinary result folders: one reader a format, one writer."""
+"""Imports results of other programs: a reader for each format, and a writer of result folders."""

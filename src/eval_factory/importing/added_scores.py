@@ -1,5 +1,7 @@
-"""Scores beside those of an imported result: what the reader reads where the options stand in the
-prompt, and what judges say. The source's values stay as they are.
+"""Adds scores to an imported result: the score of the reader, and the scores of judges.
+
+The reader is the part of eval-factory that finds the option which an answer states. The values of
+the source are not changed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from eval_factory.core.results import (
     Validity,
 )
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.importing.counting import READ, SPLIT, SampleKey, labelled, question_means
+from eval_factory.importing.counting import (
+    READER_METRIC,
+    SPLIT,
+    SampleKey,
+    options_by_letter,
+    question_means,
+)
 from eval_factory.importing.foreign_run import MAX_OPTIONS
 from eval_factory.reading import VERSION, stated_option
 from eval_factory.report.reader import StoredResult
@@ -30,11 +38,12 @@ from eval_factory.scoring.reportable import why_not_reportable
 from eval_factory.tasks.choice_question import options_shown
 
 Change = Callable[[str, InstanceRecord], InstanceRecord]
+"""Takes the number of an instance, from 1, and the instance; returns the changed instance."""
 
 
 @dataclass(frozen=True)
 class ChangedInstances:
-    """The instances of a result, each with what was added to it."""
+    """The instances of a result, each changed by a function when it is read."""
 
     instances: Iterable[InstanceRecord]
     change: Change
@@ -45,30 +54,34 @@ class ChangedInstances:
 
 
 def _references_are_options(record: InstanceRecord) -> bool:
-    """Return whether the references are options: of several accepted answers all are correct."""
+    """Return True if the references are options of the question.
+
+    If all references are correct, they are accepted answers, not options.
+    """
     if not 1 < len(record.references) <= MAX_OPTIONS:
         return False
     return any("correct" not in (reference.get("tags") or ()) for reference in record.references)
 
 
 def options_of(record: InstanceRecord) -> dict[str, str]:
-    """Return the options of a question by their letters: its references, or those that its prompt
-    lists.
+    """Return the options of a question by their letters.
+
+    The options are the references of the instance, or else the options that its prompt lists.
     """
     if _references_are_options(record):
-        return labelled(str(reference.get("text")) for reference in record.references)
+        return options_by_letter(str(reference.get("text")) for reference in record.references)
     return options_shown(record.prompt)
 
 
 def _right_letters(record: InstanceRecord, options: Mapping[str, str]) -> set[str]:
-    """Return the letters of the right options; references name them by letter or by text."""
+    """Return the letters of the right options; a reference has an option's letter or its text."""
     letters = set()
-    for place, reference in enumerate(record.references):
+    for index, reference in enumerate(record.references):
         if "correct" not in (reference.get("tags") or ()):
             continue
         text = str(reference.get("text")).strip()
         if _references_are_options(record):
-            letters.add(chr(ord("A") + place))
+            letters.add(chr(ord("A") + index))
         elif text.strip("().").upper() in options:
             letters.add(text.strip("().").upper())
         else:
@@ -77,8 +90,9 @@ def _right_letters(record: InstanceRecord, options: Mapping[str, str]) -> set[st
 
 
 def read_value(record: InstanceRecord) -> float | None:
-    """Return 1 if the answer states a right option, and 0 if not; None if nobody can
-    tell.
+    """Return 1 if the answer states a right option, and 0 if not.
+
+    Returns None if there is no answer, or if the options or the right option are not known.
     """
     if record.completion is None or record.error is not None:
         return None
@@ -90,15 +104,16 @@ def read_value(record: InstanceRecord) -> float | None:
 
 
 def with_read_values(result: TaskResult) -> TaskResult | None:
-    """Add the reader's score, or read again what an older reader read.
+    """Return the result with the score of the current reader.
 
-    Returns:
-        None if nothing is added: the source has this score itself, this reader has read it, or
-        an answer lacks its options or its right one.
+    A score of an older version of the reader is replaced. Returns None if nothing is added: if the
+    source itself has this score, if the current reader made the score already, or if the options or
+    the right option of an answer are not known.
     """
     imported = result.provenance.imported
-    is_ours = imported is not None and READ in imported.added
-    if READ in result.scores and (not is_ours or result.provenance.reader_version == VERSION):
+    is_ours = imported is not None and READER_METRIC in imported.added
+    is_final = not is_ours or result.provenance.reader_version == VERSION
+    if READER_METRIC in result.scores and is_final:
         return None
     values: dict[SampleKey, float] = {}
     clusters: dict[str, str] = {}
@@ -119,26 +134,29 @@ def with_read_values(result: TaskResult) -> TaskResult | None:
         PROPORTION,
         sources if len(set(sources)) < len(sources) else None,
     )
-    score = Score(stats.mean, stats, READ, SPLIT, None, True, PROPORTION, "share")
+    score = Score(stats.mean, stats, READER_METRIC, SPLIT, None, True, PROPORTION, "share")
 
     def with_value(_number: str, record: InstanceRecord) -> InstanceRecord:
         value = values.get((record.id, record.trial, None))
         if value is None:
             return record
-        return replace(record, metrics={**record.metrics, READ: value})
+        return replace(record, metrics={**record.metrics, READER_METRIC: value})
 
+    provenance = _with_added_names(result.provenance, (READER_METRIC,))
     return replace(
-        _with_scores(result, {READ: score}),
+        _with_scores(result, {READER_METRIC: score}),
         instances=ChangedInstances(result.instances, with_value),
-        provenance=replace(_added(result.provenance, (READ,)), reader_version=VERSION),
+        provenance=replace(provenance, reader_version=VERSION),
     )
 
 
 def _with_scores(result: TaskResult, scores: Mapping[str, Score]) -> TaskResult:
+    """Return the result with further scores."""
     return replace(result, scores={**result.scores, **scores})
 
 
-def _added(provenance: Provenance, names: Iterable[str]) -> Provenance:
+def _with_added_names(provenance: Provenance, names: Iterable[str]) -> Provenance:
+    """Return the provenance with further names of scores that eval-factory added."""
     imported = provenance.imported
     if imported is None:
         return provenance
@@ -147,27 +165,29 @@ def _added(provenance: Provenance, names: Iterable[str]) -> Provenance:
 
 
 def with_judged_scores(result: TaskResult, judged: StoredResult, rundir: RunDir) -> TaskResult:
-    """Add the scores of judges, who rated the answers of a result in a run of its own.
+    """Return the result with the scores of judges, who rated its answers in a separate run.
 
     Args:
-        result: gets the scores.
+        result: the result that gets the scores.
         judged: the run in which judges rated the same answers.
-        rundir: of the result that is made; `judged` lies in it.
+        rundir: the output folder of the new result; the folder of `judged` is inside.
     """
-    of_judges = judged.result
-    new = {name: score for name, score in of_judges.scores.items() if name not in result.scores}
-    provenance = _added(result.provenance, new)
-    identity = f"{provenance.run_identity} {of_judges.provenance.run_identity}"
+    judged_result = judged.result
+    new_scores = {
+        name: score for name, score in judged_result.scores.items() if name not in result.scores
+    }
+    provenance = _with_added_names(result.provenance, new_scores)
+    identity = f"{provenance.run_identity} {judged_result.provenance.run_identity}"
     endpoints = dict(provenance.endpoints)
-    for role, endpoint in of_judges.provenance.endpoints.items():
+    for role, endpoint in judged_result.provenance.endpoints.items():
         if role != MODEL_ROLE:
             endpoints[role] = endpoint
     return replace(
-        _with_scores(result, new),
-        validity=_validity(result, judged, new),
-        usage=_usage(result.usage, of_judges.usage),
-        instances=_judged_instances(result, of_judges, new),
-        reportable=result.reportable and of_judges.reportable,
+        _with_scores(result, new_scores),
+        validity=_validity(result, judged, new_scores),
+        usage=_usage(result.usage, judged_result.usage),
+        instances=_judged_instances(result, judged_result, new_scores),
+        reportable=result.reportable and judged_result.reportable,
         provenance=replace(
             provenance,
             run_identity=hashlib.sha256(identity.encode()).hexdigest()[:32],
@@ -178,7 +198,7 @@ def with_judged_scores(result: TaskResult, judged: StoredResult, rundir: RunDir)
 
 
 def _files_of(folder: Path, rundir: RunDir) -> dict[str, str]:
-    """Return the files that the judges' scores are made of, with their hashes."""
+    """Return the SHA-256 of each file from which the judges' scores come, by its path."""
     judged = RunDir(folder)
     digests = {}
     for path in (judged.evaluation_config, judged.instances, judged.results_jsonl):
@@ -186,56 +206,60 @@ def _files_of(folder: Path, rundir: RunDir) -> dict[str, str]:
     return digests
 
 
-def _validity(result: TaskResult, judged: StoredResult, new: Mapping[str, Score]) -> Validity:
+def _validity(
+    result: TaskResult, judged: StoredResult, new_scores: Mapping[str, Score]
+) -> Validity:
+    """Return the validity of a result together with the validity of the judges' run."""
     before = result.validity
-    of_judges = judged.result.validity
+    judging = judged.result.validity
     reasons = list(before.not_reportable)
-    for reason in of_judges.not_reportable:
+    for reason in judging.not_reportable:
         reasons.append(f"of the judges: {reason}")
     why = why_not_reportable(judged.result, judged.extra.get("min_coverage", 1.0))
-    if why is not None and not of_judges.not_reportable:
+    if why is not None and not judging.not_reportable:
         first_line = why.split("\n")[0]
         reasons.append(f"of the judges: {first_line.removeprefix('NOT REPORTABLE: ')}")
-    notes = [*before.notes, *(f"Of the judges: {note}" for note in of_judges.notes)]
-    taken = judged.result.scores.keys() - new.keys()
-    if taken:
+    notes = [*before.notes, *(f"Of the judges: {note}" for note in judging.notes)]
+    taken_names = judged.result.scores.keys() - new_scores.keys()
+    if taken_names:
         notes.append(
             "The source has scores with these names, so that those of the judges' run were not "
-            f"added: {', '.join(sorted(taken))}."
+            f"added: {', '.join(sorted(taken_names))}."
         )
     bounds = dict(before.bounds)
     floors = dict(before.floors)
-    for name in new:
-        if name in of_judges.bounds:
-            bounds[name] = of_judges.bounds[name]
-        if name in of_judges.floors:
-            floors[name] = of_judges.floors[name]
+    for name in new_scores:
+        if name in judging.bounds:
+            bounds[name] = judging.bounds[name]
+        if name in judging.floors:
+            floors[name] = judging.floors[name]
     return replace(
         before,
-        instances=replace(before.instances, unjudged=of_judges.instances.unjudged),
-        judges=of_judges.judges,
+        instances=replace(before.instances, unjudged=judging.instances.unjudged),
+        judges=judging.judges,
         bounds=bounds,
         floors=floors,
-        jury=of_judges.jury,
-        rubric=of_judges.rubric,
-        judge_probe=of_judges.judge_probe,
+        jury=judging.jury,
+        rubric=judging.rubric,
+        judge_probe=judging.judge_probe,
         notes=tuple(notes),
-        failures=(*before.failures, *of_judges.failures),
+        failures=(*before.failures, *judging.failures),
         not_reportable=tuple(reasons),
     )
 
 
 def _usage(before: Usage, judging: Usage) -> Usage:
-    """Return what the source spent, with the judges' requests beside it."""
+    """Return the usage of the source together with the usage of the judges."""
     return replace(
         judging,
-        this_run=_spent_beside(before.this_run, judging.this_run),
-        all_runs=_spent_beside(before.all_runs, judging.all_runs),
+        this_run=_combined_spent(before.this_run, judging.this_run),
+        all_runs=_combined_spent(before.all_runs, judging.all_runs),
         cost_unknown=before.cost_unknown,
     )
 
 
-def _spent_beside(before: SpentByRole, judging: SpentByRole) -> SpentByRole:
+def _combined_spent(before: SpentByRole, judging: SpentByRole) -> SpentByRole:
+    """Return the model's figures of the source, the judges' figures, and the total of both."""
     roles = {**judging.roles, MODEL_ROLE: before.roles[MODEL_ROLE]}
     everyone = list(roles.values())
     total = Spent(
@@ -251,6 +275,7 @@ def _spent_beside(before: SpentByRole, judging: SpentByRole) -> SpentByRole:
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of the known counts; None if no count is known."""
     numbers = [count for count in counts if count is not None]
     if not numbers:
         return None
@@ -258,15 +283,19 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _judged_instances(
-    result: TaskResult, of_judges: TaskResult, new: Mapping[str, Score]
+    result: TaskResult, judged_result: TaskResult, new_scores: Mapping[str, Score]
 ) -> ChangedInstances:
-    by_number = {record.id: record for record in of_judges.instances}
+    """Return the instances with the judges' marks, explanations and values of the new scores.
+
+    The id of an instance in the judges' run is the number of the instance in the result.
+    """
+    by_number = {record.id: record for record in judged_result.instances}
 
     def with_judgements(number: str, record: InstanceRecord) -> InstanceRecord:
         rated = by_number.get(number)
         if rated is None:
             return record
-        metrics = {name: value for name, value in rated.metrics.items() if name in new}
+        metrics = {name: value for name, value in rated.metrics.items() if name in new_scores}
         return replace(
             record,
             metrics={**record.metrics, **metrics},
@@ -274,17 +303,18 @@ def _judged_instances(
             unjudged=rated.unjudged,
             injection=rated.injection,
             criteria=rated.criteria,
-            judgements={**record.judgements, **_of_other_names(rated, record)},
+            judgements={**record.judgements, **_renamed_judgements(rated, record)},
         )
 
     return ChangedInstances(result.instances, with_judgements)
 
 
-def _of_other_names(
+def _renamed_judgements(
     rated: InstanceRecord, record: InstanceRecord
 ) -> dict[str, Mapping[str, object]]:
-    """Return what judges wrote; a judge with the name of one of the source's scorers has another
-    name.
+    """Return what the judges wrote, by judge.
+
+    A judge with the same name as a scorer of the source is renamed to `NAME (rescored)`.
     """
     judgements = {}
     for judge, judgement in rated.judgements.items():
@@ -298,13 +328,13 @@ def _of_other_names(
 def rescored(
     result: TaskResult, folder: Path, rundir: RunDir, judged: StoredResult | None
 ) -> TaskResult:
-    """Return an imported result with the reader's and the judges' scores.
+    """Return an imported result with the scores of the reader and of the judges.
 
     Args:
-        result: the imported one.
-        folder: where it lies.
-        rundir: where the new one lies.
-        judged: the run in which judges rated the answers; None if none did.
+        result: the imported result.
+        folder: the output folder of the imported result.
+        rundir: the output folder of the new result.
+        judged: the run in which judges rated the answers; None if there was no such run.
     """
     provenance = result.provenance
     if provenance.imported is not None:

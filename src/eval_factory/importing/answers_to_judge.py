@@ -1,5 +1,6 @@
-"""The answers of an imported result as a custom benchmark that has its answers: judges rate them,
-and no model is asked.
+"""Writes the answers of an imported result as a custom benchmark, so that judges can rate them.
+
+The benchmark contains the answers. Its run therefore asks the judges only, not the model.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ _DESCRIPTION = "Answers of an imported result"
 
 @dataclass(frozen=True)
 class Judging:
-    """The questions to judges: the user's benchmark file, and a rubric's cases by their ids."""
+    """The user's benchmark file, which states what judges are asked about the answers."""
 
     path: Path
     document: Mapping[str, Any]
-    cases: Mapping[str, RubricCase] | None  # None: a jury rates whole answers
+    cases: Mapping[str, RubricCase] | None  # id -> case of a rubric; None if a jury rates answers
 
     @property
     def prompt_file(self) -> Path | None:
-        """The judges' prompt, if the benchmark's metrics name one."""
+        """The file of the judges' prompt; None if no metric of the benchmark names a file."""
         metrics = self.document.get("metrics")
         for metric in metrics if isinstance(metrics, list) else []:
             if isinstance(metric, dict) and isinstance(metric.get("prompt_file"), str):
@@ -47,10 +48,10 @@ class Judging:
 
 
 def read_judging(path: Path) -> Judging:
-    """Read a benchmark file, and the cases of a rubric.
+    """Read a benchmark file, and the file of cases if the benchmark is a rubric.
 
     Raises:
-        ConfigError: it cannot be read, or a case has an answer of its own.
+        ConfigError: a file cannot be read, or a case has an answer of its own.
     """
     document = load_mapping(path, "name, description and metrics")
     if document.get("kind") != RUBRIC:
@@ -69,14 +70,17 @@ def read_judging(path: Path) -> Judging:
 
 
 def numbered_answers(records: Iterator[InstanceRecord]) -> Iterator[tuple[str, InstanceRecord]]:
-    """Yield each answer with the id that judges see; questions without an answer have none."""
+    """Yield (id, record) of each answer. The id is the number of the record, from 1.
+
+    Records without an answer are skipped but counted.
+    """
     for number, record in enumerate(records, start=1):
         if record.completion is not None and record.error is None:
             yield str(number), record
 
 
 def write_judged_answers(stored: StoredResult, judging: Judging, folder: Path) -> Path:
-    """Write the benchmark of a result's answers into a folder; return the path of its YAML file.
+    """Write the benchmark with a result's answers into a folder; return the path of its YAML file.
 
     Raises:
         ConfigError: no answer has a case of the rubric, or a file of the benchmark is missing.
@@ -86,7 +90,7 @@ def write_judged_answers(stored: StoredResult, judging: Judging, folder: Path) -
     written = 0
     with atomic_file(folder / ANSWERS_FILE, mode=PRIVATE) as file:
         for name, record in numbered_answers(iter(stored.result.instances)):
-            line = _line(name, record, judging)
+            line = _answer_line(name, record, judging)
             if line is None:
                 continue
             if has_sources:
@@ -101,35 +105,39 @@ def write_judged_answers(stored: StoredResult, judging: Judging, folder: Path) -
     if judging.cases is None:
         document.pop("prompt_file", None)
         document["has_answers"] = True
-        document["metrics"] = _with_own_prompt(judging, folder)
+        document["metrics"] = _metrics_with_copied_prompt(judging, folder)
     write_atomic(folder / BENCHMARK_FILE, to_yaml(document))
     return folder / BENCHMARK_FILE
 
 
 def _shares_sources(stored: StoredResult) -> bool:
-    """Return whether answers share something: a source, or their question if it was repeated."""
+    """Return True if several answers belong together: to one cluster, or to a repeated question."""
     records = stored.result.instances
     return any(record.trial > 0 or record.cluster is not None for record in records)
 
 
 def _nothing_to_judge(stored: StoredResult, judging: Judging) -> str:
+    """Return the error message if there are no answers to judge."""
     if judging.cases is None:
-        return f"{stored.folder}: holds no answer that judges could rate"
+        return f"{stored.folder}: has no answer that judges could rate"
     return (
         f"{judging.path}: no case has the id of an answer in {stored.folder}\n"
         "  give each case the `id` that instances.jsonl has"
     )
 
 
-def _line(name: str, record: InstanceRecord, judging: Judging) -> dict[str, Any] | None:
-    """Return what stands in the file for an answer; None if the rubric has no case for it."""
-    content = _text(record.prompt)
+def _answer_line(name: str, record: InstanceRecord, judging: Judging) -> dict[str, Any] | None:
+    """Return the line of the file for an answer; None if the rubric has no case for the answer.
+
+    `name` is the id of the answer in the file.
+    """
+    content = _sendable_text(record.prompt)
     if record.turns:
-        content = _text(conversation_text(record.turns))
+        content = _sendable_text(conversation_text(record.turns))
     line: dict[str, Any] = {
         "id": name,
         "messages": [{"role": USER, "content": content}],
-        "answer": _text(record.completion or "", placeholder=""),
+        "answer": _sendable_text(record.completion or "", placeholder=""),
     }
     right = []
     for reference in record.references:
@@ -137,7 +145,7 @@ def _line(name: str, record: InstanceRecord, judging: Judging) -> dict[str, Any]
             right.append(str(reference.get("text")))
     if judging.cases is None:
         if any(text.strip() for text in right):
-            line["correct_answer"] = _text("; ".join(right))
+            line["correct_answer"] = _sendable_text("; ".join(right))
         return line
     case = judging.cases.get(record.id)
     if case is None:
@@ -150,15 +158,22 @@ def _line(name: str, record: InstanceRecord, judging: Judging) -> dict[str, Any]
     return line
 
 
-def _text(text: str, placeholder: str = _NO_PROMPT) -> str:
-    """Return a text that can be sent: not blank, and without half surrogate pairs."""
+def _sendable_text(text: str, placeholder: str = _NO_PROMPT) -> str:
+    """Return a text that can be sent to a judge.
+
+    A blank text is replaced by `placeholder`. Lone surrogates are replaced, because UTF-8 cannot
+    encode them.
+    """
     if not text.strip():
         return placeholder
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _with_own_prompt(judging: Judging, folder: Path) -> Any:
-    """Return the metrics of the benchmark, whose judges' prompt is copied beside the answers."""
+def _metrics_with_copied_prompt(judging: Judging, folder: Path) -> Any:
+    """Return the metrics of the benchmark, after copying the judges' prompt into the folder.
+
+    The metrics then name the copy. Raises ConfigError if the file of the prompt cannot be read.
+    """
     metrics = judging.document.get("metrics")
     prompt = judging.prompt_file
     if prompt is None:

@@ -1,5 +1,7 @@
-"""One pass over the samples of a foreign run: values by metric, counts, groups, and what answering
-without a model would have scored.
+"""Counts the samples of another program's run in one pass.
+
+The counts have the values by metric, the numbers of problems, the groups, and the scores of answers
+without a model.
 """
 
 from __future__ import annotations
@@ -17,42 +19,44 @@ from eval_factory.core.results import FailureCause, Floor, Instances
 from eval_factory.importing.foreign_run import MAX_OPTIONS, ForeignSample
 from eval_factory.reading import is_refusal, stated_option
 
-SPLIT = "test"
-READ = "exact_match.lenient"
-"""The score that the reader gives: the name that it has in results of our own runs."""
-SampleKey = tuple[str, int, str | None]
-MAX_GROUPS = 40
-MAX_CAUSES = 20
+SPLIT = "test"  # the split of all imported instances
+READER_METRIC = "exact_match.lenient"
+"""The name of the reader's score, as in results of eval-factory's own runs."""
+SampleKey = tuple[str, int, str | None]  # id of the question, repeat, perturbation
+MAX_GROUPS = 40  # a category with more values makes no groups
+MAX_CAUSES = 20  # the maximum number of causes of failures in a result
 REFUSED = "refused"
 UNPARSED = "unparsed"
 
 
 def key_of(sample: ForeignSample) -> SampleKey:
-    """Return the key that scores use: id, repeat, and no perturbation."""
+    """Return the key of a sample, as scores use it: id, repeat, and no perturbation."""
     return sample.id, sample.repeat, None
 
 
-def labelled(options: Iterable[str]) -> dict[str, str]:
-    """Return the options by the letters A, B and so on."""
-    return {chr(ord("A") + place): option for place, option in enumerate(options)}
+def options_by_letter(options: Iterable[str]) -> dict[str, str]:
+    """Return the options by their letters: A, B and so on."""
+    return {chr(ord("A") + index): option for index, option in enumerate(options)}
 
 
-def option_read(sample: ForeignSample) -> int | None:
-    """Return the place of the option that the answer states; None if it states none."""
+def stated_option_index(sample: ForeignSample) -> int | None:
+    """Return the index of the option that the answer states; None if it states none."""
     if not sample.completion or not 1 < len(sample.options) <= MAX_OPTIONS:
         return None
-    letter = stated_option(sample.completion, labelled(sample.options))
+    letter = stated_option(sample.completion, options_by_letter(sample.options))
     if letter is None:
         return None
     return ord(letter) - ord("A")
 
 
 def signs_of(sample: ForeignSample, option: int | None) -> tuple[str, ...]:
-    """Return the sign of an answer that states no option: it refuses, or cannot be read.
+    """Return the sign of an answer that states no option: `refused` or `unparsed`.
+
+    The tuple is empty if the answer states an option, or if neither sign applies.
 
     Args:
-        sample: one answer, as the other program has it.
-        option: what `option_read` gives.
+        sample: one answer, as the other program stored it.
+        option: the index of the stated option, from `stated_option_index`.
     """
     answer = sample.completion or ""
     if option is not None or not answer.strip():
@@ -66,37 +70,41 @@ def signs_of(sample: ForeignSample, option: int | None) -> tuple[str, ...]:
 
 @dataclass
 class SampleCounts:
-    """The facts about all samples after one pass; texts are not held."""
+    """The facts about all samples of a run, without their texts."""
 
     main_metric: str
-    requested: int = 0
-    failed: set[SampleKey] = field(default_factory=set)
-    without_value: int = 0
+    requested: int = 0  # the number of samples
+    failed: set[SampleKey] = field(default_factory=set)  # samples with an error
+    without_value: int = 0  # answers without a value of the main metric
     empty: int = 0
     truncated: int = 0
     filtered: int = 0
-    unread: int = 0
+    unread: int = 0  # readable answers in which the reader finds no option
     refused: int = 0
     unparsed: int = 0
-    readable: int = 0
+    readable: int = 0  # answers that the reader can compare with options (`is_readable`)
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    values: dict[str, dict[SampleKey, float]] = field(default_factory=dict)
-    read_values: dict[SampleKey, float] = field(default_factory=dict)
+    values: dict[str, dict[SampleKey, float]] = field(default_factory=dict)  # metric -> values
+    read_values: dict[SampleKey, float] = field(default_factory=dict)  # 1: a right option, else 0
     signs: dict[SampleKey, tuple[str, ...]] = field(default_factory=dict)
-    errors: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)  # message -> number of samples
+    # category -> value of the category -> samples
     members: dict[str, dict[str, list[SampleKey]]] = field(default_factory=dict)
-    clusters: dict[str, str] = field(default_factory=dict)
-    _too_many: set[str] = field(default_factory=set)
-    _prompts: Counter[bytes] = field(default_factory=Counter)
+    clusters: dict[str, str] = field(default_factory=dict)  # question -> cluster
+    _too_many: set[str] = field(
+        default_factory=set
+    )  # categories with more than `MAX_GROUPS` values
+    _prompts: Counter[bytes] = field(default_factory=Counter)  # SHA-256 of a prompt -> samples
     _ids: set[SampleKey] = field(default_factory=set)
-    _always: Counter[str] = field(default_factory=Counter)
-    _longest: int = 0
-    _random: float = 0.0
-    _with_options: int = 0
+    # The sums over all questions of what answers without a model score.
+    _always: Counter[str] = field(default_factory=Counter)  # letter -> score of this letter
+    _longest: int = 0  # the score of the longest option
+    _random: float = 0.0  # the expected score of a random option
+    _with_options: int = 0  # the number of questions whose right options are known
 
     def add(self, sample: ForeignSample) -> str | None:
-        """Count one sample. Returns what is wrong with it: its key came before."""
+        """Count one sample. Returns an error message if a sample with the same key was counted."""
         key = key_of(sample)
         if key in self._ids:
             return f"question {sample.id}, asking {sample.repeat + 1}, is there twice"
@@ -120,6 +128,7 @@ class SampleCounts:
         return None
 
     def _add_answer(self, sample: ForeignSample, key: SampleKey) -> None:
+        """Count the values and problems of a sample without an error."""
         for metric, value in sample.values.items():
             self.values.setdefault(metric, {})[key] = value
         if self.main_metric not in sample.values:
@@ -132,8 +141,8 @@ class SampleCounts:
             return
         if not sample.completion.strip():
             self.empty += 1
-        place = option_read(sample)
-        signs = signs_of(sample, place)
+        index = stated_option_index(sample)
+        signs = signs_of(sample, index)
         if signs:
             self.signs[key] = signs
         if REFUSED in signs:
@@ -142,11 +151,12 @@ class SampleCounts:
             self.unparsed += 1
         if sample.is_readable:
             self.readable += 1
-            if place is None:
+            if index is None:
                 self.unread += 1
-            self.read_values[key] = float(place in sample.right_options)
+            self.read_values[key] = float(index in sample.right_options)
 
     def _add_categories(self, sample: ForeignSample, key: SampleKey) -> None:
+        """Add a sample to its groups; drop categories with too many values."""
         for name, value in sample.categories.items():
             if name in self._too_many:
                 continue
@@ -157,18 +167,19 @@ class SampleCounts:
                 self._too_many.add(name)
 
     def _add_options(self, sample: ForeignSample) -> None:
+        """Add the scores that answers without a model have on a question."""
         if not sample.right_options:
             return
         self._with_options += 1
-        for place in sample.right_options:
-            self._always[chr(ord("A") + place)] += 1
+        for index in sample.right_options:
+            self._always[chr(ord("A") + index)] += 1
         lengths = [len(option) for option in sample.options]
         if lengths.index(max(lengths)) in sample.right_options:
             self._longest += 1
         self._random += len(sample.right_options) / len(sample.options)
 
     def prompts_sha256(self) -> str:
-        """Return the hash of all prompts, in whatever order the source has them."""
+        """Return a SHA-256 of all prompts, which does not depend on their order in the source."""
         digest = hashlib.sha256()
         for prompt, count in sorted(self._prompts.items()):
             digest.update(prompt)
@@ -177,17 +188,21 @@ class SampleCounts:
 
     @property
     def duplicates(self) -> int:
-        """Return how many askings repeat the prompt of an earlier question, repeats apart."""
+        """The number of questions that have the same prompt as another question."""
         questions = len({key[0] for key in self._ids})
         return max(0, questions - len(self._prompts))
 
     @property
     def questions(self) -> int:
-        """Return the number of questions, each counted once however often it was asked."""
+        """The number of different questions; repeats are not counted."""
         return len({key[0] for key in self._ids})
 
     def floor(self) -> Floor | None:
-        """Return the best score without a model; None if options or right ones are unknown."""
+        """Return the best score without a model.
+
+        Returns None if a question's options or right options are not known, or if a value of the
+        main metric is neither 0 nor 1.
+        """
         questions = self.questions
         if not questions or self._with_options < questions:
             return None
@@ -203,14 +218,14 @@ class SampleCounts:
         return Floor(best, answers[best], questions, answers)
 
     def failures(self) -> tuple[FailureCause, ...]:
-        """Return the errors that came most often, with their counts."""
+        """Return the most frequent errors with their counts, at most `MAX_CAUSES`."""
         causes = []
         for text, count in self.errors.most_common(MAX_CAUSES):
             causes.append(FailureCause(MODEL_ROLE, count, text, None))
         return tuple(causes)
 
     def instances(self) -> Instances:
-        """Return the counts of the result's validity."""
+        """Return the numbers of instances by outcome."""
         scored = self.requested - len(self.failed) - self.without_value
         return Instances(
             requested=self.requested,
@@ -226,7 +241,7 @@ class SampleCounts:
 
 
 def question_means(values: Mapping[SampleKey, float]) -> dict[str, float]:
-    """Return the mean of each question over its repeats."""
+    """Return the mean value of each question over its repeats."""
     by_question: dict[str, list[float]] = {}
     for (question, _, _), value in values.items():
         by_question.setdefault(question, []).append(value)

@@ -1,5 +1,6 @@
-"""The age of the data that a foreign run read: since when they are public, as far as our own
-tasks know the data set.
+"""Finds out since when the data of an imported result are public.
+
+The month is known if one of eval-factory's own tasks reads the same data set.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import About, Task, load_framework
 
 UNKNOWN_AGE = "age of the data"
-"""The fact that is unknown of a run if nobody knows since when its data are public."""
+"""The name of the fact in a run's list of unknown facts."""
 HELM_PREFIX = "helm:"
-"""Stands before the name of a run spec of HELM, which is no data set's id."""
+"""The prefix of a HELM run spec's name, which distinguishes the name from the id of a data set."""
 _ADDRESSES = ("https://huggingface.co/datasets/", "https://github.com/")
 _ID_IN_SOURCE = re.compile(r"(?:Hugging Face|GitHub) ([\w.-]+/[\w.-]+)")
 
 
 @dataclass(frozen=True)
 class DataAge:
-    """Since when the data are public, and when the model's training data end."""
+    """The months in which the data were published and in which the model's training data end."""
 
-    published: str | None  # `YYYY-MM`; None if it is not known
-    answers_public: bool | None  # None if that is not known
-    training_cutoff: str | None  # `YYYY-MM`, as the user says; None if the user does not
+    published: str | None  # `YYYY-MM`; None if not known
+    answers_public: bool | None  # True if the right answers are public too; None if not known
+    training_cutoff: str | None  # `YYYY-MM`; None if the user did not state the month
 
 
 def age_of_data(
     dataset: str | None, published: str | None = None, training_cutoff: str | None = None
 ) -> DataAge:
-    """Return the age of a data set; the month that the user says wins.
+    """Return the age of a data set. A month that the user states has priority.
 
     Args:
-        dataset: what the source says of the data that it read (`ForeignRun.dataset`).
-        published: the month, `YYYY-MM`, since which questions and answers are public, as the user
-            says.
-        training_cutoff: the month, `YYYY-MM`, in which the model's training data end.
+        dataset: the data set that the source states (`ForeignRun.dataset`).
+        published: the month since which questions and answers are public (`YYYY-MM`); None if the
+            user did not state the month.
+        training_cutoff: the month in which the model's training data end (`YYYY-MM`).
     """
     if published is not None:
         return DataAge(published, True, training_cutoff)
@@ -50,11 +51,11 @@ def age_of_data(
 
 
 def facts_of_data_set(dataset: str) -> About | None:
-    """Return the facts about the first of our tasks that reads this data set; None if none does.
+    """Return the facts about the first task that reads this data set; None if no task reads it.
 
     Args:
         dataset: the id `owner/name` or the address of a data set on the Hugging Face Hub or GitHub,
-            or `helm:` with the name of a run spec.
+            or `helm:` followed by the name of a run spec.
     """
     name = dataset
     for address in _ADDRESSES:
@@ -66,6 +67,7 @@ def facts_of_data_set(dataset: str) -> About | None:
 
 
 def _names_of_data(task: Task) -> set[str]:
+    """Return the ids of a task's data set and of its copies, and the name of its run spec."""
     names = {
         f"{HELM_PREFIX}{task.helm.run_spec}",
         *_ID_IN_SOURCE.findall(task.about.source),
@@ -75,10 +77,10 @@ def _names_of_data(task: Task) -> set[str]:
 
 
 def refuse_other_than_month(option: str, value: str | None) -> None:
-    """Refuse what is no month.
+    """Check that the value of an option is a month; None is allowed.
 
     Raises:
-        ConfigError: the value of the option is not of the form `YYYY-MM`.
+        ConfigError: the value does not have the form `YYYY-MM`.
     """
     if value is None:
         return

@@ -1,7 +1,8 @@
-"""Records of the community schema Every Eval Ever: an aggregate record, and samples beside it.
+"""Reads records of the community schema Every Eval Ever.
 
-Written from version 0.3.0 of the schema (github.com/evaleval/every_eval_ever) and from what its
-own converters write.
+A source is an aggregate record, with a file of samples next to it. This module follows version
+0.3.0 of the schema (github.com/evaleval/every_eval_ever), and the files that the schema's own
+converters write.
 """
 
 from __future__ import annotations
@@ -23,31 +24,33 @@ from eval_factory.importing.sources import (
     SourceError,
     count_of,
     digest_of,
-    file_beside,
+    file_next_to,
     json_document,
     json_lines_at,
+    json_lines_with_offsets,
     list_of,
     number_of,
-    placed_json_lines,
     sample_id,
     utc_time,
 )
 from eval_factory.report.exports.every_eval_ever import SOURCE_NAME
 
 PROGRAM = "every_eval_ever"
-UNNAMED = "score"
-"""The metric of a record that names none."""
-VERSIONS = ("0.2.", "0.3.")
-_NAMES = ("metric_name", "metric_id", "evaluation_description")
-"""Fields that may name a metric; the first that tells an evaluation's results apart does."""
+UNNAMED_METRIC = "score"
+"""The name of the metric if a record does not name its metric."""
+VERSIONS = ("0.2.", "0.3.")  # the beginnings of the versions that can be read
+_METRIC_NAME_FIELDS = ("metric_name", "metric_id", "evaluation_description")
+"""The fields that may name a metric. The first field that has different values for all results of
+an evaluation is used.
+"""
 _HASHES = ("sha256", "md5")
-_NO_GROUPS = ("split", "finish_reason", "stop_reason", "epoch")
-_MAX_GROUP_NAME = 80
-_SampleKey = tuple[str, int]  # id, number of the asking from 0
+_NOT_CATEGORIES = ("split", "finish_reason", "stop_reason", "epoch")  # metadata that make no groups
+_MAX_GROUP_NAME = 80  # the maximum number of characters of a category's value
+_SampleKey = tuple[str, int]  # id, number of the repeat from 0
 
 
 def is_record(path: Path) -> bool:
-    """Return whether the file is an aggregate record, by its content."""
+    """Return True if the content of a file is an aggregate record."""
     try:
         document = json_document(path)
     except SourceError:
@@ -56,11 +59,11 @@ def is_record(path: Path) -> bool:
 
 
 def read(path: Path) -> list[ForeignRun]:
-    """Read an aggregate record: one run for each evaluation in it.
+    """Read an aggregate record, and return one run for each evaluation in the record.
 
     Raises:
-        SourceError: a field is missing, the record is of another version, or the file of samples
-            differs from what the record says of it.
+        SourceError: a field is missing, the record has another version, or the file of samples does
+            not have the checksum or the number of rows in the record.
     """
     document = json_document(path)
     version = str(document.get("schema_version", VERSIONS[-1]))
@@ -72,13 +75,13 @@ def read(path: Path) -> list[ForeignRun]:
     evaluations = _evaluations(path, document)
     files = {path.name: digest_of(path)}
     samples = None
-    about = document.get("detailed_evaluation_results")
-    file = _samples_file(path, about)
+    details = document.get("detailed_evaluation_results")
+    file = _samples_file(path, details)
     if file is not None:
-        files[file.name] = _checked_digest(file, about, path)
+        files[file.name] = _checked_digest(file, details, path)
         source = document.get("source_metadata") or {}
         is_our_export = source.get("source_name") == SOURCE_NAME
-        samples = _indexed(file, evaluations, about, is_our_export)
+        samples = _index_samples(file, evaluations, details, is_our_export)
     runs = []
     for evaluation in evaluations:
         runs.append(_run(document, evaluation, samples, files))
@@ -91,43 +94,45 @@ class _Evaluation:
 
     name: str
     main_metric: str
-    reported: Mapping[str, ReportedValue]
-    metrics: Mapping[str, str]  # names of the metrics, by evaluation_result_id
-    stated_samples: int | None  # the number of samples of the main value, as the record says
+    reported: Mapping[str, ReportedValue]  # metric -> reported value
+    metrics: Mapping[str, str]  # evaluation_result_id -> metric
+    stated_samples: int | None  # the number of samples of the main value; None if not stated
     dataset: str | None
 
 
 @dataclass(slots=True)
 class _SampleLines:
-    """The place of a sample's first line in bytes, and the values of all its lines."""
+    """The lines of one sample: the offset of the first line, and the values of all lines."""
 
-    place: int
-    values: dict[str, float | None] = field(default_factory=dict)
+    offset: int  # the number of bytes before the first line
+    values: dict[str, float | None] = field(default_factory=dict)  # metric -> value
 
 
 @dataclass
 class _Samples:
-    """The samples of a file by evaluation; their texts stay in the file."""
+    """The index of a file of samples. The texts of the samples are not in memory."""
 
     path: Path
     by_evaluation: dict[str, dict[_SampleKey, _SampleLines]] = field(default_factory=dict)
-    of_no_evaluation: int = 0
+    unmatched_lines: int = 0  # the number of lines that belong to no evaluation of the record
 
 
 def _evaluations(path: Path, document: Mapping[str, Any]) -> list[_Evaluation]:
+    """Return the evaluations of a record, in the order of their first results."""
     results_by_name: dict[str, list[Mapping[str, Any]]] = {}
     for result in document["evaluation_results"]:
         if not isinstance(result, dict):
             raise SourceError(
-                f"{path}: evaluation_results holds something that is not a JSON object"
+                f"{path}: evaluation_results has an element that is not a JSON object"
             )
         results_by_name.setdefault(str(result.get("evaluation_name")), []).append(result)
     if not results_by_name:
-        raise SourceError(f"{path}: holds no result")
+        raise SourceError(f"{path}: has no results")
     return [_evaluation(path, name, results) for name, results in results_by_name.items()]
 
 
 def _evaluation(path: Path, name: str, results: Sequence[Mapping[str, Any]]) -> _Evaluation:
+    """Return one evaluation with its results. Raises SourceError if no result has a value."""
     reported = {}
     metrics = {}
     counts = {}
@@ -148,54 +153,61 @@ def _evaluation(path: Path, name: str, results: Sequence[Mapping[str, Any]]) -> 
         if (details.get("details") or {}).get("main_metric") == "true":
             main = metric
     if not reported:
-        raise SourceError(f"{path}: holds no value of {name}")
+        raise SourceError(f"{path}: has no value of {name}")
     main = main or next(iter(reported))
     return _Evaluation(name, main, reported, metrics, counts[main], _dataset(results[0]))
 
 
 def _dataset(result: Mapping[str, Any]) -> str | None:
-    """Return the id of the data set on the Hub, else its first address."""
+    """Return the id of the data set on the Hub, or else its first address; None if unknown."""
     source = result.get("source_data") or {}
     if source.get("hf_repo"):
         return str(source["hf_repo"])
-    addresses = _listed(source.get("url"))
+    addresses = _as_list(source.get("url"))
     return str(addresses[0]) if addresses else None
 
 
 def _metric_names(
     path: Path, evaluation: str, results: Sequence[Mapping[str, Any]]
 ) -> Sequence[str]:
-    """Return a name for the metric of each result.
+    """Return a name for the metric of each result. All names are different.
 
     Raises:
-        SourceError: two results of the evaluation have one name.
+        SourceError: no field distinguishes the results of the evaluation.
     """
     configs = [result.get("metric_config") or {} for result in results]
     if len(results) == 1:
-        return [str(configs[0].get("metric_name") or configs[0].get("metric_id") or UNNAMED)]
-    columns = [[config.get(name) for config in configs] for name in _NAMES]
+        return [str(configs[0].get("metric_name") or configs[0].get("metric_id") or UNNAMED_METRIC)]
+    columns = [[config.get(name) for config in configs] for name in _METRIC_NAME_FIELDS]
     columns.append([result.get("evaluation_result_id") for result in results])
     for column in columns:
         if all(column) and len(set(column)) == len(column):
             return [str(name) for name in column]
     raise SourceError(
-        f"{path}: nothing tells the results of {evaluation} apart; "
-        "give each a metric_name in its metric_config"
+        f"{path}: the results of {evaluation} have the same names; "
+        "give each result another metric_name in its metric_config"
     )
 
 
-def _samples_file(path: Path, about: Any) -> Path | None:
-    """Return the file of samples that the record names, beside it."""
-    if not isinstance(about, dict) or not about.get("file_path"):
+def _samples_file(path: Path, details: Any) -> Path | None:
+    """Return the file of samples that the record names, in the folder of the record.
+
+    Returns None if the record names no file, or if the file does not exist. `details` is the
+    record's `detailed_evaluation_results`.
+    """
+    if not isinstance(details, dict) or not details.get("file_path"):
         return None
-    return file_beside(path, Path(str(about["file_path"])).name)
+    return file_next_to(path, Path(str(details["file_path"])).name)
 
 
-def _checked_digest(file: Path, about: Mapping[str, Any], path: Path) -> str:
-    """Return the SHA-256 of the file of samples; the record's own checksum has to hold."""
+def _checked_digest(file: Path, details: Mapping[str, Any], path: Path) -> str:
+    """Return the SHA-256 of the file of samples.
+
+    Raises SourceError if the file does not have the checksum in the record.
+    """
     digest = digest_of(file)
-    algorithm = about.get("hash_algorithm")
-    stated = about.get("checksum")
+    algorithm = details.get("hash_algorithm")
+    stated = details.get("checksum")
     if stated and algorithm in _HASHES:
         actual = digest if algorithm == "sha256" else digest_of(file, algorithm)
         if actual != stated:
@@ -203,39 +215,38 @@ def _checked_digest(file: Path, about: Mapping[str, Any], path: Path) -> str:
     return digest
 
 
-def _indexed(
+def _index_samples(
     file: Path,
     evaluations: Sequence[_Evaluation],
-    about: Mapping[str, Any],
+    details: Mapping[str, Any],
     is_our_export: bool,
 ) -> _Samples:
-    """Return where the samples of each evaluation are, after one pass over the file.
+    """Return the index of the file of samples, after one pass over the file.
 
-    A sample that several metrics rate has a line for each of them.
+    A sample with several metrics has a line for each metric.
 
     Raises:
-        SourceError: a line cannot be read, is there twice, or lines are missing.
+        SourceError: a line cannot be read or occurs twice, or lines are missing.
     """
     by_name = {evaluation.name: evaluation for evaluation in evaluations}
     samples = _Samples(file, {name: {} for name in by_name})
     rows = 0
-    for place, line in placed_json_lines(file):
+    for offset, line in json_lines_with_offsets(file):
         rows += 1
         row = f"{file}, row {rows}"
-        rated_by = _evaluation_and_metric(line, evaluations, by_name)
-        if rated_by is None:
-            samples.of_no_evaluation += 1
+        evaluation_and_metric = _evaluation_and_metric(line, evaluations, by_name)
+        if evaluation_and_metric is None:
+            samples.unmatched_lines += 1
             continue
-        evaluation, metric = rated_by
+        evaluation, metric = evaluation_and_metric
         key = _key_of(line, row, is_our_export)
-        of_evaluation = samples.by_evaluation[evaluation]
-        lines = of_evaluation.setdefault(key, _SampleLines(place))
+        lines = samples.by_evaluation[evaluation].setdefault(key, _SampleLines(offset))
         if metric in lines.values:
             raise SourceError(f"{row}: question {key[0]}, asking {key[1] + 1}, is there twice")
         lines.values[metric] = number_of((line.get("evaluation") or {}).get("score"))
-    stated = count_of(about.get("total_rows"))
+    stated = count_of(details.get("total_rows"))
     if stated is not None and rows < stated:
-        raise SourceError(f"{file}: holds {rows} of the {stated} rows that its record says it has")
+        raise SourceError(f"{file}: has {rows} of the {stated} rows that its record states")
     return samples
 
 
@@ -244,8 +255,10 @@ def _evaluation_and_metric(
     evaluations: Sequence[_Evaluation],
     by_name: Mapping[str, _Evaluation],
 ) -> tuple[str, str] | None:
-    """Return which evaluation a line is of, and which metric its score: what its result's id says,
-    else the name. Where a record has one evaluation, converters may give its lines another name.
+    """Return the evaluation and the metric of a line; None if the line belongs to no evaluation.
+
+    The line's `evaluation_result_id` is used first, then its `evaluation_name`. If a record has one
+    evaluation, all lines belong to this evaluation, because some converters write another name.
     """
     result_id = str(line.get("evaluation_result_id"))
     for evaluation in evaluations:
@@ -258,10 +271,11 @@ def _evaluation_and_metric(
 
 
 def _key_of(line: Mapping[str, Any], row: str, is_our_export: bool) -> _SampleKey:
-    """Return a line's id and the number of its asking; `metadata.epoch` counts from 1.
+    """Return the id of a line's sample, and the number of its repeat from 0.
 
-    Exports of eval-factory append that number to the id of a repeat, as `#1`; ids of others may
-    look the same.
+    `metadata.epoch` counts repeats from 1. Exports of eval-factory append the number of the repeat
+    to the id, such as `#1`. This suffix is removed only from lines of such an export, because ids
+    of other programs may have a similar suffix.
     """
     text = sample_id(line.get("sample_id"), row)
     epoch = str((line.get("metadata") or {}).get("epoch", ""))
@@ -279,13 +293,14 @@ def _run(
     samples: _Samples | None,
     files: Mapping[str, str],
 ) -> ForeignRun:
+    """Return the run of one evaluation of a record."""
     library = document.get("eval_library") or {}
     model = document.get("model_info") or {}
     open_samples = None
     notes = []
-    if samples is not None and samples.of_no_evaluation:
+    if samples is not None and samples.unmatched_lines:
         notes.append(
-            f"{samples.of_no_evaluation} lines of {samples.path.name} name no evaluation of the "
+            f"{samples.unmatched_lines} lines of {samples.path.name} name no evaluation of the "
             "record, so they are left out."
         )
     if samples is not None and samples.by_evaluation[evaluation.name]:
@@ -310,29 +325,31 @@ def _run(
 
 
 def _samples_at(file: Path, lines: Mapping[_SampleKey, _SampleLines]) -> Iterator[ForeignSample]:
-    places = [of_sample.place for of_sample in lines.values()]
-    documents = json_lines_at(file, places)
-    for (key, of_sample), document in zip(lines.items(), documents, strict=True):
-        yield _sample(document, key, of_sample.values)
+    """Yield the samples whose first lines are at these offsets."""
+    offsets = [sample_lines.offset for sample_lines in lines.values()]
+    documents = json_lines_at(file, offsets)
+    for (key, sample_lines), document in zip(lines.items(), documents, strict=True):
+        yield _sample(document, key, sample_lines.values)
 
 
 def _sample(
     line: Mapping[str, Any], key: _SampleKey, values: Mapping[str, float | None]
 ) -> ForeignSample:
+    """Return the sample of a line, with the values of all its metrics."""
     question = line.get("input") or {}
     output = line.get("output") or {}
     metadata = line.get("metadata") or {}
     messages = list_of(line.get("messages"), "messages", f"sample {key[0]}")
-    references = tuple(map(str, _listed(question.get("reference"))))
+    references = tuple(map(str, _as_list(question.get("reference"))))
     options = tuple(map(str, question.get("choices") or ()))
     turns = _turns(messages)
-    texts = _listed(output.get("raw"))
+    texts = _as_list(output.get("raw"))
     completion = str(texts[0]) if texts else None
     if completion is None and turns and turns[-1]["role"] == "assistant":
         completion = turns.pop()["content"]
     error = line.get("error")
     if not error and completion is None:
-        error = "the sample holds no answer"
+        error = "the sample has no answer"
     usage = line.get("token_usage") or {}
     milliseconds = number_of((line.get("performance") or {}).get("latency_ms"))
     finish_reason = str(metadata.get("finish_reason") or metadata.get("stop_reason") or "")
@@ -351,31 +368,35 @@ def _sample(
         prompt_tokens=count_of(usage.get("input_tokens")),
         completion_tokens=count_of(usage.get("output_tokens")),
         latency_s=None if milliseconds is None else milliseconds / 1000,
-        reasoning="\n".join(map(str, _listed(output.get("reasoning_trace")))) or None,
+        reasoning="\n".join(map(str, _as_list(output.get("reasoning_trace")))) or None,
         categories=_categories(metadata, messages),
     )
 
 
 def _numbers(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the values that are not None."""
     return {metric: value for metric, value in values.items() if value is not None}
 
 
-def _listed(value: Any) -> Sequence[Any]:
-    """Return a list; a text alone, which earlier records have, is its one element."""
+def _as_list(value: Any) -> Sequence[Any]:
+    """Return a field's value as a list. Earlier versions of the schema have a single text."""
     return [value] if isinstance(value, str) else value or []
 
 
 def _right_options(references: Sequence[str], options: Sequence[str]) -> tuple[int, ...]:
-    """Return the places of the right options, which are named by their texts, else by letters."""
-    places = [place for place, option in enumerate(options) if option in references]
-    if places:
-        return tuple(places)
-    letters = [chr(ord("A") + place) for place in range(len(options))]
-    return tuple(place for place, letter in enumerate(letters) if letter in references)
+    """Return the indices of the right options.
+
+    The references are texts of options. If no option has such a text, they are letters.
+    """
+    indices = [index for index, option in enumerate(options) if option in references]
+    if indices:
+        return tuple(indices)
+    letters = [chr(ord("A") + index) for index in range(len(options))]
+    return tuple(index for index, letter in enumerate(letters) if letter in references)
 
 
 def _turns(messages: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the messages of a conversation, with the tools that the model called."""
+    """Return the messages of a conversation as turns, with the model's tool calls as text."""
     turns = []
     for message in messages:
         text = str(message.get("content") or "")
@@ -386,10 +407,13 @@ def _turns(messages: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _categories(metadata: Mapping[str, Any], messages: Sequence[Any]) -> dict[str, Any]:
-    """Return short metadata, which make groups, and the counts of turns and tool calls."""
+    """Return the short metadata of a sample, and the numbers of turns and tool calls.
+
+    The result groups its instances by these categories.
+    """
     categories: dict[str, Any] = {}
     for name, value in metadata.items():
-        if name not in _NO_GROUPS and len(str(value)) <= _MAX_GROUP_NAME:
+        if name not in _NOT_CATEGORIES and len(str(value)) <= _MAX_GROUP_NAME:
             categories[str(name)] = value
     categories.update(counts_of_turns(messages))
     return categories

@@ -1,4 +1,4 @@
-"""The form in which every reader gives another program's results: one run, and its samples."""
+"""Defines the records that every reader returns for results of other programs: runs and samples."""
 
 from __future__ import annotations
 
@@ -7,28 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_OPTIONS = 26
-"""The reader names options by the letters A to Z."""
+"""The maximum number of options, because the reader names options by the letters A to Z."""
 
 
 @dataclass(frozen=True)
 class ForeignSample:
-    """One answer of a model to one question, as another program wrote it down.
-
-    `values` holds what that program computed, by the names of its metrics; a metric without a
-    number for this answer is absent.
-    """
+    """One answer of a model to one question, as another program stored it."""
 
     id: str
-    repeat: int  # 0 for the first asking of the question
+    repeat: int  # the number of earlier requests with the same question: 0 for the first one
     prompt: str
-    values: Mapping[str, float]
-    completion: str | None = None
-    question: str | None = None  # the question alone, if the program keeps it
+    values: Mapping[str, float]  # metric -> value; metrics without a number are left out
+    completion: str | None = None  # the answer of the model
+    question: str | None = None  # the question without instructions, if the program stores it
     options: tuple[str, ...] = ()
-    right_options: tuple[int, ...] = ()  # places in `options`
-    right_answers: tuple[str, ...] = ()  # set if there are no options
+    right_options: tuple[int, ...] = ()  # the indices of the right options in `options`
+    right_answers: tuple[str, ...] = ()  # the accepted answers; used if there are no options
     turns: tuple[Mapping[str, Any], ...] = ()
-    error: str | None = None  # why there is no answer
+    error: str | None = None  # the reason why there is no answer
     finish_reason: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -40,38 +36,37 @@ class ForeignSample:
 
     @property
     def is_readable(self) -> bool:
-        """True if the reader can say which option the answer states, and whether it is right."""
+        """True if the reader can compare the answer with options of which one is right."""
         has_letters = 1 < len(self.options) <= MAX_OPTIONS
         return self.completion is not None and has_letters and bool(self.right_options)
 
     @property
     def references(self) -> tuple[dict[str, Any], ...]:
-        """The options, or the right answers, in the form of an instance's references."""
+        """The options as references of an instance; without options, the right answers."""
         if not self.options:
             return tuple({"text": text, "tags": ["correct"]} for text in self.right_answers)
         references = []
-        for place, text in enumerate(self.options):
-            tags = ["correct"] if place in self.right_options else []
+        for index, text in enumerate(self.options):
+            tags = ["correct"] if index in self.right_options else []
             references.append({"text": text, "tags": tags})
         return tuple(references)
 
 
 @dataclass(frozen=True)
 class ReportedValue:
-    """One number that the program reported for the whole run."""
+    """The value of a metric that the program reported for all samples of a run."""
 
     value: float
     stderr: float | None = None
-    # the program's own statement; None if it makes none
-    higher_is_better: bool | None = None
+    higher_is_better: bool | None = None  # None if the program does not state the direction
 
 
 @dataclass(frozen=True)
 class ForeignRun:
     """One result of another program.
 
-    `samples` opens the source again each time that it is called, so that a run of any size is read
-    in little memory; None if the source has no samples.
+    `samples` reads the source again at each call, so that a run of any size needs little memory.
+    `samples` is None if the source has no samples.
     """
 
     program: str
@@ -79,29 +74,29 @@ class ForeignRun:
     task: str
     model: str
     main_metric: str
-    reported: Mapping[str, ReportedValue]
+    reported: Mapping[str, ReportedValue]  # metric -> reported value
     samples: Callable[[], Iterator[ForeignSample]] | None
-    files: Mapping[str, str]  # name in the source -> SHA-256
-    # the data set that was read: `owner/name` of the Hub, an address, or `helm:` with the name of a
-    # run spec; None if the source does not say it
+    files: Mapping[str, str]  # name of a file of the source -> SHA-256
+    # the data set that the program read: `owner/name` on the Hub, an address, or `helm:` with the
+    # name of a run spec; None if the source does not state the data set
     dataset: str | None = None
-    # answers that the program says it has, repeats among them; None if it does not say
+    # the number of answers that the program states, with repeats; None if not stated
     stated_samples: int | None = None
     finished: bool = True
-    why_unfinished: str | None = None
+    why_unfinished: str | None = None  # the reason, if the program did not finish
     started_at: str | None = None
     ended_at: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()  # the facts that the source does not have, such as `cost`
     notes: tuple[str, ...] = ()
 
 
 def counts_of_turns(messages: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return how many turns and tool calls the model made, as categories of a sample.
+    """Return the numbers of the model's turns and tool calls, as categories of a sample.
 
-    One turn alone, and no call of a tool, are left out.
+    The number of turns is left out if it is 0 or 1, the number of tool calls if it is 0.
     """
     turns = 0
     calls = 0

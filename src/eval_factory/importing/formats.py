@@ -1,4 +1,4 @@
-"""Find out which program wrote a source, and what is in it."""
+"""Detects which program wrote a source, and reads the results in the source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eval_factory.importing import (
     tables,
 )
 from eval_factory.importing.foreign_run import ForeignRun, ForeignSample
-from eval_factory.importing.sources import SourceError, of_known_form, refuse_links_out
+from eval_factory.importing.sources import SourceError, refuse_other_form, refuse_outside_links
 from eval_factory.importing.tables import Columns
 
 INSPECT = "inspect"
@@ -31,58 +31,62 @@ FORMATS = (INSPECT, LM_EVAL, HELM, EEE, TABLE)
 def runs_in(
     source: Path, kind: str | None, columns: Columns, task: str, model: str
 ) -> list[ForeignRun]:
-    """Read every result in a source.
+    """Read all results in a source.
 
     Args:
         source: a file or a folder.
-        kind: one of `FORMATS`; None: by its content.
-        columns: of a table.
-        task: what a table's benchmark is called.
-        model: what a table's model is called.
+        kind: the format, one of `FORMATS`; if None, the format is detected.
+        columns: the columns, if the source is a table.
+        task: the name of the benchmark, if the source is a table.
+        model: the name of the model, if the source is a table.
 
     Raises:
-        ConfigError: nobody can tell what the source is, or a column is missing.
-        SourceError: it cannot be read, or is not whole.
+        ConfigError: the format cannot be detected, or a column is missing.
+        SourceError: the source cannot be read or is incomplete.
     """
     if not source.exists():
         raise SourceError(f"{source}: there is no such file or folder")
     if source.is_dir():
-        refuse_links_out(source)
-    found = kind or detected(source)
-    with of_known_form(source):
-        if found == TABLE:
+        refuse_outside_links(source)
+    kind_found = kind or detect_format(source)
+    with refuse_other_form(source):
+        if kind_found == TABLE:
             runs = [tables.read(source, columns, task, model)]
         else:
-            runs = _READERS[found](source)
-    return [_guarded(run) for run in runs]
+            runs = _READERS[kind_found](source)
+    return [_with_checked_samples(run) for run in runs]
 
 
-def _guarded(run: ForeignRun) -> ForeignRun:
-    """Return the run; a sample of another form is reported with its number."""
+def _with_checked_samples(run: ForeignRun) -> ForeignRun:
+    """Return the run with samples that are checked when they are read.
+
+    If a sample does not have the expected form, the error message has the number of the sample.
+    """
     if run.samples is None:
         return run
-    return replace(run, samples=partial(_samples_of_known_form, run))
+    return replace(run, samples=partial(_checked_samples, run))
 
 
-def _samples_of_known_form(run: ForeignRun) -> Iterator[ForeignSample]:
+def _checked_samples(run: ForeignRun) -> Iterator[ForeignSample]:
+    """Yield the samples of a run. Raises SourceError if a sample has an unexpected form."""
     if run.samples is None:
         return
     samples = run.samples()
     number = 0
     while True:
         number += 1
-        with of_known_form(f"{', '.join(run.files)}, answer {number}"):
+        with refuse_other_form(f"{', '.join(run.files)}, answer {number}"):
             sample = next(samples, None)
         if sample is None:
             return
         yield sample
 
 
-def detected(source: Path) -> str:
-    """Return the format of a source.
+def detect_format(source: Path) -> str:
+    """Return the format of a source, one of `FORMATS`.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: the source has none of the formats.
     """
     detect = _detected_folder if source.is_dir() else _detected_file
     kind = detect(source)
@@ -99,6 +103,7 @@ def detected(source: Path) -> str:
 
 
 def _detected_file(source: Path) -> str | None:
+    """Return the format of a file; None if it has none of the formats."""
     suffix = source.suffix.lower()
     if suffix in tables.KINDS:
         return TABLE
@@ -112,6 +117,7 @@ def _detected_file(source: Path) -> str | None:
 
 
 def _detected_folder(source: Path) -> str | None:
+    """Return the format of the files in a folder; None if they have none of the formats."""
     if helm_folders.runs_below(source):
         return HELM
     if any(map(lm_eval_folders.is_results_file, lm_eval_folders.results_files(source))):
@@ -125,6 +131,7 @@ def _detected_folder(source: Path) -> str | None:
 
 
 def _inspect_runs(source: Path) -> list[ForeignRun]:
+    """Read the logs of Inspect in a file or folder."""
     if not source.is_dir():
         return [inspect_logs.read(source)]
     runs = []
@@ -135,6 +142,7 @@ def _inspect_runs(source: Path) -> list[ForeignRun]:
 
 
 def _lm_eval_runs(source: Path) -> list[ForeignRun]:
+    """Read the results of lm-evaluation-harness in a file or folder."""
     if not source.is_dir():
         return lm_eval_folders.read(source)
     runs = []
@@ -144,10 +152,12 @@ def _lm_eval_runs(source: Path) -> list[ForeignRun]:
 
 
 def _helm_runs(source: Path) -> list[ForeignRun]:
+    """Read the runs of helm-run in a folder."""
     return [helm_folders.read(folder) for folder in helm_folders.runs_below(source)]
 
 
 def _eee_runs(source: Path) -> list[ForeignRun]:
+    """Read the records of Every Eval Ever in a file or folder."""
     if not source.is_dir():
         return every_eval_ever_files.read(source)
     runs = []

@@ -1,4 +1,7 @@
-"""Folders of bare `helm-run`, of crfm-helm or medhelm: one run a folder with `run_spec.json`."""
+"""Reads folders of `helm-run`, the program of crfm-helm and medhelm, run without eval-factory.
+
+Each folder with a `run_spec.json` is one run.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,19 @@ from eval_factory.scoring.scores import metric_values_of
 PROGRAM = "helm"
 _FILES = ("run_spec.json", "scenario_state.json", "per_instance_stats.json", "stats.json")
 _PREFERRED = ("exact_match", "quasi_exact_match", "quasi_prefix_exact_match", "f1_score")
+"""The main metric of a run is the first of these metrics that the run has."""
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether the folder is one run of helm-run."""
+    """Return True if a folder has the files of one run of helm-run."""
     return all((folder / name).is_file() for name in _FILES)
 
 
 def runs_below(folder: Path) -> list[Path]:
-    """Return the runs of helm-run in a folder: itself, or those of a suite or an output path."""
+    """Return the folders of all runs of helm-run in a folder.
+
+    The folder may be the folder of one run, of a suite, or helm-run's output path.
+    """
     runs = []
     for path in sorted(folder.rglob("run_spec.json")):
         if is_run(path.parent):
@@ -36,10 +43,10 @@ def runs_below(folder: Path) -> list[Path]:
 
 
 def read(folder: Path) -> ForeignRun:
-    """Read one run; its answers are read when they are gone through.
+    """Read one run. Its answers are read each time a caller iterates over them.
 
     Raises:
-        SourceError: a file is missing, or cannot be read.
+        SourceError: a file is missing or cannot be read, or the run has no scores.
     """
     try:
         run = output.read_run(folder)
@@ -58,7 +65,7 @@ def read(folder: Path) -> ForeignRun:
         reported[metric.label] = ReportedValue(metric.helm_mean, None, better)
         columns[metric.label] = metric.values
     if not reported:
-        raise SourceError(f"{folder}: holds no score of its instances")
+        raise SourceError(f"{folder}: has no scores of its instances")
     adapter = run.run_spec.adapter_spec
     task = run.run_spec.name.partition(":")[0]
     reads_own_files = "data_path" in run.run_spec.scenario_spec.args
@@ -84,6 +91,7 @@ def read(folder: Path) -> ForeignRun:
 
 
 def _main_metric(names: list[str]) -> str:
+    """Return the main metric; the first metric if the run has none of `_PREFERRED`."""
     for name in _PREFERRED:
         if name in names:
             return name
@@ -91,6 +99,7 @@ def _main_metric(names: list[str]) -> str:
 
 
 def _samples(folder: Path, split: str | None, columns: dict[str, Any]) -> Iterator[ForeignSample]:
+    """Yield the unperturbed answers of a split. `columns`: metric -> values by instance."""
     run = output.read_run(folder)
     try:
         for state in run.request_states():
@@ -101,11 +110,11 @@ def _samples(folder: Path, split: str | None, columns: dict[str, Any]) -> Iterat
 
 
 def options_shown_to_model(texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options in the order of their letters, as HELM's adapter wrote them into the
-    prompt; none if it wrote none.
+    """Return the options in the order of their letters, as HELM's adapter wrote them in the prompt.
 
-    The references of an instance are no options: many scenarios have the right one first, or
-    answers that no prompt lists.
+    The tuple is empty if the prompt has no options. `texts` maps letters to options. The references
+    of an instance are not used as options: many scenarios list the right reference first, or have
+    references that are not in the prompt.
     """
     letters = sorted(texts)
     if len(letters) < 2 or letters != list(ascii_uppercase[: len(letters)]):
@@ -113,8 +122,14 @@ def options_shown_to_model(texts: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(texts[letter] for letter in letters)
 
 
-def sample_of(state: output.RequestState, columns: dict[str, Any], place: str) -> ForeignSample:
-    """Return an answer with its values. `columns`: each metric's, by the key of an instance."""
+def sample_of(state: output.RequestState, columns: dict[str, Any], location: str) -> ForeignSample:
+    """Return the sample of an answer, with its values.
+
+    Args:
+        state: the request with its answer.
+        columns: metric -> values by the key of the instance.
+        location: names the run in error messages.
+    """
     instance = state.instance
     key = (instance.id, state.train_trial_index, None)
     values = {}
@@ -141,7 +156,7 @@ def sample_of(state: output.RequestState, columns: dict[str, Any], place: str) -
         completion = state.result.completions[0].text
         finish_reason = (state.result.completions[0].finish_reason or {}).get("reason")
     return ForeignSample(
-        id=sample_id(instance.id, place),
+        id=sample_id(instance.id, location),
         repeat=count_of(state.train_trial_index) or 0,
         prompt=str(state.request.get("prompt") or ""),
         question=instance.input.text,

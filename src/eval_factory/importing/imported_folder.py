@@ -1,4 +1,4 @@
-"""An imported result as a folder like that of any run: written complete or not at all."""
+"""Writes an imported result into an output folder, like the result of any run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from eval_factory.report.reader import StoredResult
 from eval_factory.report.write import write_reports
 from eval_factory.scoring.clinicians import with_clinicians
 
-FRAMEWORK = "imported"
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+FRAMEWORK = "imported"  # the name of framework and package in run_config.yml
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")  # characters that a folder name must not have
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """The options of an import; written into the folder, so that it can be made again."""
+    """The options of an import. The folder has them, so that the import can be repeated."""
 
     source: Path
     kind: str
@@ -39,7 +39,7 @@ class ImportOptions:
     training_cutoff: str | None = None
 
     def command(self, output_dir: Path) -> str:
-        """Return the command that makes the same folder again."""
+        """Return the command that makes the same folder again, as text for a shell."""
         words = ["eval-factory", "import", str(self.source), "-o", str(output_dir)]
         words += ["--format", self.kind]
         for name, column in self.columns.items():
@@ -52,7 +52,7 @@ class ImportOptions:
 
 
 def folder_name(run: ForeignRun) -> str:
-    """Return a name for the folder of one of several results in a source."""
+    """Return the folder name of a result, if a source has several results."""
     parts = [_UNSAFE.sub("_", text).strip("._") for text in (run.task, run.model)]
     return "-".join(part[:60] for part in parts if part) or "result"
 
@@ -86,14 +86,16 @@ def write_import(
     command: str,
     redactor: Redactor,
 ) -> TaskResult:
-    """Write the folder of one imported result; its checksums are written last.
+    """Write the folder of one imported result, and return the result as it was written.
+
+    The checksums are written last: if they exist, all other files do too.
 
     Args:
         result: the imported result.
-        rundir: the folder that is written.
-        config: `config` and `target`, as `configuration` makes them.
-        command: makes the same folder again.
-        redactor: every text that is written goes through it.
+        rundir: the output folder.
+        config: `config` and `target`, as `configuration` returns them.
+        command: the command that makes the same folder again.
+        redactor: removes secrets from every text before the text is written.
     """
     rundir.forget_checksums()
     written = write_reports(
@@ -107,8 +109,10 @@ def write_import(
 
 
 def write_again(stored: StoredResult, rundir: RunDir) -> TaskResult:
-    """Write the reports of an imported result into another folder, from its own files and people's
-    ratings; its source is not read.
+    """Write the reports of an imported result into another folder, and return the result.
+
+    The reports are made from the files of the stored result and from the ratings of clinicians. The
+    source of the import is not read.
     """
     result = with_clinicians(stored.result, RunDir(stored.folder))
     config = {"config": stored.config, "target": stored.target}

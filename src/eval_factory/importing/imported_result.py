@@ -1,5 +1,7 @@
-"""Make of a foreign run a result like that of any run. Its values are those of the program that
-made them; beside them stands what this program knows to say of them.
+"""Turns the run of another program into an ordinary result.
+
+The values are those of the other program. This module adds what eval-factory can compute from the
+samples: intervals, the best score without a model, groups, and notes.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from eval_factory.core.results import (
 )
 from eval_factory.core.secrets import Redactor
 from eval_factory.importing.counting import (
-    READ,
+    READER_METRIC,
     SPLIT,
     SampleCounts,
     SampleKey,
@@ -47,21 +49,28 @@ from eval_factory.scoring.run_notes import note_on_age
 from eval_factory.scoring.scores import MetricValues
 from eval_factory.tasks.errata import load_errata
 
-_SAME = 1e-6
-"""The largest difference at which a reported value counts as the mean of its samples: programs
-round, and add in another order.
+_TOLERANCE = 1e-6
+"""The largest difference between a reported value and the mean of its samples that counts as equal.
+Programs round values, and add them in another order.
 """
 
 
 def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: DataAge) -> TaskResult:
-    """Make the result of a foreign run.
+    """Return the result of another program's run.
+
+    Args:
+        run: the run of the other program.
+        redactor: removes secrets from all texts.
+        min_coverage: the share of answers that must have a value of the main metric. If fewer have
+            one, the result must not be reported.
+        age: the age of the data.
 
     Raises:
-        SourceError: a sample is there twice, or cannot be read.
+        SourceError: a sample occurs twice or cannot be read.
     """
     if age.published is None:
         run = replace(run, unknown=(*run.unknown, UNKNOWN_AGE))
-    counts = _counted(run)
+    counts = _count_samples(run)
     notes = list(run.notes)
     scores: dict[str, Score] = {}
     bounds = {}
@@ -70,10 +79,12 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: Dat
         limits = _bounds(scores[name], counts, name)
         if limits is not None:
             bounds[name] = limits
-    if counts.read_values and READ not in scores:
+    if counts.read_values and READER_METRIC not in scores:
         means = question_means(counts.read_values)
         stats = describe(list(means.values()), None, PROPORTION, _clusters(counts, means))
-        scores[READ] = Score(stats.mean, stats, READ, SPLIT, None, True, PROPORTION, "share")
+        scores[READER_METRIC] = Score(
+            stats.mean, stats, READER_METRIC, SPLIT, None, True, PROPORTION, "share"
+        )
     groups = _groups(run, counts)
     floor = counts.floor()
     instances = counts.instances()
@@ -83,7 +94,7 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: Dat
             f"{instances.scored} of {instances.requested} answers have a value of "
             f"{run.main_metric}\n  --min_coverage accepts fewer"
         )
-    notes += _notes(run, counts)
+    notes += _note_texts(run, counts)
     notes += [note.text for note in groups.notes()]
     provenance = _provenance(run, counts, scores, age)
     notes += [note.text for note in note_on_age(provenance, "--training_cutoff")]
@@ -114,7 +125,8 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: Dat
     )
 
 
-def _counted(run: ForeignRun) -> SampleCounts:
+def _count_samples(run: ForeignRun) -> SampleCounts:
+    """Return the counts of all samples. Raises SourceError if a sample occurs twice."""
     counts = SampleCounts(run.main_metric)
     if run.samples is None:
         return counts
@@ -126,7 +138,11 @@ def _counted(run: ForeignRun) -> SampleCounts:
 
 
 def _score(name: str, reported: ReportedValue, counts: SampleCounts, notes: list[str]) -> Score:
-    """Return the reported value, with an interval if the samples show how it was made."""
+    """Return the reported value as a score.
+
+    The score has an interval if the reported value is the mean of the samples' values. Otherwise a
+    note is appended to `notes`.
+    """
     values = counts.values.get(name, {})
     better = reported.higher_is_better
     plain = Stats(len(values), reported.value, None, reported.stderr, None, None, None)
@@ -136,12 +152,12 @@ def _score(name: str, reported: ReportedValue, counts: SampleCounts, notes: list
     scale = None
     if all(0 <= value <= 1 for value in values.values()):
         scale = PROPORTION
-    of_questions = math.fsum(means.values()) / len(means)
-    of_answers = math.fsum(values.values()) / len(values)
-    if not any(_is_same(reported.value, mean) for mean in (of_questions, of_answers)):
+    question_mean = math.fsum(means.values()) / len(means)
+    answer_mean = math.fsum(values.values()) / len(values)
+    if not any(_is_equal(reported.value, mean) for mean in (question_mean, answer_mean)):
         notes.append(
             f"{name}: the reported {reported.value:g} is not the mean of its samples' values, "
-            f"{of_questions:g}, so it has no interval."
+            f"{question_mean:g}, so it has no interval."
         )
         return Score(reported.value, plain, name, SPLIT, None, better, scale, None)
     if better is None and scale is not None:
@@ -152,18 +168,23 @@ def _score(name: str, reported: ReportedValue, counts: SampleCounts, notes: list
     )
 
 
-def _is_same(reported: float, mean: float) -> bool:
-    return math.isclose(reported, mean, rel_tol=_SAME, abs_tol=_SAME)
+def _is_equal(reported: float, mean: float) -> bool:
+    """Return True if a reported value and a mean differ by no more than rounding."""
+    return math.isclose(reported, mean, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
 
 
 def _clusters(counts: SampleCounts, means: Mapping[str, float]) -> list[str] | None:
+    """Return the cluster of each question in `means`; None if the source has no clusters."""
     if not counts.clusters:
         return None
     return [counts.clusters.get(question, question) for question in means]
 
 
 def _bounds(score: Score, counts: SampleCounts, name: str) -> tuple[float, float] | None:
-    """Return the value if all answers that are missing were wrong, and if all were right."""
+    """Return the value if all missing answers were wrong, and the value if all were right.
+
+    Returns None if the metric has no values of samples, or if its scale is not known.
+    """
     values = counts.values.get(name, {})
     if score.scale is None or not values:
         return None
@@ -175,6 +196,7 @@ def _bounds(score: Score, counts: SampleCounts, name: str) -> tuple[float, float
 
 
 def _groups(run: ForeignRun, counts: SampleCounts) -> Groups:
+    """Return the main metric's scores by the categories of the samples."""
     values = counts.values.get(run.main_metric)
     if not values:
         return Groups()
@@ -184,27 +206,33 @@ def _groups(run: ForeignRun, counts: SampleCounts) -> Groups:
 
 
 def _not_reportable(run: ForeignRun, scores: Mapping[str, Score], answers: int) -> list[str]:
+    """Return the reasons why the result must not be reported, each with advice on further lines.
+
+    `answers` is the number of samples.
+    """
     reasons = []
     stated = run.stated_samples
     if answers and stated is not None and answers < stated:
         reasons.append(
-            f"the source holds {answers} of {stated} answers\n  import the complete source"
+            f"the source has {answers} of {stated} answers\n  import the complete source"
         )
     if not answers:
         reasons.append(
             "the source has no answers, so that the value cannot be checked\n  "
-            "import a source that holds the answers to single questions"
+            "import a source that has the answers to single questions"
         )
     if not run.finished:
         reasons.append(
-            f"{run.program} did not finish: {run.why_unfinished}\n  finish it there, then import"
+            f"{run.program} did not finish: {run.why_unfinished}\n"
+            "  finish the run with that program, then import it"
         )
     if run.main_metric not in scores:
         reasons.append(f"{run.program} reported no value of {run.main_metric}")
     return reasons
 
 
-def _notes(run: ForeignRun, counts: SampleCounts) -> Iterator[str]:
+def _note_texts(run: ForeignRun, counts: SampleCounts) -> Iterator[str]:
+    """Yield the notes about the run: its origin, unknown facts, and gaps in its samples."""
     yield (
         f"The answers and values are those of {program_with_version(run.program, run.version)}; "
         "eval-factory asked and scored nothing again."
@@ -217,28 +245,30 @@ def _notes(run: ForeignRun, counts: SampleCounts) -> Iterator[str]:
             stated.append(f"{reported.stderr:.4g} of {name}")
     if stated:
         yield f"{run.program} states a standard error of {formats.first_of(stated, 5)}."
-    alone = [name for name in run.reported if name not in counts.values]
-    if alone and counts.requested:
-        shown = formats.first_of(alone, 3)
+    without_samples = [name for name in run.reported if name not in counts.values]
+    if without_samples and counts.requested:
+        shown = formats.first_of(without_samples, 3)
         yield f"No single question has a value of {shown}; such a score has no interval."
     if counts.unread:
         yield (
             f"{counts.unread} of {counts.readable} answers state no option that can be read; "
-            f"{READ} counts them as wrong."
+            f"{READER_METRIC} counts them as wrong."
         )
     if counts.duplicates:
-        yield f"{counts.duplicates} questions have the same prompt as another one."
+        yield f"{counts.duplicates} questions have the same prompt as another question."
     if counts.without_value:
         yield f"{counts.without_value} answers have no value of {run.main_metric}."
 
 
 def _failures(counts: SampleCounts, redactor: Redactor) -> tuple[FailureCause, ...]:
+    """Return the most frequent errors of the samples, redacted."""
     return tuple(
         replace(failure, cause=redactor.text(failure.cause)) for failure in counts.failures()
     )
 
 
 def _usage(run: ForeignRun, counts: SampleCounts) -> Usage:
+    """Return the requests and tokens of the other program."""
     prompt = run.prompt_tokens or counts.prompt_tokens or None
     completion = run.completion_tokens or counts.completion_tokens or None
     answered = counts.requested - len(counts.failed)
@@ -250,6 +280,7 @@ def _usage(run: ForeignRun, counts: SampleCounts) -> Usage:
 def _provenance(
     run: ForeignRun, counts: SampleCounts, scores: Mapping[str, Score], age: DataAge
 ) -> Provenance:
+    """Return the provenance: the other program, its files, and the scores that were added."""
     added = tuple(name for name in scores if name not in run.reported)
     identity = json.dumps([run.program, run.task, run.model, dict(run.files)], sort_keys=True)
     return Provenance(
@@ -275,14 +306,16 @@ def _provenance(
 
 @dataclass(frozen=True)
 class ImportedInstances:
-    """The instances of a foreign run: its samples are read again each time that they are gone
-    through, the answers are not.
+    """The instances of another program's run.
+
+    Each iteration reads the samples from the source again. Signs and values of the reader were
+    computed before and are stored here.
     """
 
     run: ForeignRun
     redactor: Redactor
     signs: Mapping[SampleKey, tuple[str, ...]]
-    read_values: Mapping[SampleKey, float]
+    read_values: Mapping[SampleKey, float]  # 1 if the reader finds a right option, else 0
 
     def __iter__(self) -> Iterator[InstanceRecord]:
         if self.run.samples is None:
@@ -290,23 +323,24 @@ class ImportedInstances:
         for sample in self.run.samples():
             key = key_of(sample)
             signs = self.signs.get(key, ())
-            yield _record_of(sample, signs, self.read_values.get(key), self.redactor)
+            yield _instance_record(sample, signs, self.read_values.get(key), self.redactor)
 
 
-def _record_of(
+def _instance_record(
     sample: ForeignSample, signs: tuple[str, ...], read_value: float | None, redactor: Redactor
 ) -> InstanceRecord:
-    """Return a sample as an instance, without anything that is shaped like a key.
+    """Return a sample as an instance, with redacted texts.
 
     Args:
-        sample: one answer, as the other program has it.
-        signs: those of the answer.
-        read_value: returns what the reader reads; None if it cannot read the answer.
-        redactor: every text that is written goes through it.
+        sample: one answer, as the other program stored it.
+        signs: the signs of the answer.
+        read_value: 1 if the reader finds a right option in the answer, 0 if not; None if the sample
+            has no options.
+        redactor: removes secrets from all texts.
     """
     metrics = dict(sample.values)
     if read_value is not None:
-        metrics.setdefault(READ, read_value)
+        metrics.setdefault(READER_METRIC, read_value)
     clean = redactor.tree
     return InstanceRecord(
         id=redactor.text(sample.id),

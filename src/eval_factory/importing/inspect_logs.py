@@ -1,7 +1,7 @@
-"""Logs of inspect_ai: `.eval` (a ZIP of JSON entries) and `.json`, of log version 2.
+"""Reads logs of Inspect (`inspect_ai`) of log version 2.
 
-Written from the published log format (inspect.aisi.org.uk/eval-logs.html); inspect_ai itself is not
-imported.
+A log is a `.eval` file (a ZIP archive of JSON documents) or a `.json` file. This module follows the
+published format (inspect.aisi.org.uk/eval-logs.html); it does not import `inspect_ai`.
 """
 
 from __future__ import annotations
@@ -36,20 +36,24 @@ from eval_factory.report.exports.inspect_logs import OUR_PACKAGE
 PROGRAM = "inspect_ai"
 LOG_VERSION = 2
 LETTER_VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""Correct, incorrect, partial, no answer: as inspect's `value_to_float` reads them."""
+"""The values of correct, incorrect and partial answers, and of no answer, as in Inspect's
+`value_to_float`.
+"""
 _UNKNOWN = "unknown"
 _HEADER = "header.json"
 _START = "_journal/start.json"
 _SAMPLES = "samples/"
 _PART_OF_A_SAMPLE = re.compile(r"_epoch_\d+/sample\.json$")
 _LISTS = ("samples", "reductions")
-"""Parts of a log in one document that grow with its samples."""
+"""The lists in a `.json` log whose length grows with the number of samples."""
 _MEANS = ("accuracy", "mean")
-"""Metrics of inspect that are means over samples; the first that a scorer has is its value."""
+"""The metrics of Inspect that are means over samples. A scorer's value is the first of them that it
+has.
+"""
 
 
 def is_log(path: Path) -> bool:
-    """Return whether the file is a log of inspect_ai, by its content."""
+    """Return True if the content of a file is a log of Inspect."""
     try:
         if path.suffix == ".eval":
             with archive(path) as entries:
@@ -61,10 +65,10 @@ def is_log(path: Path) -> bool:
 
 
 def read(path: Path) -> ForeignRun:
-    """Read one log; its samples are read when they are gone through.
+    """Read one log. Its samples are read each time a caller iterates over them.
 
     Raises:
-        SourceError: the log is of another version, is not whole, or a field is missing.
+        SourceError: the log has another version, is incomplete, or lacks a field.
     """
     header = _header(path)
     version = header.get("version", 1)
@@ -73,7 +77,7 @@ def read(path: Path) -> ForeignRun:
             f"{path}: is a log of version {version!r}, and only version {LOG_VERSION} can be read; "
             f"`inspect log convert` writes version {LOG_VERSION}"
         )
-    facts = _mapping(header, "eval", path)
+    facts = _required_mapping(header, "eval", path)
     results = header.get("results") or {}
     scorers = [item for item in results.get("scores") or [] if isinstance(item, dict)]
     reported = _reported(scorers)
@@ -92,8 +96,8 @@ def read(path: Path) -> ForeignRun:
     return ForeignRun(
         program=program,
         version=program_version,
-        task=_text(facts, "task", path),
-        model=_text(facts, "model", path),
+        task=_required_text(facts, "task", path),
+        model=_required_text(facts, "model", path),
         main_metric=main,
         reported=reported,
         samples=lambda: _samples(path),
@@ -114,7 +118,7 @@ def read(path: Path) -> ForeignRun:
 def _program(packages: Mapping[str, Any]) -> tuple[str, str]:
     """Return the program that computed the values, and its version.
 
-    An export of eval-factory in the form of a log names that program beside eval-factory.
+    A log that eval-factory exported lists eval-factory and the program that computed the values.
     """
     if not packages.get(PROGRAM) and OUR_PACKAGE in packages:
         for package, version in packages.items():
@@ -124,10 +128,10 @@ def _program(packages: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _dataset(facts: Mapping[str, Any]) -> str | None:
-    """Return the place of the data set, else its name, which is often the last part alone."""
+    """Return the location of the data set, or else its name, which is often incomplete."""
     dataset = facts.get("dataset") or {}
-    place = dataset.get("location") or dataset.get("name")
-    return str(place) if place else None
+    location = dataset.get("location") or dataset.get("name")
+    return str(location) if location else None
 
 
 def _header(path: Path) -> dict[str, Any]:
@@ -150,6 +154,7 @@ def _header(path: Path) -> dict[str, Any]:
 
 
 def _raw_samples(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each sample of a log, with its location for error messages."""
     if path.suffix != ".eval":
         for number, sample in enumerate(elements_of(path, "samples")):
             yield f"{path}: sample {number}", sample
@@ -158,46 +163,48 @@ def _raw_samples(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for name in entries.names():
             if _PART_OF_A_SAMPLE.search(name):
                 raise SourceError(
-                    f"{path}: keeps its samples in parts, as `inspect log convert-chunked` writes "
-                    "them; import the log that it was made from"
+                    f"{path}: stores its samples in parts, as `inspect log convert-chunked` writes "
+                    "them; import the original log"
                 )
             if name.startswith(_SAMPLES) and name.endswith(".json"):
                 yield f"{path}: {name}", entries.document(name)
 
 
 def _samples(path: Path) -> Iterator[ForeignSample]:
-    for place, sample in _raw_samples(path):
+    """Yield the samples of a log. Raises SourceError if a sample cannot be read."""
+    for location, sample in _raw_samples(path):
         if not isinstance(sample, dict):
-            raise SourceError(f"{place}: is not a JSON object")
-        yield _sample(sample, place)
+            raise SourceError(f"{location}: is not a JSON object")
+        yield _sample(sample, location)
 
 
-def _sample(sample: Mapping[str, Any], place: str) -> ForeignSample:
+def _sample(sample: Mapping[str, Any], location: str) -> ForeignSample:
+    """Return a sample of a log as a record. `location` names the sample in error messages."""
     for name in ("id", "epoch", "input"):
         if name not in sample:
-            raise SourceError(f"{place}: has no field {name}")
+            raise SourceError(f"{location}: has no field {name}")
     output = sample.get("output") or {}
-    choices = list_of(output.get("choices"), "output.choices", place)
+    choices = list_of(output.get("choices"), "output.choices", location)
     message: dict[str, Any] = {}
     stop_reason = None
     if choices and isinstance(choices[0], dict):
         message = choices[0].get("message") or {}
         stop_reason = choices[0].get("stop_reason")
     messages = []
-    for item in list_of(sample.get("messages"), "messages", place):
+    for item in list_of(sample.get("messages"), "messages", location):
         if isinstance(item, dict):
             messages.append(item)
     usage = output.get("usage") or {}
-    options = tuple(map(str, list_of(sample.get("choices"), "choices", place)))
+    options = tuple(map(str, list_of(sample.get("choices"), "choices", location)))
     targets = _targets(sample.get("target"))
     right = _right_options(targets, options)
-    values, judgements = _values(sample.get("scores") or {}, place)
+    values, judgements = _values(sample.get("scores") or {}, location)
     categories = _categories(sample, messages)
     completion, reasoning = _texts(message.get("content"))
     error = _error(sample, output)
     return ForeignSample(
-        id=sample_id(sample["id"], place),
-        repeat=_repeat(sample["epoch"], place),
+        id=sample_id(sample["id"], location),
+        repeat=_repeat(sample["epoch"], location),
         prompt=_prompt(messages, sample["input"]),
         question=_prompt([], sample["input"]),
         options=options,
@@ -217,19 +224,20 @@ def _sample(sample: Mapping[str, Any], place: str) -> ForeignSample:
     )
 
 
-def _repeat(epoch: Any, place: str) -> int:
-    """Return the number of the asking from 0; inspect counts epochs from 1.
+def _repeat(epoch: Any, location: str) -> int:
+    """Return the number of the repeat, from 0. Inspect counts epochs from 1.
 
     Raises:
-        SourceError: it is no such number.
+        SourceError: the epoch is not an integer of 1 or more.
     """
     number = count_of(epoch)
     if number is None or number < 1:
-        raise SourceError(f"{place}: epoch is not a whole number from 1")
+        raise SourceError(f"{location}: epoch is not a whole number from 1")
     return number - 1
 
 
 def _targets(target: Any) -> tuple[str, ...]:
+    """Return the right answers of a sample."""
     if isinstance(target, list):
         return tuple(str(item) for item in target)
     if target in (None, ""):
@@ -238,20 +246,25 @@ def _targets(target: Any) -> tuple[str, ...]:
 
 
 def _right_options(targets: Sequence[str], options: Sequence[str]) -> tuple[int, ...]:
-    """Return the numbers of the right options. inspect names the right choices by their letters,
-    `A` for the first; exports of other programs by their texts.
+    """Return the indices of the right options.
+
+    In logs of Inspect, a target is the letter of the option. In logs that other programs exported,
+    a target may be the text of the option.
     """
-    places = []
+    indices = []
     for target in targets:
         if len(target) == 1 and 0 <= ord(target.upper()) - ord("A") < len(options):
-            places.append(ord(target.upper()) - ord("A"))
+            indices.append(ord(target.upper()) - ord("A"))
         elif target in options:
-            places.append(options.index(target))
-    return tuple(places)
+            indices.append(options.index(target))
+    return tuple(indices)
 
 
 def _texts(content: Any) -> tuple[str, str | None]:
-    """Return the text of a message and its reasoning; pictures and sounds have no text."""
+    """Return the text of a message and its reasoning; None if there is no reasoning.
+
+    Pictures and sounds are skipped.
+    """
     if isinstance(content, str):
         return content, None
     texts = []
@@ -268,26 +281,29 @@ def _texts(content: Any) -> tuple[str, str | None]:
     return "\n".join(texts), "\n".join(reasoning) or None
 
 
-def _prompt(messages: Sequence[Mapping[str, Any]], given: Any) -> str:
-    """Return what was asked: all messages up to the model's first answer, else the input."""
-    asked = []
+def _prompt(messages: Sequence[Mapping[str, Any]], input_field: Any) -> str:
+    """Return the prompt: the messages before the model's first answer, or else the input field."""
+    prompt_texts = []
     for message in messages:
         if message.get("role") == "assistant":
             break
-        asked.append(_texts(message.get("content"))[0])
-    if asked:
-        return "\n\n".join(asked)
-    if isinstance(given, str):
-        return given
+        prompt_texts.append(_texts(message.get("content"))[0])
+    if prompt_texts:
+        return "\n\n".join(prompt_texts)
+    if isinstance(input_field, str):
+        return input_field
     texts = []
-    for message in given or []:
+    for message in input_field or []:
         if isinstance(message, dict):
             texts.append(_texts(message.get("content"))[0])
     return "\n\n".join(texts)
 
 
 def _turns(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Return a conversation's messages before its last answer; a single question needs none."""
+    """Return the messages of a conversation before its last answer.
+
+    The tuple is empty if there is only one such message, because the prompt has its text.
+    """
     turns = []
     for message in messages:
         text = _texts(message.get("content"))[0]
@@ -302,16 +318,16 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
     return tuple(turns)
 
 
-def _values(scores: Any, place: str) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
-    """Return each scorer's number, and what it wrote to explain it.
+def _values(scores: Any, location: str) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
+    """Return the values by metric, and the explanations by scorer.
 
     Raises:
-        SourceError: the scores are no object.
+        SourceError: `scores` is not a JSON object.
     """
     values: dict[str, float] = {}
     judgements: dict[str, dict[str, Any]] = {}
     if not isinstance(scores, dict):
-        raise SourceError(f"{place}: scores is not an object")
+        raise SourceError(f"{location}: scores is not an object")
     for scorer, score in scores.items():
         if not isinstance(score, dict):
             continue
@@ -324,6 +340,7 @@ def _values(scores: Any, place: str) -> tuple[dict[str, float], dict[str, dict[s
 
 
 def _named_values(scorer: str, value: Any) -> Iterator[tuple[str, float]]:
+    """Yield (metric, value) of each number in a scorer's value; a list has no numbers."""
     if isinstance(value, dict):
         for name, part in value.items():
             number = _number(part)
@@ -338,6 +355,7 @@ def _named_values(scorer: str, value: Any) -> Iterator[tuple[str, float]]:
 
 
 def _number(value: Any) -> float | None:
+    """Return the number of a score, which may be a letter or a word; None for other values."""
     if isinstance(value, str):
         if value in LETTER_VALUES:
             return LETTER_VALUES[value]
@@ -354,29 +372,34 @@ def _number(value: Any) -> float | None:
 
 
 def _error(sample: Mapping[str, Any], output: Mapping[str, Any]) -> str | None:
-    """Return why there is no answer. A limit that was reached is no error: the answer counts."""
-    for place in (sample.get("error"), output.get("error")):
-        if isinstance(place, dict):
-            return _without_request(str(place.get("message") or "error without a message"))
-        if place:
-            return _without_request(str(place))
+    """Return the reason why there is no answer; None if there is an answer.
+
+    An answer that reached a limit is not an error.
+    """
+    for error in (sample.get("error"), output.get("error")):
+        if isinstance(error, dict):
+            return _without_request(str(error.get("message") or "error without a message"))
+        if error:
+            return _without_request(str(error))
     return None
 
 
 def _without_request(message: str) -> str:
-    """Return an error without the request that inspect writes into it: it holds the prompt, and
-    makes each error another one.
+    """Return an error message without the request that Inspect writes into the message.
+
+    The request has the prompt. Without it, equal errors have equal messages.
     """
-    before, is_there, request = message.partition("\\nRequest:\\n{")
-    if not is_there:
+    before, request_mark, request = message.partition("\\nRequest:\\n{")
+    if not request_mark:
         return message
-    _, is_closed, cause = request.partition("\\n}\\n\\n")
-    if not is_closed:
+    _, end_mark, cause = request.partition("\\n}\\n\\n")
+    if not end_mark:
         return before
     return f"{before}{cause}"
 
 
 def _finish_reason(sample: Mapping[str, Any], stop_reason: Any) -> str | None:
+    """Return why an answer ended: a limit of Inspect or the endpoint's reason; None if unknown."""
     limit = sample.get("limit")
     if isinstance(limit, dict) and limit.get("type"):
         return f"limit:{limit['type']}"
@@ -386,7 +409,10 @@ def _finish_reason(sample: Mapping[str, Any], stop_reason: Any) -> str | None:
 
 
 def _categories(sample: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return short metadata, which make groups, and the counts of turns and tool calls."""
+    """Return the short metadata of a sample, and the numbers of turns and tool calls.
+
+    The result groups its instances by these categories.
+    """
     categories: dict[str, Any] = {}
     metadata = sample.get("metadata")
     if isinstance(metadata, dict):
@@ -398,13 +424,13 @@ def _categories(sample: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]
 
 
 def _reported(scorers: Sequence[Mapping[str, Any]]) -> dict[str, ReportedValue]:
-    """Return each scorer's mean as inspect computed it, with its standard error."""
+    """Return each scorer's mean with its standard error, as Inspect computed them."""
     reported: dict[str, ReportedValue] = {}
     entries = Counter(str(scorer.get("scorer")) for scorer in scorers)
     for scorer in scorers:
         metrics = scorer.get("metrics") or {}
         name = str(scorer.get("name") or scorer.get("scorer"))
-        # a scorer that gives several values has one entry for each
+        # A scorer with several values has several entries, one for each value.
         if scorer.get("scorer") and entries[str(scorer["scorer"])] > 1:
             name = f"{scorer.get('scorer')}.{name}"
         for mean in _MEANS:
@@ -416,6 +442,7 @@ def _reported(scorers: Sequence[Mapping[str, Any]]) -> dict[str, ReportedValue]:
 
 
 def _metric(metrics: Mapping[str, Any], name: str) -> float | None:
+    """Return the value of a metric; None if the scorer does not have the metric."""
     metric = metrics.get(name)
     if isinstance(metric, dict):
         return number_of(metric.get("value"))
@@ -423,24 +450,25 @@ def _metric(metrics: Mapping[str, Any], name: str) -> float | None:
 
 
 def _first_scorer(path: Path, status: str, header: Mapping[str, Any]) -> str:
+    """Return the first metric of the samples. Raises SourceError if no sample has a value."""
     for sample in _samples(path):
         if sample.values:
             return next(iter(sample.values))
     raise SourceError(
-        f"{path}: holds no score (status {one_line(_unfinished(status, header))}); "
-        "`inspect score` or `inspect eval-retry` makes them"
+        f"{path}: has no scores (status {one_line(_unfinished(status, header))}); "
+        "`inspect score` or `inspect eval-retry` computes them"
     )
 
 
 def _total_usage(by_model: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the prompt and completion tokens of all models, judges among them."""
+    """Return the prompt and completion tokens of all models, with the judges' tokens."""
     prompt = _sum_of(by_model, "input_tokens")
     completion = _sum_of(by_model, "output_tokens")
     return prompt, completion
 
 
 def _sum_of(by_model: Mapping[str, Any], name: str) -> int | None:
-    """Return the sum of a count over all models; None if no model has it."""
+    """Return the sum of a count over all models; None if the sum is 0 or not known."""
     counts = []
     for usage in by_model.values():
         if isinstance(usage, dict):
@@ -451,6 +479,7 @@ def _sum_of(by_model: Mapping[str, Any], name: str) -> int | None:
 
 
 def _unfinished(status: str, header: Mapping[str, Any]) -> str:
+    """Return why a log is not complete: its status, with the error message if there is one."""
     error = header.get("error")
     if isinstance(error, dict) and error.get("message"):
         return f"{status}: {error['message']}"
@@ -458,7 +487,7 @@ def _unfinished(status: str, header: Mapping[str, Any]) -> str:
 
 
 def _settings(facts: Mapping[str, Any], header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that change what was asked."""
+    """Return the settings of the evaluation: task, data, epochs, solvers and generation."""
     plan = header.get("plan") or {}
     return {
         "task_version": facts.get("task_version"),
@@ -471,14 +500,16 @@ def _settings(facts: Mapping[str, Any], header: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _mapping(document: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
+def _required_mapping(document: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
+    """Return an object of the log. Raises SourceError if the object is missing."""
     value = document.get(name)
     if not isinstance(value, dict):
         raise SourceError(f"{path}: has no field {name}; is it a log of inspect_ai?")
     return value
 
 
-def _text(document: Mapping[str, Any], name: str, path: Path) -> str:
+def _required_text(document: Mapping[str, Any], name: str, path: Path) -> str:
+    """Return a text of the section `eval`. Raises SourceError if the text is missing."""
     value = document.get(name)
     if not isinstance(value, str) or not value:
         raise SourceError(f"{path}: has no field eval.{name}")

@@ -1,4 +1,4 @@
-"""A JSON object in a file, read value by value: its lists may be larger than memory."""
+"""Reads a JSON object from a file value by value, so that its lists may be larger than memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from eval_factory.importing.sources import (
 
 _CHUNK = 1024**2
 _SPACES = " \t\n\r"
-_BEHIND_A_VALUE = frozenset(f"{_SPACES},:]}}")
+_AFTER_A_VALUE = frozenset(f"{_SPACES},:]}}")
 
 
-class _Text:
-    """The text of a file from a place on; what was read before is forgotten."""
+class _JsonText:
+    """A JSON text that is read from a file in chunks.
+
+    An instance has a position in the text. The text before the position is not stored.
+    """
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
@@ -33,142 +36,148 @@ class _Text:
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
         self._decoder = json.JSONDecoder(parse_constant=known_constant, parse_float=finite_number)
         self._text = ""
-        self._at = 0
-        self._is_whole = False
+        self._position = 0
+        self._is_complete = False
         self._bytes = 0
 
-    def refuse(self, reason: str) -> SourceError:
-        """Return the error that says why the file is no document that can be read."""
+    def error(self, reason: str) -> SourceError:
+        """Return the error that reports why the file cannot be read."""
         return SourceError(f"{self._path}: is not JSON that can be read: {one_line(reason)}")
 
     def _read_more(self) -> None:
-        size = max(_CHUNK, len(self._text) - self._at)
+        size = max(_CHUNK, len(self._text) - self._position)
         content = self._file.read(size)
         self._bytes += len(content)
         if self._bytes > MAX_DOCUMENT_BYTES:
             raise SourceError(f"{self._path}: is larger than {MAX_DOCUMENT_BYTES // 1024**2} MiB")
-        self._is_whole = len(content) < size
+        self._is_complete = len(content) < size
         try:
-            self._text = self._text[self._at :] + self._decode(content, final=self._is_whole)
+            self._text = self._text[self._position :] + self._decode(
+                content, final=self._is_complete
+            )
         except UnicodeDecodeError as error:
-            raise self.refuse(str(error)) from None
-        self._at = 0
+            raise self.error(str(error)) from None
+        self._position = 0
 
-    def next_sign(self) -> str:
-        """Return the next character that is no blank, and stay before it; empty at the end."""
+    def next_character(self) -> str:
+        """Move past blanks, and return the character at the position; empty at the end."""
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _SPACES:
-                self._at += 1
-            if self._at < len(self._text):
-                return self._text[self._at]
-            if self._is_whole:
+            while self._position < len(self._text) and self._text[self._position] in _SPACES:
+                self._position += 1
+            if self._position < len(self._text):
+                return self._text[self._position]
+            if self._is_complete:
                 return ""
             self._read_more()
 
-    def take(self, sign: str) -> None:
-        """Step over a character.
+    def skip(self, character: str) -> None:
+        """Move past this character.
 
         Raises:
-            SourceError: another one stands there.
+            SourceError: the text has another character at the position.
         """
-        if self.next_sign() != sign:
-            raise self.refuse(f"expected {sign}; is the file complete?")
-        self._at += 1
+        if self.next_character() != character:
+            raise self.error(f"expected {character}; is the file complete?")
+        self._position += 1
 
     def value(self) -> Any:
-        """Return the value that stands here, and step over it.
+        """Return the JSON value at the position, and move past the value.
 
         Raises:
-            SourceError: there is none, or it is longer than a line may be.
+            SourceError: there is no value, or the value is longer than `MAX_LINE_BYTES`.
         """
-        self.next_sign()
+        self.next_character()
         while True:
             try:
-                value, end = self._decoder.raw_decode(self._text, self._at)
+                value, end = self._decoder.raw_decode(self._text, self._position)
             except json.JSONDecodeError as error:
-                if self._is_whole:
-                    raise self.refuse(str(error)) from None
+                if self._is_complete:
+                    raise self.error(str(error)) from None
             except (ValueError, RecursionError) as error:
-                raise self.refuse(str(error)) from None
+                raise self.error(str(error)) from None
             else:
-                # a number may go on in what was not read yet, also behind `1.5e`
-                if self._is_whole or self._text[end : end + 1] in _BEHIND_A_VALUE:
-                    self._at = end
+                # At the end of the chunk, a number may continue in the next chunk: `1.5` | `e3`.
+                if self._is_complete or self._text[end : end + 1] in _AFTER_A_VALUE:
+                    self._position = end
                     return value
-            if len(self._text) - self._at > MAX_LINE_BYTES:
+            if len(self._text) - self._position > MAX_LINE_BYTES:
                 limit = MAX_LINE_BYTES // 1024**2
-                raise self.refuse(f"a value is damaged, or longer than {limit} MiB")
+                raise self.error(f"a value is damaged, or longer than {limit} MiB")
             self._read_more()
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[_Text]:
+def _opened(path: Path) -> Iterator[_JsonText]:
     try:
         with open_regular(path) as file:
-            yield _Text(file, path)
+            yield _JsonText(file, path)
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _elements(text: _Text) -> Iterator[Any]:
-    """Yield the values of the list that stands here."""
-    text.take("[")
-    while text.next_sign() != "]":
+def _elements(text: _JsonText) -> Iterator[Any]:
+    """Yield the values of the list at the position."""
+    text.skip("[")
+    while text.next_character() != "]":
         yield text.value()
-        if text.next_sign() != "]":
-            text.take(",")
-    text.take("]")
+        if text.next_character() != "]":
+            text.skip(",")
+    text.skip("]")
 
 
-def _keys(text: _Text) -> Iterator[str]:
-    """Yield the keys of the object that stands here; the caller takes each value."""
-    text.take("{")
+def _keys(text: _JsonText) -> Iterator[str]:
+    """Yield the keys of the object at the position.
+
+    The caller must read the value of each key before the next key.
+    """
+    text.skip("{")
     keys = set()
-    while text.next_sign() != "}":
+    while text.next_character() != "}":
         key = text.value()
         if not isinstance(key, str):
-            raise text.refuse("a key is not a text")
+            raise text.error("a key is not a text")
         if key in keys:
-            raise text.refuse(f"the key {key} is there twice")
+            raise text.error(f"the key {key} occurs twice")
         keys.add(key)
-        text.take(":")
+        text.skip(":")
         yield key
-        if text.next_sign() != "}":
-            text.take(",")
-    text.take("}")
+        if text.next_character() != "}":
+            text.skip(",")
+    text.skip("}")
 
 
 def object_without_lists(path: Path, lists: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return the object in a file without its long lists, each as an empty one; None if the
-    file holds another document.
+    """Return the JSON object in a file, with the lists of these names replaced by empty lists.
+
+    Returns None if the document in the file is not an object.
 
     Raises:
-        SourceError: it cannot be read, or is no whole document.
+        SourceError: the file cannot be read, or the document is incomplete.
     """
     with _opened(path) as text:
-        if text.next_sign() != "{":
+        if text.next_character() != "{":
             return None
         document: dict[str, Any] = {}
         for key in _keys(text):
-            if key in lists and text.next_sign() == "[":
+            if key in lists and text.next_character() == "[":
                 document[key] = []
                 for _ in _elements(text):
                     pass
             else:
                 document[key] = text.value()
-        if text.next_sign():
-            raise text.refuse("something stands after its end")
+        if text.next_character():
+            raise text.error("there is text after the end of the document")
         return document
 
 
 def value_in(path: Path, name: str) -> Any:
-    """Return a value of the object in a file; None if it has none of that name.
+    """Return the value of this name in the JSON object in a file; None if there is no such value.
 
     Raises:
-        SourceError: the file cannot be read up to that value.
+        SourceError: the file cannot be read up to the value.
     """
     with _opened(path) as text:
-        if text.next_sign() != "{":
+        if text.next_character() != "{":
             return None
         for key in _keys(text):
             value = text.value()
@@ -178,14 +187,16 @@ def value_in(path: Path, name: str) -> Any:
 
 
 def elements_of(path: Path, name: str) -> Iterator[Any]:
-    """Yield the elements of a list in the object of a file; none if it has no such list.
+    """Yield the elements of the list of this name in the JSON object in a file.
+
+    Yields nothing if the object does not have the list.
 
     Raises:
-        SourceError: the file cannot be read, or is no whole document.
+        SourceError: the file cannot be read, or the document is incomplete.
     """
     with _opened(path) as text:
         for key in _keys(text):
-            if key == name and text.next_sign() == "[":
+            if key == name and text.next_character() == "[":
                 yield from _elements(text)
                 return
             value = text.value()

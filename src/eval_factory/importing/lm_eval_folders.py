@@ -1,7 +1,8 @@
-"""Folders of lm-evaluation-harness: `results_*.json` beside `samples_<task>_*.jsonl`.
+"""Reads folders of lm-evaluation-harness.
 
-Written from what version 0.4.13 writes (`lm_eval/loggers/evaluation_tracker.py`); the program is
-not imported. Its samples keep the prompt, not the question alone.
+A folder has files `results_*.json` and, next to them, `samples_<task>_*.jsonl`. This module follows
+the files that version 0.4.13 writes (`lm_eval/loggers/evaluation_tracker.py`); it does not import
+the program. A sample always has the prompt; the question without instructions is often missing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from eval_factory.importing.sources import (
     SourceError,
     count_of,
     digest_of,
-    file_beside,
+    file_next_to,
     json_document,
     json_lines,
     list_of,
@@ -29,19 +30,19 @@ PROGRAM = "lm-evaluation-harness"
 _NO_FILTER = "none"
 _MULTIPLE_CHOICE = "multiple_choice"
 _LIKELIHOODS = ("loglikelihood", "loglikelihood_rolling")
-"""Kinds of tasks in which the model writes nothing: a given text's likelihood is measured."""
+"""The output types of tasks that measure the likelihood of a text: the model writes no text."""
 _QUESTION_FIELDS = ("question", "query", "input", "sent1")
 _OPTION_FIELDS = ("choices", "options")
-_NOT_METRICS = ("alias", "sample_len", "name", "sample_count")
+_NOT_METRICS = ("alias", "sample_len", "name", "sample_count")  # fields among the metrics
 
 
 def results_files(folder: Path) -> list[Path]:
-    """Return the files of results in a folder and in those below it, in order of their names."""
+    """Return the files of results in a folder and its subfolders, sorted by path."""
     return sorted(folder.rglob("results_*.json"))
 
 
 def is_results_file(path: Path) -> bool:
-    """Return whether the file is a record of results of lm-evaluation-harness, by its content."""
+    """Return True if the content of a file is a record of results of lm-evaluation-harness."""
     try:
         document = json_document(path)
     except SourceError:
@@ -50,7 +51,7 @@ def is_results_file(path: Path) -> bool:
 
 
 def read(path: Path) -> list[ForeignRun]:
-    """Read one file of results: one run for each task that has a configuration.
+    """Read one file of results, and return one run for each task that has a configuration.
 
     Raises:
         SourceError: a field is missing, or a file of samples cannot be read.
@@ -66,16 +67,17 @@ def read(path: Path) -> list[ForeignRun]:
         if task in document["results"]:
             runs.append(_run(path, document, task))
     if not runs:
-        raise SourceError(f"{path}: holds no result of a task")
+        raise SourceError(f"{path}: has no result of a task")
     return runs
 
 
 def _run(path: Path, document: Mapping[str, Any], task: str) -> ForeignRun:
+    """Return the run of one task in a file of results."""
     config = document["configs"][task] or {}
     directions = (document.get("higher_is_better") or {}).get(task) or {}
     reported = _reported(document["results"][task], directions)
     if not reported:
-        raise SourceError(f"{path}: holds no value of {task}")
+        raise SourceError(f"{path}: has no value of {task}")
     samples = _samples_file(path, task)
     files = {path.name: digest_of(path)}
     open_samples = None
@@ -91,7 +93,7 @@ def _run(path: Path, document: Mapping[str, Any], task: str) -> ForeignRun:
     if config.get("output_type") == _MULTIPLE_CHOICE:
         notes.append("The answers are the options that the model finds most likely, not its words.")
     if config.get("output_type") in _LIKELIHOODS:
-        notes.append("The model wrote no answers: how likely it finds given texts was measured.")
+        notes.append("The model wrote no answers: how likely given texts are was measured.")
     general = document.get("config") or {}
     return ForeignRun(
         program=PROGRAM,
@@ -118,6 +120,7 @@ def _run(path: Path, document: Mapping[str, Any], task: str) -> ForeignRun:
 
 
 def _stated_samples(document: Mapping[str, Any], task: str) -> int | None:
+    """Return the number of answers that the results state for a task; None if not stated."""
     counts = (document.get("n-samples") or {}).get(task)
     if not isinstance(counts, dict):
         return None
@@ -125,13 +128,18 @@ def _stated_samples(document: Mapping[str, Any], task: str) -> int | None:
 
 
 def _samples_file(path: Path, task: str) -> Path | None:
-    """Return the samples that were written with these results, by the moment in their names."""
-    moment = path.stem.removeprefix("results_")
-    return file_beside(path, f"samples_{task}_{moment}.jsonl")
+    """Return the file of a task's samples; its name has the timestamp of the results file.
+
+    Returns None if the file does not exist.
+    """
+    timestamp = path.stem.removeprefix("results_")
+    return file_next_to(path, f"samples_{task}_{timestamp}.jsonl")
 
 
 def metric_name(key: str) -> str:
-    """Return the name of a metric: `acc` for `acc,none`, `exact_match.strict-match` for
+    """Return the name of a metric with its filter.
+
+    Examples are `acc` for `acc,none`, and `exact_match.strict-match` for
     `exact_match,strict-match`.
     """
     name, _, filter_name = key.partition(",")
@@ -141,6 +149,7 @@ def metric_name(key: str) -> str:
 
 
 def _reported(values: Mapping[str, Any], directions: Mapping[str, Any]) -> dict[str, ReportedValue]:
+    """Return the reported values by metric. `directions`: metric -> True if higher is better."""
     reported = {}
     for key, value in values.items():
         name, _, filter_name = key.partition(",")
@@ -155,7 +164,10 @@ def _reported(values: Mapping[str, Any], directions: Mapping[str, Any]) -> dict[
 
 
 def _main_metric(config: Mapping[str, Any], names: list[str]) -> str:
-    """Return the first metric that the task's configuration lists, with its first filter."""
+    """Return the first metric in the task's configuration, with its first filter.
+
+    Returns the first reported metric if the configuration lists no reported metric.
+    """
     for metric in config.get("metric_list") or []:
         if not isinstance(metric, dict):
             continue
@@ -166,33 +178,35 @@ def _main_metric(config: Mapping[str, Any], names: list[str]) -> str:
 
 
 def _samples(path: Path, config: Mapping[str, Any]) -> Iterator[ForeignSample]:
-    """Yield each answer once, with the values of every filter.
+    """Yield each answer once, with the values of all filters.
 
-    The file has all answers of one filter and then those of the next: the values are gathered in a
-    first pass, and the second one yields the answers in the order of their first lines.
+    The file has all answers with the first filter, then all answers with the next filter. A first
+    pass therefore collects the values. A second pass yields the answers in the order of their first
+    lines.
     """
     values: dict[str, dict[str, float]] = {}
     for number, line in enumerate(json_lines(path), start=1):
-        place = f"{path}, line {number}"
-        key = sample_id(line.get("doc_id"), place)
-        of_line = _values(line, place)
-        of_answer = values.setdefault(key, {})
-        if of_line.keys() & of_answer.keys():
-            raise SourceError(f"{place}: answer {key} is there twice with the same filter")
-        of_answer.update(of_line)
+        location = f"{path}, line {number}"
+        key = sample_id(line.get("doc_id"), location)
+        line_values = _values(line, location)
+        answer_values = values.setdefault(key, {})
+        if line_values.keys() & answer_values.keys():
+            raise SourceError(f"{location}: answer {key} is there twice with the same filter")
+        answer_values.update(line_values)
     seen = set()
     for number, line in enumerate(json_lines(path), start=1):
-        place = f"{path}, line {number}"
-        key = sample_id(line["doc_id"], place)
+        location = f"{path}, line {number}"
+        key = sample_id(line["doc_id"], location)
         if key not in seen:
             seen.add(key)
-            yield _sample(line, key, values[key], config, place)
+            yield _sample(line, key, values[key], config, location)
 
 
-def _values(line: Mapping[str, Any], place: str) -> dict[str, float]:
+def _values(line: Mapping[str, Any], location: str) -> dict[str, float]:
+    """Return the values of a line's metrics, by the name of the metric with its filter."""
     values = {}
     filter_name = str(line.get("filter", _NO_FILTER))
-    for metric in list_of(line.get("metrics"), "metrics", place):
+    for metric in list_of(line.get("metrics"), "metrics", location):
         number = number_of(line.get(metric))
         if number is not None:
             values[metric_name(f"{metric},{filter_name}")] = number
@@ -204,11 +218,12 @@ def _sample(
     key: str,
     values: Mapping[str, float],
     config: Mapping[str, Any],
-    place: str,
+    location: str,
 ) -> ForeignSample:
+    """Return the sample of a line. `location` names the line in error messages."""
     doc = line.get("doc")
     if not isinstance(doc, dict):
-        raise SourceError(f"{place}: has no field doc")
+        raise SourceError(f"{location}: has no field doc")
     requests = _requests(line.get("arguments"))
     prompt = requests[0][0] if requests else ""
     kind = config.get("output_type")
@@ -216,12 +231,12 @@ def _sample(
     right: tuple[int, ...] = ()
     completion = None
     if kind == _MULTIPLE_CHOICE:
-        options, is_one_prompt = _options_in(requests)
+        options, is_one_prompt = _compared_options(requests)
         completion = _most_likely(line.get("resps"), options)
         if is_one_prompt:
             right = _right_options(line.get("target"), options)
     elif kind not in _LIKELIHOODS:
-        options = _options_of(doc)
+        options = _document_options(doc)
         completion = _first_text(line.get("resps"))
         right = _right_options(line.get("target"), options)
     has_answer = completion is not None or (kind in _LIKELIHOODS and bool(line.get("resps")))
@@ -232,7 +247,7 @@ def _sample(
         id=key,
         repeat=0,
         prompt=prompt,
-        question=_question_of(doc),
+        question=_document_question(doc),
         options=options,
         right_options=right,
         right_answers=answers,
@@ -243,7 +258,10 @@ def _sample(
 
 
 def _requests(arguments: Any) -> list[tuple[str, str]]:
-    """Return (prompt, continuation) of each request; newer versions name them, older list them."""
+    """Return (prompt, continuation) of each request of a sample.
+
+    Newer versions of the program write an object with names, older versions a list.
+    """
     listed: list[Any] = []
     if isinstance(arguments, dict):
         for request in arguments.values():
@@ -259,13 +277,13 @@ def _requests(arguments: Any) -> list[tuple[str, str]]:
     return requests
 
 
-def _options_in(requests: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], bool]:
-    """Return the options that were compared, and whether all of them continue one prompt.
+def _compared_options(requests: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], bool]:
+    """Return the options that were compared, and True if all of them continue the same prompt.
 
-    Where each has a prompt of its own (the tasks with `multiple_input`, such as WinoGrande), an
-    option is its prompt with what follows, and the target does not say which one is right.
+    In tasks with `multiple_input`, such as WinoGrande, each option has its own prompt. An option is
+    then the prompt with its continuation, and the target does not identify the right option.
     """
-    # acc_mutual_info asks once more for each option, without a prompt
+    # The metric acc_mutual_info makes another request for each option, without a prompt.
     compared = [request for request in requests if request[0] or not requests[0][0]]
     if len({prompt for prompt, _ in compared}) == 1:
         return tuple(continuation.strip() for _, continuation in compared), True
@@ -273,7 +291,7 @@ def _options_in(requests: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], b
 
 
 def _prompt_text(prompt: Any) -> str:
-    """Return the text of a prompt; that of a chat is a list of messages, or the JSON of one."""
+    """Return the text of a prompt. A chat's prompt is a list of messages, or its JSON text."""
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):
         prompt = _messages_in(prompt[0])
     if isinstance(prompt, list):
@@ -283,7 +301,7 @@ def _prompt_text(prompt: Any) -> str:
 
 
 def _messages_in(text: str) -> Any:
-    """Return the messages that a text has as JSON; another text as it is."""
+    """Return the messages if a text is the JSON of a list; otherwise return the text."""
     if not text.startswith("["):
         return text
     try:
@@ -293,7 +311,10 @@ def _messages_in(text: str) -> Any:
 
 
 def _most_likely(responses: Any, options: tuple[str, ...]) -> str | None:
-    """Return the option with the greatest log-likelihood; the first of equal ones."""
+    """Return the option with the greatest log-likelihood; the first one if several are equal.
+
+    Returns None if a log-likelihood cannot be read.
+    """
     best = None
     best_likelihood = None
     if not isinstance(responses, list):
@@ -313,6 +334,7 @@ def _most_likely(responses: Any, options: tuple[str, ...]) -> str | None:
 
 
 def _first_text(responses: Any) -> str | None:
+    """Return the first text in nested lists of responses; None if there is no text."""
     text = responses
     while isinstance(text, list) and text:
         text = text[0]
@@ -321,7 +343,8 @@ def _first_text(responses: Any) -> str | None:
     return None
 
 
-def _options_of(doc: Mapping[str, Any]) -> tuple[str, ...]:
+def _document_options(doc: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the options that the data set has for a question; empty if there are none."""
     for name in _OPTION_FIELDS:
         options = doc.get(name)
         if isinstance(options, dict):
@@ -331,7 +354,8 @@ def _options_of(doc: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def _question_of(doc: Mapping[str, Any]) -> str | None:
+def _document_question(doc: Mapping[str, Any]) -> str | None:
+    """Return the question that the data set has; None if no known field has the question."""
     for name in _QUESTION_FIELDS:
         if isinstance(doc.get(name), str):
             return str(doc[name])
@@ -339,7 +363,10 @@ def _question_of(doc: Mapping[str, Any]) -> str | None:
 
 
 def _right_options(target: Any, options: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the place of the target: a number, a letter, or the option's text."""
+    """Return the index of the right option, in a tuple; empty if the target is not an option.
+
+    The target is the index of the option, its letter or its text.
+    """
     if isinstance(target, int) and not isinstance(target, bool) and 0 <= target < len(options):
         return (target,)
     if not isinstance(target, str):

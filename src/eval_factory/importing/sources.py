@@ -1,4 +1,8 @@
-"""Files of other programs, read with care: regular, bounded, finite numbers, safe names."""
+"""Reads files of other programs, which are not trusted.
+
+A file must be a regular file of limited size. Its numbers must be finite, and its names must not
+lead out of a folder.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +23,20 @@ from eval_factory.core.results import UTC_FORMAT
 from eval_factory.core.safe_files import LEADS_OUT, is_within, open_regular
 
 MAX_DOCUMENT_BYTES = 2 * 1024**3
-"""The largest file that is read as one JSON document."""
+"""The maximum size of a file that is read as one JSON document."""
 MAX_LINE_BYTES = 64 * 1024**2
-MAX_ENTRIES = 2_000_000
-MAX_ENTRY_BYTES = 256 * 1024**2
+MAX_ENTRIES = 2_000_000  # the maximum number of entries in an archive
+MAX_ENTRY_BYTES = 256 * 1024**2  # the maximum size of an unpacked entry
 MAX_RATIO = 2_000
-"""The most bytes that one byte of an archive may become; text of models stays far below."""
+"""The maximum ratio of an entry's unpacked size to its compressed size. Texts of models have far
+smaller ratios.
+"""
 ZSTANDARD = 93
-"""The method of a ZIP entry that is compressed with zstd (APPNOTE.TXT 6.3.8, 4.4.5)."""
-_CHUNK = 1024**2
-_MAX_NAME = 300
+"""The compression method of a ZIP entry with zstd (APPNOTE.TXT 6.3.8, section 4.4.5)."""
+_CHUNK = 1024**2  # the number of bytes that are read at once
+_MAX_NAME = 300  # the maximum number of characters of an id
 _MAX_NUMBER = 1e100
-"""The largest value that is read: no metric has one beyond it, and sums of such overflow."""
+"""The largest value that is read. No metric has larger values, and their sums would overflow."""
 _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -39,48 +45,50 @@ _DAMAGED = (
     NotImplementedError,
     EOFError,
 )
-"""Ways in which unpacking an entry of an archive fails."""
+"""The exceptions of an archive's entry that is damaged."""
 _OTHER_FORM = (AttributeError, TypeError, LookupError, ValueError, ArithmeticError)
-"""Ways in which reading a document fails that has other types in it than its program writes."""
+"""The exceptions of code that reads a document with fields of unexpected types."""
 
 
 class SourceError(PrerequisiteError):
-    """A source cannot be read, or cannot be trusted; nothing was written."""
+    """Raised if a source cannot be read or cannot be trusted. Nothing was written."""
 
 
 @contextmanager
-def of_known_form(place: Path | str) -> Iterator[None]:
-    """Run what is read inside, and check its form.
+def refuse_other_form(location: Path | str) -> Iterator[None]:
+    """Report fields of unexpected types that the code in the context reads.
+
+    `location` names the document in the error message.
 
     Raises:
-        SourceError: what is read inside has a field of another type than its program writes.
+        SourceError: the code in the context raised an exception that such a field causes.
     """
     try:
         yield
     except _OTHER_FORM as error:
         why = one_line(f"{type(error).__name__}: {error}")
         raise SourceError(
-            f"{place}: a field does not have the form in which its program writes it ({why}); "
+            f"{location}: a field does not have the form in which its program writes it ({why}); "
             "make the file again, or import it as a table"
         ) from error
 
 
-def refuse_links_out(folder: Path) -> None:
-    """Check that no link leads out of the folder.
+def refuse_outside_links(folder: Path) -> None:
+    """Check that no symbolic link in a folder leads out of the folder.
 
     Raises:
-        SourceError: a link in the folder leads to a place outside it.
+        SourceError: a link leads out of the folder.
     """
     for path in folder.rglob("*"):
         if path.is_symlink() and not is_within(path, folder):
             raise SourceError(f"{path}: {LEADS_OUT.format(folder=folder)}")
 
 
-def file_beside(path: Path, name: str) -> Path | None:
-    """Return the file of this name in the folder of another one; None if there is none.
+def file_next_to(path: Path, name: str) -> Path | None:
+    """Return the file `name` in the folder of `path`; None if there is no such file.
 
     Raises:
-        SourceError: it is a link to a place outside that folder.
+        SourceError: the file is a symbolic link that leads out of the folder.
     """
     file = path.with_name(name)
     if not file.is_file():
@@ -91,7 +99,7 @@ def file_beside(path: Path, name: str) -> Path | None:
 
 
 def digest_of(path: Path, algorithm: str = "sha256") -> str:
-    """Return the hash of a regular file: its SHA-256, or that of another algorithm of `hashlib`."""
+    """Return the hash of a regular file. `algorithm` is the name of an algorithm in `hashlib`."""
     digest = hashlib.new(algorithm, usedforsecurity=False)
     with open_regular(path) as file:
         while chunk := file.read(_CHUNK):
@@ -99,32 +107,36 @@ def digest_of(path: Path, algorithm: str = "sha256") -> str:
     return digest.hexdigest()
 
 
-def parsed(text: str | bytes, place: str) -> Any:
+def parsed(text: str | bytes, location: str) -> Any:
     """Return a JSON document. NaN, which programs write for "no value", is read as None.
 
+    `location` names the document in the error message.
+
     Raises:
-        SourceError: it is no JSON, is nested too deeply, or holds a number beyond all bounds.
+        SourceError: the text is not JSON, is nested too deeply, or has an infinite number.
     """
     try:
         return json.loads(text, parse_constant=known_constant, parse_float=finite_number)
     except (ValueError, RecursionError) as error:
         reason = one_line(str(error))
-        raise SourceError(f"{place}: is not JSON that can be read: {reason}") from None
+        raise SourceError(f"{location}: is not JSON that can be read: {reason}") from None
 
 
 def known_constant(name: str) -> None:
-    """Read NaN as None.
+    """Return None for the JSON constant NaN.
 
     Raises:
-        ValueError: it is infinite.
+        ValueError: the constant is infinite.
     """
     if name != "NaN":
         raise ValueError(f"the number {name}")
 
 
 def finite_number(digits: str) -> float:
-    """Return the number that the digits state. Raises ValueError: it is not finite. `1e999` is a
-    number of JSON and becomes infinity in Python.
+    """Return the number with these digits.
+
+    Raises ValueError if the number is not finite: `1e999` is valid JSON, but Python reads it as
+    infinity.
     """
     number = float(digits)
     if not math.isfinite(number):
@@ -136,7 +148,7 @@ def json_document(path: Path) -> Any:
     """Return the document in a JSON file.
 
     Raises:
-        SourceError: it is missing, too large, no regular file or no JSON.
+        SourceError: the file is missing, too large, not a regular file, or not JSON.
     """
     try:
         with open_regular(path) as file:
@@ -149,45 +161,48 @@ def json_document(path: Path) -> Any:
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file of JSON lines; empty lines are passed over.
+    """Yield the objects in a file of JSON lines. Empty lines are skipped.
 
     Raises:
-        SourceError: a line is no JSON object, or is too long; the message names it.
+        SourceError: a line is not a JSON object or is too long; the message has its number.
     """
-    for _, document in placed_json_lines(path):
+    for _, document in json_lines_with_offsets(path):
         yield document
 
 
-def placed_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a file of JSON lines, each with the byte at which its line begins.
+def json_lines_with_offsets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (offset, object) of each line in a file of JSON lines.
+
+    The offset is the number of bytes before the line.
 
     Raises:
-        SourceError: as `json_lines`.
+        SourceError: a line is not a JSON object or is too long; the message has its number.
     """
     with _readable(path) as file:
         number = 0
-        place = 0
+        offset = 0
         while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
             if line.strip():
-                yield place, _object_in(line, f"{path}, line {number}")
-            place += len(line)
+                yield offset, _object_in(line, f"{path}, line {number}")
+            offset += len(line)
 
 
-def json_lines_at(path: Path, places: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of the lines that begin at these bytes, as `placed_json_lines` gave them.
+def json_lines_at(path: Path, offsets: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """Yield the object at each of these offsets, which `json_lines_with_offsets` returned.
 
     Raises:
-        SourceError: as `json_lines`.
+        SourceError: a line is not a JSON object or is too long; the message has its offset.
     """
     with _readable(path) as file:
-        for place in places:
-            file.seek(place)
-            yield _object_in(file.readline(MAX_LINE_BYTES + 1), f"{path}, byte {place}")
+        for offset in offsets:
+            file.seek(offset)
+            yield _object_in(file.readline(MAX_LINE_BYTES + 1), f"{path}, byte {offset}")
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file for reading. Raises SourceError if the file cannot be read."""
     try:
         with open_regular(path) as file:
             yield file
@@ -195,17 +210,21 @@ def _readable(path: Path) -> Iterator[IO[bytes]]:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _object_in(line: bytes, place: str) -> dict[str, Any]:
+def _object_in(line: bytes, location: str) -> dict[str, Any]:
+    """Return the JSON object in a line. `location` names the line in error messages."""
     if len(line) > MAX_LINE_BYTES:
-        raise SourceError(f"{place}: is longer than {MAX_LINE_BYTES // 1024**2} MiB")
-    document = parsed(line, place)
+        raise SourceError(f"{location}: is longer than {MAX_LINE_BYTES // 1024**2} MiB")
+    document = parsed(line, location)
     if not isinstance(document, dict):
-        raise SourceError(f"{place}: is not a JSON object")
+        raise SourceError(f"{location}: is not a JSON object")
     return document
 
 
 class Archive:
-    """A ZIP file whose entries may be compressed with zstd, which Python reads from 3.14 on."""
+    """A ZIP file with JSON documents, which may be compressed with zstd.
+
+    Python's `zipfile` supports zstd only since version 3.14.
+    """
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
@@ -220,28 +239,31 @@ class Archive:
             raise SourceError(f"{path}: has {len(entries)} entries; at most {MAX_ENTRIES} are read")
         self._entries = {entry.filename: entry for entry in entries}
         if len(self._entries) != len(entries):
-            raise SourceError(f"{path}: has two entries of one name")
+            raise SourceError(f"{path}: has two entries with the same name")
 
     def names(self) -> list[str]:
-        """Return the names of the entries in the archive's order."""
+        """Return the names of the entries in the order of the archive."""
         return list(self._entries)
 
     def document(self, name: str) -> Any:
-        """Return the JSON document of an entry.
+        """Return the JSON document in an entry.
 
         Raises:
-            SourceError: there is no such entry, it is damaged, or it unpacks to too much.
+            SourceError: there is no entry of this name, or the entry is damaged or too large.
         """
         entry = self._entries.get(name)
         if entry is None:
-            raise SourceError(f"{self._path}: has no entry {name}; is it whole?")
+            raise SourceError(f"{self._path}: has no entry {name}; is the archive complete?")
         return parsed(self._unpacked(entry), f"{self._path}: {one_line(name)}")
 
     def _unpacked(self, entry: zipfile.ZipInfo) -> bytes:
-        place = f"{self._path}: {one_line(entry.filename)}"
+        """Return the unpacked content of an entry. Raises SourceError if it is too large."""
+        location = f"{self._path}: {one_line(entry.filename)}"
         limit = min(MAX_ENTRY_BYTES, max(_CHUNK, entry.compress_size * MAX_RATIO))
         if entry.file_size > limit:
-            raise SourceError(f"{place}: unpacks to {entry.file_size} bytes; that is refused")
+            raise SourceError(
+                f"{location}: unpacks to {entry.file_size} bytes, which is more than {limit}"
+            )
         try:
             if entry.compress_type == ZSTANDARD:
                 text = self._zstandard(entry, limit)
@@ -249,13 +271,17 @@ class Archive:
                 with self._zip.open(entry) as opened:
                     text = opened.read(limit + 1)
         except _DAMAGED as error:
-            raise SourceError(f"{place}: is damaged: {one_line(str(error))}") from None
+            raise SourceError(f"{location}: is damaged: {one_line(str(error))}") from None
         if len(text) != entry.file_size:
-            raise SourceError(f"{place}: does not unpack to the size that the archive states")
+            raise SourceError(f"{location}: does not unpack to the size that the archive states")
         return text
 
     def _zstandard(self, entry: zipfile.ZipInfo, limit: int) -> bytes:
-        import zstandard  # imported here: only such archives need it
+        """Return the content of an entry that is compressed with zstd, at most `limit` + 1 bytes.
+
+        Raises ValueError if the entry is damaged.
+        """
+        import zstandard  # Imported here, because only archives with zstd need this package.
 
         self._file.seek(entry.header_offset)
         header = self._file.read(30)
@@ -280,7 +306,7 @@ def archive(path: Path) -> Iterator[Archive]:
     """Open an archive for reading.
 
     Raises:
-        SourceError: it is missing, no regular file, or no ZIP archive.
+        SourceError: the file is missing, not a regular file, or not a ZIP archive.
     """
     try:
         file = open_regular(path)
@@ -290,38 +316,46 @@ def archive(path: Path) -> Iterator[Archive]:
         yield Archive(file, path)
 
 
-def sample_id(value: Any, place: str) -> str:
-    """Return an id as text. Ids name no files here; one that leads out of a folder is refused.
+def sample_id(value: Any, location: str) -> str:
+    """Return an id as text. `location` names the sample in error messages.
+
+    No file is named after an id, but ids that are paths out of a folder are refused all the same.
 
     Raises:
-        SourceError: it is empty, too long, a path to elsewhere, or neither text nor a whole number.
+        SourceError: the id is empty, too long, a path out of a folder, or neither a text nor an
+            integer.
     """
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not (isinstance(value, str) or is_whole):
-        raise SourceError(f"{place}: its id is neither text nor a whole number")
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if not (isinstance(value, str) or is_integer):
+        raise SourceError(f"{location}: its id is neither text nor a whole number")
     text = str(value)
     if not text.strip() or len(text) > _MAX_NAME or not text.isprintable():
-        raise SourceError(f"{place}: its id is empty, unprintable or beyond {_MAX_NAME} characters")
+        raise SourceError(
+            f"{location}: its id is empty, unprintable or beyond {_MAX_NAME} characters"
+        )
     if text.startswith(("/", "~")) or ".." in text.replace("\\", "/").split("/"):
-        raise SourceError(f"{place}: its id {one_line(text)} is a path that leads elsewhere")
+        raise SourceError(f"{location}: its id {one_line(text)} is a path that leads elsewhere")
     return text
 
 
-def list_of(value: Any, name: str, place: str) -> list[Any]:
-    """Return a field that is a list; an empty one if it is not there.
+def list_of(value: Any, name: str, location: str) -> list[Any]:
+    """Return the value of a field that must be a list; an empty list if the value is None.
 
     Raises:
-        SourceError: it is something else.
+        SourceError: the value is not a list.
     """
     if value is None:
         return []
     if not isinstance(value, list):
-        raise SourceError(f"{place}: {name} is not a list")
+        raise SourceError(f"{location}: {name} is not a list")
     return value
 
 
 def number_of(value: Any) -> float | None:
-    """Return a finite number; a truth value counts 1 or 0. None for anything else."""
+    """Return a number as float; True is 1, False is 0.
+
+    Returns None if the value is not a number, not finite, or larger than `_MAX_NUMBER`.
+    """
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, int | float):
@@ -335,7 +369,10 @@ def number_of(value: Any) -> float | None:
 
 
 def utc_time(value: Any) -> str | None:
-    """Return a time as results have it; None if the value is not a time, or names no time zone."""
+    """Return an ISO 8601 time in UTC, in the format of results.
+
+    Returns None if the value is not a time or has no time zone.
+    """
     try:
         moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
     except ValueError:
@@ -346,7 +383,7 @@ def utc_time(value: Any) -> str | None:
 
 
 def count_of(value: Any) -> int | None:
-    """Return a whole number that is not negative. None for anything else."""
+    """Return a value that is an integer from 0 to 2**53 - 1; None for all other values."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
         return value
     return None

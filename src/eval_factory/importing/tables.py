@@ -1,4 +1,4 @@
-"""A table of the user's own: a row an answer, with columns that the user names."""
+"""Reads a table of the user: each row has an answer, and the user names the columns."""
 
 from __future__ import annotations
 
@@ -21,41 +21,47 @@ from eval_factory.importing.sources import (
 )
 
 PROGRAM = "table"
-KINDS = (".csv", ".tsv", ".xlsx", ".jsonl", ".ndjson")
+KINDS = (".csv", ".tsv", ".xlsx", ".jsonl", ".ndjson")  # the suffixes of files that can be read
 MAX_BYTES = 512 * 1024**2
 MAX_CELL = 16 * 1024**2
 OPTION_MARK = "|"
-"""Parts the options of a question in one cell."""
-_RIGHT_OR_WRONG = {"true": 1.0, "yes": 1.0, "right": 1.0, "false": 0.0, "no": 0.0, "wrong": 0.0}
+"""Separates the options of a question in a cell."""
+_WORD_VALUES = {"true": 1.0, "yes": 1.0, "right": 1.0, "false": 0.0, "no": 0.0, "wrong": 0.0}
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that hold each part; None if the table has no such column.
+    """The names of the table's columns, as the user gave them; None if a column is not named.
 
-    `value` is the score of each answer. Without one, `right` has to be there: an answer that
-    equals it is right.
+    Without a column of scores (`value`), the columns `answer` and `right` are needed: an answer
+    that equals the right answer scores 1, any other answer 0.
     """
 
-    id: str | None = None
-    answer: str | None = None
-    right: str | None = None
-    value: str | None = None
+    id: str | None = None  # the ids of the questions
+    answer: str | None = None  # the answers of the model
+    right: str | None = None  # the right answers
+    value: str | None = None  # the scores of the answers
     question: str | None = None
     options: str | None = None
 
     @property
     def named(self) -> dict[str, str]:
-        """Return the columns that were given, by the option of the command."""
+        """The columns that the user named, by the option of the command, such as `answer`."""
         return {name: column for name, column in vars(self).items() if column is not None}
 
 
 def read(path: Path, columns: Columns, task: str, model: str) -> ForeignRun:
-    """Read a table; the value of the run is the mean of its column of values.
+    """Read a table as one run. The reported value of the run is the mean of its scores.
+
+    Args:
+        path: the file.
+        columns: the names of the columns.
+        task: the name of the benchmark.
+        model: the name of the model.
 
     Raises:
-        ConfigError: a column is not named, or not in the table.
-        SourceError: the file cannot be read, or a value is no number.
+        ConfigError: a needed column is not named, or is not in the table.
+        SourceError: the file cannot be read, or a score is not a number.
     """
     if columns.id is None:
         raise ConfigError(f"{path}: name the column of the questions' ids with --id COLUMN")
@@ -88,27 +94,30 @@ def read(path: Path, columns: Columns, task: str, model: str) -> ForeignRun:
 
 
 def _samples(path: Path, columns: Columns, metric: str) -> Iterator[ForeignSample]:
+    """Yield the sample of each row. Rows with the same id are repeats of a question."""
     is_checked = False
     repeats: dict[str, int] = {}
     for number, row in _rows(path):
         if not is_checked:
             _refuse_missing(path, columns, row)
             is_checked = True
-        elif _lacks(columns, row):
-            # JSON lines leave out what has no value
+        elif _has_missing_cells(columns, row):
+            # A line of JSON may leave out fields without a value.
             row = {**dict.fromkeys(columns.named.values(), ""), **row}
-        place = f"{path}, row {number}"
-        key = sample_id(row[columns.id or ""], place)
+        location = f"{path}, row {number}"
+        key = sample_id(row[columns.id or ""], location)
         repeat = repeats.get(key, 0)
         repeats[key] = repeat + 1
-        yield _sample(row, columns, metric, key, repeat, place)
+        yield _sample(row, columns, metric, key, repeat, location)
 
 
-def _lacks(columns: Columns, row: Mapping[str, str]) -> bool:
+def _has_missing_cells(columns: Columns, row: Mapping[str, str]) -> bool:
+    """Return True if a row does not have all columns that the user named."""
     return not set(columns.named.values()) <= row.keys()
 
 
 def _refuse_missing(path: Path, columns: Columns, row: Mapping[str, str]) -> None:
+    """Raise ConfigError if the first row does not have all columns that the user named."""
     missing = [column for column in columns.named.values() if column not in row]
     if missing:
         known = ", ".join(one_line(name) for name in row)
@@ -116,8 +125,9 @@ def _refuse_missing(path: Path, columns: Columns, row: Mapping[str, str]) -> Non
 
 
 def _sample(
-    row: Mapping[str, str], columns: Columns, metric: str, key: str, repeat: int, place: str
+    row: Mapping[str, str], columns: Columns, metric: str, key: str, repeat: int, location: str
 ) -> ForeignSample:
+    """Return the sample of a row. `location` names the row in error messages."""
     cells = {}
     for part, column in columns.named.items():
         cells[part] = row[column]
@@ -125,7 +135,7 @@ def _sample(
     right = cells.get("right", "")
     values = {}
     if columns.value is not None:
-        value = _value(cells["value"], place, columns.value)
+        value = _value(cells["value"], location, columns.value)
         if value is not None:
             values[metric] = value
     elif answer:
@@ -147,24 +157,27 @@ def _sample(
     )
 
 
-def _value(text: str, place: str, column: str) -> float | None:
+def _value(text: str, location: str, column: str) -> float | None:
+    """Return the score in a cell; None if the cell is empty. Raises SourceError for other texts."""
     word = text.strip().lower()
     if not word:
         return None
-    if word in _RIGHT_OR_WRONG:
-        return _RIGHT_OR_WRONG[word]
+    if word in _WORD_VALUES:
+        return _WORD_VALUES[word]
     try:
         number = number_of(float(word.replace(",", ".")))
     except ValueError:
         number = None
     if number is None:
         raise SourceError(
-            f"{place}, column {column}: {one_line(text)} is not a number, and a score has to be one"
+            f"{location}, column {column}: {one_line(text)} is not a number; "
+            "a score has to be a number"
         )
     return number
 
 
 def _options(text: str) -> tuple[str, ...]:
+    """Return the options in a cell; an empty tuple if there are fewer than two."""
     parts = [part.strip() for part in text.split(OPTION_MARK)]
     if len(parts) < 2:
         return ()
@@ -172,8 +185,9 @@ def _options(text: str) -> tuple[str, ...]:
 
 
 def _right_options(right: str, options: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the numbers of the right options. The right answer names an option by its text or by
-    its letter.
+    """Return the index of the right option, in a tuple; empty if there is none.
+
+    The right answer is the text or the letter of an option.
     """
     text = right.strip()
     if text in options:
@@ -184,7 +198,7 @@ def _right_options(right: str, options: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number of each row, as a spreadsheet counts them, and its cells."""
+    """Yield (number, cells) of each row. The number is that of the line or spreadsheet row."""
     kind = path.suffix.lower()
     if kind in (".jsonl", ".ndjson"):
         for number, document in enumerate(json_lines(path), start=1):
@@ -194,12 +208,14 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _refuse_repeated(path: Path, header: Sequence[str]) -> None:
+    """Raise SourceError if two columns have the same name."""
     for name in header:
         if name and header.count(name) > 1:
             raise SourceError(f"{path}: two columns are called {one_line(name)}; rename one")
 
 
 def _cell(value: object) -> str:
+    """Return a JSON value as the text of a cell."""
     if value is None:
         return ""
     if isinstance(value, list):
@@ -208,6 +224,7 @@ def _cell(value: object) -> str:
 
 
 def _rows_of_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (number, cells) of each row of a CSV, TSV or Excel file, without the header."""
     header: list[str] = []
     try:
         if file_of_table(path).stat().st_size > MAX_BYTES:

@@ -67,7 +67,7 @@ def import_results(  # noqa: PLR0913 - one for each option of the command
         BusyError: Another process has locked the folder.
     """
     from eval_factory.importing.data_age import refuse_other_than_month
-    from eval_factory.importing.formats import detected, runs_in
+    from eval_factory.importing.formats import detect_format, runs_in
     from eval_factory.importing.imported_folder import ImportOptions
     from eval_factory.importing.tables import Columns
 
@@ -84,7 +84,7 @@ def import_results(  # noqa: PLR0913 - one for each option of the command
         name = task or source_path.stem
         form = kind
         if form is None and source_path.exists():
-            form = detected(source_path)
+            form = detect_format(source_path)
         source_runs = runs_in(source_path, form, columns, name, model)
         options = ImportOptions(
             source_path,
