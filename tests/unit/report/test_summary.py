@@ -125,7 +125,7 @@ def test_the_screen_says_which_split_a_score_is_of(result: TaskResult) -> None:
     lines = shown(replace(split, scores={**result.scores, "exact_match@valid": of_valid}))
     first, second, third, fourth, *_ = lines
     says(first, "pubmed_qa", "exact_match = 0.5000", "4 instances", "split test", "95 % interval")
-    says(second, "split train", "1 instance more", "no such score")
+    says(second, "split train", "1 instance more", "without this score")
     says(third, "split valid", "2 instances more", "exact_match@valid = 0.2500")
     says(fourth, "7 instances", "trial and perturbation")
 
@@ -231,7 +231,7 @@ def test_a_score_that_is_absent_is_said(result: TaskResult) -> None:
     none = replace(changed(result, splits={"test": 4, "valid": 2}, main_split="test"), scores={})
     first, second, *_ = shown(none)
     says(first, "exact_match could not")
-    says(second, "split valid", "2 instances more", "no such score")
+    says(second, "split valid", "2 instances more", "without this score")
 
 
 def test_where_no_instance_has_a_score_no_split_is_called_another(result: TaskResult) -> None:
