@@ -72,19 +72,7 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: Dat
         run = replace(run, unknown=(*run.unknown, UNKNOWN_AGE))
     counts = _count_samples(run)
     notes = list(run.notes)
-    scores: dict[str, Score] = {}
-    bounds = {}
-    for name, reported in run.reported.items():
-        scores[name] = _score(name, reported, counts, notes)
-        limits = _bounds(scores[name], counts, name)
-        if limits is not None:
-            bounds[name] = limits
-    if counts.read_values and READER_METRIC not in scores:
-        means = question_means(counts.read_values)
-        stats = describe(list(means.values()), None, PROPORTION, _clusters(counts, means))
-        scores[READER_METRIC] = Score(
-            stats.mean, stats, READER_METRIC, SPLIT, None, True, PROPORTION, "share"
-        )
+    scores, bounds = _scores_and_bounds(run, counts, notes)
     groups = _groups(run, counts)
     floor = counts.floor()
     instances = counts.instances()
@@ -135,6 +123,29 @@ def _count_samples(run: ForeignRun) -> SampleCounts:
         if problem is not None:
             raise SourceError(f"{', '.join(run.files)}: {problem}")
     return counts
+
+
+def _scores_and_bounds(
+    run: ForeignRun, counts: SampleCounts, notes: list[str]
+) -> tuple[dict[str, Score], dict[str, tuple[float, float]]]:
+    """Return the scores by name with the score of the reader, and the bounds of the scores.
+
+    Notes about the scores are appended to `notes`.
+    """
+    scores: dict[str, Score] = {}
+    bounds = {}
+    for name, reported in run.reported.items():
+        scores[name] = _score(name, reported, counts, notes)
+        limits = _bounds(scores[name], counts, name)
+        if limits is not None:
+            bounds[name] = limits
+    if counts.read_values and READER_METRIC not in scores:
+        means = question_means(counts.read_values)
+        stats = describe(list(means.values()), None, PROPORTION, _clusters(counts, means))
+        scores[READER_METRIC] = Score(
+            stats.mean, stats, READER_METRIC, SPLIT, None, True, PROPORTION, "share"
+        )
+    return scores, bounds
 
 
 def _score(name: str, reported: ReportedValue, counts: SampleCounts, notes: list[str]) -> Score:
