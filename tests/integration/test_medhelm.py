@@ -341,7 +341,7 @@ def test_the_harm_that_medhelms_healthbench_rewards(
     assert published == pytest.approx(0.4647, abs=5e-5)
     assert "ask_about_each_criterion" in outcome.document()["provenance"]["patches"]
     assert outcome.document()["comparability"]["medhelm_settings"] is None
-    assert "repeat an earlier one" not in outcome.stdout
+    assert "repeat an earlier instance" not in outcome.stdout
 
 
 def test_a_lost_decision_costs_the_judge_that_lost_it(

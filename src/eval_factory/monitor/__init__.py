@@ -1,3 +1,4 @@
-"""A fixed panel of instances that is asked again and again: what changed, and whether it is
-worse than allowed.
+"""Monitors a model: asks a fixed panel of instances repeatedly, and alarms if the answers worsen.
+
+Each repetition is a look. The first askings of the panel are the baseline of all later looks.
 """

@@ -1,5 +1,7 @@
-"""Measure each asking of a panel from its runs, and test the looks in their order after the
-baseline. The ledger stores the outcome, and verifying computes it again.
+"""Measures each asking of a panel, and tests after each look whether the model became worse.
+
+The looks after a baseline are tested in their order. The ledger stores the results of the tests;
+`eval-factory monitor verify` computes them again.
 """
 
 from __future__ import annotations
@@ -37,21 +39,27 @@ from eval_factory.scoring.intervals import PROPORTION
 from eval_factory.scoring.methods import STATISTICS_VERSION
 
 HARM = "harm"
-VALUES = "values.json"  # an asking's file; its hash is in the ledger: a look needs no earlier run
+VALUES = "values.json"
+"""The file with the measurement of an asking; the ledger has its hash.
+
+A look reads the measurements of earlier askings from these files, and needs no earlier run.
+"""
 SHARES = ("refused", "unreadable", "empty", "failed")  # figures that are shares of the answers
 STATED = "stated"
-WHOLE_UNIT_SINCE = 2  # version of the statistics
+WHOLE_UNIT_SINCE = 2  # the first version of the statistics with a `whole_unit`
 FIGURES_VERSION = 3
-"""The version of what a panel's ledger holds: the first had no range of looks and no answers that
-differ. Each simulates in another way what a panel finds.
+"""The version of the figures in a ledger.
+
+Version 1 has no range of looks and no counts of differing answers. Each version simulates
+differently which drops a panel finds.
 """
-_MAX_NAMED = 12
+_MAX_NAMED = 12  # the number of names in a message
 _Fields = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """The scale that turns a limit's score into a value from 0 to 1."""
+    """The scale that converts a limit's score into a value from 0 (worst) to 1 (best), and back."""
 
     metric: str  # the score's name in the result
     low: float
@@ -59,12 +67,14 @@ class Scaled:
     higher_is_better: bool
 
     def value(self, score: float) -> float:
+        """Return the value from 0 to 1 of a score."""
         share = min(max((score - self.low) / (self.high - self.low), 0.0), 1.0)
         if self.higher_is_better:
             return share
         return 1 - share
 
     def score(self, value: float) -> float:
+        """Return the score of a value from 0 to 1."""
         share = value
         if not self.higher_is_better:
             share = 1 - value
@@ -72,22 +82,20 @@ class Scaled:
 
     @property
     def width(self) -> float:
-        """The size of a value of 1, in the metric's own unit."""
+        """The length of the scale, in the metric's own unit."""
         return self.high - self.low
 
 
 @dataclass(frozen=True)
 class PanelMeasurement:
-    """One asking of the panel, measured."""
+    """The values of one asking of the panel."""
 
     limits: Mapping[str, Mapping[str, float | None]]
-    """Limit -> instance -> its value from 0, the worst, to 1, the best; None if it has none."""
+    """Limit -> instance -> value from 0 (worst) to 1 (best); None if the instance has no value."""
     clusters: Mapping[str, Mapping[str, str]]
-    """Limit -> instance -> its source, which other instances may share; only for tasks that
-    declare sources.
-    """
-    watched: _Fields
-    scales: Mapping[str, Scaled]
+    """Limit -> instance -> its source; only for tasks that declare sources."""
+    watched: _Fields  # the watched figures, such as the mean length of the answers
+    scales: Mapping[str, Scaled]  # limit -> scale
     answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Task -> instance -> a hash of its answers."""
 
@@ -96,11 +104,17 @@ Load = Callable[[Path | str], StoredResult]
 
 
 def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> PanelMeasurement:
-    """Read the runs in the folder of an asking's target; `load` reads a run's result.
+    """Return the values of one asking.
+
+    Args:
+        folder: the folder of the asked target, with a run folder for each task.
+        limits: the limits of the panel.
+        load: reads the result in a run folder.
 
     Raises:
-        PrerequisiteError: a run has no result.
-        ConfigError: a limit's metric or group is not there, or has no scale with two ends.
+        PrerequisiteError: A run has no result.
+        ConfigError: A limit's metric or group is absent, or its metric has no lowest or no highest
+            value.
     """
     stored = {}
     records = {}
@@ -113,7 +127,7 @@ def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> 
     problems = []
     for limit in limits:
         try:
-            instances, scale = _of_limit(limit, stored[limit.task], records[limit.task])
+            instances, scale = _limit_values(limit, stored[limit.task], records[limit.task])
         except ConfigError as error:
             problems += error.problems
             continue
@@ -124,12 +138,13 @@ def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> 
     if problems:
         raise ConfigError(problems)
     answers = {}
-    for task, of_task in records.items():
-        answers[task] = _answers_of(of_task)
+    for task, records_of_task in records.items():
+        answers[task] = _answer_hashes(records_of_task)
     return PanelMeasurement(values, clusters, _watched(stored, records), scales, answers)
 
 
 def _scaled_values(instances: InstanceValues, scale: Scaled) -> dict[str, float | None]:
+    """Return instance -> value from 0 to 1; None if the instance has no value."""
     values: dict[str, float | None] = {}
     for key in sorted(instances.keys):
         values[key] = None
@@ -138,8 +153,8 @@ def _scaled_values(instances: InstanceValues, scale: Scaled) -> dict[str, float 
     return values
 
 
-def _answers_of(records: Sequence[InstanceRecord]) -> dict[str, str]:
-    """A hash of the text of each instance's answers; without those that did not come."""
+def _answer_hashes(records: Sequence[InstanceRecord]) -> dict[str, str]:
+    """Return instance -> a hash of its answers; instances with a failed request are left out."""
     texts: dict[str, list[str]] = {}
     failed = set()
     for record in records:
@@ -156,12 +171,18 @@ def _answers_of(records: Sequence[InstanceRecord]) -> dict[str, str]:
 
 
 def tasks_of(limits: Sequence[Limit]) -> list[str]:
+    """Return the tasks of the limits, each once, in their order."""
     return list(dict.fromkeys(limit.task for limit in limits))
 
 
-def _of_limit(
+def _limit_values(
     limit: Limit, stored: StoredResult, records: Sequence[InstanceRecord]
 ) -> tuple[InstanceValues, Scaled]:
+    """Return the values of a limit's instances, and the scale of its metric.
+
+    Raises:
+        ConfigError: The metric or the group is absent, or the metric has no scale.
+    """
     result = stored.result
     name = limit.metric or result.main_metric
     score = result.scores.get(name)
@@ -181,9 +202,9 @@ def _of_limit(
 
 
 def _choices(limit: Limit, records: Sequence[InstanceRecord]) -> str:
-    """The fields, or the values of its field, that a limit may name."""
+    """Return in words the fields, or the values of the field, that a limit may name."""
     if limit.field is None:
-        return "its answers have none"
+        return "no answer has a value of its metric"
     values = {record.group(limit.field) for record in records} - {None}
     if values:
         names = formats.first_of(sorted(map(str, values)), _MAX_NAMED)
@@ -193,6 +214,12 @@ def _choices(limit: Limit, records: Sequence[InstanceRecord]) -> str:
 
 
 def _scale_of(limit: Limit, label: str, score: Score, instances: InstanceValues) -> Scaled:
+    """Return the scale of a limit's metric.
+
+    Raises:
+        ConfigError: The metric has no lowest or highest value, or `max_drop` is not smaller than
+            the scale.
+    """
     low, high = score.scale or PROPORTION
     if instances.lowest:  # each case of a rubric has a lowest score of its own
         low = min(low, *instances.lowest.values())
@@ -204,7 +231,7 @@ def _scale_of(limit: Limit, label: str, score: Score, instances: InstanceValues)
         )
     if limit.max_drop >= high - low:
         raise ConfigError(
-            f"{limit.name}: max_drop {limit.max_drop:g} is as large as the whole scale, {low:g} to "
+            f"{limit.name}: max_drop {limit.max_drop:g} is as large as the scale, {low:g} to "
             f"{high:g}: no score can drop by more; set a smaller max_drop"
         )
     return Scaled(label, low, high, score.higher_is_better is not False)
@@ -213,7 +240,10 @@ def _scale_of(limit: Limit, label: str, score: Score, instances: InstanceValues)
 def _watched(
     stored: Mapping[str, StoredResult], records: Mapping[str, Sequence[InstanceRecord]]
 ) -> _Fields:
-    """The watched figures, of all answers of the panel together."""
+    """Return the watched figures over all answers of an asking.
+
+    `length` is the mean length of an answer in words, `latency` the median time in seconds.
+    """
     counts = []
     stated: set[str] = set()
     for asking in stored.values():
@@ -247,25 +277,29 @@ def _watched(
 
 
 def write_values(folder: Path, measurement: PanelMeasurement) -> str:
-    """Write a measurement into the asking's folder; return the file's SHA-256."""
+    """Write a measurement into the asking's folder, and return the file's SHA-256."""
     text = json_line(asdict(measurement)) + "\n"
     write_atomic(folder / VALUES, text)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_values(folder: Path, sha256: str) -> PanelMeasurement:
-    """Read a measurement back. Raises PrerequisiteError: the file is missing, or was changed."""
+    """Return the stored measurement of an asking.
+
+    Raises:
+        PrerequisiteError: The file cannot be read, or its hash is not that in the ledger.
+    """
     path = folder / VALUES
     try:
         with open_regular(path, folder) as file:
             content = file.read()
     except OSError as error:
         raise PrerequisiteError(
-            f"{path}: cannot be read: {error.strerror or error}; put it back from a copy"
+            f"{path}: cannot be read: {error.strerror or error}; restore the file from a copy"
         ) from None
     if hashlib.sha256(content).hexdigest() != sha256:
         raise PrerequisiteError(
-            f"{path}: was changed: it is not what the ledger says; put the file back from a copy"
+            f"{path}: was changed: its hash is not that in the ledger; restore the file from a copy"
         )
     document = parse_json(content)
     scales = {name: Scaled(**scale) for name, scale in document["scales"].items()}
@@ -279,7 +313,7 @@ def read_values(folder: Path, sha256: str) -> PanelMeasurement:
 
 
 def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[dict[str, str]]:
-    """A target's runs as the ledger has them: task, folder and the hash of the checksums."""
+    """Return the runs of an asking as the ledger lists them: task, folder, hash of checksums."""
     runs = []
     for task in tasks_of(limits):
         runs.append(
@@ -295,9 +329,9 @@ def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[d
 def differences(
     before: Path, after: Path, limits: Sequence[Limit], load: Load = load_result
 ) -> Iterator[str]:
-    """Yield why a look's answers may not be compared with the baseline's.
+    """Yield the reasons why a look's answers may not be compared with the baseline's answers.
 
-    Reasons are other prompts, data, judges or versions of HELM.
+    The reasons are differences in prompts, data, judges or versions of HELM.
 
     Args:
         before: The folder of the target in the baseline.
@@ -317,25 +351,28 @@ def differences(
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of an alarm, fixed with the baseline."""
+    """The rules of an alarm, which are fixed with the baseline."""
 
-    alpha: float
-    looks: int
+    alpha: float  # the error rate of the panel: the probability of a false alarm over all looks
+    looks: int  # the greatest number of looks
     seed: int
-    alarm_on: tuple[str, ...]
+    alarm_on: tuple[str, ...]  # what else raises an alarm, apart from a drop beyond a limit
     statistics: int = STATISTICS_VERSION
-    """The version of the statistics with which the baseline was made: its looks go on with it."""
+    """The version of the statistics that made the baseline; its looks use this version, too."""
     figures_version: int = FIGURES_VERSION
-    """The state of the ledger's lines since that baseline."""
+    """The version of the figures in the ledger's lines since that baseline."""
 
     @classmethod
     def of(cls, source: Mapping[str, Any]) -> Rules:
-        """Return the rules of a panel. `source` is its section, or the ledger's line of a baseline.
-        A baseline that names no version of the statistics has the first.
+        """Return the rules of a panel.
+
+        Args:
+            source: the panel's section of the configuration, or the ledger's line of a baseline.
+                A baseline without version numbers has version 1.
         """
         statistics = STATISTICS_VERSION
         figures_version = FIGURES_VERSION
-        if "repeats" in source:
+        if "repeats" in source:  # the line of a baseline
             statistics = source.get("statistics", 1)
             figures_version = source.get("figures_version", 1)
         return cls(
@@ -349,15 +386,16 @@ class Rules:
 
     @property
     def whole_unit(self) -> float | None:
-        """The detector's least variance of a unit; the first version had none."""
+        """The argument `whole_unit` of the detector: 0 for version 1, None for the default."""
         if self.statistics < WHOLE_UNIT_SINCE:
             return 0.0
         return None
 
     @property
     def harm_alpha(self) -> float:
-        """The error rate of drops beyond a limit: all of `alpha`, or half of it if there is an
-        alarm on something else too.
+        """The error rate of alarms on drops beyond a limit.
+
+        This is `alpha`, or half of `alpha` if `alarm_on` has names.
         """
         if self.alarm_on:
             return self.alpha / 2
@@ -365,25 +403,29 @@ class Rules:
 
     @property
     def other_alpha(self) -> float:
-        """The error rate of each name in `alarm_on`."""
+        """The error rate of alarms on each name in `alarm_on`."""
         if self.alarm_on:
             return self.alpha / 2 / len(self.alarm_on)
         return self.alpha
 
     def seed_of(self, name: str) -> int:
+        """Return the seed of the test with this name."""
         return int(hashlib.sha256(f"{self.seed} {name}".encode()).hexdigest()[:8], 16)
 
 
 class _Stream:
-    """One limit, look after look. Raises ConfigError: fewer than two instances have a value in
-    every baseline run.
-    """
+    """The tests of one limit, look after look."""
 
     def __init__(self, limit: Limit, rules: Rules, repeats: Sequence[PanelMeasurement]) -> None:
+        """Prepare the tests from the askings of the baseline.
+
+        Raises:
+            ConfigError: Fewer than two instances have a value in every run of the baseline.
+        """
         self.limit = limit
         self._rules = rules
         self.scale = repeats[0].scales[limit.name]
-        self.totals = list[float]()
+        self.totals = list[float]()  # the mean value of each look; NaN without any value
         runs = [repeat.limits[limit.name] for repeat in repeats]
         instances = sorted(set().union(*runs))
         self.keys = []
@@ -422,37 +464,37 @@ class _Stream:
 
         Args:
             values: Instance -> its value in this look.
-            numbers: The numbers of the looks so far; this look's is the last.
+            numbers: The numbers of the looks so far; the last number is that of this look.
 
         Returns:
-            The ledger's entries for the limit, and for its change.
+            The ledger's entries for the test of the limit, and for the test of any change.
         """
         answers = np.array([values.get(key) for key in self.keys], float)  # None becomes NaN
         present = answers[~np.isnan(answers)]
-        total = None
         score = None
+        mean = math.nan
+        mean_for_change = self.baseline.mean  # without any value, assume that nothing changed
         if len(present):
-            total = float(present.mean())
-            score = self.scale.score(total)
-        self.totals.append(math.nan if total is None else total)
+            mean = float(present.mean())
+            mean_for_change = mean
+            score = self.scale.score(mean)
+        self.totals.append(mean)
         e = self.detector.look(answers)
-        changed = self.change.look(self.baseline.mean if total is None else total)
-        of_limit = {
+        changed = self.change.look(mean_for_change)
+        limit_entry = {
             "name": self.limit.name,
             "value": score,
             "missing": len(answers) - len(present),
             "e": e,
-            **self._dates(self.detector, numbers),
+            **dates_of(self.detector, numbers, self._rules),
         }
-        return of_limit, {"e": changed, **self._dates(self.change, numbers)}
-
-    def _dates(
-        self, detector: EDetector | ChangeDetector, numbers: Sequence[int]
-    ) -> dict[str, Any]:
-        return dates_of(detector, numbers, self._rules)
+        return limit_entry, {"e": changed, **dates_of(self.change, numbers, self._rules)}
 
     def drop_since(self, numbers: Sequence[int], since: int | None) -> float | None:
-        """The drop in the metric's own unit, from look `since` on; None without such a look."""
+        """Return the drop of the mean since a look, in the metric's own unit.
+
+        Return None if `since` is None, or if no look since then has a value.
+        """
         if since is None:
             return None
         later = []
@@ -464,10 +506,11 @@ class _Stream:
         return (self.baseline.mean - float(np.mean(later))) * self.scale.width
 
 
-def _look(numbers: Sequence[int], nth: int | None) -> int | None:
-    if nth is None:
+def _number_of_look(numbers: Sequence[int], position: int | None) -> int | None:
+    """Return the number of the look at this position, counted from 1; None for None."""
+    if position is None:
         return None
-    return numbers[nth - 1]
+    return numbers[position - 1]
 
 
 DATES = ("since", "since_range")
@@ -476,22 +519,30 @@ DATES = ("since", "since_range")
 def dates_of(
     detector: EDetector | ChangeDetector, numbers: Sequence[int], rules: Rules
 ) -> dict[str, Any]:
-    """The look with which a change most likely began, and the looks between which it did."""
-    dates: dict[str, Any] = {"since": _look(numbers, detector.since)}
+    """Return when a change began: `since` is the most likely look, `since_range` the range.
+
+    Version 1 of the figures has no range.
+    """
+    dates: dict[str, Any] = {"since": _number_of_look(numbers, detector.since)}
     if rules.figures_version > 1:
+        dates["since_range"] = None
         bounds = detector.since_range
-        dates["since_range"] = None if bounds is None else [numbers[end - 1] for end in bounds]
+        if bounds is not None:
+            dates["since_range"] = [numbers[end - 1] for end in bounds]
     return dates
 
 
 class Course:
-    """The evidence on a panel since its baseline, look by look. Raises ConfigError: a limit has too
-    few instances, or a max_drop that is its whole scale.
-    """
+    """The evidence on a panel since its baseline, look by look."""
 
     def __init__(
         self, rules: Rules, limits: Sequence[Limit], repeats: Sequence[PanelMeasurement]
     ) -> None:
+        """Prepare the tests from the askings of the baseline.
+
+        Raises:
+            ConfigError: A limit has too few instances.
+        """
         self.rules = rules
         self.numbers: list[int] = []
         """The numbers of the looks that were made."""
@@ -505,7 +556,7 @@ class Course:
                 self._figures[name] = ChangeDetector(totals, rules.looks, rules.seed_of(name))
 
     def of_baseline(self) -> _Fields:
-        """The ledger's entries for the baseline."""
+        """Return the ledger's entries for the baseline."""
         watched: _Fields = {}
         for name in self._repeats[0].watched:
             if name != STATED:
@@ -515,12 +566,12 @@ class Course:
             "limits": [_entry_of(stream) for stream in self.streams],
             "watched": watched,
         }
-        if self.rules.statistics > 1:  # the first version was not written down
+        if self.rules.statistics > 1:  # lines of version 1 have no number of the version
             line["statistics"] = self.rules.statistics
         return line
 
     def _mean_of(self, name: str) -> float:
-        """The mean of a watched figure over the runs of the baseline; 0 if none has it."""
+        """Return the mean of a watched figure over the baseline's runs; 0 if no run has it."""
         figures = []
         for repeat in self._repeats:
             if repeat.watched[name] is not None:
@@ -528,7 +579,7 @@ class Course:
         return float(np.mean(figures or [0.0]))
 
     def _stated_models(self) -> set[str]:
-        """The models that the baseline's answers state."""
+        """Return the models that the baseline's answers state."""
         return set(chain.from_iterable(repeat.watched[STATED] for repeat in self._repeats))
 
     def look(self, number: int, measurement: PanelMeasurement) -> _Fields:
@@ -538,12 +589,12 @@ class Course:
         changed = {}
         for stream in self.streams:
             values = measurement.limits.get(stream.limit.name, {})
-            of_limit, of_change = stream.add(values, self.numbers)
-            limits.append(of_limit)
-            changed[stream.limit.name] = of_change
-        # a mean of e-values is one, however limits depend on each other (V. Vovk, R. Wang, Annals
-        # of Statistics 49:1736-1754, 2021): it reaches 1 / alpha at any look with a chance of alpha
-        # at most, while no limit is broken
+            limit_entry, change_entry = stream.add(values, self.numbers)
+            limits.append(limit_entry)
+            changed[stream.limit.name] = change_entry
+        # A mean of e-values is an e-value, even if the limits depend on each other (V. Vovk,
+        # R. Wang, Annals of Statistics 49:1736-1754, 2021). As long as no limit is broken, the mean
+        # reaches 1 / alpha at any look with a probability of at most alpha.
         e = statistics.fmean(limit["e"] for limit in limits)
         figures = {}
         for name, test in self._figures.items():
@@ -566,12 +617,13 @@ class Course:
             "watched": measurement.watched,
         }
         if self.rules.figures_version > 1:
-            line["differ"] = self._differing(measurement)
+            line["differ"] = self._differing_answers(measurement)
         return line
 
-    def _differing(self, measurement: PanelMeasurement) -> dict[str, int]:
-        """Count the answers that are others than in the baseline's first run, of the answers in
-        both.
+    def _differing_answers(self, measurement: PanelMeasurement) -> dict[str, int]:
+        """Count the answers that differ from those of the baseline's first run.
+
+        `of` is the number of answers that both the look and the first run have.
         """
         first = self._repeats[0].answers
         counts = {"answers": 0, "of": 0}
@@ -592,7 +644,7 @@ class Course:
         return drops
 
     def _harm_alarm(self, number: int, limits: Sequence[_Fields], e: float) -> _Fields | None:
-        """The alarm of a drop beyond a limit, if this look raises one."""
+        """Return the alarm on a drop beyond a limit; None if this look raises no such alarm."""
         level = 1 / self.rules.harm_alpha
         if e < level:
             return None
@@ -603,7 +655,7 @@ class Course:
         return {"what": HARM, "look": number, "names": names, **_dates_in(worst)}
 
     def _change_alarm(self, number: int, changed: Mapping[str, _Fields]) -> _Fields | None:
-        """The alarm of any change of a limit's score, if this look raises one."""
+        """Return the alarm on any change of a limit's score; None if there is none."""
         if CHANGED not in self.rules.alarm_on:
             return None
         level = alarm_level(len(changed), self.rules.other_alpha)
@@ -615,7 +667,7 @@ class Course:
     def _watched_alarm(
         self, number: int, figures: Mapping[str, _Fields], measurement: PanelMeasurement
     ) -> _Fields | None:
-        """The alarm of a watched figure or of a model's name, if this look raises one."""
+        """Return the alarm on a watched figure or on a new model name; None if there is none."""
         for name, figure in figures.items():
             if figure["e"] >= alarm_level(1, self.rules.other_alpha):
                 return {"what": name, "look": number, "names": [name], **_dates_in(figure)}
@@ -627,7 +679,7 @@ class Course:
 
 
 def _entry_of(stream: _Stream) -> _Fields:
-    """The ledger's entry for a limit at the baseline."""
+    """Return the ledger's entry for a limit at the baseline."""
     return {
         **asdict(stream.limit),
         "metric": stream.scale.metric,
@@ -643,20 +695,21 @@ def _entry_of(stream: _Stream) -> _Fields:
 
 
 def _dates_in(figures: _Fields) -> _Fields:
+    """Return the fields `since` and `since_range` of an entry, if the entry has them."""
     return {name: figures[name] for name in DATES if name in figures}
 
 
 def course_of(
     baseline: Line, folder: Path, looks: Sequence[Line] = (), load: Load = load_result
 ) -> Course:
-    """The state of the test after these looks.
+    """Return the state of the tests after these looks.
 
     Args:
-        baseline: The baseline's line.
+        baseline: The ledger's line of the baseline.
         folder: The panel's folder.
-        looks: The lines of the looks after it.
-        load: Reads the runs' results again, if another rule read their answers than reads them
-            now; by default the values are those of the stored files.
+        looks: The ledger's lines of the looks after the baseline.
+        load: Reads the runs' results again; needed if an older version of the reader read their
+            answers. By default, the stored values are used.
     """
     limits = limits_of(baseline)
 
@@ -673,7 +726,7 @@ def course_of(
 
 
 def run_folders_of(folder: Path, lines: Sequence[Line]) -> list[Path]:
-    """The folders of all runs of a baseline and of looks."""
+    """Return the folders of all runs of these baselines and looks."""
     folders: list[Path] = []
     for line in lines:
         for part in line.get("repeats", [line]):
@@ -683,6 +736,7 @@ def run_folders_of(folder: Path, lines: Sequence[Line]) -> list[Path]:
 
 
 def limits_of(baseline: Line) -> list[Limit]:
+    """Return the limits of a baseline."""
     names = [field.name for field in fields(Limit)]
     limits = []
     for entry in baseline["limits"]:
@@ -691,7 +745,10 @@ def limits_of(baseline: Line) -> list[Limit]:
 
 
 def power_of(course: Course) -> dict[str, Any]:
-    """Simulate for each limit the drops that the panel finds, and the runs its baseline needs."""
+    """Return limit -> the drops that the panel finds, and the runs that its baseline needs.
+
+    Both are simulated. `needed` is None if no simulated number of runs is enough.
+    """
     baselines = [stream.baseline for stream in course.streams]
     finds = detector.what_it_finds(baselines, course.rules.harm_alpha)
     needed = detector.needed_repeats(baselines, course.rules.harm_alpha)

@@ -1,10 +1,11 @@
-"""The ledger of a panel: what was looked at and found, line after line, none of which can be
-changed unseen.
+"""Reads and writes the ledger of a panel: a file with a line for each baseline, look and change.
 
-Each line is a JSON object with the SHA-256 of the line before. `ledger.sha256` holds that of the
-last line, so that one dropped at the end is missed; while a line is written, also that of the one
-to come: a killed program leaves a line complete, or not at all. Who may write to the folder can
-write all of it again: the last line's hash, stored elsewhere, shows that.
+Each line is a JSON object with the SHA-256 of the previous line, so that a changed line is
+detected. `ledger.sha256` contains the hash of the last line, so that a line removed at the end is
+detected. While a line is being written, `ledger.sha256` also contains the hash of that line: if the
+program is killed then, the ledger is valid with or without the line. A person who can write to the
+folder could write the complete ledger again; only a copy of the last hash, stored elsewhere, shows
+this.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from eval_factory.core.results import UTC_FORMAT
 from eval_factory.core.rundir import PRIVATE, keep_from_git
 from eval_factory.core.safe_files import json_line, open_regular, parse_json, write_atomic
 
-NOTHING = "0" * 64  # stands for the line before the first
+NO_HASH = "0" * 64  # the hash of the line before the first line
 BASELINE = "baseline"
 BEGUN = "begun"
 LOOK = "look"
@@ -32,19 +33,19 @@ NOT_MADE = "not_made"
 NOTE = "note"
 CHANGE = "change"
 READER = "reader"
-"""Key of a baseline and a look: which version of the rule read the answers; without it, 1."""
+"""Key of a baseline or a look: the version of the reader of answers; if the key is absent, 1."""
 BASELINE_AGAIN = "baseline_again"
-"""Key of a look that another rule read than its baseline: the baseline's limits by that rule."""
+"""Key of a look whose reader differs from the baseline's: the baseline's limits by this reader."""
 Line = Mapping[str, Any]
 
 
 def line_reader(line: Line) -> int:
-    """The version of the rule that read the answers when a line was written."""
+    """Return the version of the reader that read the answers of a line."""
     return int(line.get(READER, 1))
 
 
 def as_read_again(baseline: Line, looks: Sequence[Line]) -> Line:
-    """The baseline with the scores by the rule that read the last look."""
+    """Return the baseline with scores by the reader version of the last look."""
     if not looks or BASELINE_AGAIN not in looks[-1]:
         return baseline
     return {**baseline, "limits": looks[-1][BASELINE_AGAIN]}
@@ -52,18 +53,19 @@ def as_read_again(baseline: Line, looks: Sequence[Line]) -> Line:
 
 @dataclass(frozen=True)
 class History:
-    """The ledger as it stands: the current baseline, the looks since, a look that is under way."""
+    """The complete lines of a ledger, and the state that follows from them."""
 
     lines: Sequence[Line]
-    problems: Sequence[str] = ()  # evidence that it was changed; empty if there is none
-    head: str = NOTHING  # the last line's hash
+    problems: Sequence[str] = ()  # evidence that the ledger was changed; empty if there is none
+    head: str = NO_HASH  # the hash of the last line
 
     @property
     def baseline(self) -> Line | None:
-        """The current baseline."""
+        """The current baseline; None if there is no baseline yet."""
         return next((line for line in reversed(self.lines) if line["kind"] == BASELINE), None)
 
     def of_kind(self, kind: str) -> list[Line]:
+        """Return all lines of this kind."""
         return [line for line in self.lines if line["kind"] == kind]
 
     @property
@@ -79,16 +81,16 @@ class History:
         return self.looks_after(self.baseline)
 
     def looks_after(self, baseline: Line | None) -> list[Line]:
-        """The looks between a baseline and the next one."""
+        """Return the looks between a baseline and the next baseline."""
         if baseline is None:
             return []
         later = self.lines[int(baseline["number"]) :]
-        of_baseline = takewhile(lambda line: line["kind"] != BASELINE, later)
-        return [line for line in of_baseline if line["kind"] == LOOK]
+        until_next_baseline = takewhile(lambda line: line["kind"] != BASELINE, later)
+        return [line for line in until_next_baseline if line["kind"] == LOOK]
 
     @property
     def begun(self) -> Line | None:
-        """The look that has not ended."""
+        """The line of a look that was started and has not ended; None if there is no such look."""
         for line in reversed(self.lines):
             if line["kind"] == BEGUN:
                 return line
@@ -98,10 +100,12 @@ class History:
 
     @property
     def next_look(self) -> int:
+        """The number of the next look."""
         return 1 + max((int(line["look"]) for line in self.of_kind(BEGUN)), default=0)
 
     @property
     def alarm(self) -> Mapping[str, Any] | None:
+        """The alarm of the last look since the current baseline; None if there is no alarm."""
         if not self.looks:
             return None
         alarm: Mapping[str, Any] | None = self.looks[-1]["alarm"]
@@ -109,24 +113,27 @@ class History:
 
 
 def is_older(line: Line, hours: float) -> bool:
-    at = datetime.strptime(line["at"], UTC_FORMAT).replace(tzinfo=timezone.utc)
-    return datetime.now(timezone.utc) - at > timedelta(hours=hours)
+    """Return True if the line was written more than this number of hours ago."""
+    written = datetime.strptime(line["at"], UTC_FORMAT).replace(tzinfo=timezone.utc)
+    return datetime.now(timezone.utc) - written > timedelta(hours=hours)
 
 
 class Ledger:
+    """The ledger file in a panel's folder."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.file = folder / "ledger.jsonl"
         self.head_file = folder / "ledger.sha256"
 
     def read(self) -> History:
-        """Read all complete lines; a line that is being written is left out."""
+        """Return the complete lines with all problems; a line that is being written is left out."""
         lines: list[dict[str, Any]] = []
         problems: list[str] = []
-        head = NOTHING
+        head = NO_HASH
         heads = _content(self.head_file).decode(errors="replace").split()
-        *whole, torn = _content(self.file).split(b"\n")
-        for number, text in enumerate(whole, start=1):
+        *complete_lines, rest = _content(self.file).split(b"\n")
+        for number, text in enumerate(complete_lines, start=1):
             label = f"{self.file.name}, line {number}"
             try:
                 line = parse_json(text)
@@ -138,53 +145,56 @@ class Ledger:
             if line.get("previous") != head:
                 problems.append(
                     f"{label}: does not follow the line before it: "
-                    "a line was changed, dropped or put in"
+                    "a line was changed, removed or inserted"
                 )
             if line.get("number") != number:
-                problems.append(f"{label}: says that its number is {line.get('number')}")
+                problems.append(f"{label}: states {line.get('number')} as its number")
             head = hashlib.sha256(text).hexdigest()
             lines.append(line)
-        if torn and len(heads) != 2:
+        if rest and len(heads) != 2:  # while a line is being written, there are two hashes
             problems.append(f"{self.file.name}: its last line is cut off")
         if head not in heads and (lines or heads):
             problems.append(
-                f"{self.head_file.name}: does not hold the hash of the last line: "
-                "the last lines were changed or dropped"
+                f"{self.head_file.name}: does not contain the hash of the last line: "
+                "the last lines were changed or removed"
             )
         return History(tuple(lines), tuple(problems), head)
 
     def intact(self) -> History:
-        """Return the history. Raises PrerequisiteError: it was changed."""
+        """Return the history. Raises PrerequisiteError if the ledger was changed."""
         history = self.read()
         if history.problems:
             raise PrerequisiteError(
-                f"{self.file}: was changed outside of eval-factory, so that no line is added\n"
+                f"{self.file}: was changed outside of eval-factory; no line can be added\n"
                 + "\n".join(f"  {problem}" for problem in history.problems[:5])
                 + f"\n  see 'eval-factory monitor verify {self.folder}'; "
-                "put the file back from a copy"
+                "restore the file from a copy"
             )
         return history
 
     def append(self, kind: str, **fields: Any) -> Line:
-        """Append one line, after waiting for another writer. Raises PrerequisiteError: the ledger
-        was changed, or cannot be written.
+        """Append a line and return it; wait if another process is writing a line.
+
+        Raises:
+            PrerequisiteError: The ledger was changed, or it cannot be written.
         """
         with self._locked(".ledger.lock"):
-            before = self.intact()
+            history = self.intact()
             now = datetime.now(timezone.utc).strftime(UTC_FORMAT)
             line = {
-                "number": len(before.lines) + 1,
+                "number": len(history.lines) + 1,
                 "kind": kind,
                 "at": now,
-                "previous": before.head,
+                "previous": history.head,
                 **fields,
             }
             text = json_line(line).encode()
             head = hashlib.sha256(text).hexdigest()
-            self._write_heads(before.head, head)
-            whole = _content(self.file).rpartition(b"\n")
-            with self.file.open("ab") as file:  # a line that a kill tore is cut off
-                file.truncate(len(whole[0]) + len(whole[1]))
+            self._write_heads(history.head, head)
+            complete, newline, _ = _content(self.file).rpartition(b"\n")
+            with self.file.open("ab") as file:
+                # Remove an incomplete line, which a killed process may have left.
+                file.truncate(len(complete) + len(newline))
                 file.write(text + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -192,13 +202,18 @@ class Ledger:
         return line
 
     def looking(self, say: Callable[[str], object]) -> AbstractContextManager[None]:
-        """Lock the panel for one look. A second look waits for the end of the first."""
-        waits = f"{self.folder}: another look is being made: waiting for its end"
-        return self._locked(".look.lock", lambda: say(waits))
+        """Lock the panel for one look; a second look waits until the first one has ended.
+
+        Args:
+            say: prints a message if this process has to wait.
+        """
+        message = f"{self.folder}: another look is being made: waiting for its end"
+        return self._locked(".look.lock", lambda: say(message))
 
     @contextmanager
-    def _locked(self, name: str, waits: Callable[[], object] = lambda: None) -> Iterator[None]:
-        from filelock import FileLock, Timeout  # loads asyncio
+    def _locked(self, name: str, on_wait: Callable[[], object] = lambda: None) -> Iterator[None]:
+        """Hold the lock file with this name; call `on_wait` once if another process holds it."""
+        from filelock import FileLock, Timeout  # imported here, because filelock loads asyncio
 
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -207,12 +222,12 @@ class Ledger:
             try:
                 lock.acquire(timeout=0)
             except Timeout:
-                waits()
+                on_wait()
                 lock.acquire(poll_interval=0.2)
         except OSError as error:
             raise PrerequisiteError(
                 f"cannot write to the panel's folder {self.folder}: {error.strerror or error}\n"
-                "  choose another with monitor.output_dir"
+                "  choose another folder with monitor.output_dir"
             ) from error
         try:
             yield
@@ -220,10 +235,12 @@ class Ledger:
             lock.release()
 
     def _write_heads(self, *heads: str) -> None:
+        """Replace the content of `ledger.sha256` by these hashes."""
         write_atomic(self.head_file, "".join(f"{head}\n" for head in heads))
 
 
 def _content(path: Path) -> bytes:
+    """Return the content of a file; empty if the file does not exist."""
     try:
         with open_regular(path, path.parent) as file:
             return file.read()

@@ -1,7 +1,7 @@
-"""The order of a ledger's lines: what has to stand in each, and which may follow which.
+"""Checks the lines of a ledger: the fields of each line, and the order of the lines.
 
-A chain of hashes can be made again by who may write to the folder; a line that another does not
-allow is found all the same.
+A person who can write to the folder can compute the chain of hashes again. These checks detect
+altered lines even if all hashes are valid.
 """
 
 from __future__ import annotations
@@ -27,49 +27,58 @@ from eval_factory.monitor.ledger import (
 from eval_factory.reading import VERSION
 from eval_factory.scoring.methods import STATISTICS_VERSION
 
-CLOCKS_DIFFER = timedelta(minutes=5)  # at most, those of the machines that write
+MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
+"""The greatest tolerated difference between the clocks of the machines that write a ledger."""
 
-_EVERY = frozenset(("number", "kind", "at", "previous", "epoch", "panel"))
-_OF_BASELINE = (
+_COMMON_FIELDS = frozenset(("number", "kind", "at", "previous", "epoch", "panel"))
+_BASELINE_FIELDS = (
     "fixed why target alpha looks seed alarm_on harm_alpha policy_sha256 repeats limits "
     "watched power"
 )
-_OF_LOOK = "look evidence folder values runs limits e alarm changed figures watched"
-_OF_CHANGE = "change folder old new outcome policy_sha256 checks runs"
+_LOOK_FIELDS = "look evidence folder values runs limits e alarm changed figures watched"
+_CHANGE_FIELDS = "change folder old new outcome policy_sha256 checks runs"
 FIELDS = {
-    BASELINE: _EVERY | frozenset(_OF_BASELINE.split()),
-    BEGUN: _EVERY | {"look"},
-    LOOK: _EVERY | frozenset(_OF_LOOK.split()),
-    NOT_MADE: _EVERY | {"look", "reason"},
-    NOTE: _EVERY | {"by", "text"},
-    CHANGE: _EVERY | frozenset(_OF_CHANGE.split()),
+    BASELINE: _COMMON_FIELDS | frozenset(_BASELINE_FIELDS.split()),
+    BEGUN: _COMMON_FIELDS | {"look"},
+    LOOK: _COMMON_FIELDS | frozenset(_LOOK_FIELDS.split()),
+    NOT_MADE: _COMMON_FIELDS | {"look", "reason"},
+    NOTE: _COMMON_FIELDS | {"by", "text"},
+    CHANGE: _COMMON_FIELDS | frozenset(_CHANGE_FIELDS.split()),
 }
-"""Kind of a line -> its fields."""
+"""Kind of a line -> the fields that a line of this kind must have."""
 
 
-_NEWER = {READER, BASELINE_AGAIN, "statistics", "figures_version", "differ"}
-"""Fields that lines of earlier versions do not have."""
+_OPTIONAL_FIELDS = {READER, BASELINE_AGAIN, "statistics", "figures_version", "differ"}
+"""Fields that lines of earlier versions of this program do not have."""
 _VERSIONS = {
     READER: VERSION,
     "statistics": STATISTICS_VERSION,
     "figures_version": FIGURES_VERSION,
 }
 """Field -> the newest version that this program knows."""
-_COUNTED = ("number", "epoch", "look", "evidence", "change", "seed")
+_WHOLE_NUMBERS = ("number", "epoch", "look", "evidence", "change", "seed")
 _TEXTS = ("why", "by", "text", "reason")
-_NAMED = {"target": {"name", "model"}, "old": {"name", "model"}, "new": {"name", "model", "fixed"}}
-_OF_REPEAT = {"folder", "values", "runs"}
-_OF_RUN = {"task", "folder", "sha256"}
+_OBJECTS = {
+    "target": {"name", "model"},
+    "old": {"name", "model"},
+    "new": {"name", "model", "fixed"},
+}
+"""Field -> the keys of its JSON object."""
+_REPEAT_KEYS = {"folder", "values", "runs"}
+_RUN_KEYS = {"task", "folder", "sha256"}
 _HASH = re.compile("[0-9a-f]{64}")
 
 
 def time_of(text: object) -> datetime:
-    """Return the time of a text. Raises ValueError: it is not a time as the ledger has it."""
+    """Return the time that a text states. Raises ValueError if the text has another format."""
     return datetime.strptime(str(text), UTC_FORMAT).replace(tzinfo=timezone.utc)
 
 
 def order_problems(lines: Sequence[Line]) -> Iterator[str]:
-    """Signs that lines were changed, dropped or put in, by what the lines say of each other."""
+    """Yield signs that lines were changed, removed or inserted.
+
+    The signs are missing fields, invalid values, and contradictions between lines.
+    """
     order = _Order()
     for line in lines:
         label = f"line {line.get('number')}"
@@ -77,18 +86,18 @@ def order_problems(lines: Sequence[Line]) -> Iterator[str]:
         if fields is None:
             yield f"{label}: is of no known kind, {str(line.get('kind'))[:40]}"
             continue
-        present = line.keys() - _NEWER
+        present = line.keys() - _OPTIONAL_FIELDS
         if fields != present:
             names = ", ".join(sorted(fields ^ present))
-            yield f"{label}: is not a {line['kind']} line: {names} are missing, or too many"
+            yield f"{label}: is not a {line['kind']} line: missing or unknown fields: {names}"
             continue
         for problem in (*_form_problems(line), *order.follow(line)):
             yield f"{label}: {problem}"
 
 
 def _form_problems(line: Line) -> Iterator[str]:
-    """Values of another form than this program writes."""
-    for name in _COUNTED:
+    """Yield the values of a line that this program does not write in this form."""
+    for name in _WHOLE_NUMBERS:
         if name in line and type(line[name]) is not int:
             yield f"{name} is not a whole number: {str(line[name])[:40]}"
     for name in _TEXTS:
@@ -100,37 +109,38 @@ def _form_problems(line: Line) -> Iterator[str]:
             yield f"{name} is not a known version: {str(version)[:40]}"
     if not (line.get("policy_sha256") is None or _HASH.fullmatch(str(line["policy_sha256"]))):
         yield "policy_sha256 is not a hash"
-    for name, fields in _NAMED.items():
+    for name, fields in _OBJECTS.items():
         if name in line and line[name].keys() != fields:
             yield f"{name} has other fields than {', '.join(sorted(fields))}"
     repeats = line.get("repeats", [])
     runs = list(line.get("runs", []))
     for repeat in repeats:
         runs += repeat["runs"]
-    if any(repeat.keys() != _OF_REPEAT for repeat in repeats):
-        yield f"a repeat has other fields than {', '.join(sorted(_OF_REPEAT))}"
-    if any(run.keys() != _OF_RUN for run in runs):
-        yield f"a run has other fields than {', '.join(sorted(_OF_RUN))}"
+    if any(repeat.keys() != _REPEAT_KEYS for repeat in repeats):
+        yield f"a repeat has other fields than {', '.join(sorted(_REPEAT_KEYS))}"
+    if any(run.keys() != _RUN_KEYS for run in runs):
+        yield f"a run has other fields than {', '.join(sorted(_RUN_KEYS))}"
     if line["kind"] == CHANGE and line["outcome"] not in set(Verdict):
         yield f"outcome is not a verdict: {str(line['outcome'])[:40]}"
 
 
-OTHER_FORM = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
-"""The errors that a line of another form raises when it is read."""
+FORM_ERRORS = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
+"""The errors that reading a line raises if the line has another form."""
 
 
 class _Order:
-    """The state of a ledger, which decides about the next line."""
+    """The state of a ledger, which determines the lines that may follow."""
 
     def __init__(self) -> None:
         self._baseline: Line | None = None
-        self._begun: Line | None = None
-        self._has_looks = False  # since the baseline
-        self._look = 0
-        self._change = 0
-        self._at = datetime.min.replace(tzinfo=timezone.utc)
+        self._begun: Line | None = None  # the line of a look that has not ended
+        self._has_looks = False  # True if a look was made since the baseline
+        self._look = 0  # the number of the last look
+        self._change = 0  # the number of the last change
+        self._latest = datetime.min.replace(tzinfo=timezone.utc)  # the latest time of a line
 
     def follow(self, line: Line) -> Iterator[str]:
+        """Yield the problems of the next line, and update the state."""
         yield from self._time_problems(line)
         kind = line["kind"]
         if kind == BASELINE:
@@ -152,35 +162,41 @@ class _Order:
             yield from self._change_problems(line)
 
     def _change_problems(self, line: Line) -> Iterator[str]:
+        """Yield how a change contradicts the baseline."""
         baseline = self._baseline or {}
         if line["old"] != baseline["target"]:
             yield "old is not the model that the baseline watches"
         if line["policy_sha256"] != baseline["policy_sha256"]:
-            yield "the policy is not the one that was fixed with the baseline"
+            yield "the policy is not the policy that was fixed with the baseline"
 
     def _time_problems(self, line: Line) -> Iterator[str]:
+        """Yield what is wrong with the time of a line."""
         try:
-            at = time_of(line["at"])
+            time = time_of(line["at"])
         except ValueError:
             yield f"at is not a time: {str(line['at'])[:40]}"
             return
-        if at.strftime(UTC_FORMAT) != line["at"]:
-            yield f"at is written otherwise than this program does: {str(line['at'])[:40]}"
-        if self._at - at > CLOCKS_DIFFER:
-            yield f"at {line['at']} is before the line before it"
-        if at - datetime.now(timezone.utc) > CLOCKS_DIFFER:
-            yield f"at {line['at']} is not yet"
-        self._at = max(self._at, at)
+        if time.strftime(UTC_FORMAT) != line["at"]:
+            yield f"at is not in the format of this program: {str(line['at'])[:40]}"
+        if self._latest - time > MAX_CLOCK_DIFFERENCE:
+            yield f"at {line['at']} is before the previous line"
+        if time - datetime.now(timezone.utc) > MAX_CLOCK_DIFFERENCE:
+            yield f"at {line['at']} is in the future"
+        self._latest = max(self._latest, time)
 
     def _baseline_problems(self, line: Line) -> Iterator[str]:
-        epoch = 0 if self._baseline is None else self._baseline["epoch"]
-        is_longer = self._baseline is not None and not self._has_looks and line["epoch"] == epoch
+        """Yield what is wrong with the line of a baseline."""
+        epoch = 0
+        is_longer = False  # True if the line replaces its baseline by a longer one, before any look
+        if self._baseline is not None:
+            epoch = self._baseline["epoch"]
+            is_longer = not self._has_looks and line["epoch"] == epoch
         if line["epoch"] != epoch + 1 and not is_longer:
-            yield f"epoch is {line['epoch']}, and {epoch + 1} follows"
+            yield f"epoch is {line['epoch']}, but {epoch + 1} was expected"
         if self._begun is not None:
-            yield f"look {self._begun['look']} was started before it, and has no end"
+            yield f"look {self._begun['look']} was started before, and has no end"
         if len(line["repeats"]) != line["fixed"]["repeats"]:
-            yield "repeats are not as many as the panel says"
+            yield "the number of repeats is not that of the panel"
         yield from _limit_problems(line)
         for number, repeat in enumerate(line["repeats"], start=1):
             if repeat["folder"] != f"baseline/{line['epoch']}/{number}":
@@ -190,14 +206,16 @@ class _Order:
         self._has_looks = False
 
     def _begun_problems(self, line: Line) -> Iterator[str]:
+        """Yield what is wrong with the start of a look."""
         if self._begun is not None:
-            yield f"look {self._begun['look']} was started before it, and has no end"
+            yield f"look {self._begun['look']} was started before, and has no end"
         self._look += 1
         if line["look"] != self._look:
-            yield f"look is {line['look']}, and {self._look} follows"
+            yield f"look is {line['look']}, but {self._look} was expected"
         self._begun = line
 
     def _end_problems(self, line: Line) -> Iterator[str]:
+        """Yield what is wrong with the end of a look."""
         if self._begun is None or self._begun["look"] != line["look"]:
             yield f"look {line['look']} ends, and was not started before"
         elif line["kind"] == LOOK:
@@ -207,7 +225,7 @@ class _Order:
 
 
 def _limit_problems(baseline: Line) -> Iterator[str]:
-    """Yield how the limits differ from those that are fixed, by their names."""
+    """Yield how the limits of a baseline differ from the fixed limits of the panel."""
     stated = {}
     for limit in baseline["limits"]:
         stated[limit["name"]] = limit
@@ -218,16 +236,17 @@ def _limit_problems(baseline: Line) -> Iterator[str]:
             yield f"limits: {limit['name']} is not of its task and group"
     fixed = baseline["fixed"]["limits"]
     if list(stated) != list(fixed):
-        yield "limits are not those that are fixed"
+        yield "limits are not the fixed limits of the panel"
         return
     for name, limit in stated.items():
         metric, max_drop = fixed[name]
         if max_drop != limit["max_drop"] or metric not in (None, limit["metric"]):
-            yield f"limits: {name} is not what is fixed"
+            yield f"limits: {name} is not the fixed limit of the panel"
 
 
 def _number_problems(line: Line, name: str, number: int, folder: str) -> Iterator[str]:
+    """Yield what is wrong with the number and the folder of a look or a change."""
     if line[name] != number:
-        yield f"{name} is {line[name]}, and {number} follows"
+        yield f"{name} is {line[name]}, but {number} was expected"
     if line["folder"] != f"{folder}/{number:04}":
         yield f"is in the folder {line['folder']}"

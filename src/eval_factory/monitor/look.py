@@ -54,11 +54,11 @@ from eval_factory.monitor.ledger import (
     line_reader,
 )
 from eval_factory.monitor.made_elsewhere import (
+    copy_results,
     identities_of,
     refuse_unequal,
     refuse_unfit,
     result_folders,
-    take,
 )
 from eval_factory.monitor.panel import IMPORTED, PANEL_FILE, TOP, Limit, Panel, digest_of
 from eval_factory.monitor.report import (
@@ -166,7 +166,7 @@ def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
 def _ask(panel: Panel, folder: Path, options: RunOptions, number: int) -> SuiteReport | None:
     """Ask the panel again; or take the result of that number, which was made elsewhere."""
     if panel.takes_results:
-        take(options.made[number], panel.names, folder / panel.target_name)
+        copy_results(options.made[number], panel.names, folder / panel.target_name)
         return None
     return _ask_suite(panel.suite(folder), options)
 

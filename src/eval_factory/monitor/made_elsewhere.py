@@ -1,5 +1,7 @@
-"""Askings of a panel that were made elsewhere: imported results, copied into the panel's folder. So
-a panel of agents is watched, which another program has to ask.
+"""Checks imported results of a panel, and copies them into the panel's folder.
+
+Another program asks the questions of such a panel, for example because it watches an agent. Each
+imported result is one asking of the panel.
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.report.reader import StoredResult, load_result
 
 GIVE_RESULTS = (
-    "another program asks the questions of this panel: import its result, and give that folder "
-    "with --from DIR"
+    "another program asks the questions of this panel: import the result of that program, and "
+    "pass the imported folder with --from DIR"
 )
 
 
 def identity_of(result: TaskResult) -> str:
-    """Return what an asking has to have in common with its baseline: the identity of the run; of an
-    imported result its program, task, model and all prompts.
+    """Return a text that is equal for all askings of a panel that may be compared.
+
+    For a run of this program, the text is the identity of the run. For an imported result, the text
+    is a hash of its program, task, model and prompts.
     """
     provenance = result.provenance
     if provenance.imported is None:
@@ -41,16 +45,18 @@ def identity_of(result: TaskResult) -> str:
 
 
 def identities_of(folders: Mapping[str, Path]) -> dict[str, str]:
-    """Return the identity of the result in each task's folder, by task."""
-    found = {}
+    """Return task -> identity of the result in the task's folder."""
+    identities = {}
     for task, folder in folders.items():
-        found[task] = identity_of(load_result(folder).result)
-    return found
+        identities[task] = identity_of(load_result(folder).result)
+    return identities
 
 
 def result_folders(source: Path, tasks: Sequence[str]) -> dict[str, Path]:
-    """Return the folder of each task's result: the source itself if there is one task, else the
-    folders of the tasks' names in it.
+    """Return task -> folder of its result.
+
+    If there is one task, its folder is `source`. Otherwise the folders are in `source`; they have
+    the names of the tasks.
     """
     if len(tasks) == 1:
         return {tasks[0]: source}
@@ -60,11 +66,17 @@ def result_folders(source: Path, tasks: Sequence[str]) -> dict[str, Path]:
 def refuse_unfit(
     sources: Sequence[Path], tasks: Sequence[str], sizes: Sequence[int], model: str
 ) -> None:
-    """Check that results are askings of the panel.
+    """Check that imported results are askings of the panel.
+
+    Args:
+        sources: the folders of the imported results, one for each asking.
+        tasks: the tasks of the panel.
+        sizes: the number of questions of each task.
+        model: the model that the panel watches.
 
     Raises:
-        ConfigError: there is no result, or one is not an asking of the panel.
-        PrerequisiteError: a folder holds no result.
+        ConfigError: There is no result, or a result is not an asking of the panel.
+        PrerequisiteError: A folder contains no result.
     """
     if not sources:
         raise ConfigError(GIVE_RESULTS)
@@ -81,22 +93,27 @@ def refuse_unfit(
 def refuse_unequal(
     sources: Sequence[Path], tasks: Sequence[str], count: int, runs: Sequence[Path] = ()
 ) -> None:
-    """Check the number and the questions of results. `runs` are the folders of the results that the
-    panel has already.
+    """Check the number of imported results, and that all of them asked the same questions.
+
+    Args:
+        sources: the folders of the imported results, one for each asking.
+        tasks: the tasks of the panel.
+        count: the number of results that are needed.
+        runs: the folders of the results that the panel already has.
 
     Raises:
-        ConfigError: not `count` results are given, one was taken before, or they asked different
-            questions.
+        ConfigError: The number of results is wrong, the panel already has a result, or the results
+            are of different questions.
     """
     if len(sources) != count:
         raise ConfigError(
-            f"--from: was given {len(sources)} times, and {counted(count, 'result')} is needed "
-            "(for a baseline as many as baseline.repeats)"
+            f"--from: was passed {len(sources)} times, but {counted(count, 'result')} is needed "
+            "(a baseline needs the number in baseline.repeats)"
         )
     earlier = list(runs)
     for source in sources:
         folders = result_folders(source, tasks)
-        problems = list(_taken_before(folders.values(), earlier))
+        problems = list(_duplicates(folders.values(), earlier))
         if identities_of(folders) != identities_of(result_folders(sources[0], tasks)):
             problems.append(f"{source}: asked other questions than {sources[0]}")
         if problems:
@@ -105,14 +122,14 @@ def refuse_unequal(
 
 
 def _unfit(label: str, stored: StoredResult, size: int, model: str) -> Iterator[str]:
-    """Yield why a result is not an asking of a panel's task."""
+    """Yield the reasons why a result is not an asking of a panel's task."""
     result = stored.result
     if result.provenance.imported is None:
         yield f"{label}: is a run of this program; --from takes imported results"
         return
     if result.status != RunStatus.COMPLETE or not result.reportable:
         reasons = "; ".join(result.validity.short_reasons) or "it is partial"
-        yield f"{label}: may not be reported, so that it is not evidence: {reasons}"
+        yield f"{label}: may not be reported, so it is not evidence: {reasons}"
     if result.provenance.target != model:
         yield (
             f"{label}: is a result of the model {result.provenance.target}; "
@@ -123,40 +140,43 @@ def _unfit(label: str, stored: StoredResult, size: int, model: str) -> Iterator[
         yield f"{label}: has {counted(questions, 'question')}; the panel's `size` is {size}"
 
 
-def _taken_before(folders: Iterable[Path], runs: Sequence[Path]) -> Iterator[str]:
-    """Yield the results that are among `runs` already."""
-    known = {load_result(run).result.provenance.run_identity: run for run in runs}
+def _duplicates(folders: Iterable[Path], runs: Sequence[Path]) -> Iterator[str]:
+    """Yield a problem for each result that is already among `runs`."""
+    runs_by_identity = {load_result(run).result.provenance.run_identity: run for run in runs}
     for folder in folders:
-        before = known.get(load_result(folder).result.provenance.run_identity)
-        if before is not None:
-            yield f"{folder}: this result was taken already, as {before}"
+        duplicate = runs_by_identity.get(load_result(folder).result.provenance.run_identity)
+        if duplicate is not None:
+            yield f"{folder}: the panel already has this result, as {duplicate}"
 
 
-def take(source: Path, tasks: Sequence[str], of_target: Path) -> None:
-    """Copy the results of one asking into the folder of its target.
+def copy_results(source: Path, tasks: Sequence[str], target_folder: Path) -> None:
+    """Copy the results of one asking into the panel's folder of the asked target.
 
     Raises:
-        ConfigError: another result is there.
-        PrerequisiteError: a folder cannot be copied.
+        ConfigError: The panel's folder contains another result.
+        PrerequisiteError: A folder cannot be copied.
     """
     for task, folder in result_folders(source, tasks).items():
-        _copy(folder, of_target / task)
+        _copy(folder, target_folder / task)
 
 
 def _copy(source: Path, target: Path) -> None:
+    """Copy a result's folder; do nothing if the same result was copied before."""
     if target.exists():
         if sha256_of(RunDir(target).checksums) != sha256_of(RunDir(source).checksums):
             raise ConfigError(
-                f"{target}: holds another result than {source}: "
-                "give the same folder again, or start with --new_baseline WHY"
+                f"{target}: contains another result than {source}: "
+                "pass the earlier folder again, or start with --new_baseline WHY"
             )
         return
+    # Copy to a temporary name first, so that a killed process leaves no incomplete result.
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    own = (RunDir(source).lock_file.name, RunDir(source).lock_holder.name, "*.part", "*.tmp")
+    temporary = (RunDir(source).lock_file.name, RunDir(source).lock_holder.name, "*.part", "*.tmp")
     try:
         with RunDir(source).locked():
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(source, part, symlinks=True, ignore=shutil.ignore_patterns(*own))
+            ignored = shutil.ignore_patterns(*temporary)
+            shutil.copytree(source, part, symlinks=True, ignore=ignored)
         part.rename(target)
     except (OSError, shutil.Error) as error:
         raise PrerequisiteError(f"{source}: cannot be copied to {target}: {error}") from error

@@ -39,8 +39,8 @@ from eval_factory.monitor.ledger import (
     line_reader,
 )
 from eval_factory.monitor.ledger_order import (
-    CLOCKS_DIFFER,
-    OTHER_FORM,
+    FORM_ERRORS,
+    MAX_CLOCK_DIFFERENCE,
     order_problems,
     time_of,
 )
@@ -87,7 +87,7 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
         except EvalFactoryError as error:
             for text in str(error).splitlines():
                 findings.append(f"{label}: {text}")
-        except OTHER_FORM as error:
+        except FORM_ERRORS as error:
             findings.append(
                 f"{label}: this version cannot read the line ({type(error).__name__}: {error})"
             )
@@ -99,7 +99,7 @@ def _safely(label: str, problems: Iterator[str]) -> list[str]:
     findings: list[str] = []
     try:
         findings.extend(problems)
-    except OTHER_FORM as error:
+    except FORM_ERRORS as error:
         kind = type(error).__name__
         findings.append(f"{label}: this version cannot read one of the lines ({kind}: {error})")
     return findings
@@ -153,7 +153,7 @@ def _of_runs(folder: Path, line: Line, history: History) -> Iterator[str]:
     for run in _runs_of(_parts_of(line)):
         stored = load_result(folder / run["folder"])
         ended = stored.result.provenance.ended_at
-        if ended is not None and time_of(line["at"]) < time_of(ended) - CLOCKS_DIFFER:
+        if ended is not None and time_of(line["at"]) < time_of(ended) - MAX_CLOCK_DIFFERENCE:
             yield f"at {line['at']} is before the end of {run['folder']} ({ended})"
         if Path(run["folder"]).name != run["task"]:
             yield f"{run['folder']}: is not a run of {run['task']}"

@@ -119,7 +119,7 @@ def test_a_baseline_needs_as_many_different_results_as_it_has_repeats(tmp_path: 
     result = agent_result(tmp_path / "base", 0.9, 1)
     with pytest.raises(ConfigError, match=r"baseline\.repeats"):
         looked(panel, result)
-    with pytest.raises(ConfigError, match="taken already"):
+    with pytest.raises(ConfigError, match="already has this result"):
         looked(panel, result, result)
     with pytest.raises(ConfigError, match="--from"):
         looked(panel)

@@ -142,7 +142,7 @@ def test_a_rubrics_scale_begins_at_its_worst_case(tmp_path: Path) -> None:
         ({"field": "ward", "value": "x"}, None, None, "its fields: topic"),
         ({"field": "topic", "value": "x"}, None, None, "its values of topic: heart, lung"),
         ({}, {"a": 7.0, "b": 0.0}, None, "has no such scale"),
-        ({"max_drop": 1.0}, None, None, "is as large as the whole scale"),
+        ({"max_drop": 1.0}, None, None, "is as large as the scale"),
     ],
 )
 def test_a_limit_that_cannot_be_tested_is_named(
