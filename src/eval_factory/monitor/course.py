@@ -750,7 +750,7 @@ def power_of(course: Course) -> dict[str, Any]:
     Both are simulated. `needed` is None if no simulated number of runs is enough.
     """
     baselines = [stream.baseline for stream in course.streams]
-    finds = detector.what_it_finds(baselines, course.rules.harm_alpha)
+    finds = detector.simulated_findings(baselines, course.rules.harm_alpha)
     needed = detector.needed_repeats(baselines, course.rules.harm_alpha)
     power = {}
     for stream, drops, need in zip(course.streams, finds, needed, strict=True):

@@ -1,16 +1,19 @@
-"""Tests whether a panel became worse than allowed, or changed at all, however often one looks.
-Pure; needs numpy.
+"""Tests whether a panel became worse than allowed, or changed at all.
 
-A panel is a fixed sample of instances, asked B times as a baseline and then at each look.
-`EDetectors` bets that the mean has fallen by more than `max_drop`; while it has not, the stake is
-not expected to grow (J. Ville, Etude critique de la notion de collectif, 1939). It is the
-e-detector of Shiryaev and Roberts with a budget (J. Shin, A. Ramdas and A. Rinaldo,
-arXiv:2203.03532), of bets on means of bounded values (I. Waudby-Smith and A. Ramdas, JRSS B
-86:1-27, 2024). The baseline is luck, too: the drop is measured from a mean that may be k standard
-errors too high, and of all k the least evidence counts, times the price of its k.
+The error rate of an alarm applies to all looks together, so users may look as often as they like.
+A panel is a fixed sample of instances, asked B times as a baseline and then once at each look.
 
-What it assumes: docs/monitor.md; of the baseline's mean that it is about normal, with the standard
-error `Baseline.sigma`. benchmarks/monitor_alarms.py counts alarms.
+`EDetectors` bets that the mean has fallen by more than `max_drop`. As long as the mean has not, the
+stake is not expected to grow (J. Ville, Etude critique de la notion de collectif, 1939). The method
+is the e-detector of Shiryaev and Roberts with a budget (J. Shin, A. Ramdas and A. Rinaldo,
+arXiv:2203.03532). Its bets are those on means of bounded values of I. Waudby-Smith and A. Ramdas,
+JRSS B 86:1-27, 2024.
+
+The baseline's mean may be too high by chance. The evidence is therefore computed for means that are
+k standard errors too high, for several k, and weighted; the smallest weighted evidence counts. The
+test assumes that the baseline's mean is about normal, with the standard error `Baseline.sigma`.
+docs/monitor.md states the other assumptions; benchmarks/monitor_alarms.py counts false alarms.
+The functions are pure: they read no files.
 """
 
 from __future__ import annotations
@@ -27,50 +30,55 @@ from eval_factory.scoring.intervals import FEW_SOURCES, LARGE_SOURCE
 
 Array = NDArray[Any]
 BET_FRACTIONS = np.array([0.9, 0.6, 0.35, 0.2, 0.1, 0.05])
-"""The share of the stake that the worst week would cost each bet."""
-Z_GRID = np.arange(17) / 4  # k: by how many standard errors the baseline may be too good
+"""The share of its stake that each bet would lose at the worst possible look."""
+Z_GRID = np.arange(17) / 4  # k: the number of standard errors by which the baseline is too good
 TILTS = np.array([0.75, 1.5, 2.5])
 ROUNDING_LOSS = 1.29
 
 
 def mixture_weights(z: Array) -> Array:
-    """The weight of the evidence at each k of `z`.
+    """Return the weight of the evidence at each k in `z`.
 
         A_k = mean over the tilts t of exp(t k - t^2 / 2) / ROUNDING_LOSS
 
-    For k from the normal distribution the mean of exp(t k - t^2 / 2) is 1. A panel's own luck is
-    rounded up to the next k, and `ROUNDING_LOSS` pays for that: luck that is not rounded would
-    need 1.07.
+    If k is drawn from the standard normal distribution, the mean of exp(t k - t^2 / 2) is 1. The
+    true k of a panel is rounded up to the next value in `Z_GRID`; `ROUNDING_LOSS` compensates for
+    that. Without rounding, 1.07 would be enough.
     """
     likelihood_ratios = np.exp(np.outer(z, TILTS) - np.square(TILTS) / 2)
     return np.asarray(likelihood_ratios.mean(axis=1) / ROUNDING_LOSS)
 
 
 MIXTURE_WEIGHTS = mixture_weights(Z_GRID)
-"""The weight of each k. One panel of 30,000 has more luck than a k of 4."""
+"""The weight of each k in `Z_GRID`. One panel in 30,000 has a k above 4."""
 WHOLE_UNIT = 0.5
-"""The share of the variance of one other answer of a whole unit that no unit's variance is below:
-with 1 a panel of 30 units of five would find 10 points in 19 % of years instead of 99 %.
+"""The lower limit of a unit's variance, as a share; `sigma_of` explains it.
+
+With 1 instead of .5, a panel of 30 units of five instances would find a drop of 10 points in 19 %
+of years instead of 99 %.
 """
 POWERS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 SINCE_WITHIN = 20.0
-"""A drop may have begun at each look whose stake grew at least a twentieth as much as that of the
-one which grew most: of five simulated panels in 94 to 100 % of alarms it did.
+"""The width of the range of looks in which a drop may have begun.
+
+The range contains each look whose stake grew to at least a twentieth of the largest stake. For five
+simulated panels, the drop began in this range in 94 to 100 % of alarms.
 """
-MAX_E_VALUE = 1e250  # no evidence is more: it stays finite
+MAX_E_VALUE = 1e250  # larger evidence is set to this number, so that it stays finite
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """The panel's values for one limit before the first look. Raises ValueError: a wrong value."""
+    """The values of one limit of a panel before the first look."""
 
-    values: Array  # (B, n): runs, instances; from 0, the worst, to 1, the best
-    units: Array  # (n,): a whole number for each instance; those of one cluster have the same
-    max_drop: float  # how far the mean may fall, 0 to 1
-    looks: int  # how many there will be at most
-    whole_unit: float | None = None  # see `sigma_of`; None: `WHOLE_UNIT`
+    values: Array  # (B, n): runs, instances; from 0 (worst) to 1 (best)
+    units: Array  # (n,): a whole number for each instance, equal for instances of one cluster
+    max_drop: float  # the greatest permitted drop of the mean, from 0 to 1
+    looks: int  # the greatest number of looks
+    whole_unit: float | None = None  # the argument of `sigma_of`; None means `WHOLE_UNIT`
 
     def __post_init__(self) -> None:
+        """Check the values. Raises ValueError if a value has a wrong shape or is out of range."""
         object.__setattr__(self, "values", np.round(np.asarray(self.values, float), 12))
         object.__setattr__(self, "units", np.asarray(self.units))
         if self.values.ndim != 2 or self.values.shape[0] < 2 or not self.values.shape[1]:
@@ -84,29 +92,33 @@ class Baseline:
 
     @property
     def mean(self) -> float:
+        """The mean over runs and instances."""
         return float(self.values.mean())
 
     @cached_property
     def sigma(self) -> float:
-        """The standard error of `mean`, from how far the runs lie apart: see `sigma_of`."""
+        """The standard error of `mean`, from the differences between the runs (`sigma_of`)."""
         return float(sigma_of(self.values, Units(self.units), self.whole_unit))
 
     @property
     def flip_rate(self) -> float:
-        """The share of right and wrong answers expected to differ between two runs. For other
-        values it is the mean square of that difference, which is less: half the scale counts a
-        quarter.
+        """The expected mean square of the difference between the values of two runs.
+
+        For values 0 and 1, this is the share of instances whose value differs. For other values,
+        the number is smaller: a difference of half the scale counts as a quarter.
         """
         return float(2 * self.values.var(axis=0, ddof=1).mean())
 
 
 class Units:
-    """The units of a panel: instances that belong together."""
+    """The units of a panel; the instances of a unit belong together."""
 
     def __init__(self, labels: ArrayLike) -> None:
+        """Number the units; instances with equal labels are one unit."""
         self.of: Array
         """The number of each instance's unit, from 0: (n,)."""
         self.sizes: Array
+        """The number of instances of each unit: (U,)."""
         _, self.of, self.sizes = np.unique(
             np.asarray(labels), return_inverse=True, return_counts=True
         )
@@ -114,35 +126,40 @@ class Units:
         self._starts = np.cumsum(self.sizes) - self.sizes
 
     def totals(self, values: Array) -> Array:
-        """Return each unit's total: (..., U), of values (..., n)."""
+        """Return each unit's sum: (..., U), for values (..., n)."""
         return np.asarray(np.add.reduceat(values[..., self._order], self._starts, axis=-1))
 
 
 def sigma_of(values: Array, units: Units, whole_unit: float | None = None) -> Array:
-    """Return the standard error of the mean over runs and instances, widened as Student's t is:
-    (...), of values (..., B, n).
+    """Return the standard error of the mean over runs and instances: (...), for values (..., B, n).
+
+    The standard error is widened as an interval by Student's t is:
 
         v = sum over the units of s_u^2 + m/2,    sigma = t(.975, nu) / 1.96 * sqrt(v / B) / n
 
-    s_u^2 is the variance of a unit's total over the runs; m, the mean size of the units, keeps a
-    baseline without any difference from being taken for exact. nu = (B - 1) v^2 / (sum of s_u^4 +
-    (m/2)^2) (F. E. Satterthwaite, Biometrics Bulletin 2:110-114, 1946) and at least 4, but at most
-    what units have whose s_u grows with their size.
+    s_u^2 is the variance of a unit's sum over the runs. m is the mean size of the units; without
+    the term m/2, a baseline whose runs do not differ would count as exact. The degrees of freedom
+    are nu = (B - 1) v^2 / (sum of s_u^4 + (m/2)^2) (F. E. Satterthwaite, Biometrics Bulletin
+    2:110-114, 1946), but at least 4, and at most the degrees for units whose s_u is proportional to
+    their size.
 
-    B runs may miss what a unit that fails as a whole does: no s_u^2 of a unit of several instances
-    is below half of that of one other answer of the whole unit in the B (`WHOLE_UNIT`, where
-    `whole_unit` is not another share). Of few
-    effective units, or with one that holds over 30 % of the instances, none is below all of it.
-    Without the first, 8 to 38 % of panels with a unit of 25 in 100 that fails in one run of ten
-    gave a false alarm in a year at `max_drop` 0; without the second, 16 % of panels with a unit of
-    80 and 20 of 1 (benchmarks/monitor_alarms.py).
+    A unit may fail as a whole, in a share of runs so small that the B runs do not show it. So s_u^2
+    has a lower limit. If the whole unit changed in one of the B runs, s_u^2 would be (size)^2 / B.
+    The lower limit for units of several instances is the share `whole_unit` of this (`WHOLE_UNIT`
+    by default). If there are few effective units, or if one unit has over 30 % of the instances,
+    the lower limit is all of this, for each unit. Without the first limit, 8 to 38 % of panels with
+    a unit of 25 in 100 instances that fails in one of ten runs gave a false alarm in a year at
+    `max_drop` 0. Without the second, 16 % of panels with one unit of 80 and 20 units of 1 did
+    (benchmarks/monitor_alarms.py).
     """
-    from scipy.special import stdtrit  # imported here: it takes longer than all of this
+    from scipy.special import stdtrit  # imported here, because this import is slow
 
     runs, count = values.shape[-2:]
     variances = units.totals(values).var(axis=-2, ddof=1)
     squares = np.square(units.sizes.astype(float))
-    share = WHOLE_UNIT if whole_unit is None else whole_unit
+    share = whole_unit
+    if share is None:
+        share = WHOLE_UNIT
     floor = np.where(units.sizes > 1, share * squares, 0.0)
     if count**2 / squares.sum() < FEW_SOURCES or units.sizes.max() > LARGE_SOURCE * count:
         floor = squares
@@ -157,25 +174,32 @@ def sigma_of(values: Array, units: Units, whole_unit: float | None = None) -> Ar
 
 
 class ShiryaevRobertsWealth:
-    """A stake of 1 on several bets alike. 1/looks of it is put on at each look, and what it has
-    become on all later ones: a change at any look finds stake that lost nothing before (A. N.
-    Shiryaev, 1963; S. W. Roberts, 1966).
+    """The wealth of a player who divides a stake of 1 equally over all looks.
+
+    At each look the player adds 1/looks of the stake to the wealth that is already in the game. A
+    change at any look therefore meets money that lost nothing before (A. N. Shiryaev, 1963; S. W.
+    Roberts, 1966). Several bets are played side by side, each with its own wealth.
     """
 
     def __init__(self, looks: int) -> None:
+        """Start with a stake of 1 for this number of looks."""
         self.looks = looks
-        self._bet: Array = np.zeros(())
-        self._logs: list[Array] = []
+        self._bet: Array = np.zeros(())  # the wealth in the game: (..., bets)
+        self._logs: list[Array] = []  # the logarithms of the factors of each look
 
     @property
     def seen(self) -> int:
+        """The number of looks so far."""
         return len(self._logs)
 
     def look(self, logs: Array) -> Array:
-        """Multiply by this look's factors, and return the stake in the mean of the bets.
+        """Multiply the wealth by the factors of this look, and return its mean over the bets: (...).
 
-        `logs` are the logarithms of the factors: (..., bets) -> (...). Raises ValueError: there
-        were as many looks as the stake is for.
+        Args:
+            logs: the logarithms of the factors: (..., bets).
+
+        Raises:
+            ValueError: All looks that the stake is for were made.
         """
         if self.seen == self.looks:
             raise ValueError(f"the baseline is for {self.looks} looks: start another one")
@@ -185,15 +209,16 @@ class ShiryaevRobertsWealth:
         return np.asarray(self._bet.mean(axis=-1) + (self.looks - self.seen) / self.looks)
 
     def grown(self) -> Array:
-        """The logarithm of the present wealth of each look's stake, in the mean of the bets:
-        (seen, ...).
+        """Return how much the stake of each look has grown: (seen, ...).
+
+        This is the logarithm of the mean over the bets.
         """
-        since = np.cumsum(np.array(self._logs)[::-1], axis=0)[::-1]
-        top = since.max(axis=-1, keepdims=True)
-        return np.asarray(np.log(np.exp(since - top).mean(axis=-1)) + top[..., 0])
+        log_growth = np.cumsum(np.array(self._logs)[::-1], axis=0)[::-1]
+        top = log_growth.max(axis=-1, keepdims=True)
+        return np.asarray(np.log(np.exp(log_growth - top).mean(axis=-1)) + top[..., 0])
 
     def of(self, rows: Array) -> ShiryaevRobertsWealth:
-        """A copy of these rows."""
+        """Return a copy with these rows alone."""
         copy = ShiryaevRobertsWealth(self.looks)
         copy._bet = self._bet
         if self.seen:
@@ -204,18 +229,18 @@ class ShiryaevRobertsWealth:
 
 
 class EDetectors:
-    """An `EDetector` for each of many panels of the same units, side by side; simulations need
-    many.
+    """An `EDetector` for each of many panels with the same units; simulations need many panels.
 
         h   = max_drop + k sigma
-        L   = the greatest of the units' sums of (1 - b + h): F stays above 0
+        L   = the greatest of the units' sums of (1 - b + h), so that F stays above 0
         F   = product over units of (1 + g/L * sum over the unit of (b - x - h))
-        E_k = mean over g of the stake of `ShiryaevRobertsWealth` in F
+        E_k = mean over g of the wealth of `ShiryaevRobertsWealth` with the factors F
         e   = min over k of E_k A_k
 
-    with the mean b of an instance in the baseline, its value x, g of `BET_FRACTIONS`, k of `Z_GRID`
-    and A_k of `MIXTURE_WEIGHTS`. The product of factors with a mean of at most 1 over independent
-    units has an expectation of at most 1.
+    b is the mean of an instance in the baseline, x its value at the look; g is from
+    `BET_FRACTIONS`, k from `Z_GRID` and A_k from `MIXTURE_WEIGHTS`. F is a product of factors over
+    independent units. As long as the mean has not fallen by more than h, each factor has an
+    expectation of at most 1, and so has F.
     """
 
     def __init__(
@@ -226,56 +251,64 @@ class EDetectors:
         looks: int,
         whole_unit: float | None = None,
     ) -> None:
-        """Begin with `values` (panels, B, n), as `Baseline.values`."""
+        """Prepare the detectors.
+
+        Args:
+            values: The values of the baselines: (panels, B, n); otherwise as `Baseline.values`.
+            units: The units of each panel.
+            max_drop: The greatest permitted drop of the mean.
+            looks: The greatest number of looks.
+            whole_unit: The argument of `sigma_of`.
+        """
         self._units = units
-        self._share = values.mean(axis=-2)
-        self._allowed = max_drop + Z_GRID * sigma_of(values, units, whole_unit)[:, None]
+        self._share = values.mean(axis=-2)  # b
+        self._allowed = max_drop + Z_GRID * sigma_of(values, units, whole_unit)[:, None]  # h
         lost = units.totals(1 - self._share)[:, None] + units.sizes * self._allowed[..., None]
-        # nothing can be lost: all right, and no drop allowed
+        # L; the lower limit avoids division by 0 if all answers are right and no drop is permitted
         self._scale = np.maximum(lost.max(axis=-1), 1e-9)
         self._stakes = ShiryaevRobertsWealth(looks)
+        # the index in `Z_GRID` of the smallest weighted evidence of each panel
         self._least: Array = np.zeros(len(values), int)
 
     def look(self, values: Array) -> Array:
-        """Return e of each panel: (panels,), of values (panels, n).
+        """Return e of each panel after this look: (panels,), for values (panels, n).
 
-        NaN counts as the best answer, which is never evidence of a drop: an endpoint that is down
-        is no worse model.
+        NaN, a missing value, counts as the best value, which is never evidence of a drop: an
+        endpoint that is down does not show that the model is worse.
         """
         fallen = self._units.totals(self._share - np.where(np.isnan(values), 1.0, values))
         logs = np.empty((len(fallen), len(Z_GRID), len(BET_FRACTIONS)))
         factors = np.empty(fallen.shape)
         for k in range(len(Z_GRID)):
-            gain = (fallen - self._units.sizes * self._allowed[:, k, None]) / self._scale[
-                :, k, None
-            ]
-            for g, bold in enumerate(BET_FRACTIONS.tolist()):
-                np.multiply(gain, bold, out=factors)
+            excess = fallen - self._units.sizes * self._allowed[:, k, None]
+            gain = excess / self._scale[:, k, None]
+            for g, fraction in enumerate(BET_FRACTIONS.tolist()):
+                np.multiply(gain, fraction, out=factors)
                 logs[:, k, g] = np.log1p(factors, out=factors).sum(axis=-1)
         evidence = self._stakes.look(logs) * MIXTURE_WEIGHTS
         self._least = evidence.argmin(axis=-1)
         return np.asarray(evidence.min(axis=-1))
 
     def lose(self) -> None:
-        """Count a look at which all stakes so far are lost. It takes no time, and is on the safe
-        side.
+        """Count a look at which all wealth in the game is lost.
+
+        Simulations use this for looks long before the drop: it is fast, and it understates how
+        often a drop is found.
         """
         self._stakes.look(np.full((len(self._least), len(Z_GRID), len(BET_FRACTIONS)), -np.inf))
 
     def since(self) -> Array:
-        """The look, from 1, whose stake has grown most; 0 if none has grown: (panels,)."""
+        """Return the look, from 1, whose stake has grown most; 0 if none has grown: (panels,)."""
         if not self._stakes.seen:
             return np.zeros_like(self._least)
         return _since(self.grown())
 
     def grown(self) -> Array:
-        """Return how much the stake of each look has grown, at each panel's least evidence: (seen,
-        panels).
-        """
+        """Return the log growth of each look's stake, at the k that counts: (seen, panels)."""
         return self._stakes.grown()[:, np.arange(len(self._least)), self._least]
 
     def of(self, panels: Array) -> EDetectors:
-        """A copy of these panels, which goes on by itself."""
+        """Return an independent copy with these panels alone."""
         copy = object.__new__(EDetectors)
         copy._units = self._units
         copy._stakes = self._stakes.of(panels)
@@ -299,78 +332,96 @@ class EDetector:
         )
 
     def look(self, values: ArrayLike) -> float:
-        """Return e after this look: above 0, finite. `values` (n,) are from 0 to 1, NaN if there is
-        none.
+        """Return e after this look, a finite number above 0.
+
+        Args:
+            values: The values of the instances, from 0 to 1; NaN if missing: (n,).
         """
         return float(self._detectors.look(np.round(np.asarray(values, float), 12)[None])[0])
 
     @property
     def since(self) -> int | None:
-        """The look, from 1, with which the drop most likely began; None before the first, and
-        without any evidence.
+        """The look, from 1, at which the drop most likely began.
+
+        None before the first look, and if there is no evidence of a drop.
         """
         return int(self._detectors.since()[0]) or None
 
     @property
     def since_range(self) -> tuple[int, int] | None:
-        """The looks between which the drop began (`SINCE_WITHIN`); None without evidence."""
+        """The first and the last look at which the drop may have begun; None without evidence.
+
+        `SINCE_WITHIN` determines the width of the range.
+        """
         return _range_of(self._detectors.grown()[:, 0])
 
 
 class ChangeDetector:
-    """Tests whether a task's totals changed since the baseline, for the better or the worse.
+    """A test whether a task's totals changed since the baseline, for the better or the worse.
 
-    A conformal test martingale (V. Vovk, Statistical Science 36:595-611, 2021). While nothing
-    changes, runs of the baseline and looks could have come in any order. So the rank of a look
-    among all before it, ties broken at random, is uniform and independent of the earlier ranks, and
-    a bet against that is a martingale. The bets are c p^(c-1) and c (1-p)^(c-1) with c of `POWERS`,
-    in the stake of `ShiryaevRobertsWealth`.
+    The test is a conformal test martingale (V. Vovk, Statistical Science 36:595-611, 2021). As long
+    as nothing changes, the runs of the baseline and the looks could have come in any order. The
+    rank of a look among all totals before it, with ties broken at random, is then uniform and
+    independent of the earlier ranks; the wealth of bets against this is a martingale. With p the
+    rank divided by the number of totals, the bets are c p^(c-1) and c (1-p)^(c-1), for c from
+    `POWERS`. The wealth is that of `ShiryaevRobertsWealth`.
 
-    One reaches 1 / alpha with a chance of at most alpha. The martingales of several tasks do not
-    know each other's ranks, so their mean need not be one; Bonferroni holds (`alarm_level`).
+    A martingale reaches 1 / alpha with a probability of at most alpha. The martingales of several
+    tasks use different histories, so their mean may not be a martingale; Bonferroni's correction is
+    valid (`alarm_level`).
     """
 
     def __init__(self, baseline_totals: ArrayLike, looks: int, seed: int) -> None:
-        """Begin at a baseline. `baseline_totals` (B,) are the total or mean of each run's values.
-        `seed` breaks ties.
+        """Prepare the test.
+
+        Args:
+            baseline_totals: The sum or the mean of each run's values: (B,).
+            looks: The greatest number of looks.
+            seed: The seed of the random numbers that break ties.
         """
-        self._known = np.asarray(baseline_totals, float)
+        self._known = np.asarray(baseline_totals, float)  # the totals of all runs and looks so far
         self._stakes = ShiryaevRobertsWealth(looks)
         self._random = np.random.default_rng(seed)
 
     def look(self, total: float) -> float:
-        """The martingale after this look: above 0, finite. Raises ValueError: more looks than
-        configured.
+        """Return the martingale after this look, a finite number above 0.
+
+        Raises:
+            ValueError: All looks were made.
         """
-        earlier = np.append(self._known, total)
-        ties = np.abs(earlier - total) < 1e-9
-        rank = ((earlier < total) & ~ties).sum() + self._random.uniform(1e-9, 1 - 1e-9) * ties.sum()
-        p = np.array([[rank / len(earlier)], [1 - rank / len(earlier)]])
+        totals = np.append(self._known, total)
+        ties = np.abs(totals - total) < 1e-9
+        rank = ((totals < total) & ~ties).sum() + self._random.uniform(1e-9, 1 - 1e-9) * ties.sum()
+        p = np.array([[rank / len(totals)], [1 - rank / len(totals)]])
         value = self._stakes.look((np.log(POWERS) + (POWERS - 1) * np.log(p)).ravel())
-        self._known = earlier
+        self._known = totals
         return float(value)
 
     @property
     def since(self) -> int | None:
-        """The look with which a change most likely began, as `EDetector.since`."""
+        """The look at which a change most likely began, as in `EDetector.since`."""
         if not self._stakes.seen:
             return None
         return int(_since(self._stakes.grown())) or None
 
     @property
     def since_range(self) -> tuple[int, int] | None:
-        """The looks between which it began, as `EDetector.since_range`."""
+        """The first and the last look at which the change may have begun."""
         return _range_of(self._stakes.grown())
 
 
 def alarm_level(count: int, alpha: float) -> float:
-    """The level that one of `count` martingales has to reach (Bonferroni)."""
+    """Return the level at which one of `count` martingales raises an alarm (Bonferroni)."""
     return count / alpha
 
 
 def _range_of(grown: Array) -> tuple[int, int] | None:
-    """Return, from `grown` (seen,), the first and the last look whose stake grew nearly as much as
-    that of the one which grew most, from 1; None if none has grown.
+    """Return the first and the last look, from 1, whose stake grew nearly as much as the largest.
+
+    Return None if no stake has grown.
+
+    Args:
+        grown: the log growth of each look's stake: (seen,).
     """
     if grown.max() <= 0:
         return None
@@ -379,103 +430,126 @@ def _range_of(grown: Array) -> tuple[int, int] | None:
 
 
 def _since(grown: Array) -> Array:
-    """Return the first look that grew most, from 1; 0 if none has: (...), of (seen, ...)."""
+    """Return the look whose stake grew most, from 1; 0 if none grew: (...), for (seen, ...)."""
     return np.asarray(np.where(grown.max(axis=0) > 0, grown.argmax(axis=0) + 1, 0))
 
 
-# Simulated years show the drops that a panel can find, and how often its baseline must be asked.
-# In a unit answers move together as far as `Baseline.sigma` says. A drop turns answers into the
-# worst one, at random. One limit falls, the others stay: alarm when its e alone reaches their
-# number / alpha. The runs that a baseline has are kept, and the others are drawn: what was seen so
-# far decides, and the advice is given again with more runs.
+# The rest of this module simulates years of a panel. The simulation shows which drops the panel can
+# find, and how many runs its baseline needs. Answers of a unit move together as `Baseline.sigma`
+# indicates. A drop sets random answers to the worst value. Only one limit drops, so the alarm is
+# raised when the e of this limit alone reaches (number of limits) / alpha. The measured runs of a
+# baseline are used, and further runs are drawn at random. With more measured runs, the advice on
+# the number of runs may change; it is therefore computed again for each longer baseline.
 
-DROPS = (0.05, 0.1, 0.2)
-REPEATS = (5, 10, 20, 40, 80)
-FLIP_RATES = (0.02, 0.1, 0.3)
-RUNS_ASSUMED = 40  # runs of a baseline before anything is asked, from which years are simulated
-ENOUGH = 0.97  # of simulated years, for 95 % of all: 200 years can err by 1.5 %
-# if the first find a drop in less than 80 %, the others are not simulated: not enough
+DROPS = (0.05, 0.1, 0.2)  # the simulated drops, as shares of the scale
+REPEATS = (5, 10, 20, 40, 80)  # the simulated numbers of runs of a baseline
+FLIP_RATES = (0.02, 0.1, 0.3)  # the assumed shares of answers that differ between two runs
+RUNS_ASSUMED = 40  # the number of runs of an invented baseline, before anything was asked
+ENOUGH = 0.97
+"""A drop is found reliably if this share of simulated years finds the drop.
+
+The aim is 95 % of all years; the share in 200 simulated years can err by 1.5 %.
+"""
 YEARS = 200
 FIRST = 60
-LEVELS = 11  # of values that a simulated answer can have; more are rounded to so many, evenly apart
-TOGETHER = 0.3  # the correlation in a unit with which answers fall, which no baseline knows
-MAX_SIMULATED = 2000  # instances
-RUN_IN = 6  # looks before the drop that are simulated; what was put on before them counts as lost
+"""If less than 80 % of the first 60 years find a drop, the other years are not simulated."""
+LEVELS = 11
+"""The greatest number of values of a simulated answer; more are rounded to 11 evenly spaced ones."""
+TOGETHER = 0.3
+"""The assumed correlation with which answers of a unit drop; a baseline does not show this."""
+MAX_SIMULATED = 2000  # in instances
+RUN_IN = 6
+"""The number of looks before the drop that are simulated; earlier wealth counts as lost."""
 
 
 @dataclass(frozen=True)
-class Found:
+class DropFinding:
+    """A simulated drop: how often and how soon a panel finds it."""
+
     drop: float  # a share of the scale
     share: float  # the share of years with an alarm between the drop and the last look
     weeks: int | None
-    """The median number of looks that it takes, 1 if the first one after the drop shows it;
-    None: most find none.
+    """The median number of looks from the drop to the alarm.
+
+    1 if the first look after the drop raises the alarm; None if most years have no alarm.
     """
 
 
 @dataclass(frozen=True)
 class Needed:
-    repeats: int | None  # the fewest runs in a baseline that find the drop; None: 80 are not enough
-    finding: Found  # what so many runs find, or the most
+    """The number of runs that a baseline needs."""
+
+    # the smallest number of runs that is enough; None if 80 runs are not enough
+    repeats: int | None
+    finding: DropFinding  # the finding with this number of runs; if None, with the greatest number
 
 
-def what_it_finds(limits: Sequence[Baseline], alpha: float) -> list[list[Found]]:
-    """Simulate for each limit how it finds each of `DROPS`, with its baseline's number of runs.
+def simulated_findings(limits: Sequence[Baseline], alpha: float) -> list[list[DropFinding]]:
+    """Return for each limit how it finds each of `DROPS`, with its baseline's number of runs.
 
-    The drop is there from look 20 of 52, and at the same part of another number of looks. One that
-    is no greater than `max_drop` is not to be found.
+    The simulated drop begins at look 20 of 52; for another number of looks, at the same fraction of
+    the looks. A drop of at most `max_drop` is permitted, so it raises only false alarms.
     """
     level = len(limits) / alpha
     return [_finds(limit, level, YEARS, [0, index]) for index, limit in enumerate(limits)]
 
 
-def hardest(of_limits: Sequence[Sequence[Found]]) -> list[Found]:
-    """Return, for each drop, the finding of the limit that finds it in the fewest years.
+def hardest_findings(findings: Sequence[Sequence[DropFinding]]) -> list[DropFinding]:
+    """Return for each drop the finding of the limit that finds this drop in the fewest years.
 
-    The panel finds such a drop whichever limit it is.
+    The panel finds the drop at least as often as this, whichever limit drops.
+
+    Args:
+        findings: for each limit, its findings of the same drops.
     """
-    hardest_found = []
-    for of_drop in zip(*of_limits, strict=True):
-        hardest_found.append(min(of_drop, key=lambda drop: (drop.share, -(drop.weeks or 0))))
-    return hardest_found
+    hardest = []
+    for findings_of_drop in zip(*findings, strict=True):
+        hardest.append(
+            min(findings_of_drop, key=lambda finding: (finding.share, -(finding.weeks or 0)))
+        )
+    return hardest
 
 
 def needed_repeats(limits: Sequence[Baseline], alpha: float, seed: int = 0) -> list[Needed]:
-    """Simulate for each limit how many runs its baseline needs, those it has or more (`REPEATS`),
-    to find a drop of 10 points of the scale in 95 % of the years (or of `max_drop` and 5 points,
-    if that is more).
+    """Return for each limit how many runs its baseline needs, by simulation.
 
-    A longer baseline may need more runs than five runs showed: a source that can fail as a whole
-    may not have failed in them. So this is asked again of each longer baseline.
+    The runs have to find a drop of 10 points of the scale in 95 % of the years; if `max_drop` plus
+    5 points is more, a drop of this size. The tried numbers are the number of existing runs, and
+    the greater numbers in `REPEATS`.
+
+    A longer baseline may need more runs than five runs suggest: a source that can fail as a whole
+    may not have failed in the five runs. So call this function again for each longer baseline.
     """
     level = len(limits) / alpha
     return [_needed(limit, level, [seed, index]) for index, limit in enumerate(limits)]
 
 
-def assumed(
+def assumed_findings(
     units: Sequence[Array],
     max_drops: Sequence[float],
     repeats: int,
     looks: int,
     alpha: float,
     accuracy: float = 0.8,
-) -> dict[float, list[Found]]:
-    """Simulate panels of right and wrong answers before anything is asked.
+) -> dict[float, list[DropFinding]]:
+    """Return which drops a panel can be expected to find, before anything was asked.
+
+    The simulated answers are right or wrong. Answers of a cluster are assumed to flip with a
+    correlation of 0.3.
 
     Args:
-        units: The units of each limit, as `Baseline.units`. In clusters answers are taken to flip
-            with a correlation of 0.3.
+        units: The units of each limit, as in `Baseline.units`.
         max_drops: The max_drop of each limit.
-        repeats: Runs of the baseline.
-        looks: Looks in the panel's life.
+        repeats: The number of runs of the baseline.
+        looks: The greatest number of looks.
         alpha: The error rate of the panel.
-        accuracy: The share of right answers.
+        accuracy: The assumed share of right answers.
 
     Returns:
-        The share of answers that flip between two runs (`FLIP_RATES`) -> what the hardest limit
-        finds.
+        Share of answers that flip between two runs (`FLIP_RATES`) -> the findings of the limit that
+        finds each drop in the fewest years.
     """
-    from scipy.special import betaincinv  # imported here, as in `sigma_of`
+    from scipy.special import betaincinv  # imported here, because this import is slow
 
     distinct = {}
     for labels, max_drop in zip(units, max_drops, strict=True):
@@ -485,7 +559,7 @@ def assumed(
     by_flip_rate = {}
     for rate in FLIP_RATES:
         rng = np.random.default_rng(0)
-        of_limits = []
+        findings = []
         strength = rate / max(2 * accuracy * (1 - accuracy) - rate, 1e-6)
         for labels, max_drop in distinct.values():
             parts = (np.arange(len(labels)) + 0.5) / len(labels)
@@ -497,13 +571,16 @@ def assumed(
                 runs.append(_together(rng, Units(labels), TOGETHER, 1)[0] >= 1 - chances)
             baseline = Baseline(np.stack(runs), labels, max_drop, looks)
             level = len(units) / alpha
-            of_limits.append(_finds(baseline, level, YEARS // 2, [0], _Runs(repeats, kept=0)))
-        by_flip_rate[rate] = hardest(of_limits)
+            findings.append(_finds(baseline, level, YEARS // 2, [0], _Runs(repeats, measured=0)))
+        by_flip_rate[rate] = hardest_findings(findings)
     return by_flip_rate
 
 
 def _smaller(limit: Baseline) -> Baseline:
-    """Take part of a large panel, in whole units: it finds less, but all would take gigabytes."""
+    """Return a part of a large panel, with complete units, to save memory.
+
+    The part finds drops less often than the panel; the simulation errs on the safe side.
+    """
     units = Units(limit.units)
     is_taken = units.sizes.cumsum()[units.of] <= max(MAX_SIMULATED, int(units.sizes[0]))
     if is_taken.all():
@@ -517,63 +594,69 @@ def _finds(
     years: int,
     seed: list[int],
     runs: _Runs | None = None,
-) -> list[Found]:
+) -> list[DropFinding]:
+    """Return how a limit finds each of `DROPS`; by default with the measured runs alone."""
     limit = _smaller(limit)
     rng = np.random.default_rng(seed)
     if runs is None:
         runs = _Runs(len(limit.values), len(limit.values))
-    weeks = _weeks_until(limit, runs, DROPS, level, years, rng)
-    return [_found(drop, of_drop) for drop, of_drop in zip(DROPS, weeks, strict=True)]
+    weeks_by_drop = _weeks_until(limit, runs, DROPS, level, years, rng)
+    return [_finding(drop, weeks) for drop, weeks in zip(DROPS, weeks_by_drop, strict=True)]
 
 
 def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
+    """Return how many runs the baseline of a limit needs."""
     limit = _smaller(limit)
     drop = max(0.1, limit.max_drop + 0.05)
-    has = len(limit.values)
-    for repeats in (has, *(count for count in REPEATS if count > has)):
+    measured = len(limit.values)
+    for repeats in (measured, *(count for count in REPEATS if count > measured)):
         rng = np.random.default_rng([*seed, repeats])
-        runs = _Runs(repeats, kept=has)
+        runs = _Runs(repeats, measured)
         weeks = _weeks_until(limit, runs, [drop], level, FIRST, rng)[0]
         if np.isfinite(weeks).mean() >= 0.8:
             later = _weeks_until(limit, runs, [drop], level, YEARS - FIRST, rng)[0]
             weeks = np.append(weeks, later)
-        finding = _found(drop, weeks)
+        finding = _finding(drop, weeks)
         if finding.share >= ENOUGH:
             return Needed(repeats, finding)
     return Needed(None, finding)
 
 
-def _found(drop: float, weeks: Array) -> Found:
+def _finding(drop: float, weeks: Array) -> DropFinding:
+    """Return the finding of a drop from the looks that each year took; inf without an alarm."""
     share = float(np.isfinite(weeks).mean())
-    middle = float(np.sort(weeks)[len(weeks) // 2])
-    return Found(drop, share, int(middle) if np.isfinite(middle) else None)
+    median = float(np.sort(weeks)[len(weeks) // 2])
+    return DropFinding(drop, share, int(median) if np.isfinite(median) else None)
 
 
 @dataclass(frozen=True)
 class _Runs:
-    """The runs of a simulated baseline."""
+    """The numbers of runs of a simulated baseline."""
 
-    count: int
-    kept: int  # how many the measured baseline has; the others are drawn
+    count: int  # the number of all runs
+    measured: int  # the number of measured runs; the other runs are drawn at random
 
 
 def _weeks_until(
     limit: Baseline,
-    of_baseline: _Runs,
+    baseline_runs: _Runs,
     drops: Sequence[float],
     level: float,
     years: int,
     rng: np.random.Generator,
 ) -> list[Array]:
-    """The looks from each drop to the alarm, inf if there is none: (years,) for each drop."""
+    """Return for each drop the number of looks from the drop to the alarm: (years,) each.
+
+    The number is inf for a year without an alarm.
+    """
     answers = Answers(limit, years, rng)
-    kept = answers.measured[: of_baseline.kept]
-    runs = np.empty((years, of_baseline.count, len(answers.units.of)))
-    runs[:, : len(kept)] = kept
-    for at in range(len(kept), of_baseline.count):
-        runs[:, at] = answers.draw()
+    measured = answers.measured[: baseline_runs.measured]
+    runs = np.empty((years, baseline_runs.count, len(answers.units.of)))
+    runs[:, : len(measured)] = measured
+    for run in range(len(measured), baseline_runs.count):
+        runs[:, run] = answers.draw()
     start = EDetectors(runs, answers.units, limit.max_drop, limit.looks)
-    before = limit.looks * 19 // 52
+    before = limit.looks * 19 // 52  # the number of looks before the drop
     by_drop = list[Array]()
     for look in range(before):
         if look < before - RUN_IN:
@@ -581,40 +664,48 @@ def _weeks_until(
         else:
             start.look(answers.draw())
     for drop in drops:
-        still: Array = np.arange(years)
+        without_alarm: Array = np.arange(years)
         weeks = np.full(years, np.inf)
-        detector = start.of(still)
+        detector = start.of(without_alarm)
         for week in range(1, limit.looks - before + 1):
-            alarm = detector.look(answers.draw(still, drop)) >= level
-            weeks[still[alarm]] = week
-            still = still[~alarm]
+            alarm = detector.look(answers.draw(without_alarm, drop)) >= level
+            weeks[without_alarm[alarm]] = week
+            without_alarm = without_alarm[~alarm]
             detector = detector.of(~alarm)
-            if not len(still):
+            if not len(without_alarm):
                 break
         by_drop.append(weeks)
     return by_drop
 
 
 class Answers:
-    """Answers of simulated panels that are like a baseline, in years side by side.
+    """Random answers of simulated panels that resemble a baseline; each year is one panel.
 
-    An instance's answer is drawn from its own runs and, as if it had been asked M times more,
-    from those of all instances (T. S. Ferguson, Annals of Statistics 1:209-230, 1973; for right and
-    wrong answers it is the beta-binomial model): an instance that was right in all of five runs may
-    still be wrong in one of ten. M is such that two runs differ as often as they did. An instance
-    that is right in half of its runs is added to the estimates: no panel never changes.
+    An instance's answer is drawn from its own runs and, with the weight of M further runs, from the
+    runs of all instances (T. S. Ferguson, Annals of Statistics 1:209-230, 1973; for right and wrong
+    answers, this is the beta-binomial model). So an instance that was right in five of five runs
+    may be wrong in one of ten. M is chosen so that two simulated runs differ as often as two
+    measured runs. For the estimates, an instance that is right in half of its runs is added, so
+    that no simulated panel is constant.
     """
 
     def __init__(self, like: Baseline, years: int, rng: np.random.Generator) -> None:
+        """Estimate the distribution of each instance's answers from a baseline.
+
+        Args:
+            like: The baseline that the panels resemble.
+            years: The number of simulated panels.
+            rng: The generator of random numbers.
+        """
         self.units = Units(like.units)
         self._rng = rng
         runs, count = like.values.shape
         distinct = np.unique(np.append(like.values, [0.0, 1.0]))
         self._levels = distinct if len(distinct) <= LEVELS else np.linspace(0, 1, LEVELS)
-        seen = np.abs(like.values[..., None] - self._levels).argmin(axis=-1)
-        self.measured: Array = self._levels[seen]
-        """The runs of the baseline, with these levels: (B, n)."""
-        counts = (seen[..., None] == np.arange(len(self._levels))).sum(axis=0)
+        nearest = np.abs(like.values[..., None] - self._levels).argmin(axis=-1)
+        self.measured: Array = self._levels[nearest]
+        """The runs of the baseline, rounded to the levels: (B, n)."""
+        counts = (nearest[..., None] == np.arange(len(self._levels))).sum(axis=0)
         pool = counts.sum(axis=0) + runs / 2 * np.isin(self._levels, [0.0, 1.0])
         pool /= pool.sum()
         spread_of_instance = like.values.var(axis=0, ddof=1)
@@ -629,45 +720,49 @@ class Answers:
         self._mean = (parts @ self._levels).mean(axis=-1)
         self._below = parts.cumsum(axis=-1)[..., :-1]
         self._correlation = 1.0
-        # by how much more the totals of units vary than if all were independent: of the runs, of
-        # these with all in one
-        # without the least variance of a whole unit, which guards a test and estimates nothing
+        # Estimate the correlation inside units: the excess of the units' variance over that of
+        # independent instances in the runs, divided by the excess if units change as a whole.
+        # The lower limit of a unit's variance protects a test, but is not an estimate: it is 0.
         sigma = float(sigma_of(like.values, self.units, whole_unit=0.0))
-        apart = runs * (count * sigma) ** 2 - self.units.sizes.mean() / 2 - spread_of_instance.sum()
+        excess = (
+            runs * (count * sigma) ** 2 - self.units.sizes.mean() / 2 - spread_of_instance.sum()
+        )
         drawn = np.stack([self.draw() for _ in range(5)])
-        alone = drawn.var(axis=0, ddof=1).sum()
-        whole = (self.units.totals(drawn).var(axis=0, ddof=1).sum() - alone) / max(alone, 1e-9)
+        independent = drawn.var(axis=0, ddof=1).sum()
+        drawn_excess = self.units.totals(drawn).var(axis=0, ddof=1).sum() - independent
+        greatest_excess = drawn_excess / max(independent, 1e-9)
         self._correlation = 0.0
-        if whole > 0:
-            share = apart / (spread_of_instance.sum() + 0.5) / whole
+        if greatest_excess > 0:
+            share = excess / (spread_of_instance.sum() + 0.5) / greatest_excess
             self._correlation = min(1.0, max(0.0, share))
 
     def _move_means(self, parts: Array, like: Baseline) -> None:
-        """Let the years' true means lie as far from the baseline's as its runs vary.
+        """Move the true means of the years, so that they vary as much as the baseline's runs show.
 
-        All instances may have been lucky together, which each one's own runs do not tell. A chance
-        p of a level x becomes p exp(t x), over the sum of these: t moves what varies, and an
-        instance that is always right stays so.
+        All instances of the baseline may have been lucky together; the runs of each instance alone
+        do not show this. The probability p of a level x becomes p exp(t x), divided by the sum of
+        these over the levels. The random t of a year moves instances whose answers vary; an
+        instance that is always right stays right.
 
         Args:
-            parts: The chances of the levels, (years, n, levels); changed in place.
-            like: The baseline that was measured.
+            parts: The probabilities of the levels, (years, n, levels); changed in place.
+            like: The measured baseline.
         """
         runs, count = like.values.shape
         means = parts @ self._levels
         spread = float((parts @ np.square(self._levels) - np.square(means)).mean())
-        of_runs = self.units.totals(like.values).var(axis=0, ddof=1).sum() / runs / count**2
-        lacking = max(0.0, float(of_runs - means.mean(axis=-1).var()))
-        moved = self._rng.normal(0, np.sqrt(lacking), len(parts))
-        parts *= np.exp(moved[:, None] / spread * self._levels)[:, None]
+        run_variance = self.units.totals(like.values).var(axis=0, ddof=1).sum() / runs / count**2
+        missing_variance = max(0.0, float(run_variance - means.mean(axis=-1).var()))
+        moves = self._rng.normal(0, np.sqrt(missing_variance), len(parts))
+        parts *= np.exp(moves[:, None] / spread * self._levels)[:, None]
         parts /= parts.sum(axis=-1, keepdims=True)
 
     def draw(self, years: Array | None = None, drop: float = 0.0) -> Array:
-        """Draw a look: (years, n).
+        """Return random answers of one look: (years, n).
 
         Args:
-            years: The years to draw; all by default.
-            drop: By how much the mean has fallen; a mean below that falls to 0.
+            years: The years to draw answers for; all by default.
+            drop: The drop of the mean; a mean that is lower than the drop falls to 0.
         """
         mean = self._mean
         below = self._below
@@ -684,11 +779,13 @@ class Answers:
 
 
 def _together(rng: np.random.Generator, units: Units, correlation: float, years: int) -> Array:
-    """Return uniform numbers (years, n); two of a unit are the same with a chance of the
-    correlation.
+    """Return uniform random numbers: (years, n).
+
+    Two numbers of a unit are equal with a probability of `correlation`.
     """
-    alone = rng.random((years, len(units.of)))
+    independent = rng.random((years, len(units.of)))
     if not correlation or len(units.sizes) == len(units.of):
-        return alone
+        return independent
     common = rng.random((years, len(units.sizes)))[:, units.of]
-    return np.asarray(np.where(rng.random(alone.shape) < np.sqrt(correlation), common, alone))
+    takes_common = rng.random(independent.shape) < np.sqrt(correlation)
+    return np.asarray(np.where(takes_common, common, independent))

@@ -476,7 +476,9 @@ def what_it_may_find(panel: Panel) -> list[str]:
     for task in section.tasks:
         units.append(np.arange(min(task.size, detector.MAX_SIMULATED)))
         max_drops.append(min(float(task.max_drop), 1.0))
-    by_rate = detector.assumed(units, max_drops, section.baseline.repeats, section.looks, alpha)
+    by_rate = detector.assumed_findings(
+        units, max_drops, section.baseline.repeats, section.looks, alpha
+    )
     by_flip_rate = {}
     for rate, drops in by_rate.items():
         by_flip_rate[rate] = [asdict(drop) for drop in drops]

@@ -12,13 +12,13 @@ from eval_factory.monitor import detector
 from eval_factory.monitor.detector import (
     Answers,
     Baseline,
-    Found,
+    DropFinding,
     Units,
-    assumed,
-    hardest,
+    assumed_findings,
+    hardest_findings,
     needed_repeats,
     sigma_of,
-    what_it_finds,
+    simulated_findings,
 )
 
 FIVES = np.repeat(np.arange(20), 5)
@@ -219,39 +219,41 @@ def test_units_fall_together_in_part() -> None:
 
 def test_what_it_finds_of_each_drop() -> None:
     steady, noisy = (right_and_wrong(flips, np.arange(100)) for flips in (0.02, 0.25))
-    found = what_it_finds([steady, noisy], 0.05)
+    found = simulated_findings([steady, noisy], 0.05)
     assert [[one.drop for one in each] for each in found] == [[0.05, 0.1, 0.2]] * 2
     for each in found:
         assert each[0].share < each[1].share <= each[2].share == 1
     assert found[0][1].share > 0.99
     assert (found[0][1].weeks or 99) <= 4 < (found[1][1].weeks or 99)
     assert found[1][0].weeks is None
-    assert found == what_it_finds([steady, noisy], 0.05)
+    assert found == simulated_findings([steady, noisy], 0.05)
 
 
 @pytest.mark.simulation
 def test_the_number_of_limits_and_alpha_say_how_much_evidence_it_takes() -> None:
     one = right_and_wrong(0.2, np.arange(100))
-    alone = what_it_finds([one], 0.05)[0]
-    of_two = what_it_finds([one] * 2, 0.05)[0]
-    strict = what_it_finds([one], 0.025)[0]
+    alone = simulated_findings([one], 0.05)[0]
+    of_two = simulated_findings([one] * 2, 0.05)[0]
+    strict = simulated_findings([one], 0.025)[0]
     assert alone[1].share > of_two[1].share
     assert of_two[0] == strict[0]
     assert of_two[1] == strict[1]
 
 
 def test_a_drop_that_is_allowed_is_not_found() -> None:
-    found = what_it_finds([right_and_wrong(0.02, np.arange(100), max_drop=0.1)], 0.05)[0]
+    found = simulated_findings([right_and_wrong(0.02, np.arange(100), max_drop=0.1)], 0.05)[0]
     assert found[0].share == 0
     assert found[1].share < 0.03
     assert found[2].share == 1
 
 
 def test_the_hardest_limit_speaks_for_the_panel() -> None:
-    easy = [Found(0.05, 0.9, 5), Found(0.1, 1.0, 3)]
-    hard = [Found(0.05, 0.2, None), Found(0.1, 1.0, 4)]
-    assert hardest([easy, hard]) == hardest([hard, easy]) == hard
-    assert hardest([[Found(0.1, 0.4, None)], [Found(0.1, 0.5, 9)]]) == [Found(0.1, 0.4, None)]
+    easy = [DropFinding(0.05, 0.9, 5), DropFinding(0.1, 1.0, 3)]
+    hard = [DropFinding(0.05, 0.2, None), DropFinding(0.1, 1.0, 4)]
+    assert hardest_findings([easy, hard]) == hardest_findings([hard, easy]) == hard
+    assert hardest_findings([[DropFinding(0.1, 0.4, None)], [DropFinding(0.1, 0.5, 9)]]) == [
+        DropFinding(0.1, 0.4, None)
+    ]
 
 
 @pytest.mark.simulation
@@ -295,21 +297,21 @@ def test_the_drop_to_be_found_leaves_what_is_allowed_behind() -> None:
 
 
 def test_the_median_week_counts_those_that_find_nothing() -> None:
-    assert detector._found(0.1, np.array([np.inf, 7, 1, 2, 3])) == Found(0.1, 0.8, 3)
-    assert detector._found(0.1, np.array([1, np.inf, 1, np.inf])) == Found(0.1, 0.5, None)
+    assert detector._finding(0.1, np.array([np.inf, 7, 1, 2, 3])) == DropFinding(0.1, 0.8, 3)
+    assert detector._finding(0.1, np.array([1, np.inf, 1, np.inf])) == DropFinding(0.1, 0.5, None)
 
 
 @pytest.mark.simulation
 def test_a_table_before_anything_is_paid() -> None:
-    table = assumed([np.arange(100), np.arange(40)], [0.02, 0.02], 5, 52, 0.05)
+    table = assumed_findings([np.arange(100), np.arange(40)], [0.02, 0.02], 5, 52, 0.05)
     assert list(table) == [0.02, 0.1, 0.3]
     shares = [[one.share for one in each] for each in table.values()]
     for steady, noisy in itertools.pairwise(shares):
         assert steady[1] >= noisy[1]
     assert shares[0][1] > 0.9 > shares[2][1]
-    better = assumed([np.arange(100), np.arange(40)], [0.02, 0.02], 20, 52, 0.05)
+    better = assumed_findings([np.arange(100), np.arange(40)], [0.02, 0.02], 20, 52, 0.05)
     assert better[0.3][1].share > table[0.3][1].share
-    clustered = assumed([np.repeat(np.arange(8), 5)] * 2, [0.02, 0.02], 5, 52, 0.05)
+    clustered = assumed_findings([np.repeat(np.arange(8), 5)] * 2, [0.02, 0.02], 5, 52, 0.05)
     assert clustered[0.1][1].share < table[0.1][1].share
 
 
