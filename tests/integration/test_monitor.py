@@ -491,7 +491,7 @@ def test_a_plan_of_change_decides_by_the_gates_policy(small: Watched) -> None:
     small.endpoint.answer = worse
     said = small.call("change", str(small.file), str(target))
     assert said.returncode == 1, said.stderr
-    assert "goes on with m/one" in said.stdout
+    assert "continues to watch m/one" in said.stdout
     small.endpoint.answer = answer
     said = small.call("change", str(small.file), str(target))
     assert said.returncode == 0, said.stderr

@@ -126,7 +126,7 @@ def look(
             _show_panel(loaded, output, debug=ctx.obj["debug"])
             return
         options = _run_options(output, wait=flags["wait"], no_preflight=flags["no_preflight"])
-        options = replace(options, made=made)
+        options = replace(options, imported=made)
         outcome = make_look(loaded, options, new_baseline)
         _show(outcome, output)
     ctx.exit(outcome.exit_code)

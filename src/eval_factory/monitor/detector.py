@@ -193,7 +193,7 @@ class ShiryaevRobertsWealth:
         return len(self._logs)
 
     def look(self, logs: Array) -> Array:
-        """Multiply the wealth by the factors of this look, and return its mean over the bets: (...).
+        """Multiply the wealth by this look's factors, and return its mean over the bets: (...).
 
         Args:
             logs: the logarithms of the factors: (..., bets).
@@ -454,7 +454,7 @@ YEARS = 200
 FIRST = 60
 """If less than 80 % of the first 60 years find a drop, the other years are not simulated."""
 LEVELS = 11
-"""The greatest number of values of a simulated answer; more are rounded to 11 evenly spaced ones."""
+"""The greatest number of distinct simulated values; more are rounded to 11 evenly spaced values."""
 TOGETHER = 0.3
 """The assumed correlation with which answers of a unit drop; a baseline does not show this."""
 MAX_SIMULATED = 2000  # in instances

@@ -1,6 +1,8 @@
-"""One look at a panel: make its baseline first, then ask the panel again, test the answers, and
-write a line into the ledger. A change: the gate's policy decides if a new version of the model may
-replace the one that is watched.
+"""Makes the baseline, the looks and the changes of a panel.
+
+A look asks the panel again, tests the answers, and writes a line into the ledger. A change asks the
+watched model and a new model; the gate's policy decides whether the new model replaces the watched
+model.
 """
 
 from __future__ import annotations
@@ -78,62 +80,67 @@ from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 
 PAGE = "report.html"
-# the two models of a change
-APPROVED = "approved"
-CANDIDATE = "candidate"
+APPROVED = "approved"  # the folder of the watched model's runs in a change
+CANDIDATE = "candidate"  # the folder of the new model's runs in a change
 
 
 class Outcome(Word):
     """The outcome of a look."""
 
-    BASELINE = "baseline"
+    BASELINE = "baseline"  # the baseline was made
     IN_CONTROL = "in_control"
     ALARM = "alarm"
-    NOT_MADE = "not_made"  # the panel could not be asked, or not whole: no evidence
-    SUBMITTED = "submitted"  # to Slurm: the same command goes on
+    NOT_MADE = "not_made"  # some questions were not asked, so the look is not evidence
+    SUBMITTED = "submitted"  # the runs are Slurm jobs; the same command resumes the look
 
 
 @dataclass(frozen=True)
 class MonitorOutcome:
-    """The outcome of a call of `monitor`."""
+    """The outcome of one call of `eval-factory monitor`."""
 
-    outcome: str  # one of `Outcome`; the gate's for a change that was decided
+    outcome: str  # an `Outcome`; for a decided change, the gate's verdict
     exit_code: int
     folder: Path
-    lines: Sequence[str]  # for the screen: the outcome, the reason, and the next step
+    lines: Sequence[str]  # the lines for the screen: the outcome, the reason, and the next step
     line: Line | None = None  # the line that was written into the ledger
     head: str = ""  # the hash of the ledger's last line
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of asking a panel."""
+    """The options for asking a panel."""
 
     env: Mapping[str, str]
-    say: Callable[[str], object]
-    # shows what a suite does
+    say: Callable[[str], object]  # prints a line
+    # shows the progress of a suite
     progress_view: Callable[[SuiteDir], AbstractContextManager[SuiteObserver]]
     options: SuiteOptions
-    # folders of imported results: one for each asking that was made elsewhere
-    made: Sequence[Path] = ()
+    # the folders of imported results, one for each asking by another program
+    imported: Sequence[Path] = ()
 
 
 def look(panel: Panel, options: RunOptions, new_baseline: str | None = None) -> MonitorOutcome:
-    """Make one look; or the baseline, if there is none or `new_baseline` says why to start again.
+    """Make one look; if there is no baseline yet, make the baseline instead.
+
+    Args:
+        panel: the panel.
+        options: the options for asking the panel.
+        new_baseline: the reason for a new baseline; if not None, a new baseline is made.
 
     Raises:
-        ConfigError: the panel, or what its runs ask, is another than that of the baseline; or all
-            looks are made.
-        PrerequisiteError: the ledger was changed; what a look needs is missing.
-        InterruptedRunError: stopped; the same command goes on.
+        ConfigError: The panel, or the questions of its runs, differ from the baseline; or all looks
+            are made.
+        PrerequisiteError: The ledger was changed, or a file that a look needs is missing.
+        InterruptedRunError: The user stopped the look; the same command resumes it.
     """
     if panel.takes_results:
         sizes = [task.size for task in panel.section.tasks]
-        refuse_unfit(options.made, panel.names, sizes, panel.model)
-    elif options.made:
+        refuse_unfit(options.imported, panel.names, sizes, panel.model)
+    elif options.imported:
         raise ConfigError(f"{panel.file}: --from needs tasks of the type {IMPORTED}")
     else:
-        panel.suite(panel.folder / "looks" / "0")  # a wrong file leaves no folder
+        # Check the suite before a folder is created: a wrong file should leave no folder.
+        panel.suite(panel.folder / "looks" / "0")
     if RunDir(panel.folder).marker.is_file() or suite_dir(panel.folder).was_started:
         raise ConfigError(
             f"{panel.file}: {panel.folder} is the folder of a run or a suite; "
@@ -147,49 +154,59 @@ def look(panel: Panel, options: RunOptions, new_baseline: str | None = None) -> 
             or new_baseline is not None
             or _asks_for_more_repeats(panel, history)
         ):
+            next_step = f"next: {_look_command(panel)}"
             return _make_baseline(
-                panel, ledger, history, options, new_baseline, next_step=f"next: {_again(panel)}"
+                panel, ledger, history, options, new_baseline, next_step=next_step
             )
         return _make_look(panel, ledger, history, history.baseline, options)
 
 
 def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
-    """Compare the panel's repeats with the baseline's, which may grow before the first look."""
+    """Return True if the panel has more repeats than its baseline, and no other difference.
+
+    A baseline may get more runs before the first look.
+    """
     baseline = history.baseline
     if baseline is None or history.looks:
         return False
-    now = panel.fixed(panel.identities(panel.folder / baseline["repeats"][0]["folder"]))
-    then = baseline["fixed"]
-    return now["repeats"] > then["repeats"] and {**now, "repeats": 0} == {**then, "repeats": 0}
+    fixed = panel.fixed(panel.identities(panel.folder / baseline["repeats"][0]["folder"]))
+    baseline_fixed = baseline["fixed"]
+    if fixed["repeats"] <= baseline_fixed["repeats"]:
+        return False
+    return {**fixed, "repeats": 0} == {**baseline_fixed, "repeats": 0}
 
 
 def _ask(panel: Panel, folder: Path, options: RunOptions, number: int) -> SuiteReport | None:
-    """Ask the panel again; or take the result of that number, which was made elsewhere."""
+    """Ask the panel once.
+
+    If another program asks this panel, copy the imported result with this number (from 0), and
+    return None.
+    """
     if panel.takes_results:
-        copy_results(options.made[number], panel.names, folder / panel.target_name)
+        copy_results(options.imported[number], panel.names, folder / panel.target_name)
         return None
     return _ask_suite(panel.suite(folder), options)
 
 
 def _ask_suite(suite: Suite, options: RunOptions) -> SuiteReport:
-    """Ask the panel again, in a folder of its own: no earlier answers are used."""
+    """Run the suite in its own folder, so that no earlier answers are used."""
     with options.progress_view(suite.folder) as observer:
         return run_suite(suite, options.options, env=options.env, screen=observer)
 
 
 def _unfinished(reports: Sequence[SuiteReport], panel: Panel) -> MonitorOutcome | None:
-    """The outcome if some run is not complete or not reportable."""
+    """Return the outcome if a run is incomplete, not reportable or waiting; else None."""
     if not reports:
         return None
     worst = max(reports, key=lambda report: report.exit_code)
     if worst.exit_code:
-        first = "not made: a run is not complete or may not be reported, so that it is not evidence"
-        next_step = "correct that, then give the same command again"
+        first = "not made: a run is incomplete or may not be reported, so it is not evidence"
+        next_step = "correct this, then run the same command again"
         lines = [first, *worst.summary.splitlines(), next_step]
         return MonitorOutcome(Outcome.NOT_MADE, worst.exit_code, panel.folder, lines)
     for report in reports:
         if any(cell.status == RunStatus.WAITING for cell in report.cells):
-            first = "submitted to Slurm: the same command takes over what has ended"
+            first = "submitted to Slurm: run the same command again to collect ended jobs"
             lines = [first, *report.summary.splitlines()]
             return MonitorOutcome(Outcome.SUBMITTED, 0, panel.folder, lines)
     return None
@@ -204,9 +221,13 @@ def _make_baseline(
     *,
     next_step: str,
 ) -> MonitorOutcome:
+    """Ask the panel for its baseline, and write the baseline into the ledger.
+
+    `why` is the reason for a new baseline; it is None for the first baseline, and for a baseline
+    that gets more runs. `next_step` is the last line for the screen.
+    """
     section = panel.section
-    if section.change is not None:
-        load_policy(panel.policy)  # a wrong one is reported before anything is asked
+    _policy_sha256(panel)  # report a wrong policy before the panel is asked
     limits = panel.limits
     epoch = history.epoch
     is_longer = why is None and history.baseline is not None
@@ -218,22 +239,20 @@ def _make_baseline(
     folders = []
     for number in range(1, section.baseline.repeats + 1):
         folders.append(panel.folder / "baseline" / f"{epoch}" / f"{number}")
-    of_target = [folder / panel.target_name for folder in folders]
+    target_folders = [folder / panel.target_name for folder in folders]
     if panel.takes_results:
-        refuse_unequal(options.made, panel.names, section.baseline.repeats)
+        refuse_unequal(options.imported, panel.names, section.baseline.repeats)
     reports = _ask_repeats(panel, folders, rules, options)
-    if (unfinished := _unfinished(reports, panel)) is not None:
+    unfinished = _unfinished(reports, panel)
+    if unfinished is not None:
         return unfinished
-    measurements = [measure(folder, limits) for folder in of_target]
-    _refuse_different_runs(of_target, limits)
+    measurements = [measure(folder, limits) for folder in target_folders]
+    _refuse_different_runs(target_folders, limits)
     course = Course(rules, limits, measurements)
     fixed = panel.fixed(panel.identities(folders[0]))
-    write_atomic(panel.folder / PANEL_FILE, to_yaml({TOP: panel.whole}))
+    write_atomic(panel.folder / PANEL_FILE, to_yaml({TOP: panel.portable_document}))
     if history.begun is not None:
-        _not_made(ledger, history.begun, "another baseline was started")
-    policy_sha256 = None
-    if section.change is not None:
-        policy_sha256 = load_policy(panel.policy).sha256
+        _record_not_made(ledger, history.begun, "another baseline was started")
     line = ledger.append(
         BASELINE,
         epoch=epoch,
@@ -242,7 +261,7 @@ def _make_baseline(
         why=why or "first baseline",
         target={"name": panel.target_name, "model": panel.model},
         harm_alpha=rules.harm_alpha,
-        policy_sha256=policy_sha256,
+        policy_sha256=_policy_sha256(panel),
         repeats=_repeats(panel, folders, measurements),
         **{**asdict(rules), **course.of_baseline()},
         **{READER: VERSION},
@@ -253,10 +272,21 @@ def _make_baseline(
     return _reported(ledger, options, Outcome.BASELINE, line, lines)
 
 
+def _policy_sha256(panel: Panel) -> str | None:
+    """Return the SHA-256 of the gate's policy; None if the panel has no plan of change.
+
+    Raises:
+        ConfigError: The policy is wrong.
+    """
+    if panel.section.change is None:
+        return None
+    return load_policy(panel.policy).sha256
+
+
 def _ask_repeats(
     panel: Panel, folders: Sequence[Path], rules: Rules, options: RunOptions
 ) -> list[SuiteReport]:
-    """Ask the panel once for each folder; stop at the first suite that fails."""
+    """Ask the panel once for each folder, and return the reports; stop at the first failure."""
     reports = []
     for number, folder in enumerate(folders, start=1):
         options.say(f"baseline, run {number} of {len(folders)}")
@@ -266,7 +296,7 @@ def _ask_repeats(
             if report.exit_code:
                 break
         if number == 1 and (report is None or report.status == RunStatus.COMPLETE):
-            # a wrong limit raises here, before the rest is paid
+            # Check the limits after the first run: a wrong limit raises before more runs are paid.
             measurement = measure(folder / panel.target_name, panel.limits)
             Course(rules, panel.limits, [measurement] * 2)
     return reports
@@ -289,14 +319,14 @@ def _repeats(
 
 
 def _refuse_different_runs(folders: Sequence[Path], limits: Sequence[Limit]) -> None:
-    """Check that the runs of a baseline asked the same. Raises ConfigError: they did not."""
+    """Check that all runs of a baseline are comparable. Raises ConfigError if they are not."""
     problems: list[str] = []
     for folder in folders[1:]:
         problems += differences(folders[0], folder, limits)
     if problems:
         hint = (
-            "the runs of the baseline asked different questions, or in different ways: remove the "
-            "baseline's folder, and start again"
+            "the runs of the baseline differ in their questions or settings: remove the folder of "
+            "the baseline, and start again"
         )
         raise ConfigError([*problems, hint])
 
@@ -304,50 +334,62 @@ def _refuse_different_runs(folders: Sequence[Path], limits: Sequence[Limit]) -> 
 _UNTIL_NEW_BASELINE = "the alarm stays until a new baseline is made (--new_baseline WHY)"
 
 
+def _begun_look(panel: Panel, ledger: Ledger, history: History, options: RunOptions) -> Line | None:
+    """Return the started look that can be resumed; None if there is none.
+
+    A look that was started too long ago is recorded as not made.
+    """
+    begun = history.begun
+    if begun is None or not is_older(begun, float(panel.section.max_look_hours)):
+        return begun
+    hours = f"{panel.section.max_look_hours:g} hours"
+    reason = f"it was started at {begun['at']} and stopped, and was not resumed within {hours}"
+    _record_not_made(ledger, begun, reason)
+    options.say(f"look {begun['look']} counts as not made: {reason}")
+    return None
+
+
 def _make_look(
     panel: Panel, ledger: Ledger, history: History, baseline: Line, options: RunOptions
 ) -> MonitorOutcome:
-    begun = history.begun
-    if begun is not None and is_older(begun, float(panel.section.max_look_hours)):
-        hours = f"{panel.section.max_look_hours:g} hours"
-        reason = f"it was started at {begun['at']} and stopped, and did not go on within {hours}"
-        _not_made(ledger, begun, reason)
-        options.say(f"look {begun['look']} counts as not made: {reason}")
-        begun = None
+    """Ask the panel for a look, test the answers, and write the look into the ledger."""
+    begun = _begun_look(panel, ledger, history, options)
     number = history.next_look if begun is None else int(begun["look"])
     folder = panel.folder / "looks" / f"{number:04}"
-    of_target = folder / panel.target_name
+    target_folder = folder / panel.target_name
     limits = panel.limits
     looks = history.looks
-    _refuse_another(panel, baseline, _identities(panel, folder, [baseline, *looks], options))
+    identities = _identities(panel, folder, [baseline, *looks], options)
+    _refuse_different_panel(panel, baseline, identities)
     if len(looks) >= baseline["looks"]:
         raise ConfigError(
             f"{panel.file}: all {baseline['looks']} looks of this panel are made; "
-            "start a new baseline with"
-            " --new_baseline WHY"
+            "start a new baseline with --new_baseline WHY"
         )
-    of_epoch = {"epoch": history.epoch, "panel": baseline["panel"], "look": number}
+    common_fields = {"epoch": history.epoch, "panel": baseline["panel"], "look": number}
     if begun is None:
-        begun = ledger.append(BEGUN, **of_epoch)
+        begun = ledger.append(BEGUN, **common_fields)
     options.say(f"look {number}: {len(looks) + 1} of {baseline['looks']}")
     report = _ask(panel, folder, options, 0)
-    if report is not None and (unfinished := _unfinished([report], panel)) is not None:
-        return unfinished
-    course, reasons = _so_far(panel, baseline, looks, of_target)
+    if report is not None:
+        unfinished = _unfinished([report], panel)
+        if unfinished is not None:
+            return unfinished
+    course, reasons = _course_before(panel, baseline, looks, target_folder)
     if course is None:
-        _not_made(ledger, begun, "; ".join(reasons))
+        _record_not_made(ledger, begun, "; ".join(reasons))
         write_page(ledger, options.say)
         no_evidence = f"look {number} is not evidence: it cannot be compared with the baseline"
-        next_step = "put back what was changed, or start a new baseline with --new_baseline WHY"
+        next_step = "undo the changes, or start a new baseline with --new_baseline WHY"
         raise PrerequisiteError("\n  ".join([no_evidence, *reasons, next_step]))
-    measurement = measure(of_target, limits)
+    measurement = measure(target_folder, limits)
     line = ledger.append(
         LOOK,
-        **of_epoch,
+        **common_fields,
         evidence=len(looks) + 1,
         folder=folder.relative_to(panel.folder).as_posix(),
         values=write_values(folder, measurement),
-        runs=runs_of(of_target, panel.folder, limits),
+        runs=runs_of(target_folder, panel.folder, limits),
         **course.look(number, measurement),
         **_baseline_again(baseline, course),
         **{READER: VERSION},
@@ -361,13 +403,13 @@ def _make_look(
         lines += drops_rarely_found(baseline)
         return _reported(ledger, options, Outcome.IN_CONTROL, line, [f"{first}in control", *lines])
     note = f"eval-factory monitor note {shlex.quote(str(panel.folder))} TEXT --by NAME"
-    done = f"write down what you do about it: {note}; {_UNTIL_NEW_BASELINE}"
+    next_step = f"write down what you do about the alarm: {note}; {_UNTIL_NEW_BASELINE}"
     alarm = f"{first}ALARM: {alarm_words(baseline, line['alarm'])}"
-    return _reported(ledger, options, Outcome.ALARM, line, [alarm, *lines, done])
+    return _reported(ledger, options, Outcome.ALARM, line, [alarm, *lines, next_step])
 
 
 def _baseline_again(baseline: Line, course: Course) -> dict[str, Any]:
-    """The baseline's scores by the look's rule, if another rule read the baseline."""
+    """Return the baseline's limits by the present reader, if another version read the baseline."""
     if line_reader(baseline) == VERSION:
         return {}
     return {BASELINE_AGAIN: course.of_baseline()["limits"]}
@@ -376,46 +418,59 @@ def _baseline_again(baseline: Line, course: Course) -> dict[str, Any]:
 def _identities(
     panel: Panel, folder: Path, before: Sequence[Line], options: RunOptions
 ) -> dict[str, str]:
-    """The identities of a look's runs; of a result that was made elsewhere, if it is a new one."""
+    """Return task -> identity of the look's run.
+
+    Args:
+        panel: the panel.
+        folder: the folder of the look.
+        before: the ledger's lines of the baseline and of the earlier looks.
+        options: has the folder of the imported result, if another program asks the panel.
+
+    Raises:
+        ConfigError: The panel already has the imported result, or there is not exactly one.
+    """
     if not panel.takes_results:
         return panel.identities(folder)
-    refuse_unequal(options.made, panel.names, 1, run_folders_of(panel.folder, before))
-    return identities_of(result_folders(options.made[0], panel.names))
+    refuse_unequal(options.imported, panel.names, 1, run_folders_of(panel.folder, before))
+    return identities_of(result_folders(options.imported[0], panel.names))
 
 
-def _so_far(
-    panel: Panel, baseline: Line, looks: Sequence[Line], of_target: Path
+def _course_before(
+    panel: Panel, baseline: Line, looks: Sequence[Line], target_folder: Path
 ) -> tuple[Course | None, list[str]]:
-    """The test after the baseline and the looks so far, read by the rule that read the new look;
-    or None, and the reasons why the look may not be compared with them.
+    """Return the state of the tests before the new look, with all answers read by one reader.
+
+    If the new look may not be compared with the baseline, return None and the reasons.
     """
-    before = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
+    baseline_folder = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
     with read_by_one_rule(run_folders_of(panel.folder, [baseline, *looks]), VERSION) as load:
-        reasons = list(differences(before, of_target, panel.limits, load))
+        reasons = list(differences(baseline_folder, target_folder, panel.limits, load))
         if reasons:
             return None, reasons
         return course_of(baseline, panel.folder, looks, load), []
 
 
-def _not_made(ledger: Ledger, begun: Line, reason: str) -> None:
-    """Write into the ledger that a look which was started was not made."""
+def _record_not_made(ledger: Ledger, begun: Line, reason: str) -> None:
+    """Write into the ledger that a started look was not made."""
     ledger.append(
         NOT_MADE, epoch=begun["epoch"], panel=begun["panel"], look=begun["look"], reason=reason
     )
 
 
-def _refuse_another(panel: Panel, baseline: Line, identities: Mapping[str, str]) -> None:
-    """Check that the panel is that of the baseline. Raises ConfigError: it is not, with what
-    differs.
+def _refuse_different_panel(panel: Panel, baseline: Line, identities: Mapping[str, str]) -> None:
+    """Check that the panel is that of the baseline.
+
+    Raises:
+        ConfigError: The panel differs; the message names the differences.
     """
-    now = panel.fixed(identities)
-    then = baseline["fixed"]
-    if digest_of(now) == baseline["panel"]:
+    fixed = panel.fixed(identities)
+    baseline_fixed = baseline["fixed"]
+    if digest_of(fixed) == baseline["panel"]:
         return
     changes = []
-    for key in then.keys() | now.keys():
-        before = then.get(key)
-        after = now.get(key)
+    for key in baseline_fixed.keys() | fixed.keys():
+        before = baseline_fixed.get(key)
+        after = fixed.get(key)
         if before == after:
             continue
         if key == "runs":
@@ -428,12 +483,13 @@ def _refuse_another(panel: Panel, baseline: Line, identities: Mapping[str, str])
     raise ConfigError(
         f"{panel.file}: is not the panel of the baseline of {baseline['at']} any more; changed: "
         f"{changed}\n"
-        "  put back what was changed; to watch a new version of the model use "
+        "  undo the changes; to watch a new version of the model use "
         "'eval-factory monitor change'; or start a new baseline with --new_baseline WHY"
     )
 
 
 def _changed_names(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    """Return the keys whose values differ, joined by commas."""
     before = before or {}
     after = after or {}
     names = before.keys() | after.keys()
@@ -443,13 +499,14 @@ def _changed_names(before: Mapping[str, Any] | None, after: Mapping[str, Any] | 
 def _reported(
     ledger: Ledger, options: RunOptions, outcome: Outcome, line: Line, lines: Sequence[str]
 ) -> MonitorOutcome:
+    """Write the page, and return the outcome with lines about the page and the ledger."""
     head = write_page(ledger, options.say)
     shown = [*lines, f"page: {ledger.folder / PAGE}", f"ledger: line {line['number']}, {head}"]
     return MonitorOutcome(outcome, int(outcome == Outcome.ALARM), ledger.folder, shown, line, head)
 
 
-def _again(panel: Panel) -> str:
-    """Return the command of the next asking."""
+def _look_command(panel: Panel) -> str:
+    """Return the command that makes the next look."""
     file = shlex.quote(str(panel.file))
     if panel.takes_results:
         return f"eval-factory monitor look {file} --from DIR"
@@ -457,18 +514,18 @@ def _again(panel: Panel) -> str:
 
 
 def write_page(ledger: Ledger, say: Callable[[str], object]) -> str:
-    """Write the page of the ledger as it is now; return the hash of the ledger's last line."""
+    """Write the page of the ledger, and return the hash of the ledger's last line."""
     history = ledger.read()
     try:
         write_atomic(ledger.folder / PAGE, monitor_page(ledger.folder.name, history))
-    except OSError as error:  # the findings are in the ledger, and an alarm must not be lost
+    except OSError as error:  # continue: without a page, an alarm must still be reported
         next_step = f"eval-factory monitor report {shlex.quote(str(ledger.folder))}"
         say(f"the page cannot be written: {error.strerror or error}; write it later: {next_step}")
     return history.head
 
 
 def what_it_may_find(panel: Panel) -> list[str]:
-    """The lines about the drops that the panel may find, before anything is asked."""
+    """Return lines about the drops that the panel can be expected to find, before it is asked."""
     section = panel.section
     alpha = Rules.of(vars(section)).harm_alpha
     units = []
@@ -486,7 +543,12 @@ def what_it_may_find(panel: Panel) -> list[str]:
 
 
 def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object]) -> Line:
-    """Write into the ledger what was found about an alarm, or done about it."""
+    """Write a user's note into the ledger, such as the cause of an alarm.
+
+    Raises:
+        ConfigError: The panel has no baseline yet.
+        PrerequisiteError: The ledger was changed, or it cannot be written.
+    """
     history = ledger.intact()
     if history.baseline is None:
         raise ConfigError(f"{ledger.folder}: has no baseline yet, and a note needs one")
@@ -498,29 +560,34 @@ def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object])
 
 
 def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcome:
-    """Ask both models the panel side by side, and let the policy decide.
+    """Ask the watched model and a new model, and let the gate's policy decide about the change.
 
-    If the policy is kept, a new baseline is made with the new model, which is watched from then
-    on; if not, everything stays. The ledger says what was decided and why. `new_target` is a file
-    with `target`, as a run config has it.
+    If the policy passes, a new baseline is made with the new model, which is watched from then on.
+    Otherwise nothing changes. The ledger records the decision and its reasons.
+
+    Args:
+        panel: the panel.
+        new_target: a file with `target`, in the form of a run config.
+        options: the options for asking the panel.
 
     Raises:
-        ConfigError: the panel has no plan of change, or no baseline yet; a file is wrong. Else as
-            `look`.
+        ConfigError: The panel has no plan of change or no baseline yet, or a file is wrong.
+        PrerequisiteError: As `look`.
+        InterruptedRunError: As `look`.
     """
     policy = load_policy(panel.policy)
     new = panel.with_target(_target_in(new_target))
-    nowhere = panel.folder / "changes" / "0"
-    _refuse_unknown_tasks(policy, new, nowhere)
+    unused_folder = panel.folder / "changes" / "0"  # for plans alone: it is never created
+    _refuse_unknown_tasks(policy, new, unused_folder)
     ledger = Ledger(panel.folder)
     with ledger.looking(options.say):
         history = ledger.intact()
         baseline = _baseline_for(policy, panel, history)
-        line = _approved_before(history, new.fixed(new.identities(nowhere)))
+        line = _approved_before(history, new.fixed(new.identities(unused_folder)))
         if line is not None:
             lines = [f"change {line['change']} was approved at {line['at']}"]
         else:
-            _refuse_another(panel, baseline, panel.identities(nowhere))
+            _refuse_different_panel(panel, baseline, panel.identities(unused_folder))
             number = 1 + len(history.of_kind(CHANGE))
             folder = panel.folder / "changes" / f"{number:04}"
             targets = [
@@ -528,7 +595,8 @@ def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcom
                 {**new.document["target"], "name": CANDIDATE},
             ]
             report = _ask_suite(panel.suite(folder, targets), options)
-            if (unfinished := _unfinished([report], panel)) is not None:
+            unfinished = _unfinished([report], panel)
+            if unfinished is not None:
                 return unfinished
             result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED])
             line = ledger.append(
@@ -541,49 +609,61 @@ def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcom
             lines = gate_text(result).splitlines()
             write_page(ledger, options.say)
             if result.outcome != Verdict.PASS:
-                stays = f"nothing is changed: the panel goes on with {panel.model}"
+                unchanged = f"nothing is changed: the panel continues to watch {panel.model}"
                 return MonitorOutcome(
-                    result.outcome, result.exit_code, panel.folder, [*lines, stays], line
+                    result.outcome, result.exit_code, panel.folder, [*lines, unchanged], line
                 )
-        why = f"the model was changed to {new.model}, by the plan of change"
-        look_with = (
-            f"make looks with 'eval-factory monitor {panel.folder / PANEL_FILE}', "
-            "or write its target into your panel"
-        )
-        next_step = f"the new model is watched from now on: {look_with}"
-        made = _make_baseline(new, ledger, ledger.intact(), options, why, next_step=next_step)
-    outcome = Verdict.PASS if made.outcome == Outcome.BASELINE else made.outcome
-    return replace(made, outcome=outcome, lines=[*lines, *made.lines], line=line)
+        baseline_outcome = _watch_new_model(new, ledger, options)
+    outcome = baseline_outcome.outcome
+    if outcome == Outcome.BASELINE:
+        outcome = Verdict.PASS
+    all_lines = [*lines, *baseline_outcome.lines]
+    return replace(baseline_outcome, outcome=outcome, lines=all_lines, line=line)
+
+
+def _watch_new_model(new: Panel, ledger: Ledger, options: RunOptions) -> MonitorOutcome:
+    """Make the baseline of an approved new model."""
+    why = f"the model was changed to {new.model}, by the plan of change"
+    look_with = (
+        f"make looks with 'eval-factory monitor {new.folder / PANEL_FILE}', "
+        "or copy its `target` into your panel"
+    )
+    next_step = f"the new model is watched from now on: {look_with}"
+    return _make_baseline(new, ledger, ledger.intact(), options, why, next_step=next_step)
 
 
 def _refuse_unknown_tasks(policy: Policy, panel: Panel, folder: Path) -> None:
-    """Check that the panel has the policy's tasks. Raises ConfigError: one of them is missing."""
+    """Check that the panel has all tasks of the policy. Raises ConfigError if one is missing."""
     planned = {run.plan.task_name for run in panel.planned(folder)}
     unknown = {benchmark.task for benchmark in policy.benchmarks} - planned
     if unknown:
         names = ", ".join(sorted(planned))
         raise ConfigError(
-            f"{policy.path}: names {', '.join(sorted(unknown))}, and the panel has {names}"
+            f"{policy.path}: names {', '.join(sorted(unknown))}, but the panel has {names}"
         )
 
 
 def _baseline_for(policy: Policy, panel: Panel, history: History) -> Line:
-    """Return the baseline that was made with a policy. Raises ConfigError: there is no baseline
-    yet, or it was made with another policy.
+    """Return the current baseline.
+
+    Raises:
+        ConfigError: There is no baseline yet, or it was made with another policy.
     """
     baseline = history.baseline
     if baseline is None:
-        raise ConfigError(f"{panel.file}: has no baseline yet: make it with '{_again(panel)}'")
+        command = _look_command(panel)
+        raise ConfigError(f"{panel.file}: has no baseline yet: make it with '{command}'")
     if policy.sha256 != baseline["policy_sha256"]:
         raise ConfigError(
             f"{policy.path}: is not the policy of the baseline of {baseline['at']}; the rules of a "
-            "change are fixed with the baseline: put that policy back, "
+            "change are fixed with the baseline: restore that policy, "
             "or start a new baseline with --new_baseline WHY"
         )
     return baseline
 
 
 def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dict[str, Any]:
+    """Return the ledger's entries for a decided change."""
     checks: list[str] = []
     for benchmark in result.benchmarks:
         checks += [f"{benchmark.task}: {check.message}" for check in benchmark.checks]
@@ -606,15 +686,23 @@ def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dic
 
 
 def _target_in(file: Path) -> dict[str, Any]:
+    """Return the section `target` of a file.
+
+    Raises:
+        ConfigError: The file has no `target`, or it has other keys.
+    """
     document = load_mapping(file, "`target:` with `api_endpoint`, as a run config has it")
     target = document.get("target")
     if not isinstance(target, dict) or set(document) != {"target"}:
-        raise ConfigError(f"{file}: has to hold `target:` with `api_endpoint`, and nothing else")
+        raise ConfigError(f"{file}: must contain `target:` with `api_endpoint`, and nothing else")
     return target
 
 
 def _approved_before(history: History, fixed: Mapping[str, Any]) -> Line | None:
-    """The change to this very model that was approved, and whose baseline was not completed."""
+    """Return the line of an approved change to this model whose baseline was not completed.
+
+    Return None if there is no such change.
+    """
     for line in reversed(history.lines):
         if line["kind"] == BASELINE:
             return None

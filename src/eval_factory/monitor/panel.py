@@ -1,7 +1,7 @@
-"""A panel: a fixed sample of instances, the model that is asked, and the drops that are allowed.
+"""Reads and checks a panel's file: a fixed sample of instances, the watched model, and the limits.
 
-Each asking of the panel, for the baseline or for a look, is a suite of one target in a folder of
-its own.
+A limit is the greatest permitted drop of a score. Each asking of the panel, for the baseline or for
+a look, is a suite with one target in its own folder.
 """
 
 from __future__ import annotations
@@ -40,20 +40,24 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 TOP = "monitor"
 CHANGED = "changed"
 IMPORTED = "imported"
-"""Type of a task that another program asks; its results are given with --from."""
-PANEL_FILE = "panel.yml"  # in the output folder: the panel of the baseline that holds
+"""The type of a task that another program asks; its results are passed with --from."""
+PANEL_FILE = "panel.yml"  # the file in the output folder with the panel of the current baseline
 Watched = Literal[
     "changed", "refused", "unreadable", "empty", "failed", "length", "latency", "stated"
 ]
-_PATHS = ("benchmark", "data_path", "data_dir", "judge_passport")
-_MADE_BY_US = ("limit_samples", "sample_seed", "instances", "stop_when")
-_ASKED_ONCE = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)  # a panel asks again by its looks
+_PATHS = ("benchmark", "data_path", "data_dir", "judge_passport")  # parameters that are paths
+# parameters that the panel sets itself, from `size` and `seed`
+_SET_BY_PANEL = ("limit_samples", "sample_seed", "instances", "stop_when")
+# parameters that ask questions several times in one run; a panel asks again at each look instead
+_ASKING_AGAIN = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)
 Drop = Annotated[Number, Field(ge=0)]
 
 
 class GroupLimit(DescribedModel):
+    """The limit of a group of instances."""
+
     max_drop: Drop
-    """The most by which the group may get worse, in the metric's own unit."""
+    """The greatest permitted drop of the group's score, in the metric's own unit."""
 
 
 class PanelTask(DescribedModel):
@@ -62,60 +66,62 @@ class PanelTask(DescribedModel):
     type: OneLineText
     """The task; 'eval-factory ls' lists them. `imported`: another program asks it."""
     name: FolderName | None = None
-    """The task's name in the panel, needed if one task is there twice."""
+    """The task's name in the panel; needed if the panel has a task twice."""
     size: Positive
-    """Instances: the same ones at each look."""
+    """The number of instances. Each look asks the same instances."""
     max_drop: Drop
-    """The most by which the score may get worse, in the metric's own unit: 0.02 is two points of a
-    share.
+    """The greatest permitted drop of the score, in the metric's own unit. For a share, 0.02 is two
+    points.
     """
     metric: OneLineText | None = None
-    """The score's name; the task's main metric if not given."""
+    """The score's name; by default the task's main metric."""
     groups: dict[str, dict[str, GroupLimit]] = Field(default_factory=dict)
-    """Field of the instances -> its value -> how much worse that group may get."""
+    """Field of the instances -> value -> the limit of the group with this value."""
     params: dict[str, Any] | None = None
-    """Settings as in config.params, of this task alone."""
+    """Settings for this task alone, as in config.params."""
 
 
 class BaselineSection(DescribedModel):
+    """The section `monitor.baseline`."""
+
     repeats: Annotated[int, Field(strict=True, ge=2, le=100)] = 5
-    """Runs of the panel before the first look."""
+    """The number of runs of the panel before the first look."""
 
 
 class ChangeSection(DescribedModel):
-    """The rules by which a new version of the model goes live without another approval."""
+    """The rules by which a new version of the model may replace the watched model."""
 
     description: OneLineText | None = None
-    """The changes that are foreseen."""
+    """The planned changes, in words."""
     policy: PathText
-    """The gate's policy, beside this file or by its whole path."""
+    """The file of the gate's policy: a path relative to this file, or an absolute path."""
 
 
 class PanelSection(DescribedModel):
     """The section `monitor`."""
 
     output_dir: PathText
-    """The folder of the ledger, the baseline and all looks."""
+    """The folder for the ledger, the baseline and all looks."""
     tasks: Annotated[list[PanelTask], Field(min_length=1)]
     """The tasks that the panel asks."""
     target: dict[str, Any]
-    """The model, as a suite's target: api_endpoint, or serve."""
+    """The watched model, in the form of a suite's target: api_endpoint, or serve."""
     alpha: Annotated[Number, Field(gt=0, lt=0.5)] = 0.05
-    """The chance of a false alarm in the panel's whole life, at most."""
+    """The greatest probability of a false alarm over all looks of the panel."""
     looks: Annotated[int, Field(strict=True, ge=1, le=1000)] = 52
-    """Looks in the panel's life."""
+    """The greatest number of looks after a baseline."""
     seed: Annotated[int, Field(strict=True, ge=0)] = 0
-    """Another one draws another sample."""
+    """The seed of the sample. Another seed draws other instances."""
     baseline: BaselineSection = Field(default_factory=BaselineSection)
     alarm_on: list[Watched] = []
-    """Changes that raise an alarm too, beside a drop beyond a limit; the error rate is then divided
-    between the two.
+    """Changes that raise an alarm, as well as a drop beyond a limit. Half of the error rate `alpha`
+    is then used for these changes.
     """
     max_look_hours: Annotated[Number, Field(gt=0, le=24 * 7)] = 24
-    """The hours for which a look that was stopped may go on; after them it counts as not made."""
+    """The time in hours within which a stopped look can be resumed; later it counts as not made."""
     change: ChangeSection | None = None
     params: dict[str, Any] | None = None
-    """Settings as in config.params, of every run."""
+    """Settings for every run, as in config.params."""
     judges: list[Any] | None = None
     prices: list[Any] | None = None
     executor: ExecutorName | None = None
@@ -124,56 +130,61 @@ class PanelSection(DescribedModel):
     max_attempts: Positive | None = None
     max_outage_s: Number | None = None
     max_cost: Number | None = None
-    """US dollars that one asking of the panel may cost."""
+    """The greatest permitted cost of one asking of the panel, in US dollars."""
     max_requests: Positive | None = None
     max_tokens_total: Positive | None = None
     max_wall_s: Number | None = None
 
 
-_OF_SUITES = [
+_SUITE_KEYS = [
     name
     for name in PanelSection.model_fields
     if name in SuiteSection.model_fields and name != "output_dir"
 ]
-"""Keys that each asking of the panel hands to its suite."""
+"""The keys that each asking of the panel passes to its suite."""
 
 
 class PanelFile(StrictModel):
+    """A panel's file."""
+
     monitor: PanelSection
 
 
 def panel_schema() -> dict[str, Any]:
-    """The JSON schema of a panel's file."""
+    """Return the JSON schema of a panel's file."""
     about = {
         "title": "eval-factory: panel of a monitor",
-        "description": "A model that is asked again and again (docs/monitor.md).",
+        "description": "A model that is asked the same questions repeatedly (docs/monitor.md).",
     }
     return plain_schema(PanelFile, about)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The most by which one score, of a task or of a group in it, may get worse."""
+    """The greatest permitted drop of the score of a task, or of a group in a task."""
 
-    name: str  # `pubmed_qa`, or `pubmed_qa, topic=heart`
+    name: str  # such as `pubmed_qa`, or `pubmed_qa, topic=heart`
     task: str  # the name of the task in the panel, and of its runs' folders
-    metric: str | None
+    metric: str | None  # None for the task's main metric
     max_drop: float  # in the metric's own unit
-    field: str | None = None
-    value: str | None = None
+    field: str | None = None  # the field of the group; None if the limit is for the complete task
+    value: str | None = None  # the value of the field in the group
 
 
 @dataclass(frozen=True)
 class Panel:
+    """A panel, as its file configures it."""
+
     file: Path
     folder: Path
     section: PanelSection
-    document: Mapping[str, Any]  # `monitor`, as configured
+    document: Mapping[str, Any]  # the section `monitor` as the user wrote it
     env: Mapping[str, str]
-    names: Sequence[str]  # of the tasks
+    names: Sequence[str]  # the names of the tasks
 
     @property
     def limits(self) -> tuple[Limit, ...]:
+        """The limits of all tasks and groups."""
         limits = []
         for name, task in zip(self.names, self.section.tasks, strict=True):
             limits.append(Limit(name, name, task.metric, float(task.max_drop)))
@@ -190,8 +201,8 @@ class Panel:
         return replace(self, section=section, document={**self.document, "target": target})
 
     @property
-    def whole(self) -> dict[str, Any]:
-        """The section `monitor`, to be run from any folder."""
+    def portable_document(self) -> dict[str, Any]:
+        """The section `monitor` with absolute paths, so that the file can be in any folder."""
         document = {**self.document, "output_dir": str(self.folder)}
         if self.section.params:
             document["params"] = self._paths_from_here(document["params"])
@@ -208,12 +219,12 @@ class Panel:
 
     @property
     def takes_results(self) -> bool:
-        """True: another program asks the panel, and its results are imported."""
+        """True if another program asks the panel, and its results are imported."""
         return self.section.tasks[0].type == IMPORTED
 
     @property
     def policy(self) -> Path:
-        """The gate's policy of the plan of change. Raises ConfigError: there is none."""
+        """The path of the gate's policy. Raises ConfigError if the panel has no plan of change."""
         if self.section.change is None:
             raise ConfigError(
                 f"{self.file}: has no `{TOP}.change`, "
@@ -223,20 +234,28 @@ class Panel:
 
     @property
     def target_name(self) -> str:
+        """The name of the target, which is the name of its folder."""
         return str(self.section.target.get("name") or "model")
 
     @property
     def model(self) -> str:
+        """The id of the watched model."""
         return str((self.section.target.get("api_endpoint") or {}).get("model_id"))
 
     def suite(self, folder: Path, targets: Sequence[Mapping[str, Any]] = ()) -> Suite:
-        """One asking of the panel; of its own target if no others are named. Raises ConfigError:
-        with every mistake, as the panel's file has it.
+        """Return the suite of one asking of the panel.
+
+        Args:
+            folder: the output folder of the suite.
+            targets: the targets to ask; by default the target of the panel.
+
+        Raises:
+            ConfigError: The panel's file has mistakes, or another program asks the panel.
         """
         if self.takes_results:
             raise ConfigError(f"{self.file}: {GIVE_RESULTS}")
         section: dict[str, Any] = {
-            key: self.document[key] for key in _OF_SUITES if key in self.document
+            key: self.document[key] for key in _SUITE_KEYS if key in self.document
         }
         if self.section.params:
             section["params"] = self._paths_from_here(self.document["params"])
@@ -257,13 +276,14 @@ class Panel:
         try:
             return build_suite(None, document={"suite": section}, env=self.env)
         except ConfigError as error:
-            raise ConfigError(
-                [f"{self.file}: {_as_here(problem)}" for problem in error.problems]
-            ) from None
+            problems = [f"{self.file}: {_with_panel_keys(text)}" for text in error.problems]
+            raise ConfigError(problems) from None
 
     def _paths_from_here(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Paths are the panel's file's, wherever it is called from: cron has a folder of its
-        own.
+        """Return the parameters with absolute paths.
+
+        Relative paths start at the folder of the panel's file, not at the current folder: a cron
+        job may be started in any folder.
         """
         extra = dict(params.get("extra") or {})
         for name in _PATHS:
@@ -272,30 +292,36 @@ class Panel:
         return {**params, "extra": extra}
 
     def planned(self, folder: Path) -> tuple[PlannedCell, ...]:
-        """Return the runs of the panel. Raises ConfigError, PrerequisiteError: one of them is
-        wrong, or lacks something.
+        """Return the planned runs of one asking.
+
+        Raises:
+            ConfigError: The panel's file has mistakes.
+            PrerequisiteError: A run needs data or packages that are missing.
         """
         try:
             return tuple(plan_cells(self.suite(folder), self.env))
         except ConfigError as error:
-            raise ConfigError([_as_here(problem) for problem in error.problems]) from None
+            raise ConfigError([_with_panel_keys(text) for text in error.problems]) from None
 
     def identities(self, folder: Path) -> dict[str, str]:
-        """Return the identity of each task's run, if the panel is asked in `folder`; of imported
-        results those that are there.
+        """Return task -> identity of its run in an asking.
+
+        Args:
+            folder: the folder of the asking. If another program asks the panel, the imported
+                results must be in this folder.
         """
         if self.takes_results:
-            of_target = folder / self.target_name
-            return identities_of({task: of_target / task for task in self.names})
+            target_folder = folder / self.target_name
+            return identities_of({task: target_folder / task for task in self.names})
         identities = {}
         for run in self.planned(folder):
             identities[run.cell.evaluation] = run.plan.identity
         return identities
 
     def fixed(self, identities: Mapping[str, str]) -> dict[str, Any]:
-        """The values that a baseline is for.
+        """Return the settings that are fixed with a baseline.
 
-        If any of them changes, a new baseline is needed.
+        If a fixed setting changes, the panel needs a new baseline.
         """
         section = self.section
         limits = {}
@@ -312,19 +338,20 @@ class Panel:
 
 
 def digest_of(fixed: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the fixed settings."""
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
 
 def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Panel:
-    """Load a panel's file.
+    """Read and check a panel's file.
 
     Args:
         path: The file.
-        env: The environment, for `${NAME}` in the file.
-        flags: Keys of `monitor` that replace those of the file.
+        env: The environment variables, for `${NAME}` in the file.
+        flags: Keys of `monitor` with values that replace the values in the file.
 
     Raises:
-        ConfigError: with every mistake.
+        ConfigError: The file has mistakes; the message lists all of them.
     """
     document = load_mapping(path, "`monitor:` with `output_dir`, `tasks` and `target`")
     problems: list[str] = []
@@ -333,7 +360,7 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
             problems.append(f"unknown key {key}; a panel has all its keys under `{TOP}:`")
     tree = document.get(TOP)
     if not isinstance(tree, dict):
-        problems.append(f"`{TOP}:` is missing, or holds no keys")
+        problems.append(f"`{TOP}:` is missing, or has no keys")
         raise ConfigError([f"{path}: {problem}" for problem in problems])
     configured = {}
     for key, value in {**tree, **(flags or {})}.items():
@@ -345,7 +372,7 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
         section = PanelSection.model_validate(tree)
         framework = load_framework()
         names = [task.name or name_of_type(task.type, framework) for task in section.tasks]
-        problems += _problems_of(section, names)
+        problems += _section_problems(section, names)
     if problems:
         raise ConfigError([f"{path}: {problem}" for problem in problems])
     try:
@@ -354,43 +381,48 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
         raise ConfigError(f"{path}: {TOP}.output_dir: {error}") from None
 
 
-def _problems_of(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
+def _section_problems(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
+    """Yield the mistakes that concern several keys of the section, and those of the target."""
     lowered = [name.lower() for name in names]
     for number, name in enumerate(lowered):
         if lowered.index(name) != number:
             yield (
-                f"{TOP}.tasks[{number}]: there are two tasks of the name {name!r}; "
-                "give each its own `name`"
+                f"{TOP}.tasks[{number}]: there are two tasks with the name {name!r}; "
+                "set a different `name` for each"
             )
     params_at = {TOP: section.params}
     for number, task in enumerate(section.tasks):
         params_at[f"{TOP}.tasks[{number}]"] = task.params
     for path, params in params_at.items():
         extra = (params or {}).get("extra") or {}
-        for made in _MADE_BY_US:
-            if made in (params or {}) or made in extra:
-                yield (f"{path}.params: the panel's `size` and `seed` set {made}; leave it out")
-        for key in _ASKED_ONCE:
+        for key in _SET_BY_PANEL:
+            if key in (params or {}) or key in extra:
+                yield f"{path}.params: the panel's `size` and `seed` set {key}; leave it out"
+        for key in _ASKING_AGAIN:
             if extra.get(key):
                 yield (
-                    f"{path}.params.extra: {key} asks questions again within a run, and a panel "
-                    "asks them again by its looks; leave it out"
+                    f"{path}.params.extra: {key} asks questions again within a run, but a panel "
+                    "asks its questions again at each look; leave it out"
                 )
-    types = {task.type == IMPORTED for task in section.tasks}
-    if len(types) > 1:
-        yield f"{TOP}.tasks: all tasks are of the type {IMPORTED}, or none is; make two panels"
+    are_imported = {task.type == IMPORTED for task in section.tasks}
+    if len(are_imported) > 1:
+        yield (
+            f"{TOP}.tasks: either all tasks or no tasks must have the type {IMPORTED}; make two "
+            "panels"
+        )
     yield from problems_with({"name": "model", **section.target}, f"{TOP}.target", TargetEntry)
 
 
-def _as_here(problem: str) -> str:
-    """A suite's problem, with the key's name in a panel's file."""
-    for theirs, ours in (
+def _with_panel_keys(problem: str) -> str:
+    """Replace the suite's keys in a message by the keys of a panel's file."""
+    for suite_key, panel_key in (
         ("suite.evaluations", f"{TOP}.tasks"),
         ("suite.targets[0]", f"{TOP}.target"),
     ):
-        problem = problem.replace(theirs, ours)
+        problem = problem.replace(suite_key, panel_key)
     return problem.replace("suite.", f"{TOP}.")
 
 
 def _from(file: Path, path: str) -> Path:
+    """Return the absolute path of a path that is relative to the folder of `file`."""
     return Path(os.path.abspath(file.absolute().parent / expanded(path)))

@@ -1,7 +1,8 @@
-"""Show a panel's ledger: on one screen, as a page, and in evidence packs.
+"""Shows a panel's ledger as lines on the screen, as a page, and in evidence packs.
 
-The page is one offline file with the verdict, the course of each score, and what was done about
-alarms. Its plots show the current baseline and the looks since; earlier ones have a row each.
+The page is a single file that works offline. It shows the verdict, the course of each score, and
+the users' notes about alarms. Its plots show the current baseline and the looks since; tables list
+the earlier baselines and looks.
 """
 
 from __future__ import annotations
@@ -43,11 +44,15 @@ from eval_factory.report.page.document import pack_page, tables_page
 from eval_factory.report.papers import pack_markdown, pack_texts, rendered
 from eval_factory.report.plots import Axis, axis_of
 
-SHOWN_NOTES = 5
+SHOWN_NOTES = 5  # the number of notes on the screen
 
 
 def status_lines(name: str, history: History) -> list[str]:
-    """Describe a panel: baseline, limits with their last look, alarm, look under way, notes."""
+    """Return the lines about a panel for the screen.
+
+    The lines are about the state, the baseline, the limits with the last look, a look that has not
+    ended, changes and notes.
+    """
     baseline = history.baseline
     looks = history.looks
     if baseline is None:
@@ -77,7 +82,7 @@ def status_lines(name: str, history: History) -> list[str]:
 
 
 def state_of(history: History) -> str:
-    """The panel's state in a few words."""
+    """Return the panel's state in a few words."""
     baseline = history.baseline
     looks = history.looks
     if baseline is None or not looks:
@@ -91,8 +96,9 @@ def state_of(history: History) -> str:
 
 
 def alarm_words(baseline: Line, alarm: Line) -> str:
-    """Return the words of an alarm: `pubmed_qa is 8.1 points worse, since about look 20 (alarm of
-    look 23)`.
+    """Return an alarm in words.
+
+    Example: `pubmed_qa is 8.1 points worse, since about look 20 (alarm of look 23)`.
     """
     ending = f" (alarm of look {alarm['look']})"
     if alarm["since"] is not None:
@@ -107,7 +113,7 @@ def alarm_words(baseline: Line, alarm: Line) -> str:
 
 
 def since_words(alarm: Line) -> str:
-    """Return since when it is: `since a look from 17 to 26, most likely 20`."""
+    """Return in words when a change began: `since a look from 17 to 26, most likely 20`."""
     first, last = alarm.get("since_range") or (alarm["since"], alarm["since"])
     if first == last:
         return f"since about look {alarm['since']}"
@@ -115,7 +121,7 @@ def since_words(alarm: Line) -> str:
 
 
 def drop_words(scale: Sequence[float], drop: float | None) -> str:
-    """A drop in words; that of a share in points."""
+    """Return a drop in words; for a score from 0 to 1, in points."""
     if drop is None:
         return "an unknown amount"
     if list(scale) == [0, 1]:
@@ -124,7 +130,7 @@ def drop_words(scale: Sequence[float], drop: float | None) -> str:
 
 
 def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
-    """A row each limit: its baseline, its max_drop, the last look."""
+    """Return a table with a row for each limit: baseline, max_drop, score and e-value."""
     last = {}
     if looks:
         last = {limit["name"]: limit for limit in looks[-1]["limits"]}
@@ -137,10 +143,10 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
             formats.short(limit["baseline"]),
             formats.short(limit["max_drop"]),
         ]
-        now = last.get(limit["name"])
-        if now:
-            cells.append(formats.short(now["value"], missing="-"))
-            cells.append(formats.significant(now["e"], 3))
+        entry = last.get(limit["name"])
+        if entry:
+            cells.append(formats.short(entry["value"], missing="-"))
+            cells.append(formats.significant(entry["e"], 3))
         else:
             cells += ["-", "-"]
         rows.append(cells)
@@ -148,28 +154,30 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
 
 
 def evidence_of(baseline: Line, last: Line) -> str:
+    """Return the mean e-value of the last look in words, with the level of an alarm."""
     needed = 1 / baseline["harm_alpha"]
     return (
         f"evidence of a drop beyond a limit: {formats.significant(last['e'], 3)} "
-        f"of the {needed:g} at which an alarm is raised"
+        f"of the {needed:g} that raise an alarm"
     )
 
 
 def differing_words(last: Line) -> str | None:
-    """Return in words how many answers are others than the baseline's; None if a line does not say
-    it.
+    """Return in words how many answers differ from those of the baseline's first run.
+
+    Return None if the line of the look does not have this number.
     """
     differ = last.get("differ")
     if not differ or not differ["of"]:
         return None
     return (
-        f"answers in other words than in the baseline's first run: {differ['answers']} "
+        f"answers whose text differs from the baseline's first run: {differ['answers']} "
         f"of {differ['of']}"
     )
 
 
 def look_lines(baseline: Line, last: Line) -> Iterator[str]:
-    """The evidence after a look, the answers that differ, and what is watched."""
+    """Yield lines about a look: the evidence, the differing answers, the watched figures."""
     yield evidence_of(baseline, last)
     differing = differing_words(last)
     if differing is not None:
@@ -178,25 +186,25 @@ def look_lines(baseline: Line, last: Line) -> Iterator[str]:
 
 
 def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
-    """The watched figures, before and now, and what seems to have changed."""
-    then = baseline["watched"]
-    now = last["watched"]
+    """Yield lines about the watched figures of a look, and about changes since the baseline."""
+    figures_before = baseline["watched"]
+    figures = last["watched"]
     shares = []
     for name in SHARES:
-        share = formats.percent(now[name])
-        shares.append(f"{name} {share} (baseline {formats.percent(then[name])})")
+        share = formats.percent(figures[name])
+        shares.append(f"{name} {share} (baseline {formats.percent(figures_before[name])})")
     yield f"of the answers: {', '.join(shares)}"
-    length = formats.decimals(now["length"], 1)
-    length_before = formats.decimals(then["length"], 1)
-    latency = formats.seconds(now["latency"], missing="-")
-    latency_before = formats.seconds(then["latency"], missing="-")
+    length = formats.decimals(figures["length"], 1)
+    length_before = formats.decimals(figures_before["length"], 1)
+    latency = formats.seconds(figures["latency"], missing="-")
+    latency_before = formats.seconds(figures_before["latency"], missing="-")
     yield (
         f"mean length {length} words (baseline {length_before}); median latency {latency} "
         f"(baseline {latency_before})"
     )
-    if now[STATED] != then[STATED]:
-        models = ", ".join(now[STATED]) or "none"
-        models_before = ", ".join(then[STATED]) or "none"
+    if figures[STATED] != figures_before[STATED]:
+        models = ", ".join(figures[STATED]) or "none"
+        models_before = ", ".join(figures_before[STATED]) or "none"
         yield f"THE ANSWERS NAME ANOTHER MODEL: {models} (baseline {models_before})"
     level = alarm_level(len(last["changed"]), baseline["alpha"])
     for name, change in last["changed"].items():
@@ -207,7 +215,7 @@ def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
 
 
 def power_lines(baseline: Line) -> Iterator[str]:
-    """Say what such a panel can find, and how many runs its baseline needs."""
+    """Yield lines about the drops that a panel can find, and the runs that its baseline needs."""
     flips = {limit["name"]: limit["flip_rate"] for limit in baseline["limits"]}
     repeats = len(baseline["repeats"])
     needed = 0
@@ -225,7 +233,7 @@ def power_lines(baseline: Line) -> Iterator[str]:
             left_out.append(f"{limit['left_out']} of {limit['name']}")
     if left_out:
         yield (
-            f"instances left out, because a run of the baseline has no value of them: "
+            f"instances left out, because they have no value in a run of the baseline: "
             f"{', '.join(left_out)}"
         )
     if lacking:
@@ -236,16 +244,19 @@ def power_lines(baseline: Line) -> Iterator[str]:
     if needed > repeats:
         yield (
             f"the baseline needs {counted(needed, 'run')} "
-            f"to find 10 points in 95 % of panels, and it has {repeats}: set"
+            f"to find 10 points in 95 % of panels, but it has {repeats}: set"
             f" baseline.repeats to {needed} before the first look; "
-            "the runs that were made stay"
+            "the existing runs are used again"
         )
     elif needed:
         yield f"the {counted(repeats, 'run')} of the baseline are enough"
 
 
 def _finds(drops: Sequence[Mapping[str, Any]]) -> str:
-    """Return what is found: `5 points in 41 % of panels, 10 points in 98 % (after 5 looks)`."""
+    """Return in words which drops are found: `5 points in 41 %, 10 points in 98 % (after 5 looks)`.
+
+    The shares are shares of simulated panels.
+    """
     words = []
     for drop in drops:
         finding = f"{formats.points(drop['drop'])} points in {formats.percent(drop['share'], 0)}"
@@ -256,31 +267,30 @@ def _finds(drops: Sequence[Mapping[str, Any]]) -> str:
 
 
 def assumed_lines(by_flip_rate: Mapping[float, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """Say what such a panel finds before anything is asked, by how many answers flip."""
+    """Yield lines about the drops that a panel can be expected to find, before it is asked."""
     yield (
-        "\n# what the panel finds by its last look, of a drop after two fifths of them; "
-        "80 % right answers assumed"
+        "\n# how often the panel finds a drop by its last look, if the drop comes after two "
+        "fifths of the looks; 80 % right answers assumed"
     )
     for rate, drops in by_flip_rate.items():
         yield (
-            f"#   where {formats.percent(rate, 0)} of the answers flip between two runs: "
+            f"#   if {formats.percent(rate, 0)} of the answers flip between two runs: "
             f"{_finds(drops)}"
         )
 
 
 WIDTH = 480.0
+"""The width of a plot. It is smaller than that of other plots, for legible letters on a phone."""
 LEFT = 62.0
 RIGHT = 408.0
 TOP = 32.0
-LOWEST = 184.0
+LOWEST = 184.0  # the vertical position of the lowest value
 BOTTOM = 202.0
-"""A plot's width, which is less than elsewhere, so that its letters are read on a phone; its edges;
-the lowest value.
-"""
-FEWEST = 10
+MIN_LOOKS_DRAWN = 10
+"""A plot has room for at least this number of looks."""
 MAX_NUMBERED = 8
-"""A plot has room for so many looks at least; so many lines in it have a number at their end."""
-# e-values beyond are drawn at a plot's edge
+"""Up to this number of lines in a plot, each line has a number at its end."""
+# Smaller and greater e-values are drawn at the edge of a plot.
 MIN_DRAWN = 1e-3
 MAX_DRAWN = 1e5
 _STYLE = """
@@ -294,11 +304,11 @@ _FIGURES = {name: (name, formats.percent) for name in SHARES} | {
 
 
 def monitor_page(name: str, history: History) -> str:
-    """The page of a panel; `name` is that of its folder."""
+    """Return the HTML page of a panel; `name` is the name of its folder."""
     from markupsafe import Markup
 
     def markup(content: Table | Drawing) -> Markup:
-        # tables and SVG are ours, and escape what is in them
+        # This program makes the tables and drawings, and escapes the text in them.
         if isinstance(content, Table):
             return Markup(in_html(content))  # noqa: S704
         return Markup(svg(content))  # noqa: S704
@@ -331,7 +341,7 @@ def monitor_page(name: str, history: History) -> str:
 
 
 def edge_of(limit: Line) -> float:
-    """The score beyond which it is too much worse."""
+    """Return the worst score that a limit permits."""
     if limit["higher_is_better"]:
         return float(limit["baseline"] - limit["max_drop"])
     return float(limit["baseline"] + limit["max_drop"])
@@ -340,8 +350,8 @@ def edge_of(limit: Line) -> float:
 def limits_out_of_reach(baseline: Line) -> list[str]:
     """Return a line for each limit that no score can break.
 
-    Where the baseline lies near the worst end of the scale, a drop of `max_drop` would end beyond
-    it: the limit raises no alarm, however bad the model gets.
+    If the baseline is near the worst end of the scale, a drop of `max_drop` would end outside the
+    scale. The limit then raises no alarm, however bad the model becomes.
     """
     lines = []
     for limit in baseline["limits"]:
@@ -359,42 +369,46 @@ def limits_out_of_reach(baseline: Line) -> list[str]:
     return lines
 
 
-LEAST_FOUND = 0.8
-"""Share of panels that find a drop, below which it says little that one has found none."""
+MIN_SHARE_FOUND = 0.8
+"""If fewer panels find a drop, the absence of an alarm does not show that there is no drop."""
 
 
 def drops_rarely_found(baseline: Line) -> list[str]:
-    """Return a line for each limit whose panels mostly miss the drop that they are made for."""
+    """Return a line for each limit whose relevant drop is found by few simulated panels."""
     lines = []
     for name, power in baseline["power"].items():
-        found = [one for one in power["finds"] if one["drop"] >= power["drop"] - 1e-9]
-        if not found:
+        findings = [drop for drop in power["finds"] if drop["drop"] >= power["drop"] - 1e-9]
+        if not findings:
             continue
-        drop = min(found, key=lambda one: float(one["drop"]))
-        if drop["share"] < LEAST_FOUND:
+        smallest = min(findings, key=lambda finding: float(finding["drop"]))
+        if smallest["share"] < MIN_SHARE_FOUND:
             lines.append(
-                f"only {formats.percent(drop['share'], 0)} of such panels find a drop of "
-                f"{formats.points(drop['drop'])} points in {name} by their last look, so that no "
-                "alarm says little; set a larger size, or more runs of the baseline, in a new panel"
+                f"only {formats.percent(smallest['share'], 0)} of such panels find a drop of "
+                f"{formats.points(smallest['drop'])} points in {name} by their last look: the "
+                "absence of an alarm shows little; set a larger size, or more runs of the "
+                "baseline, in a new panel"
             )
     return lines
 
 
 def _named(look: Line) -> str:
+    """Return the number and the date of a look."""
     return f"{look['look']}, {look['at'][:10]}"
 
 
 def _e_value(e: float) -> str:
+    """Return an e-value with three significant digits."""
     return formats.significant(e, 3)
 
 
 def _log(e: float) -> float:
+    """Return the decimal logarithm of an e-value, limited to the drawn range."""
     return math.log10(min(max(e, MIN_DRAWN), MAX_DRAWN))
 
 
 @dataclass(frozen=True)
 class _Epoch:
-    """A baseline and what came after it."""
+    """A baseline and the looks after it."""
 
     history: History
     baseline: Line
@@ -402,22 +416,24 @@ class _Epoch:
 
     @cached_property
     def numbered(self) -> list[Line]:
-        """The looks that were made and those that were not, in their order."""
+        """All looks of the epoch in their order, including the looks that were not made."""
         later = self.history.lines[int(self.baseline["number"]) :]
         looks = [line for line in later if line["kind"] in (LOOK, NOT_MADE)]
         return sorted(looks, key=lambda look: int(look["look"]))
 
     @property
     def rules(self) -> Rules:
+        """The rules of an alarm."""
         return Rules.of(self.baseline)
 
     @property
     def alarm_at(self) -> float:
+        """The mean e-value that raises an alarm."""
         return 1 / self.rules.harm_alpha
 
     @cached_property
     def warnings(self) -> list[str]:
-        """Lines about what is no alarm, and should be known all the same."""
+        """The lines about facts that are not an alarm, but that the user should know."""
         lines = []
         if self.looks:
             lines += list(watched_lines(self.baseline, self.looks[-1]))[2:]
@@ -437,7 +453,7 @@ class _Epoch:
         return lines
 
     def beyond_limits(self) -> list[str]:
-        """A line for each limit that the score of the last look lies beyond, alarm or not."""
+        """Return a line for each limit that the score of the last look exceeds, alarm or not."""
         lines: list[str] = []
         if not self.looks:
             return lines
@@ -460,7 +476,7 @@ class _Epoch:
         return lines
 
     def entries_of(self, name: str) -> dict[int, Line]:
-        """Return the entries of a limit by look, each with the entry of its change."""
+        """Return look -> the entry of a limit, with the entry of its change under `change`."""
         entries: dict[int, Line] = {}
         for look in self.looks:
             for limit in look["limits"]:
@@ -469,7 +485,7 @@ class _Epoch:
         return entries
 
     def rows_of(self, limit: Line) -> Table:
-        """The table of a limit: a row each look."""
+        """Return the table of a limit, with a row for each look."""
         entries = self.entries_of(limit["name"])
         rows = []
         for look in self.numbered:
@@ -492,6 +508,7 @@ class _Epoch:
 
     @staticmethod
     def _cells(entry: Line, baseline: float) -> list[str]:
+        """Return the cells of a look in the table of a limit, after the look's name."""
         difference = None
         if entry["value"] is not None:
             difference = entry["value"] - baseline
@@ -507,7 +524,7 @@ class _Epoch:
 
     @property
     def evidence(self) -> Table:
-        """The mean e-value, and those of watched figures that may be an alarm."""
+        """The table of the mean e-values, and of the e-values of watched figures in `alarm_on`."""
         names = list(self.looks[-1]["figures"])
         rows = []
         for look in self.looks:
@@ -524,7 +541,7 @@ class _Epoch:
     def watched(self) -> Table:
         """The table of the watched figures, over all answers."""
         rows = []
-        for key, (label, shown) in _FIGURES.items():
+        for key, (label, format_figure) in _FIGURES.items():
             cells = [label]
             last = None
             present = []
@@ -535,12 +552,12 @@ class _Epoch:
             smallest = min(present, default=None)
             largest = max(present, default=None)
             for figure in (self.baseline["watched"][key], last, smallest, largest):
-                cells.append("-" if figure is None else shown(figure))
+                cells.append("-" if figure is None else format_figure(figure))
             rows.append(cells)
         return Table(("of all answers", "baseline", "last look", "smallest", "largest"), rows, 4)
 
     def course(self, limit: Line) -> Drawing:
-        """The score of each look, beside the baseline and the limit."""
+        """Return a plot of each look's score, with the baseline and the limit."""
         mean = limit["baseline"]
         edge = edge_of(limit)
         low = mean - 2 * limit["sigma"]
@@ -548,9 +565,9 @@ class _Epoch:
         scores = {look: entry["value"] for look, entry in self.entries_of(limit["name"]).items()}
         y = axis_of([*scores.values(), low, high, edge], LOWEST, TOP)
         alarm = self.history.alarm
-        if alarm is not None:
-            is_of_limit = alarm["what"] in (HARM, CHANGED) and limit["name"] in alarm["names"]
-            if not is_of_limit:
+        if alarm is not None:  # mark the alarm only in the plots of its limits
+            concerns_limit = alarm["what"] in (HARM, CHANGED) and limit["name"] in alarm["names"]
+            if not concerns_limit:
                 alarm = None
         plot = _Plot(self, y, alarm)
         plot.shapes.append(
@@ -564,7 +581,7 @@ class _Epoch:
         return plot.drawing(f"{limit['name']}: {limit['metric']} of each look")
 
     def e_values(self) -> Drawing:
-        """The e-values of each limit, with their mean."""
+        """Return a plot of the e-values of each limit, with their mean."""
         level = self.alarm_at
         mean = {look["look"]: look["e"] for look in self.looks}
         values = [1.0, level, *mean.values()]
@@ -587,7 +604,9 @@ class _Epoch:
             ticks[10.0**power] = f"{10.0**power:,.6g}"
         plot.frame(ticks)
         plot.level(level, "second")
-        plot.shapes.append(drawing.text_shape(LEFT + 5, plot.at(level) - 5, f"alarm at {level:g}"))
+        plot.shapes.append(
+            drawing.text_shape(LEFT + 5, plot.y_of(level) - 5, f"alarm at {level:g}")
+        )
         for name, by_look in by_limit.items():
             plot.line(by_look, name, "faint")
         plot.line(mean, "mean e-value")
@@ -605,27 +624,29 @@ class _Plot:
 
     epoch: _Epoch
     y: Axis
-    alarm: Line | None  # to be marked
-    is_log: bool = False
+    alarm: Line | None  # the alarm to mark in the plot
+    is_log: bool = False  # True if the vertical axis is logarithmic
     shapes: list[Shape] = field(default_factory=list)
 
     def x(self, look: int) -> float:
+        """Return the horizontal position of a look."""
         first = int(self.epoch.numbered[0]["look"])
         last = int(self.epoch.numbered[-1]["look"])
-        share = (look - first) / max(FEWEST - 1, last - first)
+        share = (look - first) / max(MIN_LOOKS_DRAWN - 1, last - first)
         return LEFT + 14 + (RIGHT - LEFT - 28) * share
 
-    def at(self, value: float) -> float:
+    def y_of(self, value: float) -> float:
+        """Return the vertical position of a value."""
         if self.is_log:
             return self.y.x(_log(value))
         return self.y.x(value)
 
     def frame(self, ticks: Mapping[float, str]) -> None:
-        for value, shown in ticks.items():
-            self.shapes.append(drawing.line(LEFT, self.at(value), RIGHT, self.at(value), "grid"))
-            self.shapes.append(
-                drawing.text_shape(LEFT - 6, self.at(value) + FONT_SIZE / 3, shown, "end")
-            )
+        """Draw the axes, the grid, the looks that were not made, and the alarm."""
+        for value, label in ticks.items():
+            y = self.y_of(value)
+            self.shapes.append(drawing.line(LEFT, y, RIGHT, y, "grid"))
+            self.shapes.append(drawing.text_shape(LEFT - 6, y + FONT_SIZE / 3, label, "end"))
         self.shapes.append(drawing.line(LEFT, BOTTOM, RIGHT, BOTTOM))
         self.shapes.append(drawing.text_shape((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
         step = 1 + len(self.epoch.numbered) // 15
@@ -650,61 +671,71 @@ class _Plot:
             self.shapes.append(drawing.text_shape(x + 4, TOP - 11, "alarm", "start"))
 
     def level(self, value: float, colour: Colour) -> None:
-        y = self.at(value)
+        """Draw a horizontal line at a value; it is dashed in the colour `second`."""
+        y = self.y_of(value)
         self.shapes.append(drawing.line(LEFT, y, RIGHT, y, colour, 1.5, dashed=colour == "second"))
 
     def line(self, values: Mapping[int, float | None], name: str, colour: Colour = "data") -> None:
-        """Draw a line, broken where a look was not made, or has no value."""
+        """Draw the values of the looks as a line.
+
+        The line is interrupted if a look was not made, or has no value.
+        """
         points = {}
         for number, value in values.items():
             if value is not None:
-                points[number] = (self.x(number), self.at(value))
+                points[number] = (self.x(number), self.y_of(value))
         is_main = colour == "data"
         numbers = [look["look"] for look in self.epoch.numbered]
-        for a, b in pairwise(numbers):
-            if a in points and b in points:
+        for number, next_number in pairwise(numbers):
+            if number in points and next_number in points:
                 width = 2 if is_main else 1
-                self.shapes.append(drawing.line(*points[a], *points[b], colour, width))
+                ends = (*points[number], *points[next_number])
+                self.shapes.append(drawing.line(*ends, colour, width))
         for look in self.epoch.looks:
             value = values[look["look"]]
             if value is None:
                 self._sign(look, "?", f"{name} none")
                 continue
             x, y = points[look["look"]]
-            shown = _e_value(value) if self.is_log else formats.score(value)
-            title = one_line(f"look {_named(look)}: {name} {shown}")
+            value_text = _e_value(value) if self.is_log else formats.score(value)
+            title = one_line(f"look {_named(look)}: {name} {value_text}")
             if is_main and self.alarm is not None and look["look"] == self.alarm["look"]:
                 corners = ((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y))
                 self.shapes.append(drawing.polygon(corners, "second", title))
             else:
                 self.shapes.append(drawing.circle(x, y, 4 if is_main else 2.5, colour, title))
 
-    def _sign(self, look: Line, sign: str, why: str) -> None:
-        title = one_line(f"look {_named(look)}: {why}")
+    def _sign(self, look: Line, sign: str, explanation: str) -> None:
+        """Write a sign above the horizontal axis; the explanation appears under the pointer."""
+        title = one_line(f"look {_named(look)}: {explanation}")
         self.shapes.append(
             drawing.text_shape(self.x(look["look"]), BOTTOM - 6, sign, "middle", title=title)
         )
 
     def ends(self, labels: Sequence[tuple[float, str]]) -> None:
-        """Write words at the right edge, none over another."""
-        above = math.inf
+        """Write labels at the right edge, at their values; labels do not overlap."""
+        y = math.inf
         for value, text in sorted(labels):
-            above = min(above - FONT_SIZE, self.at(value))
-            self.shapes.append(drawing.text_shape(RIGHT + 6, above + FONT_SIZE / 3, text))
+            y = min(y - FONT_SIZE, self.y_of(value))
+            self.shapes.append(drawing.text_shape(RIGHT + 6, y + FONT_SIZE / 3, text))
 
     def drawing(self, title: str) -> Drawing:
-        words = "Its figures are in the tables of this page."
-        return Drawing(one_line(title), words, BOTTOM + 46, tuple(self.shapes), WIDTH)
+        """Return the finished drawing."""
+        description = "The tables of this page contain the figures of this plot."
+        return Drawing(one_line(title), description, BOTTOM + 46, tuple(self.shapes), WIDTH)
 
 
 class LedgerWriter:
-    """Answers an evidence pack's questions from a panel's ledger and its plan.
-
-    The plan has `change`, the foreseen changes in words, and the `policy` and `locked_at` of its
-    gate.
-    """
+    """Writes the sentences of an evidence pack from a panel's ledger and its plan of change."""
 
     def __init__(self, history: History, plan: Mapping[str, Any]) -> None:
+        """Collect the values that the sentences use.
+
+        Args:
+            history: the panel's ledger.
+            plan: `change`, the planned changes in words; `policy` and `locked_at` of the gate, if
+                there is a valid policy.
+        """
         baseline = history.baseline or {}
         looks = history.looks
         epoch = history.epoch
@@ -714,10 +745,10 @@ class LedgerWriter:
         changed = _last_changes(baseline, looks)
         stated = None
         if looks:
-            now = (self._last.get("watched") or {}).get("stated")
-            before = (baseline.get("watched") or {}).get("stated")
-            if now != before:
-                stated = (now, before)
+            models = (self._last.get("watched") or {}).get("stated")
+            models_before = (baseline.get("watched") or {}).get("stated")
+            if models != models_before:
+                stated = (models, models_before)
         is_alarmed = any(alarm["epoch"] == epoch for alarm in alarms) or changed or stated
         self._values = {
             **plan,
@@ -743,16 +774,20 @@ class LedgerWriter:
         }
 
     def render_sentences(self, template: str) -> list[str]:
+        """Return the sentences of a template, filled in with the values."""
         return rendered(template, self._values)
 
     @property
     def runs(self) -> list[str]:
-        """Folders of runs in the panel's: those of the last look, else of the last repeat."""
+        """The run folders of the last look; without a look, of the baseline's last repeat.
+
+        The paths are relative to the panel's folder.
+        """
         askings = [self._last, *self._last.get("repeats", ())]
         return [run["folder"] for run in askings[-1].get("runs", ())]
 
     def _alarms(self) -> Iterator[Line]:
-        """Each alarm of an epoch, as its last look has it, with the epoch's notes since."""
+        """Yield each alarm as its last look states it, with the notes of its epoch since then."""
         raised: dict[tuple[int, str], list[Line]] = {}
         for look in self._history.of_kind(LOOK):
             if look["alarm"]:
@@ -766,7 +801,7 @@ class LedgerWriter:
 
 
 def _last_changes(baseline: Line, looks: Sequence[Line]) -> dict[str, Line]:
-    """Return, by limit, the last look with evidence of any change of it."""
+    """Return limit -> the entry of the last look that shows any change of the limit's score."""
     changed: dict[str, Line] = {}
     for look in looks:
         level = alarm_level(len(look["changed"]), baseline["alpha"])
@@ -777,19 +812,21 @@ def _last_changes(baseline: Line, looks: Sequence[Line]) -> dict[str, Line]:
 
 
 def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
-    """Answer a committee's questions (PACKS) from the ledger and the last look's runs.
+    """Return an evidence pack: answers to a committee's questions from the ledger and its runs.
 
-    Returns:
-        Markdown, or a page.
+    Args:
+        purpose: the name of the pack, one of `PACKS`.
+        folder: the panel's folder.
+        as_page: return an HTML page instead of Markdown.
 
     Raises:
-        PrerequisiteError: the ledger was changed; a run that it names has no result.
+        PrerequisiteError: The ledger was changed, or a run that the ledger names has no result.
     """
     history = Ledger(folder).intact()
     monitor = load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}
     planned = monitor.get("change") or {}
     plan: dict[str, Any] = {"change": planned.get("description")}
-    # if it cannot be read, or is not the one of the baseline, it is not the plan
+    # A policy that cannot be read, or that is not the baseline's policy, is left out of the plan.
     with suppress(ConfigError):
         if planned:
             policy = load_policy(Path(planned["policy"]))

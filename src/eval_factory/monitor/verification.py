@@ -1,5 +1,6 @@
-"""Compare a panel's ledger with its runs: the chain and order of its lines, the runs' files, and
-every figure, computed again.
+"""Verifies a panel's ledger: the hashes and the order of its lines, the runs' files, all figures.
+
+All figures in the ledger are computed again from the runs, and compared.
 """
 
 from __future__ import annotations
@@ -51,23 +52,27 @@ from eval_factory.report.checksums import ChecksumsError, read_checksums
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.read_again import read_by_one_rule
 
-_SHARES_DIFFER = 0.02  # shares of simulated years, at most, between two processors
-_WEEKS_DIFFER = 1
+# Simulations may differ a little between two kinds of processors:
+_MAX_SHARE_DIFFERENCE = 0.02  # the tolerated difference of shares of simulated years
+_MAX_WEEKS_DIFFERENCE = 1  # the tolerated difference of weeks until the alarm
 
 
 def verify_panel(folder: Path, head: str | None = None) -> list[str]:
-    """Find what shows that a ledger is not what its runs say.
+    """Return the signs that a ledger was changed, or that it contradicts its runs.
 
-    The chain of its lines, the runs' files and every figure are checked. `head` is the hash that a
-    look printed, of a line that has to be in the ledger. Raises PrerequisiteError: the ledger
-    cannot be read.
+    Args:
+        folder: the panel's folder.
+        head: a hash that a look printed; the ledger must have a line with this hash.
+
+    Raises:
+        PrerequisiteError: The ledger cannot be read.
     """
     history = Ledger(folder).read()
     hashes = [line.get("previous") for line in history.lines]
     if head is not None and head not in (history.head, *hashes):
-        lost = f"ledger.jsonl: no line has the hash {head}: lines were changed, or dropped"
+        lost = f"ledger.jsonl: no line has the hash {head}: lines were changed or removed"
         return [*history.problems, lost]
-    if history.problems:  # figures of lines that were changed say nothing
+    if history.problems:  # the figures of changed lines need no further check
         return list(history.problems)
     findings = _safely(folder.name, _folder_problems(folder, history))
     findings += _safely("ledger.jsonl", order_problems(history.lines))
@@ -77,12 +82,12 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
         try:
             if line["kind"] == BASELINE:
                 limits = limits_of(line)
-            for problem in _of_files(folder, line, limits):
+            for problem in _file_problems(folder, line, limits):
                 findings.append(f"{label}: {problem}")
-            for problem in _of_runs(folder, line, history):
+            for problem in _run_problems(folder, line, history):
                 findings.append(f"{label}: {problem}")
             if line["kind"] == BASELINE:
-                for problem in _figures(folder, line, history):
+                for problem in _figure_problems(folder, line, history):
                     findings.append(f"{label}, {problem}")
         except EvalFactoryError as error:
             for text in str(error).splitlines():
@@ -95,7 +100,7 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
 
 
 def _safely(label: str, problems: Iterator[str]) -> list[str]:
-    """The problems up to a line that cannot be understood, which is a problem itself."""
+    """Return the problems; if reading a line raises an error, this is the last problem."""
     findings: list[str] = []
     try:
         findings.extend(problems)
@@ -106,7 +111,7 @@ def _safely(label: str, problems: Iterator[str]) -> list[str]:
 
 
 def _folder_problems(folder: Path, history: History) -> Iterator[str]:
-    """Folders with answers that no line tells of."""
+    """Yield a problem for each folder with answers that no line of the ledger names."""
     begun = set()
     for line in history.of_kind(BEGUN):
         begun.add(f"{line.get('look'):04}")
@@ -115,26 +120,26 @@ def _folder_problems(folder: Path, history: History) -> Iterator[str]:
         ended.add(f"{line.get('look'):04}")
     for look in sorted((folder / "looks").glob("*")):
         if look.is_dir() and look.name not in begun:
-            yield f"looks/{look.name}: no line of the ledger says that it was started"
+            yield f"looks/{look.name}: no line of the ledger says that this look was started"
         elif (look / VALUES).exists() and look.name not in ended:
-            yield f"looks/{look.name}: was measured, and no line of the ledger tells of it"
+            yield f"looks/{look.name}: was measured, but no line of the ledger names this folder"
     named: set[str | None] = set()
     for line in history.of_kind(BASELINE):
         named.update(part.get("folder") for part in line.get("repeats", ()))
     for values in sorted(folder.glob(f"baseline/*/*/{VALUES}")):
         name = values.parent.relative_to(folder).as_posix()
         if name not in named:
-            yield f"{name}: was measured, and no line of the ledger tells of it"
+            yield f"{name}: was measured, but no line of the ledger names this folder"
     changes = {line.get("folder") for line in history.of_kind(CHANGE)}
-    in_the_making = f"changes/{len(changes) + 1:04}"
+    unfinished = f"changes/{len(changes) + 1:04}"  # an unfinished change has no line yet
     for change in sorted((folder / "changes").glob("*")):
         name = f"changes/{change.name}"
-        if change.is_dir() and name not in changes and name != in_the_making:
-            yield f"{name}: no line of the ledger tells of it"
+        if change.is_dir() and name not in changes and name != unfinished:
+            yield f"{name}: no line of the ledger names this folder"
 
 
 def _parts_of(line: Line) -> Sequence[Line]:
-    """The askings of a line: those of a baseline, or a look or a change itself."""
+    """Return the askings of a line: the repeats of a baseline, or the look or change itself."""
     if line["kind"] == BASELINE:
         repeats: Sequence[Line] = line["repeats"]
         return repeats
@@ -144,12 +149,13 @@ def _parts_of(line: Line) -> Sequence[Line]:
 
 
 def _runs_of(parts: Iterable[Line]) -> Iterator[Line]:
+    """Yield the runs of these askings."""
     for part in parts:
         yield from part["runs"]
 
 
-def _of_runs(folder: Path, line: Line, history: History) -> Iterator[str]:
-    """Check a line's time, and the models that it names, by the results of its runs."""
+def _run_problems(folder: Path, line: Line, history: History) -> Iterator[str]:
+    """Yield how a line's time, tasks and models contradict the results of its runs."""
     for run in _runs_of(_parts_of(line)):
         stored = load_result(folder / run["folder"])
         ended = stored.result.provenance.ended_at
@@ -160,11 +166,14 @@ def _of_runs(folder: Path, line: Line, history: History) -> Iterator[str]:
         target = _target_of(line, history, Path(run["folder"]).parent.name)
         if target.get("model") != _model_of(stored):
             model = _model_of(stored)
-            yield f"the model is {target.get('model')}, and {run['folder']} asked {model}"
+            yield f"the model is {target.get('model')}, but {run['folder']} asked {model}"
 
 
 def _target_of(line: Line, history: History, name: str) -> Mapping[str, Any]:
-    """The ledger's entry for the target that a run asked."""
+    """Return the ledger's entry for the target that a run asked.
+
+    Return an empty mapping if the ledger has no target with this name.
+    """
     if line["kind"] == CHANGE:
         key = "old"
         if name == "candidate":
@@ -180,17 +189,22 @@ def _target_of(line: Line, history: History, name: str) -> Mapping[str, Any]:
 
 
 def _model_of(stored: StoredResult) -> str:
+    """Return the id of the model that a run asked."""
     return str(stored.target["api_endpoint"]["model_id"])
 
 
-def _of_files(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str]:
-    """Check the files of every run of a line by its checksums, and these by the ledger."""
+def _file_problems(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str]:
+    """Yield which files of a line's runs were changed.
+
+    Each run has a file of checksums; the ledger has the hash of this file. The stored values of an
+    asking are compared with the values in its runs.
+    """
     parts = _parts_of(line)
     for run in _runs_of(parts):
         rundir = RunDir(folder / run["folder"])
         try:
             if sha256_of(rundir.checksums, folder) != run["sha256"]:
-                yield f"{run['folder']}/SHA256SUMS: is not what the ledger says"
+                yield f"{run['folder']}/SHA256SUMS: does not have the hash in the ledger"
                 continue
             for name, digest in read_checksums(rundir.checksums).items():
                 if sha256_of(rundir.root / name, folder) != digest:
@@ -202,22 +216,22 @@ def _of_files(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str
     if line["kind"] == CHANGE:
         return
     for part in parts:
-        of_target = (folder / part["runs"][0]["folder"]).parent
+        target_folder = (folder / part["runs"][0]["folder"]).parent
         stored = read_values(folder / part["folder"], part["values"])
-        measured = measure(of_target, limits)
-        if not stored.answers:  # a version wrote it that did not keep them
+        measured = measure(target_folder, limits)
+        if not stored.answers:  # earlier versions of this program stored no hashes of answers
             measured = replace(measured, answers={})
         if measured != stored:
-            yield f"{part['folder']}/values.json: is not what its runs say"
+            yield f"{part['folder']}/values.json: does not have the values of its runs"
 
 
-def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
-    """Compute the figures of a baseline, and of the looks after it, again from the measurements."""
+def _figure_problems(folder: Path, baseline: Line, history: History) -> Iterator[str]:
+    """Yield the figures of a baseline and its looks that differ from the computed figures."""
     course = course_of(baseline, folder)
     if digest_of(baseline["fixed"]) != baseline["panel"]:
-        yield "panel: is not the hash of what is fixed"
+        yield "panel: is not the hash of the fixed settings"
     looks = history.looks_after(baseline)
-    yield from _other_configurations(folder, baseline, looks)
+    yield from _configuration_problems(folder, baseline, looks)
     figures = json.loads(json_line(course.of_baseline()))
     for key in ("alpha", "looks", "alarm_on"):
         figures[key] = baseline["fixed"][key]
@@ -231,19 +245,18 @@ def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
             reader = line_reader(line)
             course = _read_again(baseline, folder, looks[:number])
         measurement = read_values(folder / line["folder"], line["values"])
-        # the figures as a line of the ledger has them
         figures = course.look(line["look"], measurement)
         if BASELINE_AGAIN in line:
             figures[BASELINE_AGAIN] = course.of_baseline()["limits"]
-        figures = json.loads(json_line(figures))
+        figures = json.loads(json_line(figures))  # converts the figures to JSON types
         figures["evidence"] = number + 1
         figures["panel"] = baseline["panel"]
         for text in _differences(line, figures):
             yield f"look {line['look']} (line {line['number']}): {text}"
 
 
-def _other_configurations(folder: Path, baseline: Line, looks: Sequence[Line]) -> Iterator[str]:
-    """Runs of another configuration than the panel's."""
+def _configuration_problems(folder: Path, baseline: Line, looks: Sequence[Line]) -> Iterator[str]:
+    """Yield a problem for each run with another configuration than the panel's."""
     parts = [*baseline.get("repeats", [baseline]), *looks]
     for run in _runs_of(parts):
         identity = identity_of(load_result(folder / run["folder"]).result)
@@ -252,45 +265,56 @@ def _other_configurations(folder: Path, baseline: Line, looks: Sequence[Line]) -
 
 
 def _power_problems(folder: Path, baseline: Line) -> Iterator[str]:
+    """Yield a problem if the simulated findings of the panel differ from those in the ledger."""
     power = json.loads(json_line(power_of(course_of(baseline, folder))))
     if not _is_same_power(baseline["power"], power):
-        yield "power: is not what the runs say that the panel finds"
+        yield "power: the simulation with these runs finds other drops"
 
 
 def is_simulated_otherwise(baseline: Line) -> bool:
-    """Another version simulated what the panel finds: it is not compared."""
+    """Return True if another version simulated which drops the panel finds.
+
+    The simulated findings are not compared then.
+    """
     return bool(baseline.get("figures_version", 1) != FIGURES_VERSION)
 
 
 def computed_otherwise(history: History) -> list[str]:
-    """The figures that an earlier version computed otherwise, which `verify_panel` leaves out."""
+    """Return a line about each figure that `verify_panel` does not compare.
+
+    An earlier version of this program computed these figures by another method.
+    """
     lines = []
     for line in history.of_kind(BASELINE):
         if is_simulated_otherwise(line):
             lines.append(
-                f"line {line['number']}: not compared: what the panel finds (power), which an "
-                "earlier version simulated otherwise"
+                f"line {line['number']}: not compared: the drops that the panel finds (power), "
+                "because an earlier version simulated them by another method"
             )
     return lines
 
 
 def _read_again(baseline: Line, folder: Path, looks: Sequence[Line]) -> Course:
-    """The test before a look that another rule read, with the answers read by that rule."""
+    """Return the state of the tests after these looks, with all answers read by this version."""
     with read_by_one_rule(run_folders_of(folder, [baseline, *looks]), VERSION) as load:
         return course_of(baseline, folder, looks, load)
 
 
 def _differences(line: Line, figures: Line) -> Iterator[str]:
+    """Yield the figures of a line that differ from the computed figures."""
     for key in figures:
         if not _same(line[key], figures[key]):
             yield (
                 f"{key} is {json.dumps(line[key])[:80]}, "
-                f"and the runs say {json.dumps(figures[key])[:80]}"
+                f"but the runs give {json.dumps(figures[key])[:80]}"
             )
 
 
 def _same(stored: Any, computed: Any) -> bool:
-    """Compare two values to nine digits: another processor rounds in another way."""
+    """Return True if two values are equal to nine digits.
+
+    More digits may differ, because another processor rounds in another way.
+    """
     if isinstance(stored, bool) or isinstance(computed, bool):
         return stored is computed
     if isinstance(stored, dict) and isinstance(computed, dict):
@@ -307,28 +331,38 @@ def _same(stored: Any, computed: Any) -> bool:
 
 
 def _is_same_power(stored: Line, computed: Line) -> bool:
-    """Compare two simulations, with tolerance: another processor may count a year otherwise."""
+    """Return True if two simulations agree, within the tolerance for other processors."""
     if stored.keys() != computed.keys():
         return False
     return all(_is_same_limit(stored[name], computed[name]) for name in stored)
 
 
 def _is_same_limit(stored: Line, computed: Line) -> bool:
+    """Return True if two simulations of a limit agree, within the tolerance."""
     if stored.keys() != computed.keys() or len(stored["finds"]) != len(computed["finds"]):
         return False
-    for ours, theirs in zip(stored["finds"], computed["finds"], strict=True):
-        if ours.keys() != theirs.keys() or not _same(ours["drop"], theirs["drop"]):
+    for stored_drop, computed_drop in zip(stored["finds"], computed["finds"], strict=True):
+        if not _is_same_drop(stored_drop, computed_drop):
             return False
-        if isinstance(ours["share"], bool) or isinstance(ours["weeks"], bool):
-            return False
-        if not abs(ours["share"] - theirs["share"]) <= _SHARES_DIFFER:
-            return False
-        weeks = (ours["weeks"], theirs["weeks"])
-        if weeks[0] != weeks[1] and (None in weeks or abs(weeks[0] - weeks[1]) > _WEEKS_DIFFER):
-            return False
-    is_close = any(
-        abs(find["share"] - detector.ENOUGH) <= _SHARES_DIFFER for find in stored["finds"]
-    )
-    return _same(stored["drop"], computed["drop"]) and (
-        is_close or stored["needed"] == computed["needed"]
-    )
+    if not _same(stored["drop"], computed["drop"]):
+        return False
+    # If a share is near the threshold, the number of needed runs may differ.
+    for find in stored["finds"]:
+        if abs(find["share"] - detector.ENOUGH) <= _MAX_SHARE_DIFFERENCE:
+            return True
+    return bool(stored["needed"] == computed["needed"])
+
+
+def _is_same_drop(stored: Line, computed: Line) -> bool:
+    """Return True if two simulations of a drop agree, within the tolerance."""
+    if stored.keys() != computed.keys() or not _same(stored["drop"], computed["drop"]):
+        return False
+    if isinstance(stored["share"], bool) or isinstance(stored["weeks"], bool):
+        return False
+    if not abs(stored["share"] - computed["share"]) <= _MAX_SHARE_DIFFERENCE:  # also false for NaN
+        return False
+    if stored["weeks"] == computed["weeks"]:
+        return True
+    if stored["weeks"] is None or computed["weeks"] is None:
+        return False
+    return not abs(stored["weeks"] - computed["weeks"]) > _MAX_WEEKS_DIFFERENCE

@@ -92,7 +92,7 @@ def test_limits_are_those_of_tasks_and_groups(tmp_path: Path) -> None:
         ({"looks": 0}, "monitor.looks"),
         ({"baseline": {"repeats": 1}}, "monitor.baseline.repeats"),
         ({"alarm_on": ["refusals"]}, "monitor.alarm_on"),
-        ({"tasks": [TASK, TASK]}, "two tasks of the name 'pubmed_qa'"),
+        ({"tasks": [TASK, TASK]}, "two tasks with the name 'pubmed_qa'"),
         ({"tasks": [{**TASK, "max_drop": -0.1}]}, "monitor.tasks[0].max_drop"),
         ({"tasks": [{**TASK, "params": {"limit_samples": 5}}]}, "set limit_samples;"),
         ({"tasks": [{**TASK, "params": {"extra": {"sample_seed": 5}}}]}, "set sample_seed;"),
