@@ -51,7 +51,7 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 class _LoopGreenlet(greenlet):  # type: ignore[misc]
-    """Runs a plain function in the loop's thread."""
+    """A greenlet that runs a plain function in the loop's thread."""
 
     outcome: Any = None
     """The (result, error) of the work that the greenlet waited for.
@@ -81,6 +81,7 @@ def wait_for(work: Coroutine[Any, Any, T] | Future[T]) -> T:
         except BaseException:
             future.cancel()
             raise
+    # Hand the work to `_run`, which awaits it, stores the outcome and switches back.
     current.parent.switch(awaited)
     (value, error) = current.outcome
     current.outcome = None
@@ -88,7 +89,7 @@ def wait_for(work: Coroutine[Any, Any, T] | Future[T]) -> T:
         try:
             raise error
         finally:
-            del error
+            del error  # the error's traceback refers to this frame, which is a cycle
     return value  # type: ignore[no-any-return]
 
 

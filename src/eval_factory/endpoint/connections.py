@@ -92,9 +92,9 @@ def _address(parts: Url) -> tuple[str, str, int]:
 
 
 class _SurplusAnswers:
-    """Remembers whether an endpoint gave more answers than requests were sent.
+    """A record of whether an endpoint gave more answers than requests were sent.
 
-    The user gets a message about it once.
+    The user gets one message about the first extra answer.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -201,12 +201,12 @@ class Transport:
         body_slot = LargeBodySlot()
         began = asyncio.get_running_loop().time()
 
-        def late() -> TransportError:
+        def timeout_error() -> TransportError:
             silent = wire is None or not wire.has_begun
             return TransportError(f"no whole answer within {self.timeout_s:g} s", silent=silent)
 
         try:
-            with _Deadline(self.timeout_s, late):
+            with _Deadline(self.timeout_s, timeout_error):
                 wire = None if is_alone else await self._take_idle()
                 wire = wire or await self._connect_new()
                 await wire.exchange(request, body_slot)
@@ -235,8 +235,8 @@ class Transport:
     def _is_stray(self, wire: Wire, question: bytes, answer: bytes) -> bool:
         """Return True if this connection gave the same answer to an earlier question.
 
-        Equal `id` fields show that it is the same answer. A late second answer to a question shifts
-        all later answers: each is taken for the answer to the next question.
+        Answers with equal `id` fields count as the same answer. Such an answer may be a late second
+        answer to an earlier question, which shifts all later answers by one question.
 
         If an id comes a third time, the server gives the same id to many answers. From then on, ids
         are ignored.

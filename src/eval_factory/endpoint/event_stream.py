@@ -127,7 +127,7 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
         if chunk.get("error"):
             return dict(chunk)
         if "choices" not in chunk and chunk.get("message"):
-            return {"error": dict(chunk)}
+            return {"error": dict(chunk)}  # the chunk itself is an error object
         for name in _COPIED_FIELDS:
             if chunk.get(name) is not None:
                 answer[name] = chunk[name]
@@ -135,8 +135,8 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
         for part in parts if isinstance(parts, list) else ():
             if isinstance(part, Mapping):
                 _add(choices, part)
-    ended = bool(choices) and all(choice["finish_reason"] for choice in choices.values())
-    if not (is_over or ended):
+    are_finished = bool(choices) and all(choice["finish_reason"] for choice in choices.values())
+    if not (is_over or are_finished):
         raise StreamCutError
     answer["choices"] = [choices[index] for index in sorted(choices)]
     return answer

@@ -416,8 +416,9 @@ class Wire(asyncio.Protocol):
         """Handle bytes that the parser refuses: extra bytes after the answer, or no valid HTTP."""
         if self._is_complete:
             self.is_open = False
-            parts = data.count(_ANSWER)
-            self._ends_in_surplus = parts > (1 if data.startswith(_ANSWER) else 0)
+            # `data` may begin with the answer itself; another beginning is that of an extra answer.
+            own_beginnings = 1 if data.startswith(_ANSWER) else 0
+            self._ends_in_surplus = data.count(_ANSWER) > own_beginnings
         elif self._parser.get_status_code():
             message = one_line(f"the answer is not valid HTTP: {error.__context__ or error}")
             self._fail(MalformedAnswerError(message))

@@ -69,8 +69,8 @@ class RequestsInFlight:
         """Name the file, which the first request creates."""
         self._path = file_of(cache_db)
         self._run_id = run_id
-        self._free = deque[int]()
-        self._slots = itertools.count()
+        self._free = deque[int]()  # the numbers of slots that can be used again
+        self._slots = itertools.count()  # the numbers of new slots
         self._descriptor: int | None = None
         self._lock = threading.Lock()
 

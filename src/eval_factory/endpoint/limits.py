@@ -282,10 +282,10 @@ class Limit(Generic[_Key]):
             return None
         now = self._clock()
         tokens = self._waiting[self._queue[0][2]]
-        until = [0.0, self._closed_until - now]
+        waits = [0.0, self._closed_until - now]
         if tokens is not None:
-            until += [self._requests.seconds_until(1, now), self._tokens.seconds_until(tokens, now)]
-        return max(until)
+            waits += [self._requests.seconds_until(1, now), self._tokens.seconds_until(tokens, now)]
+        return max(waits)
 
 
 class Ticket(Future[Any]):
@@ -360,7 +360,7 @@ class AnyLimit(Protocol):
 
 
 class Admission:
-    """Lets requests to an endpoint wait for their slots; thread-safe."""
+    """The admission of requests to an endpoint: each request waits for a slot; thread-safe."""
 
     def __init__(self, limit: AnyLimit, most: LimitOf) -> None:
         self._limit = limit

@@ -30,15 +30,15 @@ class _Form:
     """The form of one server's answers: a row of the table; paths are tuples of field names."""
 
     server: str
-    has: tuple[str, ...]
-    text: tuple[str, ...]
-    thought: tuple[str, ...] = ()
-    reason: tuple[str, ...] = ()
+    has: tuple[str, ...]  # the fields by which an answer of this form is recognized
+    text: tuple[str, ...]  # the path of the text
+    thought: tuple[str, ...] = ()  # the path of the thinking
+    reason: tuple[str, ...] = ()  # the path of the finish reason
     prompt_tokens: tuple[str, ...] = ()
     completion_tokens: tuple[str, ...] = ()
-    path: re.Pattern[str] | None = None
-    openai: str = ""
-    hosts: tuple[str, ...] = ()
+    path: re.Pattern[str] | None = None  # matches the URL paths of the native API
+    openai: str = ""  # the URL path of the server's OpenAI-compatible API
+    hosts: tuple[str, ...] = ()  # the only hosts of the native API; empty: any host
 
 
 @cache
@@ -107,8 +107,8 @@ def _is_withheld(answer: Mapping[str, Any], reason: str | None) -> bool:
     """Return True if a filter withheld the answer's text, or refused the prompt."""
     if reason is None:
         return False
-    is_of_prompt = "promptFeedback" in answer and not answer.get("candidates")
-    return is_of_prompt or finish_reasons.kind_of(reason) == FinishReason.FILTERED
+    is_prompt_refused = "promptFeedback" in answer and not answer.get("candidates")
+    return is_prompt_refused or finish_reasons.kind_of(reason) == FinishReason.FILTERED
 
 
 def _value_at(value: Any, path: tuple[str, ...]) -> Any:

@@ -92,7 +92,7 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
     if "max_completion_tokens" in text and "max_tokens" in sent:
         return {"max_tokens": "max_completion_tokens"}
     if "response_format" in text and sent.get("response_format") == openai_api.BASE64:
-        # Some picture models only have this form, and refuse the field.
+        # Some picture models only answer in base64, and refuse the field.
         return {"response_format": None}
     table = _table()
     for pattern, name in table.unnamed:

@@ -71,7 +71,7 @@ def _pause_in(body: bytes) -> str | None:
 
 
 class ReplyReader:
-    """Reads the replies of one endpoint, and removes secrets from them."""
+    """A reader of one endpoint's replies, which removes secrets from them."""
 
     def __init__(self, redactor: Redactor, endpoint_type: str) -> None:
         self._redactor = redactor
@@ -169,7 +169,7 @@ MAX_SHOWN_PAUSE_S = 366 * 86400.0  # a longer pause, in seconds, is shown as thi
 
 @dataclass(frozen=True)
 class StopMessages:
-    """Writes the messages that stop a run, about one endpoint in one role.
+    """The messages about one endpoint in one role that stop a run.
 
     Attributes:
         settings: the endpoint's settings.

@@ -40,7 +40,7 @@ class _Job:
 
 
 class GroupCommit:
-    """Writes the statements of many threads over one connection, many in one transaction."""
+    """A writer that puts the statements of many threads into one transaction; thread-safe."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -50,7 +50,7 @@ from eval_factory.endpoint.sign_in import SignInError
 
 
 class FirstRequests:
-    """Counts failures among the first requests to an endpoint until one of them is answered.
+    """A counter of failures among the first requests to an endpoint, until one is answered.
 
     If all first requests fail for good, later requests would most likely fail too.
     """
@@ -107,7 +107,7 @@ _MIN_EVIDENCE = 3
 
 
 class OutageDetector:
-    """Counts the attempts in a row, of all threads together, in which no byte arrived."""
+    """A counter of the attempts in a row, of all threads together, in which no byte arrived."""
 
     def __init__(self, *, max_retries: int, parallelism: int) -> None:
         threads = max(parallelism, _MIN_EVIDENCE)
@@ -346,7 +346,7 @@ class _RetryWithChanges(Exception):
 
 
 class RetryingClient:
-    """Asks an endpoint, which has one or several servers; threads may share the client."""
+    """A client of an endpoint, which has one or several servers; threads may share the client."""
 
     def __init__(
         self,
@@ -460,7 +460,7 @@ class RetryingClient:
             try:
                 with self._servers.turn(body, avoid) as turn:
                     self._raise_if_stopped()
-                    clock = time.perf_counter()
+                    clock = time.perf_counter()  # leave out the time of waiting for the slot
                     changes = {**self._known_changes(body), **own_changes}
                     sent = openai_api.changed(body, changes) if changes else body
                     is_alone = tries is not None and tries.strays > 0
@@ -520,8 +520,8 @@ class RetryingClient:
     def _may_another_answer(self, status: int | None, turn: Turn, refusing: set[Server]) -> bool:
         """Return True if another server may answer the request that this server refuses.
 
-        The server may have lost the model, and a refusal costs nothing. The refusals in a row of
-        the server are counted in any case.
+        The server may have lost the model, and a refusal costs nothing. The server is added to
+        `refusing`, the servers that have refused this request.
         """
         if status not in PROMPT_STATUSES:
             return False
@@ -549,9 +549,9 @@ class RetryingClient:
     def _pause_after(
         self, error: TransportError, tries: _Tries, turn: Turn, latency: float
     ) -> float | None:
-        """Return the seconds to the next attempt; None if no attempt is left.
+        """Note a failed attempt, and return the seconds to the next attempt.
 
-        The pause is 0 if another server is well.
+        Return None if no attempt is left. The pause is 0 if another server is well.
         """
         has_other_server = not error.stray and self._servers.failed(
             turn.server, _asked(error.headers)
@@ -771,7 +771,10 @@ class RetryingClient:
             raise EndpointUnusable(server.messages.long_limit(status, text, pause), status)
 
     def _is_about_a_prompt(self, status: int, server: Server) -> bool:
-        """Return True if a refusal is about a single prompt, so that only its instance is lost."""
+        """Count a refusal, and return True if it is about a single prompt.
+
+        Such a refusal only costs the prompt's instance; any other refusal stops the run.
+        """
         with self._lock:
             server.refusals += 1
             return (
@@ -793,7 +796,7 @@ def _note_refusal(
 def _with_media(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the body with the content of its files.
 
-    The files are read only now, after all waiting, so that few of them are in memory at once.
+    The client calls this after all waiting, so that few files are in memory at once.
 
     Raises:
         RequestFailed: a file cannot be used.

@@ -89,8 +89,9 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             greeting = json.loads(self._lines.readline())
             self._limits = {name: LimitOf(**most) for name, most in greeting["groups"].items()}
             self._has_budget = greeting["budget"]
-            left = greeting["seconds_left"]
-            self._end = None if left is None else time.monotonic() + left
+            seconds_left = greeting["seconds_left"]
+            if seconds_left is not None:
+                self._end = time.monotonic() + seconds_left
             self._socket.settimeout(None)
         except (OSError, ValueError, TypeError, KeyError):
             self._lines.close()
@@ -198,7 +199,10 @@ class _DistantLimit:
 
 
 class LimitServer:
-    """Serves limits to other processes for the duration of a `with` block, in the loop's thread."""
+    """A server of limits for other processes, which runs in the loop's thread.
+
+    It runs for the duration of a `with` block.
+    """
 
     def __init__(
         self, limits: Mapping[str, LimitOf], budget: SpendingTracker | None = None

@@ -164,7 +164,7 @@ class SignInError(Exception):
 
 
 class SignIn:
-    """Signs requests with a key, or leaves them unsigned if there is no key."""
+    """The sign-in with a key; without a key, requests are not signed."""
 
     def __init__(self, key: str | None) -> None:
         self._key = key
@@ -191,7 +191,7 @@ class SignIn:
 
 
 class OAuthSignIn(SignIn):
-    """Signs requests with the tokens of one service; threads and processes may share them."""
+    """The sign-in with tokens of one service; threads and processes may share the tokens."""
 
     def __init__(
         self,
@@ -402,9 +402,9 @@ class OAuthSignIn(SignIn):
 
 
 class KeyThenTokens(SignIn):
-    """Signs requests with a key, if there is one, until the endpoint answers 401.
+    """The sign-in with a key, if there is one, until the endpoint answers 401.
 
-    From then on, it signs with tokens of a service of the same owner.
+    From then on, requests are signed with tokens of a service of the same owner.
     """
 
     def __init__(self, key: str | None, tokens: OAuthSignIn, say: Callable[[str], None]) -> None:

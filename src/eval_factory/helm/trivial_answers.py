@@ -164,12 +164,12 @@ def _data_dependent_answers(
         )
 
 
-_Answering = Callable[[AskedQuestion], str | None]
+_AnswerRule = Callable[[AskedQuestion], str | None]
 """A rule that answers a question; None if it has no answer to the question."""
 
 
 def _cross_fitted(
-    questions: Sequence[AskedQuestion], fit: Callable[[Sequence[AskedQuestion]], _Answering]
+    questions: Sequence[AskedQuestion], fit: Callable[[Sequence[AskedQuestion]], _AnswerRule]
 ) -> list[str | None]:
     """Answer each half of the questions by a rule that was fitted on the other half.
 
@@ -181,10 +181,12 @@ def _cross_fitted(
         key=lambda number: hashlib.sha256(questions[number].id.encode()).digest(),
     )
     answers: list[str | None] = [None] * len(questions)
-    for answered, fitted in ((order[::2], order[1::2]), (order[1::2], order[::2])):
-        answer = fit([questions[number] for number in fitted])
+    first_half = order[::2]
+    second_half = order[1::2]
+    for answered, fitted in ((first_half, second_half), (second_half, first_half)):
+        rule = fit([questions[number] for number in fitted])
         for number in answered:
-            answers[number] = answer(questions[number])
+            answers[number] = rule(questions[number])
     return answers
 
 
@@ -202,7 +204,8 @@ def _majority_by_source(
         if question.source is not None:
             sources[question.source].append(number)
 
-    def fit_majority(fitted: Sequence[AskedQuestion]) -> _Answering:
+    def fit_majority(fitted: Sequence[AskedQuestion]) -> _AnswerRule:
+        """Return the rule that always gives the most frequent right answer."""
         most_frequent = Counter(_right_answers(fitted)).most_common(1)
         if not most_frequent:
             return lambda _question: None
@@ -223,7 +226,7 @@ def _majority_by_source(
     return tuple(answers)
 
 
-def _fit_length_rule(fitted: Sequence[AskedQuestion]) -> _Answering:
+def _fit_length_rule(fitted: Sequence[AskedQuestion]) -> _AnswerRule:
     """Return the rule by length that answers most of these questions right.
 
     There are two classes of right answers. The rule answers one class up to a length of the
@@ -239,12 +242,12 @@ def _fit_length_rule(fitted: Sequence[AskedQuestion]) -> _Answering:
             rules.append((hits_last, number, cut, last, first))
     _, number, cut, shorter, longer = max(rules)
 
-    def answer(question: AskedQuestion) -> str | None:
+    def answer_by_length(question: AskedQuestion) -> str | None:
         if _MEASURES[number](question.text) <= cut:
             return _answer_of(question, shorter)
         return _answer_of(question, longer)
 
-    return answer
+    return answer_by_length
 
 
 _MEASURES: tuple[Callable[[str], int], ...] = (
@@ -287,14 +290,14 @@ def _answer_of(question: AskedQuestion, text: str) -> str | None:
 
 def _first_sentences(text: str, max_words: float) -> str:
     """Return the first sentences of a text: the first one, and more up to `max_words` words."""
-    taken: list[str] = []
+    chosen: list[str] = []
     words = 0
     for sentence in _SENTENCE_END.split(text.strip()):
         words += len(sentence.split())
-        if taken and words > max_words:
+        if chosen and words > max_words:
             break
-        taken.append(sentence)
-    return " ".join(taken)
+        chosen.append(sentence)
+    return " ".join(chosen)
 
 
 def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
@@ -306,9 +309,9 @@ def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
     if offered or form is not None:
         return sorted(offered)
     right = {text.strip() for text in _right_answers(questions)}
-    short = all(0 < len(text) <= MAX_LABEL_LENGTH for text in right)
-    few = 0 < len(right) <= min(MAX_LABELS, len(questions) // 2)
-    if short and few:
+    are_short = all(0 < len(text) <= MAX_LABEL_LENGTH for text in right)
+    are_few = 0 < len(right) <= min(MAX_LABELS, len(questions) // 2)
+    if are_short and are_few:
         return sorted(right)
     return []
 
