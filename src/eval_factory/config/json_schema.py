@@ -15,7 +15,7 @@ from typing import Any
 from eval_factory.config import foreign_keys
 from eval_factory.config.foreign_keys import KEYS
 from eval_factory.config.model import RunConfig
-from eval_factory.config.suite_layers import HANDED, TOP, preset_names
+from eval_factory.config.suite_layers import PASSED_KEYS, TOP, preset_names
 from eval_factory.config.suite_model import SuiteSection
 from eval_factory.core.enums import SLURM
 from eval_factory.core.plain_yaml import packaged
@@ -184,7 +184,7 @@ def suite_schema(framework: Framework) -> _Schema:
     section = _mapping(model, TOP, model["$defs"], framework.defaults.suite)
     properties = section["properties"]
     extra = shared["params"]["properties"]["extra"]["properties"]
-    for name in HANDED:
+    for name in PASSED_KEYS:
         properties[name] = {**extra[name], "description": properties[name]["description"]}
     properties["preset"]["anyOf"] = [{"enum": preset_names()}, _VARIABLE, {"type": "null"}]
     evaluations = properties["evaluations"]["anyOf"][0]

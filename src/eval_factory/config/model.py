@@ -1,10 +1,10 @@
-"""The shape of a merged configuration, and what is wrong with a value, in words: pydantic's
-findings with whole paths.
+"""Defines the pydantic models of a merged run config, and explains wrong values to the user.
 
-Nothing here has a default: those stand in framework.yml.
+An explanation turns pydantic's finding into a sentence with the complete path of the value. The
+models have no defaults, because all defaults are in framework.yml.
 
-The annotations are no texts (`from __future__ import annotations`): pydantic would compile each of
-them whenever a command begins.
+This module does not use `from __future__ import annotations`. Annotations would then be texts, and
+pydantic would compile each of them at the start of every command.
 """
 
 import re
@@ -47,8 +47,8 @@ DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
 
 MAX_TIMEOUT_S = 24 * 3600.0
-"""A day for one attempt; no server keeps a connection for longer, and a socket's clock ends
-where 1e10 seconds do.
+"""The maximum for one attempt, in seconds: a day. No server keeps a connection for longer, and
+sockets do not accept a timeout of 1e10 seconds.
 """
 
 _MONTH = r"20[0-9]{2}-(0[1-9]|1[0-2])"
@@ -56,7 +56,7 @@ _ROLE = r"[a-z][a-z0-9_-]{0,40}"
 
 
 def _variable_name(text: str) -> str:
-    # The text itself is never put into the message: it may be the key.
+    # The message never shows the text, because the text may be the API key itself.
     if looks_like_key(text) or not is_variable_name(text):
         raise ValueError(
             "must be the NAME of an environment variable that holds the key, such as "
@@ -89,9 +89,9 @@ def _endpoint_url(text: str) -> str:
     field = secret_field_of_url(parts)
     if field is not None:
         raise ValueError(
-            f"must not hold a secret (its field {_named(field)} is not shown), because the URL "
+            f"must not hold a secret (its field {_quoted(field)} is not shown), because the URL "
             "is written into files; put the secret into a variable and write "
-            f"{_named(field)}=${{NAME_OF_THE_VARIABLE}}"
+            f"{_quoted(field)}=${{NAME_OF_THE_VARIABLE}}"
         )
     try:
         parts.port  # noqa: B018 - the property raises if it is not a port
@@ -100,8 +100,8 @@ def _endpoint_url(text: str) -> str:
     return text
 
 
-def _no_truth(value: object) -> object:
-    """Refuse `true` as a number, though Python counts it as 1."""
+def _refuse_boolean(value: object) -> object:
+    """Return the value unless it is a boolean, which Python accepts as a number."""
     if isinstance(value, bool):
         raise PydanticCustomError("float_type", "must be a number")
     return value
@@ -116,8 +116,10 @@ def _one_line(text: str) -> str:
 
 
 def shown_pattern(pattern: str) -> WithJsonSchema:
-    """Return the pattern by which an editor checks a text; the program says more of what is wrong
-    with it. `${NAME}` may be a part of it.
+    """Return the JSON Schema by which an editor checks a text.
+
+    A text with `${NAME}` is always accepted. eval-factory itself checks a text with its own code,
+    which gives better messages.
     """
     return WithJsonSchema({"type": "string", "pattern": rf"{pattern}|\$\{{"})
 
@@ -126,42 +128,47 @@ VariableName = Annotated[
     str, AfterValidator(_variable_name), shown_pattern(r"^[A-Za-z_][A-Za-z0-9_]*$")
 ]
 OneLineText = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
-# a path as the user wrote it, but for `~`
 PathText = Annotated[OneLineText, AfterValidator(expanded)]
+"""A path as the user wrote it, with `~` replaced by the home folder."""
 
-MAX_COUNT = 10**9  # the limit of all that is counted: beyond it, a number is a slip of the keyboard
+MAX_COUNT = 10**9  # the maximum of every count; a larger number is a typing error
 
 Positive = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
-_SHARE = {"type": "number", "exclusiveMinimum": 0.0, "exclusiveMaximum": 1.0}
-_OrShare = Annotated[
+_SHARE_SCHEMA = {"type": "number", "exclusiveMinimum": 0.0, "exclusiveMaximum": 1.0}
+_CountOrShare = Annotated[
     Positive,
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_COUNT}, _SHARE]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_COUNT}, _SHARE_SCHEMA]}
+    ),
 ]
-"""A share is a number when this is checked."""
-Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_truth)]
+"""A count, or in JSON Schema also a share. Shares are replaced by counts before the validation."""
+Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_refuse_boolean)]
 
 
-def _role(text: str) -> str:
+def _checked_role(text: str) -> str:
     if not re.fullmatch(_ROLE, text) or text == MODEL_ROLE:
         raise ValueError(f"must be lower-case letters, digits, - and _, and not {MODEL_ROLE!r}")
     return text
 
 
-Role = Annotated[str, AfterValidator(_role), shown_pattern(rf"^(?!{MODEL_ROLE}$){_ROLE}$")]
+Role = Annotated[str, AfterValidator(_checked_role), shown_pattern(rf"^(?!{MODEL_ROLE}$){_ROLE}$")]
 
 
-def _month(value: object) -> object:
-    # before the type is looked at: a year alone is read as a number
+def _checked_month(value: object) -> object:
+    # This check runs before pydantic checks the type, because YAML reads a year alone as a number.
     if not isinstance(value, str) or not re.fullmatch(_MONTH, value):
         raise ValueError("must be a month such as 2024-06")
     return value
 
 
-Month = Annotated[str, BeforeValidator(_month), shown_pattern(rf"^{_MONTH}$")]
+Month = Annotated[str, BeforeValidator(_checked_month), shown_pattern(rf"^{_MONTH}$")]
 
 
-def _servers(value: object) -> object:
-    """One URL, or several servers of the same model; a list of one is the one."""
+def _checked_urls(value: object) -> object:
+    """Return the checked URL, or the checked list of URLs of several servers of one model.
+
+    A list with a single URL is returned as the URL.
+    """
     if isinstance(value, str):
         return _endpoint_url(value)
     if not isinstance(value, list):
@@ -179,10 +186,11 @@ def _servers(value: object) -> object:
             raise ValueError(f"number {number} of the list: {error}") from None
     if len(value) == 1:
         return value[0]
-    return _of_one_kind(value)
+    return _checked_servers(value)
 
 
-def _of_one_kind(urls: list[str]) -> list[str]:
+def _checked_servers(urls: list[str]) -> list[str]:
+    """Return the URLs if all are of one kind and all servers differ."""
     if any(urlsplit(url).scheme in (DEMO_SCHEME, SERVED_SCHEME) for url in urls):
         raise ValueError("a list of several servers may hold only http:// and https:// URLs")
     kinds = sorted({kind for url in urls if (kind := kind_of(url))})
@@ -191,24 +199,26 @@ def _of_one_kind(urls: list[str]) -> list[str]:
             f"the list holds URLs of {' and '.join(kinds)}; all have to be of one kind"
         )
     bases = list(map(base_of, urls))
-    twice = []
+    repeated = []
     for url, base in zip(urls, bases, strict=True):
         if bases.count(base) > 1:
-            twice.append(url)
-    if twice:
-        raise ValueError(f"the list holds the same server twice: {' and '.join(twice)}")
+            repeated.append(url)
+    if repeated:
+        raise ValueError(f"the list holds the same server twice: {' and '.join(repeated)}")
     return urls
 
 
 _Server = Annotated[
     str, shown_pattern(rf"^https?://[^/?#@\s]+([/?#]|$)|^({'|'.join(map(re.escape, DEMO_URLS))})$")
 ]
-Url = Annotated[_Server | Annotated[list[_Server], Field(min_length=1)], BeforeValidator(_servers)]
-"""The URL of one server, or of several that serve the same model."""
+Url = Annotated[
+    _Server | Annotated[list[_Server], Field(min_length=1)], BeforeValidator(_checked_urls)
+]
+"""The URL of one server, or the URLs of several servers of the same model."""
 
 
 def urls_in(url: str | list[str] | None) -> tuple[str, ...]:
-    """The servers that a URL of a configuration stands for; none for none."""
+    """Return all server URLs of a configuration's `url`; an empty tuple if `url` is None."""
     if url is None:
         return ()
     if isinstance(url, str):
@@ -221,10 +231,11 @@ Temperature = Annotated[Number, Field(ge=0.0, le=100.0)]
 TopP = Annotated[Number, Field(gt=0.0, le=1.0)]
 
 
-def _no_keys(fields: dict[str, Any]) -> dict[str, Any]:
+def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields; raise ValueError if they hold a secret."""
     field = secret_field_of(fields)
     if field is not None or Redactor().tree(fields) != fields:
-        secret = "a key" if field is None else f"a secret in its field {_named(field)}"
+        secret = "a key" if field is None else f"a secret in its field {_quoted(field)}"
         raise ValueError(
             f"must not hold {secret} (it is not shown), because it is written into files; put "
             "it into a variable and write ${NAME_OF_THE_VARIABLE}, with KEY, TOKEN or SECRET "
@@ -255,6 +266,7 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")  # a token of 
 
 
 def _sendable_headers(headers: dict[str, str]) -> dict[str, str]:
+    """Return the headers; raise ValueError if a header cannot be sent or must not be set."""
     names = set()
     for name, value in headers.items():
         lower_name = name.lower()
@@ -274,25 +286,29 @@ def _sendable_headers(headers: dict[str, str]) -> dict[str, str]:
                 "holds letters, digits and underscores"
             )
         names.add(lower_name)
-    _no_keys(headers)
+    _without_secrets(headers)
     return headers
 
 
 Headers = Annotated[dict[str, str], AfterValidator(_sendable_headers)]
-"""Headers of one's own: name -> value; `${NAME}` is a variable whose value no file holds."""
+"""The user's own headers: name -> value. The values of variables `${NAME}` are never stored."""
 
 
-def _named(field: str) -> str:
+def _quoted(field: str) -> str:
+    """Return the name of a field in quotation marks, with any secret in the name redacted."""
     return Redactor().text(repr(field))
 
 
 ByBatch = Annotated[bool, Field(strict=True)] | Literal["fallback"]
-"""True if requests go by batch; `fallback`: what a batch left is asked one by one."""
+"""True if requests are sent by batch. With `fallback`, requests that a batch left unanswered are
+then sent one by one.
+"""
 
 
 class Judge(StrictModel):
-    """One of `config.params.extra.judges`. What is not given is the target's, or what HELM
-    prescribes for judges.
+    """An entry of `config.params.extra.judges`.
+
+    For a setting that is missing, the target's setting or HELM's setting for judges applies.
     """
 
     name: Role
@@ -315,15 +331,18 @@ class Judge(StrictModel):
 
     @property
     def sends_no_key(self) -> bool:
-        """True if somebody wrote `api_key: null`; if nothing is written, the main key may serve
-        this judge too.
+        """True if the user wrote `api_key: null`.
+
+        If the user wrote nothing, the target's API key may be used for this judge.
         """
         return self.api_key is None and "api_key" in self.model_fields_set
 
     @model_serializer(mode="wrap")
-    def _as_said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A key that nobody wrote is left out, so that a null always is one that somebody wrote;
-        so is what most judges do not have.
+    def _serialized(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the judge as a dict, without an API key that the user did not write.
+
+        A null for the API key therefore always means that the user wrote null. Settings that most
+        judges do not have are left out too.
         """
         judge: dict[str, Any] = written(self)
         if not judge.get("api_key") and not self.sends_no_key:
@@ -334,7 +353,7 @@ class Judge(StrictModel):
         return judge
 
     @model_validator(mode="after")
-    def _one_way_of_signing_in(self) -> "Judge":
+    def _check_sign_in(self) -> "Judge":
         if self.api_key is not None and self.oauth is not None:
             raise ValueError(
                 f"judge {self.name}: api_key and oauth are two ways of signing in; give one of them"
@@ -343,13 +362,16 @@ class Judge(StrictModel):
 
 
 def _different(key: str | None = None) -> AfterValidator:
-    """Check that names, or entries by that key, differ."""
+    """Return a validator that checks that the entries of a list differ.
+
+    `key` names the attribute by which the entries are compared; None to compare the entries.
+    """
 
     def check(entries: list[Any] | None) -> list[Any] | None:
         names = [entry if key is None else getattr(entry, key) for entry in entries or []]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"names {', '.join(twice)} twice")
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"names {', '.join(repeated)} twice")
         return entries
 
     return AfterValidator(check)
@@ -357,13 +379,12 @@ def _different(key: str | None = None) -> AfterValidator:
 
 _Jury = Annotated[list[Judge], Field(min_length=1)]
 
-# US dollars; nothing costs less than nothing
-Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]
-Some = Annotated[Number, Field(gt=0.0, le=float(MAX_COUNT))]
+Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]  # in US dollars
+PositiveNumber = Annotated[Number, Field(gt=0.0, le=float(MAX_COUNT))]
 
 
 class TokenPrice(StrictModel):
-    """One of `config.params.extra.prices`: what a model costs, in US dollars for a million
+    """An entry of `config.params.extra.prices`: the prices of a model in US dollars for a million
     tokens.
     """
 
@@ -392,11 +413,11 @@ Seed = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 
 
 class StopWhen(StrictModel):
-    """The section `extra.stop_when` of the parameters: with a rule, instances are asked until it
+    """The section `extra.stop_when`. If the section has a rule, instances are asked until the rule
     holds.
     """
 
-    half_width: Some | None
+    half_width: PositiveNumber | None
     beats_floor: Annotated[bool, Field(strict=True)]
     differs_from: PathText | None
     alpha: Annotated[Number, Field(gt=0.0, le=0.5)]
@@ -405,23 +426,25 @@ class StopWhen(StrictModel):
 
     @property
     def rules(self) -> dict[str, Any]:
-        """The rules that are set: a valid configuration has one at most."""
-        given = {
+        """The rules that are set. A valid configuration has at most one rule."""
+        rules = {
             "half_width": self.half_width,
             "beats_floor": self.beats_floor,
             "differs_from": self.differs_from,
         }
-        return {name: value for name, value in given.items() if value}
+        return {name: value for name, value in rules.items() if value}
 
     @property
     def text(self) -> str:
-        """The rule as a text: `half_width 0.02`."""
+        """The rule as a text, such as `half_width 0.02`."""
         return ", ".join(
             name if value is True else f"{name} {value}" for name, value in self.rules.items()
         )
 
 
 class Extra(StrictModel):
+    """The section `config.params.extra`."""
+
     data_path: PathText | None
     benchmark: PathText | None
     data_dir: PathText | None
@@ -473,14 +496,16 @@ class Extra(StrictModel):
     answer_style: Literal["letter", "reasoned"]
     chance_questions: Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)] | None
     prices: Annotated[PriceTable | None, _different("model_id")]
-    max_cost: Some | None
+    max_cost: PositiveNumber | None
     max_requests: Positive | None
     max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**15)] | None
-    max_wall_s: Some | None
+    max_wall_s: PositiveNumber | None
 
 
 class Params(StrictModel):
-    limit_samples: _OrShare | None
+    """The section `config.params`."""
+
+    limit_samples: _CountOrShare | None
     parallelism: Parallelism
     max_new_tokens: Positive | None
     max_retries: Annotated[int, Field(strict=True, ge=0, le=100)]
@@ -491,6 +516,8 @@ class Params(StrictModel):
 
 
 class RunSection(StrictModel):
+    """The section `config`."""
+
     type: OneLineText
     output_dir: PathText
     params: Params
@@ -500,7 +527,7 @@ class AdapterConfig(StrictModel):
     """The section `target.api_endpoint.adapter_config`."""
 
     use_nvcf: Annotated[bool, Field(strict=True)]
-    params_to_add: Annotated[dict[str, Any], AfterValidator(_no_keys)]
+    params_to_add: Annotated[dict[str, Any], AfterValidator(_without_secrets)]
     params_to_remove: list[str]
     params_to_rename: dict[str, str]
     custom_system_prompt: str | None
@@ -527,38 +554,44 @@ class ApiEndpoint(StrictModel):
 
     @property
     def urls(self) -> tuple[str, ...]:
+        """The URLs of all servers."""
         return urls_in(self.url)
 
     @property
     def is_demo(self) -> bool:
+        """True if this is the embedded endpoint."""
         return self.url in DEMO_URLS
 
 
 class TargetSection(StrictModel):
+    """The section `target`."""
+
     api_endpoint: ApiEndpoint
 
 
 class RunConfig(StrictModel):
-    """A complete run config, merged."""
+    """A complete run config, after all layers were merged."""
 
     config: RunSection
     target: TargetSection
 
 
-UNKNOWN_KEY = "unknown key "  # the beginning of a problem that does not prevent other checks
-MAX_SHOWN = 200  # characters of a wrong value
+UNKNOWN_KEY = "unknown key "
+"""The beginning of the message about an unknown key. Such a problem does not prevent other checks.
+"""
+MAX_SHOWN = 200  # the number of characters of a wrong value that a message shows
 
 
 def problems_with(
     tree: Any, tree_path: str, model: type[BaseModel], elsewhere: Collection[tuple[str, ...]] = ()
 ) -> Iterator[str]:
-    """Yield what pydantic finds in a tree that stands at `tree_path`.
+    """Yield a message for each problem that pydantic finds in a tree.
 
     Args:
-        tree: what is checked.
-        tree_path: where the tree stands in its file, dotted.
-        model: the shape that the tree has to have.
-        elsewhere: paths in the tree that another layer may add: they are not missing.
+        tree: the tree to check.
+        tree_path: the dotted path of the tree in its file.
+        model: the model of the tree.
+        elsewhere: paths in the tree that another layer may set, and that therefore may be missing.
     """
     try:
         model.model_validate(tree)
@@ -566,27 +599,28 @@ def problems_with(
         for detail in error.errors(include_url=False):
             if detail["type"] == "missing" and detail["loc"] in elsewhere:
                 continue
-            place = []
+            parts = []
             for part in detail["loc"]:
+                # A text with "[" is not a key, but pydantic's name of an alternative of a union.
                 if isinstance(part, int) or "[" not in part:
-                    place.append(part)
+                    parts.append(part)
             path = tree_path + "".join(
-                f"[{part}]" if isinstance(part, int) else f".{part}" for part in place
+                f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts
             )
             if detail["type"] == "extra_forbidden":
-                yield unknown_key(path, str(place[-1]), known_keys(model, place[:-1]))
+                yield unknown_key(path, str(parts[-1]), known_keys(model, parts[:-1]))
             else:
                 yield f"{path}: {wrong_value(detail)}"
 
 
 def unknown_key(path: str, name: str, known_names: Sequence[str], also: Sequence[str] = ()) -> str:
-    """Return the message about an unknown key, with the known key that is nearest.
+    """Return the message about an unknown key, with the most similar known key.
 
     Args:
-        path: of the key in its file, dotted.
+        path: the dotted path of the key in its file.
         name: the key.
-        known_names: the keys that are known there: listed where none is near.
-        also: further keys that may be meant, and are never listed.
+        known_names: the known keys of the section, which are listed if no known key is similar.
+        also: further known keys, which are suggested but never listed.
     """
     hint = did_you_mean(name, [*known_names, *also]) or (
         f"; known here: {', '.join(known_names)}" if known_names else ""
@@ -595,7 +629,7 @@ def unknown_key(path: str, name: str, known_names: Sequence[str], also: Sequence
 
 
 def wrong_value(detail: Any) -> str:
-    """Return what a value must be and what it is."""
+    """Return the message about a wrong value: the expected kind of value, and the value."""
     if detail["type"] == "missing":
         return "is missing"
     if detail["type"] == "value_error":
@@ -604,6 +638,7 @@ def wrong_value(detail: Any) -> str:
 
 
 def shown_value(value: object) -> str:
+    """Return a value as messages show it: without secrets and not too long."""
     if isinstance(value, (dict, list)):
         return f"a {'mapping' if isinstance(value, dict) else 'list'}"
     shown = Redactor().text(repr(value))
@@ -612,19 +647,19 @@ def shown_value(value: object) -> str:
     return f"{shown[:MAX_SHOWN]} ..."
 
 
-def known_keys(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
-    """The keys of what stands at a place in a model; none where any key may stand there."""
-    for name in place:
+def known_keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    """Return the keys of the section at a path in a model; none if the section allows any key."""
+    for name in path:
         if isinstance(name, str):
             field = model.model_fields.get(name)
-            inner = next(_models_in(field.annotation), None) if field else None
+            inner = next(_model_classes(field.annotation), None) if field else None
             if inner is None:
                 return []
             model = inner
     return sorted(model.model_fields)
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def _model_classes(annotation: Any) -> Iterator[type[BaseModel]]:
     if (
         isinstance(annotation, type)
         and not get_args(annotation)
@@ -632,4 +667,4 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     ):
         yield annotation
     for argument in get_args(annotation):
-        yield from _models_in(argument)
+        yield from _model_classes(argument)

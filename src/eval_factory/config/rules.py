@@ -1,5 +1,7 @@
-"""The rules that a run config must keep because of its task: its endpoint types, the parameters of
-its scenario, its judges, its choices, the user's data that it reads.
+"""Checks a run config against the rules of its task.
+
+A task limits the endpoint types, the parameters of the scenario, the judges, the changes to
+choices, and the user's data that the run reads.
 """
 
 from __future__ import annotations
@@ -39,23 +41,24 @@ _EXTRA = "config.params.extra"
 _LEAVE_OUT = "leave it out"
 _JOINT = "multiple_choice_joint"  # HELM's method unless a run entry names another
 BY_PLACE = "by place"
-"""A letter stands for the option in its position, and for nothing else: a value of
-`HelmEntry.option_texts`.
+"""A value of `HelmEntry.option_texts`: a letter only means the option at that position, so that the
+options can be reordered.
 """
 
 
 MOVE_CHOICES = ("shuffle_choices", "options_only", "none_of_the_others")
-"""Keys of params.extra that need a list of options to which HELM itself puts the letters."""
+"""Keys of params.extra that need a list of options before which HELM itself puts the letters."""
 
 
-def _cannot_be_shuffled(evaluation: Evaluation) -> Iterator[str]:
-    """Yield a problem for each given key of `MOVE_CHOICES` that the task's options forbid."""
+def _choice_order_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the problems of the keys in `MOVE_CHOICES` that the run config sets."""
     for name in MOVE_CHOICES:
         if getattr(evaluation.extra, name):
             yield from _problems_of_moving_choices(evaluation.task, f"{_EXTRA}.{name}")
 
 
 def _problems_of_moving_choices(task: Task, path: str) -> Iterator[str]:
+    """Yield the reason why the options of a task cannot be moved; `path` is the key's path."""
     option_texts = task.helm.option_texts
     arguments = task.helm.arguments
     method = arguments.get("method", _JOINT)
@@ -78,12 +81,12 @@ def _problems_of_moving_choices(task: Task, path: str) -> Iterator[str]:
         )
 
 
-def _wrong_confidence(evaluation: Evaluation, other_askings: Collection[str]) -> Iterator[str]:
-    """Yield what is wrong with `confidence`.
+def _confidence_problems(evaluation: Evaluation, other_askings: Collection[str]) -> Iterator[str]:
+    """Yield the problems of `confidence`.
 
     Args:
-        evaluation: the run, with `confidence`.
-        other_askings: the other given keys that ask questions again.
+        evaluation: the evaluation to check.
+        other_askings: the other keys in the run config that ask questions again.
     """
     task = evaluation.task
     extra = evaluation.extra
@@ -91,10 +94,10 @@ def _wrong_confidence(evaluation: Evaluation, other_askings: Collection[str]) ->
         names = ", ".join(sorted(other_askings))
         yield (
             f"{_EXTRA}.confidence: {STATED_ONLY} cannot be used with {names} (each of those "
-            f"answers would hold a confidence, too); take {STATED}"
+            f"answers would hold a confidence too); take {STATED}"
         )
     if extra.confidence == STATED_ONLY and BENCHMARK_KEY in task.helm.parameters:
-        # imported here: few runs are of a custom benchmark
+        # Imported late, because few runs are of a custom benchmark.
         from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
 
         if task.helm.run_spec == CONVERSATION_RUN_SPEC:
@@ -112,65 +115,68 @@ def _wrong_confidence(evaluation: Evaluation, other_askings: Collection[str]) ->
 
 
 def _shows_no_pictures(evaluation: Evaluation) -> bool:
-    """Return whether the task is known to show no pictures.
+    """Return True if the task is known to show no pictures.
 
-    Nothing is known of a custom benchmark that could not be read.
+    Of a custom benchmark that could not be read, it is not known whether it shows pictures.
     """
     helm = evaluation.task.helm
     is_unread = BENCHMARK_KEY in helm.parameters and evaluation.benchmark is None
     return helm.media != IMAGES and not is_unread
 
 
-def _cannot_be_asked_again(evaluation: Evaluation) -> Iterator[str]:
-    """Yield which of `repeats`, `perturb`, `pushback` and others make no sense with this task."""
+def _asked_again_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield a problem for each key that asks questions again and does not fit the task.
+
+    These keys are `repeats`, `perturb`, `pushback` and others.
+    """
     task = evaluation.task
     extra = evaluation.extra
-    given = []
+    askings = []
     for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF):
         if getattr(extra, name):
-            given.append(name)
-    if given and "data_augmentation" in task.helm.arguments:
+            askings.append(name)
+    if askings and "data_augmentation" in task.helm.arguments:
         yield (
-            f"{_EXTRA}.{given[0]}: cannot be used with data_augmentation, which changes the "
+            f"{_EXTRA}.{askings[0]}: cannot be used with data_augmentation, which changes the "
             "questions in another way"
         )
     if extra.blind_control and _shows_no_pictures(evaluation):
         yield f"{_EXTRA}.blind_control: {task.name} shows no pictures; {_LEAVE_OUT}"
-    changes_text = set(given) - {"repeats", "blind_control"}
+    changes_text = set(askings) - {"repeats", "blind_control"}
     if extra.confidence == LOGPROBS:
         changes_text.discard("confidence")
     is_custom = BENCHMARK_KEY in task.helm.parameters
-    # HELM drops the media of an input when it makes a new text of it
+    # HELM drops the media of an input if the text of the input is changed.
     if task.helm.media and changes_text and not is_custom:
         yield (
             f"{_EXTRA}.{min(changes_text)}: asks with text alone, and {task.name} "
             f"has {task.helm.media}; {_LEAVE_OUT}"
         )
-    for name in given:
+    for name in askings:
         if name in NEED_SHORT_ANSWERS and not _has_short_answers(task):
             yield (
                 f"{_EXTRA}.{name}: each answer of {task.name} is rated, not right or wrong; "
                 f"{_LEAVE_OUT}"
             )
-    yield from _wrong_confidence(evaluation, set(given) - {"confidence"})
-    yield from _wrong_perturbations(evaluation)
+    yield from _confidence_problems(evaluation, set(askings) - {"confidence"})
+    yield from _perturbation_problems(evaluation)
 
 
-def _wrong_perturbations(evaluation: Evaluation) -> Iterator[str]:
-    """Yield what is wrong with the families of `perturb`."""
+def _perturbation_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the problems of the families in `perturb`."""
     task = evaluation.task
     extra = evaluation.extra
     if extra.perturb is None:
         return
-    # imported here: few runs have `perturb`
+    # Imported late, because few runs have `perturb`.
     from eval_factory.tasks.perturbations import CHECKED_FAMILIES, FAMILIES, not_offered
 
     refused: dict[str, list[str]] = defaultdict(list)
     unchecked: list[str] = []
     for name in extra.perturb:
         if name not in FAMILIES:
-            near = did_you_mean(name, list(FAMILIES)) or f"; there are {', '.join(FAMILIES)}"
-            yield f"{_EXTRA}.perturb: no family is called {name!r}{near}"
+            hint = did_you_mean(name, list(FAMILIES)) or f"; there are {', '.join(FAMILIES)}"
+            yield f"{_EXTRA}.perturb: no family is called {name!r}{hint}"
         elif (why := not_offered(name, task.name)) is not None:
             refused[why].append(name)
         elif task.helm.media and name in ("gender", "race"):
@@ -190,8 +196,8 @@ def _wrong_perturbations(evaluation: Evaluation) -> Iterator[str]:
         )
 
 
-def _cannot_reason(evaluation: Evaluation) -> Iterator[str]:
-    """Yield why `answer_style: reasoned` makes no sense with this task or endpoint."""
+def _reasoning_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the reasons why `answer_style: reasoned` does not fit the task or the endpoint."""
     task = evaluation.task
     extra = evaluation.extra
     endpoint = evaluation.endpoint
@@ -202,8 +208,8 @@ def _cannot_reason(evaluation: Evaluation) -> Iterator[str]:
         yield f"{path}: {task.name} asks for reasoning already; {_LEAVE_OUT}"
     elif task.name not in reasoned_tasks():
         yield (
-            f"{path}: {task.name} takes no {REASONED} ('eval-factory ls {task.name}' says which "
-            f"tasks do); {_LEAVE_OUT}"
+            f"{path}: {task.name} does not support {REASONED} ('eval-factory ls {task.name}' says "
+            f"which tasks do); {_LEAVE_OUT}"
         )
     elif extra.num_train_trials is not None and not reasoned_tasks()[task.name].has_examples:
         yield (
@@ -216,8 +222,8 @@ def _cannot_reason(evaluation: Evaluation) -> Iterator[str]:
         yield f"{path}: cannot be used with confidence: {extra.confidence}; take {STATED}"
 
 
-def _cannot_ask_for_letters(evaluation: Evaluation) -> Iterator[str]:
-    """Yield why `ask_unread` makes no sense with this task."""
+def _ask_unread_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the reasons why `ask_unread` does not fit the task."""
     task = evaluation.task
     extra = evaluation.extra
     helm = task.helm
@@ -233,9 +239,10 @@ def _cannot_ask_for_letters(evaluation: Evaluation) -> Iterator[str]:
 
 
 def chance_questions_of(evaluation: Evaluation) -> int:
-    """Return how many rightly answered questions are asked again in the same words.
+    """Return the number of rightly answered questions that are asked again in the same words.
 
-    It is 0 with `repeats`, which measure the same, and for tasks whose answers judges rate.
+    The number is 0 if no setting can lose right answers, and for tasks whose answers judges rate.
+    It is also 0 with `repeats`, which measure the same effect of chance.
     """
     extra = evaluation.extra
     loses_answers = any(getattr(extra, name) for name in KEYS_THAT_LOSE_ANSWERS)
@@ -244,8 +251,8 @@ def chance_questions_of(evaluation: Evaluation) -> int:
     return extra.chance_questions or 0
 
 
-def _judges_cannot_see(evaluation: Evaluation) -> Iterator[str]:
-    """Yield why `judges_see_images` makes no sense with this task."""
+def _judge_picture_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the reason why `judges_see_images` does not fit the task."""
     task = evaluation.task
     if not evaluation.extra.judges_see_images:
         return
@@ -256,8 +263,9 @@ def _judges_cannot_see(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _has_short_answers(task: Task) -> bool:
-    """Return whether answers are right or wrong by themselves (a label, an option, a value, a
-    query), so that no judge has to read them.
+    """Return True if an answer is right or wrong without a judge.
+
+    Such an answer is a label, an option, a value or a query.
     """
     helm = task.helm
     if helm.judges or helm.prescribed_judges or helm.rubric:
@@ -275,24 +283,31 @@ SCENARIO_PARAMETERS = (
     "category",
     "version",
 )
-"""Keys of params.extra that only mean something to the tasks that declare them."""
+"""Keys of params.extra that only affect the tasks that declare them."""
 
 BENCHMARK_KEY = "benchmark"
-"""The key of params.extra that names a custom benchmark; HELM reads a file made of it."""
+"""The key of params.extra that names the file of a custom benchmark. HELM reads another file, which
+eval-factory makes from that file.
+"""
 
 _ROLES = {
     "openai": "gpt",
     "meta": "llama",
     "anthropic": "claude",
 }
-"""Organization -> the role of its judge, for the organizations of HELM's default judges."""
+"""The organization of each of HELM's default judges -> the role of the judge."""
 
-_NOT_IN_A_ROLE = re.compile(r"[^a-z0-9_-]+")
-"""Characters that the name of a role cannot have."""
+_NOT_ALLOWED_IN_ROLE = re.compile(r"[^a-z0-9_-]+")
+"""Characters that the name of a role cannot contain."""
 
 
 def with_task_rules(evaluation: Evaluation, problems: list[str]) -> Evaluation:
-    """Return the evaluation with its task's values, and add to `problems` what the task forbids."""
+    """Return the evaluation with the values that its task sets.
+
+    Args:
+        evaluation: the evaluation to check.
+        problems: the list to which the violated rules of the task are added.
+    """
     for check in _CHECKS:
         problems += check(evaluation)
     task = evaluation.task
@@ -301,52 +316,54 @@ def with_task_rules(evaluation: Evaluation, problems: list[str]) -> Evaluation:
     if stop.differs_from is not None:
         absolute = os.path.abspath(stop.differs_from)
         update["stop_when"] = stop.model_copy(update={"differs_from": absolute})
-    problems += _cannot_go_by_batch(evaluation)
+    problems += _batch_problems(evaluation)
     if update:
         evaluation = evaluation.with_extra(update)
-    return replace(evaluation, sources=_real_names(task, evaluation.sources))
+    return replace(evaluation, sources=_with_first_names(task, evaluation.sources))
 
 
-def _repeats_run_entry(evaluation: Evaluation) -> Iterator[str]:
-    """Yield a problem for each setting that the run entry holds, too."""
+def _run_entry_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield a problem for each setting that the run entry also holds."""
     return duplicate_settings(evaluation.task, evaluation.params)
 
 
-def _executes_answers(evaluation: Evaluation) -> Iterator[str]:
-    """Yield why the task needs a permission that the run config does not give."""
+def _code_execution_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield a problem if the task executes answers and the run config does not allow it."""
     helm = evaluation.task.helm
     refused = refusal(helm.run_spec, helm.arguments)
     if refused is not None and not evaluation.extra.allow_code_execution:
         yield f"{WHERE}: {refused}"
 
 
-def _wrong_with_metrics(evaluation: Evaluation) -> Iterator[str]:
+def _metric_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield a problem if the task cannot compute further metrics."""
     task = evaluation.task
-    if evaluation.extra.metrics and not _takes_metrics(task):
+    if evaluation.extra.metrics and not _accepts_metrics(task):
         yield (
-            f"{_EXTRA}.metrics: {task.name} takes no further metrics: its own file names them, "
-            "or it has a rubric, options or no main metric"
+            f"{_EXTRA}.metrics: {task.name} cannot have further metrics: the benchmark's own file "
+            "names all metrics, or the task has a rubric, options or no main metric"
         )
 
 
-def _wrong_with_output_dir(evaluation: Evaluation) -> Iterator[str]:
-    """Yield a problem if a run entry would hold the folder's path and the path holds a comma.
+def _output_dir_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield a problem if the output folder's path has a comma and would be part of the run entry.
 
-    HELM splits a run entry at commas and offers no way to quote one.
+    HELM splits a run entry at commas, and a comma cannot be quoted.
     """
     task = evaluation.task
     if "," not in os.path.abspath(evaluation.output_dir):
         return
-    tasks = None
+    kind = None
     if BENCHMARK_KEY in task.helm.parameters:
-        tasks = "custom benchmarks"
+        kind = "custom benchmarks"
     elif task.helm.judges:
-        tasks = "a task with judges"
-    if tasks is not None:
-        yield f"config.output_dir: must not hold a comma for {tasks}: HELM ends a value at a comma"
+        kind = "a task with judges"
+    if kind is not None:
+        yield f"config.output_dir: must not hold a comma for {kind}: HELM ends a value at a comma"
 
 
-def _wrong_with_endpoint(evaluation: Evaluation) -> Iterator[str]:
+def _endpoint_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the problems of the endpoint's type and of the limit for answers."""
     task = evaluation.task
     endpoint = evaluation.endpoint
     if endpoint.type not in task.endpoint_types:
@@ -355,12 +372,12 @@ def _wrong_with_endpoint(evaluation: Evaluation) -> Iterator[str]:
             f"runs on {' or '.join(task.endpoint_types)}, not on {endpoint.type}"
         )
     params = evaluation.params
-    given = params.max_new_tokens
-    given_in_extra = params.extra.num_output_tokens
-    if given is not None and given_in_extra is not None and given != given_in_extra:
+    limit = params.max_new_tokens
+    limit_in_extra = params.extra.num_output_tokens
+    if limit is not None and limit_in_extra is not None and limit != limit_in_extra:
         yield (
             "config.params: max_new_tokens and extra.num_output_tokens are the same setting "
-            f"and differ ({given} and {given_in_extra}); give one of them"
+            f"and differ ({limit} and {limit_in_extra}); give one of them"
         )
 
 
@@ -369,12 +386,12 @@ WAITS_IN_JOB = (
 )
 
 
-def _cannot_go_by_batch(evaluation: Evaluation) -> Iterator[str]:
-    """Yield what excludes `batch`."""
+def _batch_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the problems of sending requests by batch."""
     endpoint = evaluation.endpoint
     target = "target.api_endpoint"
     if endpoint.batch:
-        yield from _no_batches_at(f"{target}.batch", endpoint.urls)
+        yield from _batch_url_problems(f"{target}.batch", endpoint.urls)
         if endpoint.type == IMAGES:
             yield f"{target}.batch: pictures are not made by batch; {_LEAVE_OUT}"
         if endpoint.adapter_config.use_nvcf:
@@ -384,19 +401,21 @@ def _cannot_go_by_batch(evaluation: Evaluation) -> Iterator[str]:
         if judge.batch:
             waits = True
             urls = urls_in(judge.url) or endpoint.urls
-            yield from _no_batches_at(f"{_EXTRA}.judges.{judge.name}.batch", urls)
+            yield from _batch_url_problems(f"{_EXTRA}.judges.{judge.name}.batch", urls)
     if waits and not evaluation.executor.is_local:
         yield f"executor: {WAITS_IN_JOB}"
 
 
-def _no_batches_at(path: str, urls: Sequence[str]) -> Iterator[str]:
+def _batch_url_problems(path: str, urls: Sequence[str]) -> Iterator[str]:
+    """Yield a problem if the servers at these URLs cannot get batches; `path` is the key's path."""
     if len(urls) > 1:
         yield f"{path}: a batch goes to one URL, and {len(urls)} are named; {_LEAVE_OUT}"
     if urls[0].startswith(("demo:", "served:")):
         yield f"{path}: {urls[0]} has no batches; {_LEAVE_OUT}"
 
 
-def _wrong_with_judges(evaluation: Evaluation) -> Iterator[str]:
+def _judge_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the problems of the keys about judges that do not fit the task."""
     task = evaluation.task
     extra = evaluation.extra
     if extra.judges is not None and not task.helm.judges:
@@ -423,13 +442,15 @@ def _wrong_with_judges(evaluation: Evaluation) -> Iterator[str]:
         )
 
 
-def _takes_metrics(task: Task) -> bool:
+def _accepts_metrics(task: Task) -> bool:
+    """Return True if the task can compute further metrics."""
     if BENCHMARK_KEY in task.helm.parameters or task.helm.rubric or task.helm.option_texts:
         return False
     return bool(task.helm.main_metrics) or not task.helm.any_run_spec
 
 
-def _wrong_with_instances(evaluation: Evaluation) -> Iterator[str]:
+def _instance_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the problems of the keys that choose the instances."""
     extra = evaluation.extra
     if extra.instances is not None:
         settings = {
@@ -449,12 +470,12 @@ def _wrong_with_instances(evaluation: Evaluation) -> Iterator[str]:
     if extra.sample_seed is not None and not _limits_instances(evaluation):
         yield (
             f"{_EXTRA}.sample_seed: without limit_samples all instances are asked, "
-            "and none are drawn; set config.params.limit_samples, or leave it out"
+            "and none are drawn; set config.params.limit_samples, or leave sample_seed out"
         )
 
 
-def _wrong_with_kind(evaluation: Evaluation) -> Iterator[str]:
-    """Yield a problem for each given key that only tasks with pictures, or with a rubric, take."""
+def _media_and_rubric_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the problems of keys that need a task with pictures, or a task with a rubric."""
     task = evaluation.task
     extra = evaluation.extra
     is_indexed = task.helm.indexed is not None
@@ -465,14 +486,15 @@ def _wrong_with_kind(evaluation: Evaluation) -> Iterator[str]:
     has_own_rubric = task.helm.rubric and task.helm.upstream is HELM
     if extra.judge_passport is not None and not has_own_rubric:
         yield (
-            f"{_EXTRA}.judge_passport: a passport is of a judge that eval-factory's own prompt "
-            f"asks about criteria, and {task.name} has none; leave it out"
+            f"{_EXTRA}.judge_passport: a passport belongs to a judge that eval-factory's own "
+            f"prompt asks about criteria, and {task.name} has no such judge; leave it out"
         )
 
 
-def _wrong_with_made_pictures(evaluation: Evaluation) -> Iterator[str]:
-    """Yield settings of text given to a task that answers with pictures, and the other way
-    round.
+def _made_picture_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield a problem for each setting of text answers if the task's answers are pictures.
+
+    If the answers are texts, yield a problem for `only_generate`.
     """
     task = evaluation.task
     params = evaluation.params
@@ -499,8 +521,8 @@ def _wrong_with_made_pictures(evaluation: Evaluation) -> Iterator[str]:
             )
 
 
-def _wrong_with_stop_when(evaluation: Evaluation) -> Iterator[str]:
-    """Yield what is wrong with `stop_when`, and which settings it excludes."""
+def _stop_when_problems(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the problems of `stop_when`, and the settings that cannot be combined with it."""
     task = evaluation.task
     params = evaluation.params
     path = f"{_EXTRA}.stop_when"
@@ -508,8 +530,8 @@ def _wrong_with_stop_when(evaluation: Evaluation) -> Iterator[str]:
     limit = params.limit_samples
     rules = stop.rules
     if not rules:
-        usual = evaluation.framework.defaults.config["params"]["extra"]["stop_when"]
-        if stop.model_dump() != usual:
+        default = evaluation.framework.defaults.config["params"]["extra"]["stop_when"]
+        if stop.model_dump() != default:
             yield f"{path}: names no rule; give half_width, beats_floor or differs_from"
         return
     if len(rules) > 1:
@@ -523,7 +545,7 @@ def _wrong_with_stop_when(evaluation: Evaluation) -> Iterator[str]:
     if params.extra.judge_passport is not None:
         yield (
             f"{path}: cannot be used with judge_passport: the interval of a corrected score is "
-            "valid at one look only"
+            "only valid for a single look"
         )
     askings = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)
     names = []
@@ -533,7 +555,7 @@ def _wrong_with_stop_when(evaluation: Evaluation) -> Iterator[str]:
     if names:
         yield (
             f"{path}: cannot be used with {', '.join(names)}: the intervals of questions that "
-            "are asked again are valid at one look only"
+            "are asked again are only valid for a single look"
         )
     if "max_eval_instances" in task.helm.arguments:
         yield (
@@ -547,38 +569,40 @@ def _wrong_with_stop_when(evaluation: Evaluation) -> Iterator[str]:
         )
     if stop.beats_floor and task.helm.judges and not params.extra.probe_judges:
         yield (
-            f"{path}.beats_floor: the best score without a model is not known where judges "
-            f"score; set {_EXTRA}.probe_judges: true, too"
+            f"{path}.beats_floor: the best score without a model is not known if judges "
+            f"score the answers; also set {_EXTRA}.probe_judges: true"
         )
 
 
 def _limits_instances(evaluation: Evaluation) -> bool:
+    """Return True if the number of instances is limited."""
     limit = evaluation.params.limit_samples
     return limit is not None or "max_eval_instances" in evaluation.task.helm.arguments
 
 
-def _real_names(task: Task, sources: ValueSources) -> ValueSources:
+def _with_first_names(task: Task, sources: ValueSources) -> ValueSources:
     """Return the sources with each parameter under its first name.
 
-    A value given by a parameter's other name was moved to the first name; so is its source.
+    The value of a parameter's other name was moved to the first name, and its source moves too.
     """
-    not_given = (None, Source.FRAMEWORK, Source.TASK)
+    not_from_user = (None, Source.FRAMEWORK, Source.TASK)
     moved = dict(sources)
     for name, rule in task.helm.parameters.items():
         first_path = f"{_EXTRA}.{name}"
         other_path = f"{_EXTRA}.{rule.other_name}"
-        if rule.other_name is None or moved.get(other_path) in not_given:
+        if rule.other_name is None or moved.get(other_path) in not_from_user:
             continue
         source = moved.pop(other_path)
-        if moved.get(first_path) in not_given:
+        if moved.get(first_path) in not_from_user:
             moved[first_path] = source
     return moved
 
 
 def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
-    """Return the deployments of the judges that HELM's annotators name themselves, by role.
+    """Return the judges that HELM's annotators prescribe: role -> deployment.
 
-    A judge whose role is taken already has its model's name as its role.
+    The role of a judge comes from the family of its model, or from its organization. If another
+    judge already has this role, the role is the name of the judge's model.
     """
     roles: dict[str, str] = {}
     for deployment in dict.fromkeys(deployments):
@@ -587,35 +611,43 @@ def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
             family = next((role for role in _ROLES.values() if model.startswith(role)), None)
             role = family or _ROLES.get(organization, organization)
             if role in roles:
-                role = _NOT_IN_A_ROLE.sub("-", model.lower())
+                role = _NOT_ALLOWED_IN_ROLE.sub("-", model.lower())
             roles[role] = deployment
     return roles
 
 
 def _by_first_name(evaluation: Evaluation, problems: list[str]) -> dict[str, str | None]:
-    """Return the values that were given by a parameter's other name, under its first name."""
+    """Return updates that move the value of each parameter's other name to its first name.
+
+    Args:
+        evaluation: the evaluation.
+        problems: the list to which a problem is added if both names have different values.
+    """
     task = evaluation.task
     extra = evaluation.extra
     update: dict[str, str | None] = {}
     for name, rule in task.helm.parameters.items():
         if rule.other_name is None or getattr(extra, rule.other_name) is None:
             continue
-        given = getattr(extra, name)
+        value = getattr(extra, name)
         other_value = getattr(extra, rule.other_name)
-        if given not in (None, other_value):
+        if value not in (None, other_value):
             problems.append(
                 f"{_EXTRA}: {name} and {rule.other_name} are the same setting of {task.name} "
-                f"and differ ({given} and {other_value}); give one of them"
+                f"and differ ({value} and {other_value}); give one of them"
             )
-        update[name] = given
-        if given is None:
-            update[name] = other_value
+        update[name] = other_value if value is None else value
         update[rule.other_name] = None
     return update
 
 
 def _scenario_values(evaluation: Evaluation, problems: list[str]) -> dict[str, str | None]:
-    """Return the scenario's parameters that differ from what is given, and add what is wrong."""
+    """Return the updates of the scenario's parameters: moved, fixed and absolute values.
+
+    Args:
+        evaluation: the evaluation.
+        problems: the list to which the problems of the parameters are added.
+    """
     task = evaluation.task
     update = _by_first_name(evaluation, problems)
     extra = evaluation.extra.model_copy(update=update)
@@ -632,10 +664,10 @@ def _scenario_values(evaluation: Evaluation, problems: list[str]) -> dict[str, s
             update[name] = rule.fixed
         elif value is None:
             if rule.required:
-                may_be = f"'eval-factory ls {task.name}' says what the file or folder has to hold"
+                hint = f"'eval-factory ls {task.name}' says what the file or folder has to hold"
                 if rule.allowed:
-                    may_be = f"one of {', '.join(rule.allowed)}"
-                problems.append(f"{path}: is missing; {task.name} needs it: {may_be}")
+                    hint = f"one of {', '.join(rule.allowed)}"
+                problems.append(f"{path}: is missing; {task.name} needs it: {hint}")
         else:
             if "," in value and name in SCENARIO_PARAMETERS:
                 problems.append(
@@ -652,6 +684,7 @@ def _scenario_values(evaluation: Evaluation, problems: list[str]) -> dict[str, s
 
 
 def _no_such_parameter(evaluation: Evaluation, name: str, value: str) -> str:
+    """Return the message about a parameter that the task does not have."""
     task = evaluation.task
     if task.helm.any_run_spec:
         return (
@@ -672,10 +705,10 @@ class OwnData:
     """The user's files that a run reads.
 
     Attributes:
-        key_path: the key of the run config that names them.
+        key_path: the key of the run config that names the files.
         path: a file, or a folder with the files.
-        layout: the form that each of them has to have.
-        values: the parameters that stand in the names of the files.
+        layout: the required form of each file.
+        values: the parameters that are parts of the files' names.
     """
 
     key_path: str
@@ -698,7 +731,7 @@ def own_data_of(evaluation: Evaluation) -> OwnData | None:
 
 
 def _data_of_run_entry(task: Task, framework: Framework) -> OwnData | None:
-    """Return the files that an argument of the run entry names."""
+    """Return the files that an argument of the run entry names; None if no argument names any."""
     for name, path in task.helm.arguments.items():
         if name in PATH_PARAMETERS:
             layout = _layout_of_run_spec(task.helm.run_spec, name, framework)
@@ -709,7 +742,10 @@ def _data_of_run_entry(task: Task, framework: Framework) -> OwnData | None:
 def _layout_of_run_spec(
     run_spec: str | None, name: str, framework: Framework
 ) -> tuple[FileLayout, ...]:
-    """Return the layout that a task of framework.yml with this run spec states for a parameter."""
+    """Return the layout of a parameter's files, from a task of framework.yml with this run spec.
+
+    Without such a task, any layout is accepted.
+    """
     for candidate in framework.evaluations:
         if candidate.helm.run_spec == run_spec and name in candidate.helm.parameters:
             return candidate.helm.parameters[name].layout
@@ -717,9 +753,10 @@ def _layout_of_run_spec(
 
 
 def data_faults(evaluation: Evaluation) -> list[str]:
-    """Return which of the user's files are missing or have another form, and then the right form.
+    """Return the lines of a message about the user's files; empty if the files have no faults.
 
-    The lines are one message: the first begins with the key, the others follow it.
+    The message names the files that are missing or have another form, and then describes the
+    required form. The first line begins with the key of the run config.
     """
     own_data = own_data_of(evaluation)
     if own_data is None or all(entry == FileLayout() for entry in own_data.layout):
@@ -737,20 +774,20 @@ def data_faults(evaluation: Evaluation) -> list[str]:
 
 
 _CHECKS: tuple[Callable[[Evaluation], Iterator[str]], ...] = (
-    _wrong_with_endpoint,
-    _repeats_run_entry,
-    _executes_answers,
-    _wrong_with_judges,
-    _wrong_with_metrics,
-    _judges_cannot_see,
-    _wrong_with_instances,
-    _wrong_with_stop_when,
-    _wrong_with_kind,
-    _wrong_with_made_pictures,
-    _cannot_be_shuffled,
-    _cannot_be_asked_again,
-    _cannot_reason,
-    _cannot_ask_for_letters,
-    _wrong_with_output_dir,
+    _endpoint_problems,
+    _run_entry_problems,
+    _code_execution_problems,
+    _judge_problems,
+    _metric_problems,
+    _judge_picture_problems,
+    _instance_problems,
+    _stop_when_problems,
+    _media_and_rubric_problems,
+    _made_picture_problems,
+    _choice_order_problems,
+    _asked_again_problems,
+    _reasoning_problems,
+    _ask_unread_problems,
+    _output_dir_problems,
 )
 """The checks of a run against its task, in the order of their problems. Each yields problems."""

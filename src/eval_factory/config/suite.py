@@ -1,4 +1,6 @@
-"""A suite runs each evaluation with each variant of its parameters on each target. Each such
+"""Builds a suite from its file.
+
+A suite runs each evaluation with each variant of its parameters on each target. Each such
 combination is a cell, and a cell is an ordinary run.
 """
 
@@ -19,7 +21,7 @@ from eval_factory.config.evaluation import Request, task_named
 from eval_factory.config.merge import leaves, with_defaults
 from eval_factory.config.model import DEMO_URLS, UNKNOWN_KEY, problems_with, urls_in
 from eval_factory.config.rules import BENCHMARK_KEY, WAITS_IN_JOB, prescribed_roles
-from eval_factory.config.suite_layers import HANDED, TOP, name_with_variant, over
+from eval_factory.config.suite_layers import PASSED_KEYS, TOP, name_with_variant, overlaid
 from eval_factory.config.suite_model import SuiteSection, problems_of_serve, served_target
 from eval_factory.core.budget import Budget
 from eval_factory.core.enums import LOCAL, OfCell
@@ -33,7 +35,7 @@ from eval_factory.tasks.upstreams import HELM, UPSTREAMS
 
 @dataclass(frozen=True)
 class Combination:
-    """An evaluation, a variant and a target, as the suite's file has them."""
+    """A combination of an evaluation, a variant and a target, with the entries of the suite."""
 
     evaluation: Mapping[str, Any]
     variant: Mapping[str, Any]
@@ -41,16 +43,18 @@ class Combination:
 
     @property
     def name(self) -> str:
+        """The name of the evaluation, together with the name of the variant."""
         return name_with_variant(self.evaluation["name"], self.variant)
 
     @property
     def description(self) -> str:
+        """The combination as error messages describe it."""
         return f"{self.evaluation['name']} with variant {self.variant['name']}"
 
     def fits(self, pattern: Mapping[str, Any]) -> bool:
-        """Return whether each part of a pattern fits; a part that is missing fits every name.
+        """Return True if all parts of a pattern match. A missing part matches every name.
 
-        `evaluation` may fit the name of the evaluation, or that with its variant.
+        `evaluation` may match the name of the evaluation without or with the variant.
         """
         names = {
             "evaluation": (self.evaluation["name"], self.name),
@@ -58,70 +62,82 @@ class Combination:
             "variant": (self.variant["name"],),
         }
         for key, names_of_kind in names.items():
-            wanted = pattern.get(key) or "*"
-            if not any(fnmatchcase(name, wanted) for name in names_of_kind):
+            name_pattern = pattern.get(key) or "*"
+            if not any(fnmatchcase(name, name_pattern) for name in names_of_kind):
                 return False
         return True
 
     def fits_any(self, patterns: Sequence[Mapping[str, Any]]) -> bool:
+        """Return True if at least one of the patterns matches."""
         return any(self.fits(pattern) for pattern in patterns)
 
 
 def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combination]:
-    """Return the combinations that `include` and `exclude` leave, in the order of their runs."""
+    """Return the combinations to run, in the order of their runs.
+
+    Args:
+        section: the merged section of the suite, whose `include` and `exclude` select combinations.
+        problems: the list to which wrong patterns and clashes of names are added.
+    """
     variants = section.get("variants") or [{"name": suite_layers.DEFAULT_VARIANT}]
     triples = product(section["evaluations"], variants, section["targets"])
-    every = [Combination(evaluation, variant, target) for evaluation, variant, target in triples]
+    candidates = [
+        Combination(evaluation, variant, target) for evaluation, variant, target in triples
+    ]
     include = section.get("include") or []
     exclude = section.get("exclude") or []
-    problems += _useless_patterns("include", include, every)
-    problems += _useless_patterns("exclude", exclude, every)
-    left = []
-    for combination in every:
+    problems += _useless_patterns("include", include, candidates)
+    problems += _useless_patterns("exclude", exclude, candidates)
+    selected = []
+    for combination in candidates:
         is_included = not include or combination.fits_any(include)
         if is_included and not combination.fits_any(exclude):
-            left.append(combination)
-    if not left and not problems:
+            selected.append(combination)
+    if not selected and not problems:
         problems.append(
-            f"{TOP}: `include` and `exclude` leave no cell (there are {len(every)} without them)"
+            f"{TOP}: `include` and `exclude` leave no cell (there are {len(candidates)} without "
+            "these keys)"
         )
-    problems += _clashes(left)
-    return left
+    problems += _clashes(selected)
+    return selected
 
 
-def _clashes(left: Sequence[Combination]) -> list[str]:
+def _clashes(selected: Sequence[Combination]) -> list[str]:
     """Return a problem for each two combinations of a target that would have the same folder."""
-    first: dict[tuple[str, str], Combination] = {}
+    first_in_folder: dict[tuple[str, str], Combination] = {}
     clashes = []
-    for combination in left:
+    for combination in selected:
         folder = (combination.target["name"].lower(), combination.name.lower())
-        namesake = first.setdefault(folder, combination)
+        namesake = first_in_folder.setdefault(folder, combination)
         if namesake is not combination:
             clashes.append(
                 f"{TOP}: {namesake.description} and {combination.description} "
                 f"would have the same folder, {combination.name!r}; give one of them another name"
             )
-    # the same clash of several targets is one problem
+    # If several targets have the same clash, report the clash once.
     return list(dict.fromkeys(clashes))
 
 
 def _useless_patterns(
-    kind: str, patterns: Sequence[Mapping[str, Any]], every: Sequence[Combination]
+    kind: str, patterns: Sequence[Mapping[str, Any]], candidates: Sequence[Combination]
 ) -> Iterator[str]:
-    """Yield a problem for each pattern that fits no combination, with the names that are near."""
+    """Yield a problem for each pattern that matches no combination, with similar names.
+
+    `kind` is the key of the patterns, `include` or `exclude`.
+    """
     for number, pattern in enumerate(patterns):
-        if any(combination.fits(pattern) for combination in every):
+        if any(combination.fits(pattern) for combination in candidates):
             continue
         names_of_kind: dict[str, list[str]] = {"evaluation": [], "target": [], "variant": []}
-        for combination in every:
+        for combination in candidates:
             names_of_kind["evaluation"] += (combination.evaluation["name"], combination.name)
             names_of_kind["target"].append(combination.target["name"])
             names_of_kind["variant"].append(combination.variant["name"])
         hints = ""
         for key, names in names_of_kind.items():
-            wanted = pattern.get(key)
-            if wanted and wanted not in names:
-                hints += did_you_mean(wanted, names)
+            name_pattern = pattern.get(key)
+            if name_pattern and name_pattern not in names:
+                hints += did_you_mean(name_pattern, names)
         yield f"{TOP}.{kind}[{number}]: fits no cell{hints}"
 
 
@@ -130,7 +146,13 @@ def _judges_of(
 ) -> list[Any]:
     """Return the judges of the suite that the cell's task asks.
 
-    A task with a jury asks them all; another task asks those whose roles HELM prescribes.
+    A task with a jury asks all judges. Another task asks only judges whose roles HELM prescribes.
+
+    Args:
+        combination: the combination of the cell.
+        params: the parameters of the cell.
+        judges: the judges of the suite.
+        framework: all tasks.
     """
     extra = params.get("extra") or {}
     upstream = UPSTREAMS.get(str(extra.get("upstream")), HELM)
@@ -150,7 +172,7 @@ def _judges_of(
     try:
         has_jury = load_benchmark(Path(path)).has_jury
     except ConfigError:
-        # the check of the cell reports what is wrong with the benchmark
+        # The check of the cell reports the problems of the benchmark.
         return []
     if not has_jury:
         return []
@@ -158,9 +180,10 @@ def _judges_of(
 
 
 def limit_group_of(target: Mapping[str, Any]) -> str:
-    """Return the name of the limits that a target shares with others.
+    """Return the name of the group of targets that share limits with a target.
 
-    It is the target's `limit_group`, or else made of its URLs. A target that is served shares none.
+    The name is the target's `limit_group`, or else it is made from the target's URLs. A target has
+    a group of its own if the suite starts the target's server.
     """
     if target.get("serve"):
         return f"server of {target['name']}"
@@ -171,9 +194,9 @@ def limit_group_of(target: Mapping[str, Any]) -> str:
 
 
 def group_of_url(url: str) -> str:
-    """Return one name for all ways to write an endpoint's URL.
+    """Return a name that is equal for all ways to write the URL of an endpoint.
 
-    The URL may be the base or the full one, with or without a query or a last slash.
+    The URL may be the base URL or the full URL, with or without a query or a final slash.
     """
     if url in DEMO_URLS:
         return url
@@ -182,12 +205,17 @@ def group_of_url(url: str) -> str:
 
 
 def origins_of(combination: Combination, section: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Return the entry that sets each parameter of a cell, and the value, by the parameter's dotted
-    path.
+    """Return the origin of each parameter of a cell.
 
-    A later entry outweighs an earlier one.
+    Args:
+        combination: the combination of the cell.
+        section: the merged section of the suite.
+
+    Returns:
+        The dotted path of a parameter -> the description of the entry that sets it, and the value.
     """
     origins: dict[str, tuple[str, Any]] = {}
+    # Later entries overwrite earlier entries.
     entries = {
         "suite": section,
         f"evaluation {combination.evaluation['name']}": combination.evaluation,
@@ -202,11 +230,11 @@ def origins_of(combination: Combination, section: Mapping[str, Any]) -> dict[str
 
 @dataclass(frozen=True)
 class Cell(OfCell):
-    """A run of the suite.
+    """A cell of the suite: one run.
 
     Attributes:
-        document: its run config: `config` and `target`, with an absolute `output_dir`.
-        folder: its output folder.
+        document: the run config of the cell: `config` and `target`, with an absolute `output_dir`.
+        folder: the output folder of the cell.
     """
 
     document: Mapping[str, Any]
@@ -214,16 +242,17 @@ class Cell(OfCell):
 
     @property
     def request(self) -> Request:
+        """The cell's run config as a request."""
         return Request(document=self.document)
 
 
 @dataclass(frozen=True)
 class ReusedCell(OfCell):
-    """A finished result that stands in the suite's table; nothing is run for it.
+    """A cell of the suite's table with a finished result, which is copied and not run.
 
     Attributes:
-        source: the folder of the result.
-        folder: the folder in the suite's folder that the result is copied to.
+        source: the folder of the finished result.
+        folder: the folder within the suite's folder to which the result is copied.
     """
 
     source: Path
@@ -232,24 +261,25 @@ class ReusedCell(OfCell):
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite whose file was read, merged and checked.
+    """A suite whose layers were read, merged and checked.
 
     Attributes:
-        folder: its output folder.
+        folder: the output folder of the suite.
         cells: all cells in the order of their runs: evaluation by evaluation, target by target.
         budget: the limits of all cells together.
-        max_processes: so many cells run at once; each is a helm-run, and needs its memory.
-        max_attempts: attempts of a cell in one invocation, if another attempt can help.
-        max_outage_s: seconds that cells wait for an endpoint that is gone.
-        limit_groups: target -> name of the limits that it shares; targets with the same URL have
-            the same name.
-        document: the suite as it is run, with `extends` and presets resolved, as suite_config.yml
-            holds it.
-        executor: where the cells run.
-        slurm: target -> every key of `SlurmSection` for the jobs of its cells.
-        serve: target whose servers are started for its cells -> every key of `ServeSection`; in a
-            job, also `LAUNCH`.
-        reused: finished results that stand in the table beside the cells.
+        max_processes: the maximum number of cells that run at the same time. Each cell is a
+            helm-run, which takes memory.
+        max_attempts: the maximum number of attempts of a cell in one invocation. A further attempt
+            is only made if it can help.
+        max_outage_s: the seconds for which cells wait for an endpoint that no longer answers.
+        limit_groups: target -> the name of its group; the targets of a group share limits. Targets
+            with the same URL are in the same group.
+        document: the content of suite_config.yml: the suite with `extends` and presets resolved.
+        executor: the executor of the cells.
+        slurm: target -> all keys of `SlurmSection` for the jobs of its cells.
+        serve: target -> all keys of `ServeSection`, for each target whose servers are started by
+            the suite; in a job, also `LAUNCH`.
+        reused: the finished results that the table shows together with the cells.
     """
 
     folder: SuiteDir
@@ -274,36 +304,38 @@ def build_suite(
     overrides: Sequence[str] = (),
     env: Mapping[str, str],
 ) -> Suite:
-    """Merge the layers of a suite, check all values and make the cells.
+    """Merge the layers of a suite, check all values, and return the suite with its cells.
 
-    The layers are preset, extended files, the file itself, flags and overrides. The run configs of
-    the cells are checked later (`workflows/suite/planned_cells.py`).
+    The layers are the preset, the extended files, the file itself, the flags and the overrides. The
+    run configs of the cells are checked later (`workflows/suite/planned_cells.py`).
 
     Args:
-        path: the suite's file; without one, `document` is given.
-        document: what the file would hold.
+        path: the suite's file; None if there is no file.
+        document: the content of the suite's file as a mapping, in place of a file.
         flags: dotted path -> value.
-        overrides: `path=value`, as the command line has them.
-        env: the environment.
+        overrides: the texts `path=value` of the command line.
+        env: the environment variables.
 
     Raises:
-        ConfigError: the suite is wrong; it has every problem that was found.
+        ConfigError: the suite is wrong; the error holds every problem.
     """
     framework = load_framework()
     problems: list[str] = []
-    given = path if document is None else document
-    layers = suite_layers.read_layers(given, flags or {}, tuple(overrides), env, problems)
+    file_or_document = path if document is None else document
+    layers = suite_layers.read_layers(
+        file_or_document, flags or {}, tuple(overrides), env, problems
+    )
     well_formed = []
     for layer in layers:
-        # checks the shape alone, without what stands in `params` and endpoints
+        # Check the structure only; the content of `params` and of endpoints is checked below.
         problems_of_layer = list(problems_with(layer.tree, TOP, SuiteSection))
-        problems += [f"{layer.begin}{problem}" for problem in problems_of_layer]
-        # unknown keys do not prevent the other checks
+        problems += [f"{layer.message_prefix}{problem}" for problem in problems_of_layer]
+        # Unknown keys do not prevent the other checks.
         if all(problem.startswith(UNKNOWN_KEY) for problem in problems_of_layer):
             well_formed.append(layer)
     for layer in well_formed:
         problems_of_values = suite_layers.problems_of_values(layer.tree, framework)
-        problems += [f"{layer.begin}{problem}" for problem in problems_of_values]
+        problems += [f"{layer.message_prefix}{problem}" for problem in problems_of_values]
     normalized = []
     for layer in well_formed:
         normalized.append((layer, suite_layers.normal_form(layer, framework, problems)))
@@ -312,19 +344,20 @@ def build_suite(
         raise ConfigError(problems)
     problems += _missing(section, env)
     problems += _waits_in_job(section, framework)
-    left = []
+    selected = []
     if not problems:
-        # the URL of a served target stands in the run configs of cells alone, not in the suite's
+        # The URL of a server that the suite starts is part of the cells' run configs only, not of
+        # the suite's document.
         targets = [served_target(target, framework.defaults.serve) for target in section["targets"]]
-        left = combinations({**section, "targets": targets}, problems)
-        problems += _reused_twice(section, left)
+        selected = combinations({**section, "targets": targets}, problems)
+        problems += _reused_twice(section, selected)
     if problems:
         raise ConfigError([f"{path}: {problem}" if path else problem for problem in problems])
-    return _suite(section, left, framework)
+    return _suite(section, selected, framework)
 
 
 def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
-    """Yield a problem for each key that a suite needs and the section lacks."""
+    """Yield a problem for each required key that the section lacks."""
     if not section.get("output_dir"):
         yield f"{TOP}.output_dir: is missing; write it in the suite or give --output_dir"
     if not section.get("evaluations"):
@@ -366,7 +399,7 @@ def _waits_in_job(section: Mapping[str, Any], framework: Framework) -> Iterator[
 
 
 def goes_by_batch(document: Mapping[str, Any]) -> bool:
-    """Return whether the target of a run config, or one of its judges, is asked by batch."""
+    """Return True if a run config sends requests by batch to its target or to a judge."""
     endpoints = [document["target"]["api_endpoint"]]
     extra = document["config"]["params"].get("extra") or {}
     endpoints.extend(extra.get("judges") or [])
@@ -374,18 +407,22 @@ def goes_by_batch(document: Mapping[str, Any]) -> bool:
 
 
 MAX_WAITING = 32
-"""At most so many processes wait for batches at once; each takes about 100 MB."""
+"""The maximum number of processes that wait for batches at the same time. Each process takes about
+100 MB.
+"""
 
 
-def _reused_twice(section: Mapping[str, Any], left: Sequence[Combination]) -> Iterator[str]:
-    """Yield a problem for each reused result whose target and evaluation a cell already has."""
-    taken = {(combination.target["name"].lower(), combination.name.lower()) for combination in left}
+def _reused_twice(section: Mapping[str, Any], selected: Sequence[Combination]) -> Iterator[str]:
+    """Yield a problem for each reused result whose place in the table is already taken."""
+    taken = {
+        (combination.target["name"].lower(), combination.name.lower()) for combination in selected
+    }
     for number, entry in enumerate(section.get("reuse") or []):
         cell = (entry["target"].lower(), entry["evaluation"].lower())
         if cell in taken:
             yield (
-                f"{TOP}.reuse[{number}]: {entry['target']}/{entry['evaluation']} is there already; "
-                "give it another `evaluation`, or leave that run out with `exclude`"
+                f"{TOP}.reuse[{number}]: {entry['target']}/{entry['evaluation']} is already in the "
+                "table; choose another `evaluation`, or leave out the other run by `exclude`"
             )
         taken.add(cell)
 
@@ -401,21 +438,21 @@ def _reused(section: Mapping[str, Any], folder: SuiteDir) -> Iterator[ReusedCell
 def _cell(
     section: Mapping[str, Any], combination: Combination, folder: SuiteDir, framework: Framework
 ) -> Cell:
-    """Make a combination's cell, with the run config that its run reads."""
+    """Return the cell of a combination, with the run config of its run."""
     params: Any = {}
     weakest_first = (section, combination.evaluation, combination.target, combination.variant)
     for entry in weakest_first:
-        params = over(params, entry.get("params") or {})
-    handed = {}
-    for name in HANDED:
+        params = overlaid(params, entry.get("params") or {})
+    passed = {}
+    for name in PASSED_KEYS:
         if section.get(name):
-            handed[name] = section[name]
-    if "judges" in handed:
-        handed["judges"] = _judges_of(combination, params, handed["judges"], framework)
-        if not handed["judges"]:
-            del handed["judges"]
-    if handed:
-        params = over({"extra": deepcopy(handed)}, params)
+            passed[name] = section[name]
+    if "judges" in passed:
+        passed["judges"] = _judges_of(combination, params, passed["judges"], framework)
+        if not passed["judges"]:
+            del passed["judges"]
+    if passed:
+        params = overlaid({"extra": deepcopy(passed)}, params)
     cell_folder = folder.cell(combination.target["name"], combination.name)
     config = {
         "type": combination.evaluation["type"],
@@ -427,24 +464,24 @@ def _cell(
     return Cell(combination.target["name"], combination.name, document, cell_folder)
 
 
-def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Framework) -> Suite:
-    """Make the suite of a section that was checked."""
+def _suite(section: dict[str, Any], selected: Sequence[Combination], framework: Framework) -> Suite:
+    """Return the suite of a merged and checked section."""
     folder = suite_dir(Path(section["output_dir"]))
-    cells = [_cell(section, combination, folder, framework) for combination in left]
+    cells = [_cell(section, combination, folder, framework) for combination in selected]
     settings = with_defaults(framework.defaults.suite, section)
     settings["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))
-    # Twice as many as cores: a cell that waits for answers needs little of one, while others load
-    # data and score. Each takes about 130 MB.
+    # Use two processes for each core: a cell that waits for answers needs little CPU time, while
+    # other cells load data and compute scores. A process takes about 130 MB.
     cores = os.cpu_count() or 1
-    usual_processes = min(2 * cores, 8)
+    default_processes = min(2 * cores, 8)
     if any(goes_by_batch(cell.document) for cell in cells):
-        # A cell that waits for a batch takes no core, and should not delay another cell's batch.
-        usual_processes = max(usual_processes, min(len(cells), MAX_WAITING))
+        # A cell that waits for a batch needs no CPU time, and must not delay another cell's batch.
+        default_processes = max(default_processes, min(len(cells), MAX_WAITING))
     return Suite(
         folder=folder,
         cells=tuple(cells),
         budget=Budget(**{limit.name: settings[limit.name] for limit in fields(Budget)}),
-        max_processes=settings["max_processes"] or usual_processes,
+        max_processes=settings["max_processes"] or default_processes,
         max_attempts=settings["max_attempts"],
         max_outage_s=float(settings["max_outage_s"]),
         limit_groups={target["name"]: limit_group_of(target) for target in section["targets"]},

@@ -1,10 +1,12 @@
-"""The layers of a suite, weakest first: preset, `extends`, the file, flags, `--overrides`.
+"""Reads, normalizes and merges the layers of a suite.
 
-Each layer is checked and brought into one form: every evaluation has a name and a task that is
-known, selections stand for what they select, and paths are absolute. Then mappings are merged and
-lists replaced; but of `evaluations`, `targets` and `variants` entries with the same name are
-merged, and new ones are put behind. A null takes back what a weaker layer has and leaves the
-default.
+The layers, from the weakest to the strongest, are the preset, the files of `extends`, the file, the
+flags, and `--overrides`. Each layer is checked and brought into a normal form: every evaluation has
+a name and a known task, selections are replaced by the selected tasks, and paths are absolute.
+
+When layers are merged, mappings are merged and lists are replaced. The lists `evaluations`,
+`targets` and `variants` are an exception: entries with the same name are merged, and new entries
+are appended. A null cancels the value of weaker layers, so that the default applies.
 """
 
 from __future__ import annotations
@@ -35,26 +37,27 @@ from eval_factory.tasks.framework import Framework
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, RunEntry, prefix_of
 from eval_factory.tasks.upstreams import MEDHELM
 
-TOP = "suite"
-HANDED = ("judges", "prices", "max_cost", "max_tokens_total")
-"""Keys of a suite that are handed to cells as config.params.extra has them. A limit of all is one
-of each, too: so each knows what of its answers has to be counted.
+TOP = "suite"  # the only key at the top of a suite's file
+PASSED_KEYS = ("judges", "prices", "max_cost", "max_tokens_total")
+"""Keys of a suite that become keys of config.params.extra in each cell. A limit of all cells is
+also the limit of each cell, so that each cell counts the cost and the tokens of its answers.
 """
-NAMED = ("evaluations", "targets", "variants")  # lists whose entries are merged by name
-_GIVEN_ELSEWHERE = (("url",), ("model_id",))
-"""The keys that an endpoint needs and another file may have: looked for when all files are merged.
+NAMED_LISTS = ("evaluations", "targets", "variants")  # lists whose entries are merged by name
+_OPTIONAL_IN_ONE_FILE = (("url",), ("model_id",))
+"""Paths of required keys of an endpoint that one file may lack, because another file may have them.
+They are checked after all files are merged.
 """
 
 
 def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterator[str]:
-    """Yield what is wrong with the parameters and the endpoints in a section of sound shape."""
+    """Yield the problems of the parameters and the endpoints in a well-formed section."""
     for path, params in params_of(tree):
         yield from _problems_of(params, path, "config.params", Params, framework)
-    handed = {}
-    for name in HANDED:
+    passed = {}
+    for name in PASSED_KEYS:
         if tree.get(name) is not None:
-            handed[name] = tree[name]
-    for problem in _problems_of({"extra": handed}, TOP, "config.params", Params, framework):
+            passed[name] = tree[name]
+    for problem in _problems_of({"extra": passed}, TOP, "config.params", Params, framework):
         yield problem.replace(f"{TOP}.extra.", f"{TOP}.")
     for number, target in enumerate(tree.get("targets") or []):
         endpoint = target.get("api_endpoint") or {}
@@ -63,143 +66,161 @@ def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterato
 
 
 def params_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the path and value of each `params` in a section of sound shape."""
+    """Yield the path and the value of each `params` in a well-formed section."""
     if tree.get("params"):
         yield f"{TOP}.params", tree["params"]
-    for kind in NAMED:
+    for kind in NAMED_LISTS:
         for number, entry in enumerate(tree.get(kind) or []):
             if isinstance(entry, dict) and entry.get("params"):
                 yield f"{TOP}.{kind}[{number}].params", entry["params"]
 
 
 def _problems_of(
-    given: Mapping[str, Any], path: str, place: str, model: type[BaseModel], framework: Framework
+    section: Mapping[str, Any],
+    path: str,
+    run_path: str,
+    model: type[BaseModel],
+    framework: Framework,
 ) -> Iterator[str]:
-    """Yield the problems of a section of a suite. `place`: the path in a run config of what stands
-    at `path` in the suite.
+    """Yield the problems of a part of a suite that is also a section of a run config.
+
+    Args:
+        section: the part to check.
+        path: the path of the part in the suite.
+        run_path: the path of the section in a run config.
+        model: the model of the section.
+        framework: all defaults.
     """
-    tree = nested({place: deepcopy(dict(given))})
-    canonical_names(tree, [])  # two different ones are found where layers are brought into one form
+    tree = nested({run_path: deepcopy(dict(section))})
+    canonical_names(tree, [])  # `normal_form` reports two different names.
     foreign_keys.take_keys([(Source.FILE, tree)])
     layers = [(Source.FRAMEWORK, framework.defaults.run_config), (Source.FILE, tree)]
     completed: Any = merge(layers)[0]
-    for name in place.split("."):
+    for name in run_path.split("."):
         completed = completed[name]
-    for (name,) in _GIVEN_ELSEWHERE if model is ApiEndpoint else ():
+    for (name,) in _OPTIONAL_IN_ONE_FILE if model is ApiEndpoint else ():
         if completed.get(name) is None:
             completed.pop(name, None)
-    yield from problems_with(completed, path, model, _GIVEN_ELSEWHERE)
+    yield from problems_with(completed, path, model, _OPTIONAL_IN_ONE_FILE)
 
 
-NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
+NEEDED_KEYS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
 MAX_EXTENDED = 20
-COPY_IT = "a suite can extend a file only in its own folder, or below: copy the file there"
-_OF_RUN_CONFIGS = ("config", "target")
+COPY_ADVICE = "a suite can extend a file only in its own folder, or below: copy the file there"
+_RUN_CONFIG_KEYS = ("config", "target")
 _PRESETS = Path(__file__).with_name("presets")
 
 
 @dataclass(frozen=True)
 class SuiteLayer:
-    """A suite's section in one file or other source."""
+    """A layer of a suite: the section `suite` from one file or from the command line."""
 
-    origin: str  # the file or other source; empty for a program's mapping
-    tree: dict[str, Any]  # the tree under `suite`, variables filled in
-    folder: Path | None = None
+    origin: str  # the file, or the part of the command line; empty for a mapping of a program
+    tree: dict[str, Any]  # the section `suite`, with variables replaced
+    folder: Path | None = None  # the folder of the file
     is_preset: bool = False
-    # a flag or an override: its lists replace those of files, its `params` hold for every cell
-    wins: bool = False
+    is_command_line: bool = False
+    """True for flags and overrides. Their lists replace the lists of files, and their `params`
+    apply to every cell.
+    """
 
     @property
-    def begin(self) -> str:
+    def message_prefix(self) -> str:
+        """The beginning of messages about the layer: its origin, or an empty text."""
         if not self.origin:
             return ""
         return f"{self.origin}: "
 
 
 def read_layers(
-    given: Path | Mapping[str, Any] | None,
+    file_or_document: Path | Mapping[str, Any] | None,
     flags: Mapping[str, Any],
     overrides: tuple[str, ...],
     env: Mapping[str, str],
     problems: list[str],
 ) -> list[SuiteLayer]:
-    """The layers, weakest first.
+    """Return the layers of a suite, the weakest layer first.
 
     Args:
-        given: the suite's file, or what it would hold; None if flags hold all.
+        file_or_document: the suite's file, or its content; None if only flags are used.
         flags: dotted path -> value.
-        overrides: `path=value`, as the command line has them.
-        env: name of a variable -> its value.
-        problems: gets what is wrong with variables and top keys.
+        overrides: the texts `path=value` of the command line.
+        env: the name of each environment variable -> its value.
+        problems: the list to which problems of variables, top-level keys and presets are added.
 
     Raises:
-        ConfigError: a file cannot be read, or extends itself; an override is none.
+        ConfigError: a file cannot be read or extends itself, or an override cannot be parsed.
     """
     layers = [
-        *_files(given, env, problems),
-        _layer(Source.FLAG.value, nested(flags), env, problems, wins=True),
-        _layer(Source.OVERRIDE.value, parse_overrides(overrides), env, problems, wins=True),
-    ]
-    base = []
-    names = preset_names()
-    begin, name = next(
-        (
-            (layer.begin, layer.tree["preset"])
-            for layer in reversed(layers)
-            if "preset" in layer.tree
+        *_files(file_or_document, env, problems),
+        _layer(Source.FLAG.value, nested(flags), env, problems, is_command_line=True),
+        _layer(
+            Source.OVERRIDE.value, parse_overrides(overrides), env, problems, is_command_line=True
         ),
-        ("", None),
-    )
+    ]
+    preset_layers = []
+    names = preset_names()
+    message_prefix = ""
+    name = None
+    for layer in reversed(layers):
+        if "preset" in layer.tree:
+            message_prefix = layer.message_prefix
+            name = layer.tree["preset"]
+            break
+    # `none`, and a null, cancel the preset of a weaker layer.
     if isinstance(name, str) and name in names:
-        document = load_mapping(_PRESETS / f"{name}.yml", NEEDS)
-        base = [_layer(f"preset {name}", document, env, problems, folder=_PRESETS, is_preset=True)]
-    elif (
-        isinstance(name, str) and name != "none"
-    ):  # that, and a null, take back what a weaker layer chooses
-        shown = REDACTED if looks_like_key(name) else repr(name)
+        document = load_mapping(_PRESETS / f"{name}.yml", NEEDED_KEYS)
+        preset_layers = [
+            _layer(f"preset {name}", document, env, problems, folder=_PRESETS, is_preset=True)
+        ]
+    elif isinstance(name, str) and name != "none":
+        shown_name = REDACTED if looks_like_key(name) else repr(name)
         hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
-        problems.append(f"{begin}{TOP}.preset: there is no preset {shown}{hint}")
-    return [layer for layer in [*base, *layers] if layer.tree]
+        problems.append(f"{message_prefix}{TOP}.preset: there is no preset {shown_name}{hint}")
+    return [layer for layer in [*preset_layers, *layers] if layer.tree]
 
 
 def preset_names() -> list[str]:
+    """Return the names of all presets, sorted."""
     return sorted(path.stem for path in _PRESETS.glob("*.yml"))
 
 
 def _files(
-    given: Path | Mapping[str, Any] | None, env: Mapping[str, str], problems: list[str]
+    file_or_document: Path | Mapping[str, Any] | None, env: Mapping[str, str], problems: list[str]
 ) -> Iterable[SuiteLayer]:
-    """The file and those that it extends, the last extended one first."""
-    if given is None:
+    """Return the layers of the file and of all extended files, the weakest layer first."""
+    if file_or_document is None:
         return []
-    layers = [
-        _file(given, env, problems)
-        if isinstance(given, Path)
-        else _layer("", dict(given), env, problems)
-    ]
+    if isinstance(file_or_document, Path):
+        layers = [_file(file_or_document, env, problems)]
+    else:
+        layers = [_layer("", dict(file_or_document), env, problems)]
     base = layers[0].folder or Path.cwd()
     while (extended := layers[-1].tree.get("extends")) is not None:
         if not isinstance(extended, str):
-            break  # the shape check reports it
+            break  # `build_suite` reports a value that is not a text.
         try:
             path = Path(os.path.normpath((layers[-1].folder or Path()) / expanded(extended)))
         except ValueError as error:
-            raise ConfigError(f"{layers[-1].begin}{TOP}.extends: {error}") from None
+            raise ConfigError(f"{layers[-1].message_prefix}{TOP}.extends: {error}") from None
         if len(layers) >= MAX_EXTENDED:
             raise ConfigError(
-                f"{given}: {TOP}.extends: more than {MAX_EXTENDED} files, or one extends itself: "
-                f"{path}"
+                f"{file_or_document}: {TOP}.extends: more than {MAX_EXTENDED} files, or a file "
+                f"extends itself: {path}"
             )
         if not is_within(path, base):
+            leads_out = LEADS_OUT.format(folder=base)
             raise ConfigError(
-                f"{layers[-1].begin}{TOP}.extends: {path}: {LEADS_OUT.format(folder=base)}; "
-                f"{COPY_IT}"
+                f"{layers[-1].message_prefix}{TOP}.extends: {path}: {leads_out}; {COPY_ADVICE}"
             )
         try:
             layers.append(_file(path, env, problems, base))
         except ConfigError as error:
             raise ConfigError(
-                [f"{layers[-1].begin}{TOP}.extends: {problem}" for problem in error.problems]
+                [
+                    f"{layers[-1].message_prefix}{TOP}.extends: {problem}"
+                    for problem in error.problems
+                ]
             ) from None
     return reversed(layers)
 
@@ -207,8 +228,9 @@ def _files(
 def _file(
     path: Path, env: Mapping[str, str], problems: list[str], inside: Path | None = None
 ) -> SuiteLayer:
+    """Return the layer of a file, which has to be inside the folder `inside`, if that is set."""
     folder = Path(os.path.abspath(path)).parent
-    return _layer(str(path), load_mapping(path, NEEDS, inside), env, problems, folder=folder)
+    return _layer(str(path), load_mapping(path, NEEDED_KEYS, inside), env, problems, folder=folder)
 
 
 def _layer(
@@ -216,88 +238,111 @@ def _layer(
     document: dict[str, Any],
     env: Mapping[str, str],
     problems: list[str],
-    **what_it_is: Any,
+    **attributes: Any,
 ) -> SuiteLayer:
-    begin = ""
+    """Return the layer of a document, with variables replaced.
+
+    Args:
+        origin: the file, or the part of the command line; empty for a mapping of a program.
+        document: the content of the layer.
+        env: the environment variables.
+        problems: the list to which problems are added.
+        attributes: further attributes of the layer.
+    """
+    message_prefix = ""
     if origin:
-        begin = f"{origin}: "
-    all_below = f"a suite has all its keys under `{TOP}:`"
+        message_prefix = f"{origin}: "
+    advice = f"a suite has all its keys under `{TOP}:`"
     for key in document:
-        if key in _OF_RUN_CONFIGS:
+        if key in _RUN_CONFIG_KEYS:
             problems.append(
-                f"{begin}{key}: belongs to a run config, which run_eval runs; {all_below}"
+                f"{message_prefix}{key}: belongs to a run config, which run_eval runs; {advice}"
             )
         elif key != TOP:
-            shown = REDACTED if looks_like_key(key) else key
-            problems.append(f"{begin}unknown key {shown}{did_you_mean(key, [TOP])}; {all_below}")
+            shown_key = REDACTED if looks_like_key(key) else key
+            hint = did_you_mean(key, [TOP])
+            problems.append(f"{message_prefix}unknown key {shown_key}{hint}; {advice}")
     tree = document.get(TOP)
     if tree is None:
-        if not what_it_is.get("wins") and not any(key in document for key in _OF_RUN_CONFIGS):
-            problems.append(f"{begin}{TOP}: is missing; a suite needs {NEEDS}")
+        is_run_config = any(key in document for key in _RUN_CONFIG_KEYS)
+        if not attributes.get("is_command_line") and not is_run_config:
+            problems.append(f"{message_prefix}{TOP}: is missing; a suite needs {NEEDED_KEYS}")
         tree = {}
     elif not isinstance(tree, dict):
-        problems.append(f"{begin}{TOP}: must be a mapping of keys to values")
+        problems.append(f"{message_prefix}{TOP}: must be a mapping of keys to values")
         tree = {}
     problems_of_tree: list[str] = []
     tree = interpolate(tree, env, TOP, problems_of_tree)
     for path in not_writable(tree, TOP):
         problems_of_tree.append(f"{path}: contains bytes that are not UTF-8")
-    problems += [f"{begin}{problem}" for problem in problems_of_tree]
-    return SuiteLayer(origin, tree, **what_it_is)
+    problems += [f"{message_prefix}{problem}" for problem in problems_of_tree]
+    return SuiteLayer(origin, tree, **attributes)
 
 
 DEFAULT_VARIANT = "default"
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_LENGTH = 60
+_UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAME_LENGTH = 60
 
 
 def name_of_type(task_type: str, framework: Framework) -> str:
-    """Return a name for a type of task: `pubmed_qa` of `helm.pubmed_qa`,
-    `helm-mmlu-subject-anatomy` of `helm:mmlu:subject=anatomy`.
+    """Return the name of an evaluation with this `type`.
+
+    The name for `helm.pubmed_qa` is `pubmed_qa`. The name for `helm:mmlu:subject=anatomy` is
+    `helm-mmlu-subject-anatomy`. A long name is cut, and ends with a hash of the type.
     """
-    slug = _UNSAFE.sub("-", task_type.removeprefix(f"{framework.framework.name}.")).strip("-.")
-    if 0 < len(slug) <= _LENGTH:
+    slug = _UNSAFE_IN_NAME.sub("-", task_type.removeprefix(f"{framework.framework.name}.")).strip(
+        "-."
+    )
+    if 0 < len(slug) <= _MAX_NAME_LENGTH:
         return slug
-    return f"{slug[:_LENGTH]}-{hashlib.sha256(task_type.encode()).hexdigest()[:8]}".strip("-.")
+    return f"{slug[:_MAX_NAME_LENGTH]}-{hashlib.sha256(task_type.encode()).hexdigest()[:8]}".strip(
+        "-."
+    )
 
 
 def name_with_variant(evaluation: str, variant: Mapping[str, Any]) -> str:
-    plain = variant["name"] == DEFAULT_VARIANT or not variant.get("params")
-    if plain:
+    """Return the name of an evaluation with its variant; the default variant adds nothing."""
+    is_default = variant["name"] == DEFAULT_VARIANT or not variant.get("params")
+    if is_default:
         return evaluation
     return f"{evaluation}_{variant['name']}"
 
 
 def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) -> dict[str, Any]:
-    """The section of a layer of sound shape; what is wrong with tasks, paths and names is added
-    to `problems`.
+    """Return the section of a well-formed layer in its normal form.
+
+    Args:
+        layer: the layer.
+        framework: all tasks.
+        problems: the list to which the problems of tasks, paths and names are added.
     """
     tree = deepcopy(layer.tree)
     problems_of_layer: list[str] = []
     for path, params in params_of(tree):
         _absolute_paths(params, path, layer, problems_of_layer)
     for number, target in enumerate(tree.get("targets") or []):
-        twice: list[str] = []
-        canonical_names({"target": target}, twice)
+        name_problems: list[str] = []
+        canonical_names({"target": target}, name_problems)
         path = f"{TOP}.targets[{number}].api_endpoint"
-        problems_of_layer += [problem.replace("target.api_endpoint", path, 1) for problem in twice]
+        for problem in name_problems:
+            problems_of_layer.append(problem.replace("target.api_endpoint", path, 1))
     if tree.get("evaluations"):
         tree["evaluations"] = list(_evaluations(tree["evaluations"], framework, problems_of_layer))
     if tree.get("output_dir"):
         tree["output_dir"] = os.path.abspath(os.path.expanduser(tree["output_dir"]))
     for entry in tree.get("reuse") or []:
         entry["folder"] = os.path.abspath(os.path.expanduser(entry["folder"]))
-    for kind in NAMED:
-        first: dict[str, int] = {}
+    for kind in NAMED_LISTS:
+        first_with_name: dict[str, int] = {}
         for number, entry in enumerate(tree.get(kind) or []):
-            same = first.setdefault(str(entry["name"]).lower(), number)
-            if same != number:
+            first = first_with_name.setdefault(str(entry["name"]).lower(), number)
+            if first != number:
                 problems_of_layer.append(
-                    f"{TOP}.{kind}[{number}]: the name {str(entry['name'])!r} is that of "
-                    f"{kind}[{same}], too; give each its own `name` (capital and small letters "
-                    "count as the same)"
+                    f"{TOP}.{kind}[{number}]: {kind}[{first}] also has the name "
+                    f"{str(entry['name'])!r}; give each entry its own `name` (capital and small "
+                    "letters count as the same)"
                 )
-    problems += [f"{layer.begin}{problem}" for problem in problems_of_layer]
+    problems += [f"{layer.message_prefix}{problem}" for problem in problems_of_layer]
     for key in ("preset", "extends"):
         tree.pop(key, None)
     return tree
@@ -306,6 +351,7 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
 def _absolute_paths(
     params: dict[str, Any], key_path: str, layer: SuiteLayer, problems: list[str]
 ) -> None:
+    """Make all paths in `params` absolute; `key_path` is the path of `params` in the suite."""
     extra = params.get("extra")
     if not isinstance(extra, dict):
         return
@@ -315,17 +361,20 @@ def _absolute_paths(
     stop = extra.get("stop_when")
     if isinstance(stop, dict) and isinstance(stop.get("differs_from"), str):
         stop["differs_from"] = os.path.abspath(os.path.expanduser(stop["differs_from"]))
-    given = extra.get(BENCHMARK_KEY)
-    if isinstance(given, str):
+    written_path = extra.get(BENCHMARK_KEY)
+    if isinstance(written_path, str):
         if layer.is_preset and layer.folder is not None:
-            given = str(layer.folder / given)
-        path = find_benchmark(given, layer.folder, f"{key_path}.extra.{BENCHMARK_KEY}", problems)
-        extra[BENCHMARK_KEY] = given if path is None else str(path)
+            written_path = str(layer.folder / written_path)
+        path = find_benchmark(
+            written_path, layer.folder, f"{key_path}.extra.{BENCHMARK_KEY}", problems
+        )
+        extra[BENCHMARK_KEY] = written_path if path is None else str(path)
 
 
 def _evaluations(
     entries: Sequence[Any], framework: Framework, problems: list[str]
 ) -> Iterator[dict[str, Any]]:
+    """Yield the evaluations of a layer, each with its name and its task."""
     for number, entry in enumerate(entries):
         path = f"{TOP}.evaluations[{number}]"
         entry = {"type": entry} if isinstance(entry, str) else entry
@@ -345,6 +394,7 @@ def _evaluations(
 def _selected(
     entry: Mapping[str, Any], path: str, framework: Framework, problems: list[str]
 ) -> Iterator[dict[str, Any]]:
+    """Yield an evaluation for each task that an entry with `select` selects."""
     select = entry["select"]
     without = select.get("without") or []
     chosen = []
@@ -364,8 +414,8 @@ def _selected(
             )
     if not chosen:
         problems.append(
-            f"{path}.select: matches no task; 'eval-factory ls --json' shows tags and access "
-            "of each"
+            f"{path}.select: matches no task; 'eval-factory ls --json' shows the tags and the "
+            "access of each task"
         )
     for name in chosen:
         yield {
@@ -375,12 +425,16 @@ def _selected(
         }
 
 
-def _type(given: str, path: str, framework: Framework, problems_of_suite: list[str]) -> str:
-    """The task's name; of a run entry with its paths made absolute."""
+def _type(task_type: str, path: str, framework: Framework, problems_of_suite: list[str]) -> str:
+    """Return the `type` of an evaluation, with absolute paths in a run entry.
+
+    `path` is the path of the key `type` in the suite.
+    """
     problems: list[str] = []
-    task = task_named(given, framework, problems)
-    if task is None and (task := task_named(given, framework, [], MEDHELM)) is not None:
-        # which upstream a cell has is known when its parameters are: it is checked then
+    task = task_named(task_type, framework, problems)
+    if task is None and (task := task_named(task_type, framework, [], MEDHELM)) is not None:
+        # The task exists for medhelm only. The check of each cell knows the cell's upstream, and
+        # reports a wrong upstream.
         problems.clear()
     problems_of_suite += [problem.replace(WHERE, path, 1) for problem in problems]
     if (
@@ -388,33 +442,38 @@ def _type(given: str, path: str, framework: Framework, problems_of_suite: list[s
         or not task.helm.any_run_spec
         or PATH_PARAMETERS.isdisjoint(task.helm.arguments)
     ):
-        return given
+        return task_type
     return prefix_of(framework) + RunEntry(task.helm.run_spec, dict(task.helm.arguments)).text
 
 
 def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any]:
-    """Return all layers in normal form, weakest first, as one section."""
+    """Merge layers in normal form, the weakest layer first, and return the merged section."""
     section: dict[str, Any] = {}
     for layer, tree in layers:
-        if layer.wins:  # its params hold for every cell: what stands nearer to one goes
-            entries = list(chain.from_iterable(section.get(kind) or [] for kind in NAMED))
+        if layer.is_command_line:
+            # Parameters of the command line apply to every cell. Remove them from single
+            # evaluations, targets and variants, which would otherwise overwrite them.
+            entries = list(chain.from_iterable(section.get(kind) or [] for kind in NAMED_LISTS))
             for *parents, name in leaves(tree.get("params") or {}):
                 for entry in entries:
                     section_at(entry, ["params", *parents]).pop(name, None)
         for key, value in tree.items():
-            if key in NAMED and not layer.wins and value is not None:
+            if key in NAMED_LISTS and not layer.is_command_line and value is not None:
                 entries_by_name = {entry["name"].lower(): entry for entry in section.get(key) or []}
                 for entry in value:
                     name = entry["name"].lower()
-                    entries_by_name[name] = over(entries_by_name.get(name), entry)
+                    entries_by_name[name] = overlaid(entries_by_name.get(name), entry)
                 section[key] = list(entries_by_name.values())
             else:
-                section[key] = over(section.get(key), value)
+                section[key] = overlaid(section.get(key), value)
     return section
 
 
-def over(base: Any, tree: Any) -> Any:
-    """The stronger over the weaker: mappings are merged, all else is replaced, by a null, too."""
+def overlaid(base: Any, tree: Any) -> Any:
+    """Return `base` overwritten by the stronger `tree`.
+
+    Mappings are merged. All other values are replaced, even by null.
+    """
     if isinstance(base, Mapping) and isinstance(tree, Mapping):
-        return {**base, **{key: over(base.get(key), value) for key, value in tree.items()}}
+        return {**base, **{key: overlaid(base.get(key), value) for key, value in tree.items()}}
     return deepcopy(tree)

@@ -1,7 +1,7 @@
-"""The shape of a suite's file, of its `slurm` and of a target's `serve`. The defaults stand in
-framework.yml.
+"""Defines the pydantic models of a suite's file, of its `slurm`, and of a target's `serve`.
 
-`descriptions.yml` says what each key is. A run reads none of this, unless it has a section `slurm`.
+The defaults are in framework.yml, and `descriptions.yml` describes each key. A single run only
+needs this module if its run config has a section `slurm`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eval_factory.core.urls import PORT, REPLICA, served_url
 
 _PATH = r"/[A-Za-z0-9._~/-]*"
 _OPTION = re.compile(r"--([a-z][a-z-]*)(=.*)?")
-_OF_A_SHELL = frozenset({";", "&", "&&", "|", "||", ">", ">>", "<", "2>&1"})
+_SHELL_SIGNS = frozenset({";", "&", "&&", "|", "||", ">", ">>", "<", "2>&1"})
 OWN_OPTIONS = {
     "account": "account",
     "partition": "partition",
@@ -59,20 +59,23 @@ OWN_OPTIONS = {
     "wait": None,
     "test-only": None,
 }
-"""Options of sbatch that do not go into `extra`, and the key that says the same; None:
-eval-factory decides itself.
+"""An option of sbatch that must not be written in `extra` -> the key to write instead. None:
+eval-factory sets the option itself.
 """
 LAUNCH = "launch"
-"""Beside the keys of a `serve` that a job has: words that start one of several servers as a step
-of it.
+"""A further key of `serve` within a job: the words of the command that starts one of several
+servers as a step of the job.
 """
-_MAX_NAME_LENGTH = 100
+_MAX_NAME_LENGTH = 100  # characters
 _FOLDER = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}"
 NAME = re.compile(rf"^{_FOLDER}\Z")
-OF_THE_SUITE = "suite_"  # the beginning of the suite's own files beside the targets' folders
+SUITE_FILE_PREFIX = "suite_"
+"""The beginning of the names of the suite's own files, which are next to the targets' folders."""
 
 
 def _refused(is_wrong: Callable[[str], object], message: str) -> AfterValidator:
+    """Return a validator that raises ValueError with this message if `is_wrong` is true."""
+
     def check(text: str) -> str:
         if is_wrong(text):
             raise ValueError(message)
@@ -81,20 +84,22 @@ def _refused(is_wrong: Callable[[str], object], message: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _like(pattern: str, must: str) -> AfterValidator:
-    return _refused(lambda text: not re.fullmatch(pattern, text), f"must be {must}")
+def _like(pattern: str, description: str) -> AfterValidator:
+    """Return a validator for texts that match a pattern; `description` says what they must be."""
+    return _refused(lambda text: not re.fullmatch(pattern, text), f"must be {description}")
 
 
 def _option(text: str) -> str:
+    """Return an option of sbatch that may be written in `extra`; else raise ValueError."""
     option = _OPTION.fullmatch(text)
     if option is None:
         raise ValueError("must be one option of sbatch in its long form, such as --constraint=a100")
     name = option[1]
     if name in OWN_OPTIONS:
         key = OWN_OPTIONS[name]
-        instead = f"write it as `{key}`" if key else "eval-factory sets it itself"
-        raise ValueError(f"--{name} does not go here: {instead}")
-    if len(_shell_words(text)) != 1:  # sbatch reads quotes in the same way
+        advice = f"write it as `{key}`" if key else "eval-factory sets it itself"
+        raise ValueError(f"--{name} is not allowed here: {advice}")
+    if len(_shell_words(text)) != 1:  # sbatch interprets quotes as a shell does.
         raise ValueError(
             "has a space: give each option an entry of its own, and a value with spaces quotes: "
             '--x="a b"'
@@ -110,6 +115,7 @@ def _shell_words(text: str) -> list[str]:
 
 
 def _command_words(text: str) -> str:
+    """Return a command that works without a shell and holds no API key; else raise ValueError."""
     words = _shell_words(text)
     parts = chain.from_iterable(re.split(r"[=:,]", word) for word in words)
     if any(map(looks_like_key, parts)):
@@ -117,18 +123,19 @@ def _command_words(text: str) -> str:
             "holds what looks like a key (it is not shown); "
             "name its variable in `env`, and have the server read it"
         )
-    shell_words = sorted(_OF_A_SHELL.intersection(words))
-    if shell_words:
+    shell_signs = sorted(_SHELL_SIGNS.intersection(words))
+    if shell_signs:
         raise ValueError(
-            f"is started without a shell, which {shell_words[0]} needs; write a script and "
+            f"is started without a shell, which {shell_signs[0]} needs; write a script and "
             "name the script"
         )
     return text
 
 
 def _variable(text: str) -> str:
-    name, given, value = text.partition("=")
-    if given and names_a_secret(name):
+    """Return an entry NAME or NAME=value of `env`; raise ValueError if the value is a secret."""
+    name, equals, value = text.partition("=")
+    if equals and names_a_secret(name):
         raise ValueError(
             f"has a value for {name}, which is the name of a secret; write the NAME alone"
         )
@@ -136,7 +143,7 @@ def _variable(text: str) -> str:
         raise ValueError(
             "has what looks like a key as its value (it is not shown); write the NAME alone"
         )
-    return f"{_name.validate_python(name)}{given}{value}"
+    return f"{_name_adapter.validate_python(name)}{equals}{value}"
 
 
 def _folder_name(text: str) -> str:
@@ -150,27 +157,27 @@ def _folder_name(text: str) -> str:
 
 
 def _target_name(text: str) -> str:
-    if text.lower().startswith(OF_THE_SUITE):
+    if text.lower().startswith(SUITE_FILE_PREFIX):
         raise ValueError(
-            f"must not begin with {OF_THE_SUITE!r}, as the suite's own files do; got {text!r}"
+            f"must not begin with {SUITE_FILE_PREFIX!r}, as the suite's own files do; got {text!r}"
         )
     return text
 
 
-_name: TypeAdapter[str] = TypeAdapter(VariableName)
-_NO_KEY = "looks like a key (it is not shown), and {}; choose another name"
+_name_adapter: TypeAdapter[str] = TypeAdapter(VariableName)
+_KEY_AS_NAME = "looks like a key (it is not shown), and {}; choose another name"
 Name = Annotated[
-    OneLineText, _refused(looks_like_key, _NO_KEY.format("would be written into files"))
+    OneLineText, _refused(looks_like_key, _KEY_AS_NAME.format("would be written into files"))
 ]
-"""The name of something that the user names."""
+"""A name that the user chooses."""
 FolderName = Annotated[
     OneLineText,
-    _refused(looks_like_key, _NO_KEY.format("names a folder")),
+    _refused(looks_like_key, _KEY_AS_NAME.format("names a folder")),
     AfterValidator(_folder_name),
     shown_pattern(rf"^{_FOLDER}$"),
 ]
 TargetName = Annotated[
-    FolderName, AfterValidator(_target_name), shown_pattern(rf"^(?!{OF_THE_SUITE}){_FOLDER}$")
+    FolderName, AfterValidator(_target_name), shown_pattern(rf"^(?!{SUITE_FILE_PREFIX}){_FOLDER}$")
 ]
 _without_key = _refused(
     lambda text: any(map(looks_like_key, re.split(r"[\s=\"']+", text))),
@@ -180,8 +187,9 @@ ScriptLine = Annotated[OneLineText, _without_key]
 
 
 def _number_as_text(value: Any) -> Any:
-    """Return a number as a text: `mem: 500` and `time: 60` are what Slurm has as 500 and 60, in its
-    own units.
+    """Return a number as a text; other values are returned unchanged.
+
+    `mem: 500` and `time: 60` are passed to Slurm as 500 and 60, in Slurm's own units.
     """
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if is_number:
@@ -193,7 +201,7 @@ _Word = Annotated[
     OneLineText,
     _like(
         r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*",
-        "one word as Slurm has it: letters, digits and _.,:@+-",
+        "one word that Slurm accepts, of letters, digits and _.,:@+-",
     ),
     _without_key,
 ]
@@ -214,7 +222,7 @@ _Tree = dict[str, Any]
 
 
 class SlurmSection(StrictModel):
-    """The section `suite.slurm`, or a target's `slurm`, which stands over it key by key."""
+    """The section `suite.slurm`, or a target's `slurm`, whose keys overwrite those of the suite."""
 
     account: _Word | None = None
     partition: _Word | None = None
@@ -231,6 +239,8 @@ class SlurmSection(StrictModel):
 
 
 class ServeSection(StrictModel):
+    """The section `serve` of a target: a server that the suite starts."""
+
     command: CommandWords | None = None
     replicas: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
     machine_options: CommandWords | None = None
@@ -244,7 +254,10 @@ class ServeSection(StrictModel):
 
 
 class Selection(StrictModel):
-    """Tasks of framework.yml by what is known of them; 'eval-factory ls --json' shows it."""
+    """The section `select` of an evaluation, which selects tasks of framework.yml.
+
+    'eval-factory ls --json' shows the access and the tags of each task.
+    """
 
     access: Literal["public", "gated", "private"] | None = None
     tags: list[OneLineText] = []
@@ -253,21 +266,25 @@ class Selection(StrictModel):
 
 
 class EvaluationEntry(StrictModel):
+    """An entry of `evaluations`: one task, or a selection of tasks."""
+
     type: OneLineText | None = None
     select: Selection | None = None
     name: FolderName | None = None
     params: _Tree | None = None
 
     @model_validator(mode="after")
-    def _one_or_many(self) -> EvaluationEntry:
+    def _check_select(self) -> EvaluationEntry:
         if self.select is not None and (self.type is not None or self.name is not None):
-            raise ValueError("`select` stands for many tasks: it goes without `type` and `name`")
+            raise ValueError("`select` selects many tasks: leave out `type` and `name`")
         if self.select is None and self.type is None and self.name is None:
             raise ValueError("needs `type`, the task ('eval-factory ls' lists them)")
         return self
 
 
 class TargetEntry(StrictModel):
+    """An entry of `targets`: a model."""
+
     name: TargetName
     api_endpoint: _Tree | None = None
     params: _Tree | None = None
@@ -277,13 +294,16 @@ class TargetEntry(StrictModel):
 
 
 class VariantEntry(StrictModel):
+    """An entry of `variants`: parameters with which every evaluation is run."""
+
     name: FolderName
     params: _Tree | None = None
 
 
 class CellPattern(StrictModel):
-    """One of `include` or `exclude`: the cells that all its patterns fit. `*`, `?` and `[...]`
-    stand for characters.
+    """An entry of `include` or `exclude`, which selects the cells that match all its patterns.
+
+    In a pattern, `*`, `?` and `[...]` match characters.
     """
 
     evaluation: Name | None = None
@@ -291,31 +311,31 @@ class CellPattern(StrictModel):
     variant: Name | None = None
 
     @model_validator(mode="after")
-    def _says_something(self) -> CellPattern:
+    def _check_not_empty(self) -> CellPattern:
         if self.evaluation is None and self.target is None and self.variant is None:
             raise ValueError("needs `evaluation`, `target` or `variant`")
         return self
 
 
 class ReusedEntry(StrictModel):
-    """A result that is there already, and stands in the table as one of the suite's runs."""
+    """An entry of `reuse`: a finished result that the suite's table shows like one of its runs."""
 
     target: TargetName
     evaluation: FolderName
     folder: PathText
 
 
-_TaskAlone = BeforeValidator(lambda value: {"type": value} if isinstance(value, str) else value)
+_TextAsTask = BeforeValidator(lambda value: {"type": value} if isinstance(value, str) else value)
 
 
 class SuiteSection(StrictModel):
-    """The section `suite`, as one file has it: each key may be in another layer."""
+    """The section `suite` of one layer; all keys are optional, as another layer may have them."""
 
     output_dir: PathText | None = None
     preset: OneLineText | None = None
     extends: PathText | None = None
     params: _Tree | None = None
-    evaluations: list[Annotated[EvaluationEntry, _TaskAlone]] | None = None
+    evaluations: list[Annotated[EvaluationEntry, _TextAsTask]] | None = None
     targets: list[TargetEntry] | None = None
     variants: list[VariantEntry] | None = None
     include: list[CellPattern] | None = None
@@ -337,7 +357,13 @@ class SuiteSection(StrictModel):
 def problems_of_serve(
     target: Mapping[str, Any], path: str, env: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield what is wrong with a target that is served, when all files are merged."""
+    """Yield the problems of a target whose server the suite starts, after all files are merged.
+
+    Args:
+        target: the target's entry.
+        path: the target's description at the beginning of each message.
+        env: the environment variables.
+    """
     serve = target["serve"]
     if serve.get("command") is None:
         yield (
@@ -346,13 +372,11 @@ def problems_of_serve(
         )
     elif not any(PORT in (serve.get(key) or "") for key in ("command", "machine_options")):
         yield (
-            f"{path}: serve.command does not name the port: write {PORT}, and eval-factory "
-            "puts a free port in its place"
+            f"{path}: serve.command does not name the port: write {PORT}, which eval-factory "
+            "replaces by a free port"
         )
-    if (
-        Redactor.from_environment(env, filter(names_a_secret, env)).tree(serve, known_only=True)
-        != serve
-    ):
+    redactor = Redactor.from_environment(env, filter(names_a_secret, env))
+    if redactor.tree(serve, known_only=True) != serve:
         yield (
             f"{path}: `serve` holds the value of a variable that is a secret (it is not shown), "
             "and everybody on the"
@@ -367,25 +391,23 @@ def problems_of_serve(
 
 
 def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The target with the URL of what its command serves; another target as it is."""
+    """Return the target with the URL of its server; a target without `serve` is not changed."""
     if not target.get("serve"):
         return dict(target)
     serve = with_defaults(defaults, target["serve"])
-    endpoint = {
-        "api_key": None,
-        **(target.get("api_endpoint") or {}),
-    }  # it gets a key only if one is named
+    # The server gets an API key only if the target names one.
+    endpoint = {"api_key": None, **(target.get("api_endpoint") or {})}
     endpoint["url"] = served_url(serve["command"], serve["base_path"].rstrip("/"))
     return {**target, "api_endpoint": endpoint}
 
 
 def words_of(serve: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the words of the command; `{port}` and `{replica}` stand in them."""
+    """Return the words of the server's command, with `{port}` and `{replica}` not yet replaced."""
     return tuple(shlex.split(_command(serve)))
 
 
 def health_url(serve: Mapping[str, Any]) -> str:
-    """Return the address that tells whether a server is ready; `{port}` stands in it."""
+    """Return the URL that shows whether a server is ready, in which `{port}` is not replaced."""
     health = str(serve["health"])
     if health.startswith("http"):
         return health
@@ -393,11 +415,12 @@ def health_url(serve: Mapping[str, Any]) -> str:
 
 
 def variables_of(serve: Mapping[str, Any]) -> list[str]:
+    """Return the variables that a server gets with their values in the user's environment."""
     return [entry for entry in serve["env"] if "=" not in entry]
 
 
 def server_variables(serve: Mapping[str, Any]) -> dict[str, str]:
-    """Variables that a server gets with the values that `serve` says."""
+    """Return the variables that a server gets with the values that `serve` states."""
     return dict(entry.split("=", 1) for entry in serve["env"] if "=" in entry)
 
 
@@ -406,14 +429,15 @@ def _command(serve: Mapping[str, Any]) -> str:
 
 
 def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what a dry run says of servers. `served`: every key of each target's `serve`, by the
-    target.
+    """Yield the lines by which a dry run shows the servers.
+
+    `served` holds all keys of each target's `serve`, by the target's name.
     """
     if served:
         yield "\n# servers; each is started for all cells of its target, and ended after them"
     for target, serve in served.items():
-        many = ""
+        replicas = ""
         if serve["replicas"] != 1:
-            many = f"{serve['replicas']} servers, {REPLICA}: its number; "
-        state = f"({many}{PORT}: one that is free; ready when {serve['health']} answers with 200)"
+            replicas = f"{serve['replicas']} servers, {REPLICA}: its number; "
+        state = f"({replicas}{PORT}: a free port; ready when {serve['health']} answers with 200)"
         yield f"#   {target}: {_command(serve)}  {state}"

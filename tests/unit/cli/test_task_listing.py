@@ -128,7 +128,7 @@ def test_what_executes_answers_says_so() -> None:
     assert record["executes"] == {"SQL": "bird_sql_annotator.BirdSQLAnnotator"}
     assert record["needs_permission"] is True
     sql = ls("ehr_sql").replace("\n#   ", " ")
-    says(sql, "only read", "ended after a time")
+    says(sql, "only read", "have a time limit")
     assert "refused without" not in sql
     assert "which eval-factory cannot confine" in ls("helm:unitxt").replace("\n#   ", " ")
 

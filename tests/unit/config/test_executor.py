@@ -109,7 +109,7 @@ def test_a_target_stands_over_the_suite_key_by_key() -> None:
     ("said", "problem"),
     [
         ({"acount": "x"}, "unknown key suite.slurm.acount, did you mean 'account'?"),
-        ({"account": "a b"}, "suite.slurm.account: must be one word as Slurm has it"),
+        ({"account": "a b"}, "suite.slurm.account: must be one word that Slurm accepts"),
         ({"partition": "-p"}, "suite.slurm.partition: must be one word"),
         ({"time": 1.5}, "suite.slurm.time: must be text (put it in quotes)"),
         ({"mem": "8 --export=ALL"}, "suite.slurm.mem: must be one word"),
@@ -117,11 +117,11 @@ def test_a_target_stands_over_the_suite_key_by_key() -> None:
         ({"tasks_at_once": 0}, "suite.slurm.tasks_at_once"),
         (
             {"extra": ["--array=3"]},
-            "suite.slurm.extra[0]: --array does not go here: eval-factory sets it itself",
+            "suite.slurm.extra[0]: --array is not allowed here: eval-factory sets it itself",
         ),
         (
             {"extra": ["--exclusive", "--mem=3G"]},
-            "suite.slurm.extra[1]: --mem does not go here: write it as `mem`",
+            "suite.slurm.extra[1]: --mem is not allowed here: write it as `mem`",
         ),
         (
             {"extra": ["-p gpu"]},

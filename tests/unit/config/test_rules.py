@@ -272,7 +272,7 @@ def test_a_rule_to_stop_is_one_and_makes_another_run() -> None:
         ),
         (
             {"beats_floor": True, "config.type": "medication_qa"},
-            "best score without a model is not known where judges score; set",
+            "best score without a model is not known if judges score the answers; also set",
         ),
         (
             {"half_width": 0.1, "config.params.extra.judge_passport": "p"},
@@ -353,7 +353,7 @@ def test_more_metrics_are_for_free_text_and_a_known_main_metric() -> None:
     more = {"config.params.extra.metrics": ["f1_score", "rouge_l"]}
     assert ":more_metrics=f1_score+rouge_l," in run_entry(plan({"config.type": "medec", **more}))
     for type_ in ("sample_medical_qa", "healthbench", "helm:covid_dialog", "custom"):
-        with pytest.raises(ConfigError, match=r"extra\.metrics: .* takes no further metrics"):
+        with pytest.raises(ConfigError, match=r"extra\.metrics: .* cannot have further metrics"):
             evaluation({"config.type": type_, **more})
 
 

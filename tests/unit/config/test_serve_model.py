@@ -124,7 +124,7 @@ def test_a_dry_run_shows_it() -> None:
     _, line = served_lines(
         {"small": with_defaults(DEFAULTS, {"command": "a {port}", "replicas": 3})}
     )
-    says(line, "(3 servers, {replica}: its", "{port}: one")
+    says(line, "(3 servers, {replica}: its", "{port}: a free port")
 
 
 def identities(**changes: Any) -> set[str]:

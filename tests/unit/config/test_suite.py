@@ -326,7 +326,7 @@ def test_include_and_exclude(changes: dict[str, Any], left: list[str]) -> None:
         ({"include": [{"evaluation": "x*"}]}, "suite.include[0]: fits no cell"),
         (
             {"exclude": [{"target": "*"}]},
-            "suite: `include` and `exclude` leave no cell (there are 4 without them)",
+            "suite: `include` and `exclude` leave no cell (there are 4 without these keys)",
         ),
     ],
 )

@@ -42,7 +42,7 @@ def test_the_weakest_is_the_preset_and_the_strongest_an_override(tmp_path: Path)
     found = layers(
         tmp_path / "a.yml", flags={"suite.output_dir": "x"}, overrides=("suite.max_attempts=4",)
     )
-    assert [(layer.origin, layer.is_preset, layer.wins) for layer in found] == [
+    assert [(layer.origin, layer.is_preset, layer.is_command_line) for layer in found] == [
         ("preset quick", True, False),
         (str(tmp_path / "b.yml"), False, False),
         (str(tmp_path / "a.yml"), False, False),
@@ -104,7 +104,7 @@ def test_a_file_extends_none_outside_of_its_folder(extended: str, tmp_path: Path
     for name in ("a.yml", "c.yml"):
         (problem,) = problems(own / name)
         says(problem, f"folder {own}")
-        assert problem.endswith(suite_layers.COPY_IT)
+        assert problem.endswith(suite_layers.COPY_ADVICE)
         assert problem.startswith(f"{own / 'a.yml'}: suite.extends: ")
         assert "secret" not in problem
     (own / "inside").symlink_to("e.yml")
@@ -219,11 +219,11 @@ def test_variables_are_filled_in_but_for_secrets() -> None:
             {"suit": {}},
             [
                 "unknown key suit, did you mean 'suite'?; a suite has all its keys under `suite:`",
-                f"suite: is missing; a suite needs {suite_layers.NEEDS}",
+                f"suite: is missing; a suite needs {suite_layers.NEEDED_KEYS}",
             ],
         ),
         ({"suite": []}, ["suite: must be a mapping of keys to values"]),
-        ({"suite": None}, [f"suite: is missing; a suite needs {suite_layers.NEEDS}"]),
+        ({"suite": None}, [f"suite: is missing; a suite needs {suite_layers.NEEDED_KEYS}"]),
         (
             {"suite": {"preset": "smok"}},
             ["suite.preset: there is no preset 'smok', did you mean 'smoke'?"],

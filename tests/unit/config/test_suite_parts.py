@@ -40,9 +40,9 @@ def problems(tree: dict[str, Any]) -> list[str]:
     return found
 
 
-def whole(*trees: dict[str, Any], wins: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+def whole(*trees: dict[str, Any], strongest: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
     weaker = [(layer(tree), tree) for tree in trees]
-    return merged([*weaker, *((layer(tree, wins=True), tree) for tree in wins)])
+    return merged([*weaker, *((layer(tree, is_command_line=True), tree) for tree in strongest)])
 
 
 def test_an_evaluation_has_a_name_and_keeps_its_own() -> None:
@@ -76,7 +76,7 @@ def test_a_selection_stands_for_tasks() -> None:
 
 
 BOTH = {"api_key_name": "K", "api_key": "L"}
-TWICE = "the name 'A' is that of {}[0], too; give each its own `name` (capital and small letters count as the same)"
+TWICE = "{}[0] also has the name 'A'; give each entry its own `name` (capital and small letters count as the same)"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ TWICE = "the name 'A' is that of {}[0], too; give each its own `name` (capital a
             {"evaluations": [{"select": {"tags": ["zzz"], "without": ["medecc"]}}]},
             [
                 "evaluations[0].select.without: there is no task 'medecc', did you mean 'medec'?",
-                "evaluations[0].select: matches no task; 'eval-factory ls --json' shows tags and access of each",
+                "evaluations[0].select: matches no task; 'eval-factory ls --json' shows the tags and the access of each task",
             ],
         ),
         (
@@ -173,7 +173,8 @@ def test_entries_of_one_name_are_merged_and_new_ones_put_behind() -> None:
     ]
     assert found["exclude"] == [{"target": "b"}]
     of_an_override = whole(
-        {"targets": [{"name": "a"}, {"name": "b"}]}, wins=({"targets": [{"name": "b", "x": 1}]},)
+        {"targets": [{"name": "a"}, {"name": "b"}]},
+        strongest=({"targets": [{"name": "b", "x": 1}]},),
     )
     assert of_an_override["targets"] == [{"name": "b", "x": 1}]
 
@@ -184,7 +185,7 @@ def test_params_of_an_override_take_back_what_stands_nearer_to_a_cell() -> None:
     said = {"limit_samples": None, "extra": {"min_coverage": 0.5}, "top_p": 1}
     found = whole(
         {kind: [{"name": "a", "params": near}, {"name": "b"}] for kind in kinds},
-        wins=({"params": said},),
+        strongest=({"params": said},),
     )
     left = [{"name": "a", "params": {"extra": {"language": "en"}}}, {"name": "b"}]
     assert found == {"params": said, **dict.fromkeys(kinds, left)}
