@@ -1,5 +1,6 @@
-"""`verify`, `reproduce`, `rescore`, `view`, `annotate` and `export`: what can be done with an
-output folder.
+"""The commands for finished output folders.
+
+These are `verify`, `reproduce`, `rescore`, `view`, `annotate` and `export`.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     from eval_factory.api import StoredResult, Verified
 
 _RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
-"""The relationships of an evaluator to the model's developer, as the schema of Every Eval Ever has
-them.
+"""The possible relationships of an evaluator to the model's developer, in the words of the schema
+of Every Eval Ever.
 """
-EXPORTS = "eval_factory.exports"
-MAX_SHOWN = 20  # findings of one file; `--json` has all
+EXPORTS = "eval_factory.exports"  # the group of entry points for export commands of other packages
+MAX_SHOWN = 20  # findings that are shown for one file; `--json` has all
 
 
 @click.command("verify")
@@ -41,31 +42,27 @@ MAX_SHOWN = 20  # findings of one file; `--json` has all
 @click.option("--json", "as_json", is_flag=True, help="Print all findings as JSON.")
 @click.pass_context
 def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None:
-    """Check that output folders are what they say they are.
+    """Check that no file of the output folders was altered.
 
     Compares each file with SHA256SUMS, collects the result again from HELM's files and the journal,
-    and names what was altered. Changes nothing, needs no key and no network. Exit code: 0 intact, 1
+    and lists every difference. Changes no file, needs no key and no network. Exit code: 0 intact, 1
     altered, 3 no result.
     """
-    from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
+    from eval_factory import api  # imported late, to keep `--help` fast
 
     outcomes = [api.verify(folder) for folder in folders]
     if as_json:
-        computed = []
+        records = []
         for outcome in outcomes:
-            computed.append(
+            records.append(
                 {
+                    **asdict(outcome),
                     "folder": str(outcome.folder),
                     "intact": outcome.intact,
                     "exit_code": outcome.exit_code,
                 }
             )
-        click.echo(
-            json.dumps(
-                [asdict(outcome) | also for outcome, also in zip(outcomes, computed, strict=True)],
-                indent=2,
-            )
-        )
+        click.echo(json.dumps(records, indent=2))
     else:
         for outcome in outcomes:
             click.echo(verified_lines(outcome))
@@ -73,14 +70,13 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
 
 
 def verified_lines(verified: Verified) -> str:
-    """Return the outcome of one folder, then a line for each finding and note."""
+    """Return the outcome of one folder as a text, with a line for each finding and note."""
     if verified.findings:
         outcome = f"altered: {counted(len(verified.findings), 'finding')}"
+    elif verified.unreadable is None:
+        outcome = "intact"
     else:
-        if verified.unreadable is None:
-            outcome = "intact"
-        else:
-            outcome = f"cannot be verified: {verified.unreadable}"
+        outcome = f"cannot be verified: {verified.unreadable}"
     lines = [f"{verified.folder}: {outcome}"]
     counts: Counter[str] = Counter()
     for finding in verified.findings:
@@ -97,17 +93,20 @@ def verified_lines(verified: Verified) -> str:
 @click.command("reproduce")
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option(
-    "--run", "run_it", is_flag=True, help="Run it in --output_dir, and compare the two results."
+    "--run",
+    "run_it",
+    is_flag=True,
+    help="Also run the evaluation in --output_dir, and compare the two results.",
 )
 @click.option(
     "--output_dir", type=HomePath(), help="A new folder, for the run config and the result."
 )
 def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
-    """Write the run config that does the evaluation of DIR again, and say what differs now.
+    """Write a run config that repeats the evaluation of DIR, and list what has changed since.
 
-    The run config goes to standard output, or into --output_dir as reproduce.yml. With --run it is
-    run there. Exit code: 0 if the same was asked, whatever the scores; 1 if prompts or data
-    differ.
+    The run config is written to standard output, or to reproduce.yml in --output_dir. With --run,
+    the evaluation is run there. Exit code: 0 if prompts and data are equal, even if the scores
+    differ; 1 if prompts or data differ.
     """
     from eval_factory import api
 
@@ -143,22 +142,22 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option("--output_dir", type=HomePath(), required=True, help="A new folder, for the result.")
 @click.option(
-    "--run_config", type=HomePath(), help="A run config whose values go over those of DIR."
+    "--run_config", type=HomePath(), help="A run config whose values replace those of DIR."
 )
 @click.option(
     "--overrides",
     multiple=True,
-    help="path.to.key=value,... over everything else; may be repeated.",
+    help="path.to.key=value,... with priority over all other settings; may be repeated.",
 )
 def rescore(
     folder: Path, output_dir: Path, run_config: Path | None, overrides: tuple[str, ...]
 ) -> None:
-    """Score the answers in DIR again: by other judges, metrics, rules. The model is not asked, its
-    key not needed.
+    """Score the answers in DIR again with other judges, metrics or rules.
 
-    Judges that are the same are not asked again either. A change that would ask the model something
-    else ends with exit code 3, before a judge is asked. To an imported result, scores of the reader
-    and of judges are added. Nothing in DIR is changed.
+    The model is not asked, and its key is not needed. Unchanged judges are not asked again either.
+    If the model would have to be asked, the command ends with exit code 3 before a judge is asked.
+    For an imported result, the command adds scores of the reader and of judges. No file in DIR is
+    changed.
     """
     from eval_factory import api
 
@@ -174,7 +173,7 @@ def rescore(
 @click.command("view")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
 @click.option(
-    "--export", "target", type=HomePath(), help="Write the pages into this new folder instead."
+    "--export", "target", type=HomePath(), help="Write the pages to this new folder instead."
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; a free one if 0."
@@ -183,10 +182,11 @@ def rescore(
 def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: bool) -> None:
     """Show results in HELM's own web pages: every prompt, request and answer, and HELM's tables.
 
-    Several runs are shown side by side, on this machine alone, until Ctrl-C. The pages ask no other
-    host, and nothing in DIR is changed. Exit code: 0, 3 no result, 4 helm-summarize failed.
+    Several runs are shown side by side. The pages are served until Ctrl-C, and only to this
+    machine. They contact no other host, and no file in DIR is changed. Exit code: 0, 3 no result, 4
+    helm-summarize failed.
     """
-    from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
+    from eval_factory import api  # imported late, to keep `--help` fast
 
     screen = tolerant_stream(sys.stderr)
     if target is not None:
@@ -199,23 +199,28 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
         server = (
             f"python -m http.server --bind 127.0.0.1 --directory {shlex.quote(str(pages.folder))}"
         )
-        screen.write(f"to look at them:\n  {server}\n  then open http://127.0.0.1:8000/\n")
+        screen.write(f"to view the pages:\n  {server}\n  then open http://127.0.0.1:8000/\n")
         click.echo(str(pages.folder))
         return
     with api.served_pages(folders, port=port, screen=screen) as pages:
         screen.write(own_lines("\n".join(pages.lines())) + "\n")
         tolerant_stream(sys.stdout).write(f"{pages.address}\n")
-        screen.write("the address holds a secret and works on this machine alone; Ctrl-C ends it\n")
-        if pages.address is not None and not no_browser and may_open(os.environ):
+        screen.write(
+            "the address contains a secret and works on this machine alone; "
+            "Ctrl-C ends the server\n"
+        )
+        if pages.address is not None and not no_browser and has_window_browser(os.environ):
             import webbrowser
 
             webbrowser.open(pages.address)
         pages.wait()
 
 
-def may_open(env: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Return True if there is a browser with a window; one for terminals (lynx) would take ours,
-    and show nothing.
+def has_window_browser(env: Mapping[str, str], platform: str = sys.platform) -> bool:
+    """Return True if a browser can open a window of its own.
+
+    A terminal browser (lynx) would take over the terminal of this command, and cannot show the
+    pages.
     """
     return platform in ("darwin", "win32") or any(
         env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -224,7 +229,7 @@ def may_open(env: Mapping[str, str], platform: str = sys.platform) -> bool:
 
 @click.group("annotate")
 def annotate() -> None:
-    """Have people rate a blinded sample of a result's answers; correct the score by it."""
+    """Let people rate a blinded sample of a result's answers, and correct the score."""
 
 
 @annotate.command("export")
@@ -241,20 +246,20 @@ def annotate() -> None:
     type=int,
     default=3,
     show_default=True,
-    help="How many people rate; each rates all of these answers.",
+    help="Number of raters; each rates all drawn answers.",
 )
 @click.option(
     "--seed",
     type=int,
     default=0,
     show_default=True,
-    help="A number; another one draws another sample.",
+    help="The seed of the draw; another seed draws another sample.",
 )
 @click.option(
     "--kind",
     type=click.Choice(["ratings", "criteria"]),
-    help="What raters give: a rating of each answer, or met or not met for each criterion. "
-    "Criteria if the result has a rubric, else ratings.",
+    help="The task of the raters: rate each answer (ratings), or decide for each criterion whether "
+    "it is met (criteria). The default is criteria if the result has a rubric, else ratings.",
 )
 @click.option("--no_reference", is_flag=True, help="Do not show the benchmark's own answer.")
 def export_sheets(
@@ -279,19 +284,19 @@ def export_sheets(
         folder, out, count, raters, seed=seed, kind=kind, with_reference=not no_reference
     )
     rating_count = sum(len(answer.questions) for answer in made.sample.answers)
-    in_strata = Counter(answer.stratum for answer in made.sample.answers)
-    drawn_of = len(made.sample.stratum_of)
+    stratum_counts = Counter(answer.stratum for answer in made.sample.answers)
+    answer_count = len(made.sample.stratum_of)
     lines = [
         (
-            f"sheet {made.sample.id}: {len(made.sample.answers)} of {drawn_of} answers, "
+            f"sheet {made.sample.id}: {len(made.sample.answers)} of {answer_count} answers, "
             f"{rating_count} ratings a rater"
-        ),
-        *(
-            f"  {in_strata[number]} answers of: {name}"
-            for number, name in enumerate(made.sample.strata)
-        ),
-        f"  for the raters: {out} (a form and a table each; one of them is enough)",
-        f"  not for the raters: {made.sample_file}, which says what the codes stand for",
+        )
+    ]
+    for number, name in enumerate(made.sample.strata):
+        lines.append(f"  {stratum_counts[number]} answers of: {name}")
+    lines += [
+        f"  for the raters: {out} (a form and a table each; a rater fills in one of the two)",
+        f"  not for the raters: {made.sample_file}, which maps the codes to answers",
         f"  when the sheets come back: eval-factory annotate import {folder} FILE...",
     ]
     click.echo(own_lines("\n".join(lines)))
@@ -301,11 +306,12 @@ def export_sheets(
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.argument("sheets", type=HomePath(), nargs=-1, required=True, metavar="SHEET...")
 def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
-    """Take the ratings of SHEETs (CSV) into the result in DIR, and correct its score by them.
+    """Import the ratings of SHEETs (CSV) into the result in DIR, and correct its score by them.
 
-    Nothing is imported if a row is wrong. Ratings may come in parts; a rater's sheet again
-    replaces the first. The files of the result are written again, and `verify` finds them intact.
-    Results of other programs: `eval-factory import`; data of a benchmark: `data import`.
+    If any row is wrong, no rating is imported. Sheets may be imported one after the other; a new
+    sheet of the same rater replaces the earlier sheet. The files of the result are written again,
+    and `verify` finds them intact. To import results of other programs, use `eval-factory import`;
+    for data of a benchmark, `data import`.
     """
     from eval_factory.report.reader import one_run
     from eval_factory.report.result_sentences import clinician_lines
@@ -327,33 +333,36 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
 @click.option(
     "--half_width",
     type=float,
-    help="Half of the width that the interval may have, in units of the score.",
+    help="Half the width of the wanted interval, in units of the score.",
 )
 def plan(folder: Path, half_width: float | None) -> None:
-    """Say how many answers of DIR people have to rate for an interval of a wanted width.
+    """Print how many answers of DIR people must rate for a confidence interval of a wanted width.
 
-    A line for each correlation of judges and people, and for the one that was measured where
-    ratings were imported.
+    The table has a line for each assumed correlation of judges and people, and for the measured
+    correlation if ratings were imported.
     """
     from eval_factory.report.reader import run_folders
     from eval_factory.workflows.annotate import plan_of
 
     runs = run_folders([folder])
     for run in runs:
-        head = [f"{run}:"] if len(runs) > 1 else []
-        click.echo(own_lines("\n".join([*head, *plan_of(run, half_width)])))
+        title = [f"{run}:"] if len(runs) > 1 else []
+        click.echo(own_lines("\n".join([*title, *plan_of(run, half_width)])))
 
 
-class _WithOthers(click.Group):
-    """And the commands that other packages add: entry points of the group
-    `eval_factory.exports`.
+class _ExportGroup(click.Group):
+    """A group that also has the export commands of other packages.
+
+    Other packages add a command as an entry point of the group `eval_factory.exports`.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, sorted."""
         added = [point.name for point in added_points(EXPORTS)]
         return sorted({*super().list_commands(ctx), *added})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command with this name; None if there is no such command."""
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             return command
@@ -364,13 +373,15 @@ class _WithOthers(click.Group):
 
 
 def _added_export(point: EntryPoint) -> click.Command:
-    """Return the command of another package; if there is none, a command that only says what is
-    wrong, so that the others can be listed and used.
+    """Return the export command of another package.
+
+    If the package is broken, return a command that raises an error with the reason, so that all
+    other commands can still be listed and used.
     """
     package = point.dist.name if point.dist is not None else point.value
     try:
         added = point.load()
-    except (Exception, SystemExit) as error:  # whatever another package raises
+    except (Exception, SystemExit) as error:  # another package may raise any exception
         problem = f"{point.value} cannot be imported: {type(error).__name__}: {error}"
     else:
         if isinstance(added, click.Command):
@@ -379,7 +390,7 @@ def _added_export(point: EntryPoint) -> click.Command:
     text = f"export {point.name}: of the package {package}: {one_line(problem)}"
 
     def refuse(**_: object) -> None:
-        raise ConfigError(f"{text}\n  correct it, or take it out: pip uninstall {package}")
+        raise ConfigError(f"{text}\n  correct the package, or remove it: pip uninstall {package}")
 
     return click.Command(
         point.name,
@@ -391,9 +402,9 @@ def _added_export(point: EntryPoint) -> click.Command:
     )
 
 
-@click.group("export", cls=_WithOthers)
+@click.group("export", cls=_ExportGroup)
 def export() -> None:
-    """Finished results in the formats of other programs."""
+    """Write finished results in the formats of other programs."""
 
 
 @export.command("eee")
@@ -401,14 +412,14 @@ def export() -> None:
 @click.option(
     "-o", "--output", type=HomePath(), required=True, help="Folder in which data/ is written."
 )
-@click.option("--organization", default="unknown", help="Who evaluated.")
+@click.option("--organization", default="unknown", help="The organization that evaluated.")
 @click.option(
     "--relationship",
     type=click.Choice(_RELATIONSHIPS),
     default="other",
-    help="How those who evaluated are related to those who made the model.",
+    help="The evaluator's relationship to the developer of the model.",
 )
-@click.option("--developer", help="Who made the model, if its id does not say so (org/model).")
+@click.option("--developer", help="The developer, if the model's id does not name it (org/model).")
 def eee(
     folders: tuple[Path, ...],
     output: Path,
@@ -416,8 +427,9 @@ def eee(
     relationship: str,
     developer: str | None,
 ) -> None:
-    """Write records of Every Eval Ever 0.3.0: the scores, and the instances if the benchmark's data
-    are public.
+    """Write records of Every Eval Ever 0.3.0.
+
+    The records have the scores, and also the instances if the benchmark's data are public.
     """
     from eval_factory.report.exports.every_eval_ever import Publisher, write_records
 
@@ -430,10 +442,10 @@ def eee(
 @export.command("hf")
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option(
-    "-o", "--output", type=HomePath(), help="Write into this model repository; print if not given."
+    "-o", "--output", type=HomePath(), help="Write to this model repository; print if not given."
 )
 @click.option(
-    "--task_id", default="default", help="What the data set's eval.yaml on the Hub calls the task."
+    "--task_id", default="default", help="The task's name in the data set's eval.yaml on the Hub."
 )
 @click.option(
     "--allow_not_reportable",
@@ -482,9 +494,9 @@ def inspect(folders: tuple[Path, ...], output: Path, with_texts: bool) -> None:
 
 @export.command("parquet")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.option("-o", "--output", type=HomePath(), required=True, help="The file.")
+@click.option("-o", "--output", type=HomePath(), required=True, help="The Parquet file to write.")
 def parquet(folder: Path, output: Path) -> None:
-    """Write the instances of a result as a Parquet file, a row each, with prompts and answers."""
+    """Write a Parquet file with a row for each instance of a result, with prompts and answers."""
     from eval_factory.report.exports.parquet_file import write_parquet
     from eval_factory.report.exports.stored_facts import stored_reasons
     from eval_factory.report.reader import load_result, one_run
@@ -529,19 +541,19 @@ def wandb(folders: tuple[Path, ...], output: Path, project: str, with_texts: boo
     "--with_texts", is_flag=True, help="Send answers even if the benchmark's data are not public."
 )
 def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_texts: bool) -> None:
-    """Make a run of an MLflow server for each result; the same result twice is one run."""
+    """Create a run on an MLflow server for each result. A result that has a run gets no new run."""
     from eval_factory.report.exports.mlflow_runs import log_mlflow_run, mlflow_client
     from eval_factory.report.exports.tracked_runs import tracked_run
 
     runs = [tracked_run(stored, with_texts=with_texts) for stored in _results(folders)]
     client = mlflow_client(tracking_uri)
     for run in runs:
-        run_id, was_there = log_mlflow_run(run, client, experiment)
-        click.echo(f"{run.name}: run {run_id}" + (" (was there already)" if was_there else ""))
+        run_id, exists = log_mlflow_run(run, client, experiment)
+        click.echo(f"{run.name}: run {run_id}" + (" (was there already)" if exists else ""))
 
 
 def _results(folders: Sequence[Path]) -> list[StoredResult]:
-    """Return the results of models. Raises NotReportableError: one is of the demo."""
+    """Return the results in the folders. Raises NotReportableError if one is a demo's result."""
     from eval_factory.report.exports.stored_facts import refuse_demo
     from eval_factory.report.reader import load_result, run_folders
 

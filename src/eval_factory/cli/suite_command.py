@@ -1,5 +1,7 @@
-"""`run_suite`, and `suite`: what a suite does, lacks and logs, and its end; `import_config`, which
-may make one; and `leaderboard`: HELM's public leaderboards, each a suite, for the user's model.
+"""The commands `run_suite`, `suite`, `import_config` and `leaderboard`.
+
+`suite` shows and stops a running suite. `import_config` translates configurations of other programs
+into run configs or suites. `leaderboard` runs one of HELM's public leaderboards as a suite.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from eval_factory.core.this_process import ignore_sighup
 if TYPE_CHECKING:
     from eval_factory.workflows.suite.suite_report import CellReport
 
-_OF_SUITE = (
+_SUITE_KEYS = (
     "preset",
     "output_dir",
     "limit_samples",
@@ -42,41 +44,41 @@ _OF_SUITE = (
     "max_tokens_total",
     "max_wall_s",
 )
-_FLAGS = {name: f"suite.{name}" for name in _OF_SUITE} | {
+_FLAGS = {name: f"suite.{name}" for name in _SUITE_KEYS} | {
     "limit_samples": "suite.params.limit_samples"
 }
-"""Flag -> the value of the suite that it stands for."""
+"""The configuration key that each option of `run_suite` sets."""
 
 
 @click.command("run_suite", cls=RecordingCommand)
 @click.option("--run_config", type=HomePath(), help="The suite (YAML).")
 @click.option("--preset", help="A suite that comes with eval-factory, as the base of this one.")
 @click.option(
-    "--output_dir", help="Folder for the cells' folders and the table; made if not there."
+    "--output_dir", help="Folder for the cells' folders and the table; created if needed."
 )
 @click.option("--limit_samples", type=int, help="Instances to ask in each cell; all if not given.")
 @click.option(
     "--max_processes",
     type=int,
-    help="Cells that run at once; twice the cores, 8 at most, if not given.",
+    help="Cells that run at the same time; if not given, twice the cores, but 8 at most.",
 )
 @click.option("--max_cost", type=float, help="US dollars that all cells together may cost.")
 @click.option("--max_requests", type=int, help="Requests that all cells together may send.")
 @click.option(
     "--max_tokens_total", type=int, help="Tokens of prompts and answers, of all cells together."
 )
-@click.option("--max_wall_s", type=float, help="Seconds after which nothing more is asked.")
+@click.option("--max_wall_s", type=float, help="Seconds after which no more requests are sent.")
 @click.option(
     "--overrides",
     multiple=True,
-    help="path.to.key=value,... over everything else; may be repeated.",
+    help="path.to.key=value,... with priority over all other settings; may be repeated.",
 )
 @click.option(
     "--reuse",
     type=HomePath(),
     multiple=True,
     metavar="DIR",
-    help="Take finished runs over from here; may be repeated.",
+    help="Reuse finished runs of this folder; may be repeated.",
 )
 @click.option(
     "--executor",
@@ -86,7 +88,7 @@ _FLAGS = {name: f"suite.{name}" for name in _OF_SUITE} | {
 @click.option(
     "--wait",
     is_flag=True,
-    help="Wait for the end of Slurm's jobs too; the local executor always waits.",
+    help="Wait until Slurm's jobs have ended; the local executor always waits.",
 )
 @click.option(
     "--dry_run", is_flag=True, help="Show every cell and its command; start and write nothing."
@@ -97,14 +99,16 @@ _FLAGS = {name: f"suite.{name}" for name in _OF_SUITE} | {
     help="Show requests, tokens, cost and time of all cells; ask no endpoint.",
 )
 @click.option(
-    "--fresh", is_flag=True, help="Forget the answers that earlier runs kept in the cells' folders."
+    "--fresh",
+    is_flag=True,
+    help="Delete the answers that earlier runs stored in the cells' folders.",
 )
 @click.option(
     "--no_preflight",
     is_flag=True,
-    help="Do not ask the endpoints one cheap question before the run.",
+    help="Send no cheap trial question to the endpoints before the run.",
 )
-@click.option("--quiet", is_flag=True, help="Print errors and one line, and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print only errors and one line.")
 @click.option(
     "--json",
     "as_json",
@@ -116,14 +120,13 @@ _FLAGS = {name: f"suite.{name}" for name in _OF_SUITE} | {
 def run_suite(
     ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **given: Any
 ) -> None:
-    """Run every evaluation of every target, and write one table.
+    """Run every evaluation for every target of a suite, and write one table.
 
-    The same command goes on where it was stopped, and only collects what is finished. Exit code: 0
-    every cell is complete and reportable; else that of the cell that went worst.
+    If the command is stopped, the same command resumes the suite, and only collects finished cells.
+    Exit code: 0 if every cell is complete and reportable; else the exit code of the cell with the
+    most severe failure.
     """
-    from eval_factory.config.suite import (
-        build_suite,
-    )  # imported here, as all that runs something: `ls` is to be quick
+    from eval_factory.config.suite import build_suite  # imported late, to keep `--help` fast
 
     output = RunOutput(quiet=given["quiet"], as_json=given["as_json"])
     debug = bool(given["debug"] or ctx.obj["debug"])
@@ -150,11 +153,10 @@ def run_suite(
             estimated = estimate_suite(
                 suite_, os.environ, lambda text: output.screen().write(f"{text}\n")
             )
-            click.echo(
-                json.dumps(estimated.as_dict())
-                if given["as_json"]
-                else own_lines(estimated.to_text())
-            )
+            if given["as_json"]:
+                click.echo(json.dumps(estimated.as_dict()))
+            else:
+                click.echo(own_lines(estimated.to_text()))
             return
         from eval_factory.cli.suite_screen import progress_view, show_end
         from eval_factory.workflows.suite.run_suite import run_suite as run
@@ -171,7 +173,7 @@ def run_suite(
 
 @click.group("suite")
 def suite() -> None:
-    """Look at a suite that 'run_suite' has started, from any terminal; stop it."""
+    """Show or stop a suite that 'run_suite' has started, from any terminal."""
 
 
 @suite.command("status")
@@ -183,13 +185,13 @@ def suite() -> None:
     "--watch",
     "watching",
     is_flag=True,
-    help="Go on until the suite ends; Ctrl-C ends the watching alone.",
+    help="Continue until the suite ends; Ctrl-C ends only the watching.",
 )
 def status(folder: Path, as_json: bool, watching: bool) -> None:
-    """Say where the suite in DIR stands: whether it runs, what each cell does, which endpoints are
-    waited for.
+    """Show the state of the suite in DIR: whether it runs, the progress of each cell, and the
+    endpoints that the suite waits for.
 
-    Everything is read from the disk. Exit code: 0, 3 if DIR is not the folder of a suite.
+    The state is read from files only. Exit code: 0, 3 if DIR is not the folder of a suite.
     """
     from eval_factory.cli.suite_screen import show_status, watch
     from eval_factory.workflows.suite.suite_folder import find_suite
@@ -208,20 +210,20 @@ def status(folder: Path, as_json: bool, watching: bool) -> None:
 
 @suite.command("check")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print all findings as JSON.")
 @click.pass_context
 def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
-    """Say what is missing for a complete table of the suite in DIR, cell by cell, and what to do.
+    """List the cells that are missing for a complete table of the suite in DIR, and what to do.
 
-    A result of another configuration does not count. The table is made again of the runs' results
-    and compared. Nothing is started. Exit code: 0 complete, 1 something is missing or altered, 3
-    if DIR is not the folder of a suite.
+    A result of another configuration does not count. The table is computed again from the runs'
+    results and compared. No run is started. Exit code: 0 complete, 1 a cell is missing or a file
+    was altered, 3 if DIR is not the folder of a suite.
     """
     from eval_factory.cli.suite_screen import check_text
-    from eval_factory.workflows.suite.suite_check import check_suite as look
+    from eval_factory.workflows.suite.suite_check import check_suite
     from eval_factory.workflows.suite.suite_folder import find_suite
 
-    checked = look(find_suite(folder), env=os.environ)
+    checked = check_suite(find_suite(folder), env=os.environ)
     tolerant_stream(sys.stdout).write(
         (json.dumps(checked.document()) if as_json else check_text(checked)) + "\n"
     )
@@ -236,13 +238,13 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     "-f",
     "--follow",
     is_flag=True,
-    help="Go on until the cell ends; Ctrl-C ends the watching alone.",
+    help="Continue until the cell ends; Ctrl-C ends only the watching.",
 )
 def logs(folder: Path, cell: str | None, follow: bool) -> None:
-    """Print the logs of CELL (target/evaluation, or a part of it that no other has) of the suite in
-    DIR.
+    """Print the logs of CELL in the suite in DIR.
 
-    Of a suite of one cell, and of a run that Slurm does, no CELL is needed.
+    CELL is target/evaluation, or a part of this name that no other cell has. CELL is not needed for
+    a suite with one cell, and for a single run in Slurm.
     """
     from eval_factory.workflows.suite.suite_folder import find_suite
     from eval_factory.workflows.suite.suite_status import SuiteReader, show_logs
@@ -262,9 +264,7 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
 @suite.command("cancel")
 @click.argument("folder", type=HomePath(), metavar="DIR")
 def cancel(folder: Path) -> None:
-    """Stop the suite in DIR as Ctrl-C does, and wait until it has ended. What was answered is
-    kept.
-    """
+    """Stop the suite in DIR as Ctrl-C does, and wait until it has ended. All answers are stored."""
     from eval_factory.cli.suite_screen import counts_line, next_lines
     from eval_factory.workflows.suite import suite_folder
     from eval_factory.workflows.suite.suite_status import status_of
@@ -274,8 +274,8 @@ def cancel(folder: Path) -> None:
     stdout = tolerant_stream(sys.stdout)
     has_stopped = suite_folder.cancel(stopped_suite, lambda text: screen.write(f"{text}\n"))
     stdout.write(own_lines(f"{folder}: {'stopped' if has_stopped else 'nothing runs'}") + "\n")
-    after = status_of(stopped_suite)
-    stdout.writelines(own_lines(line) + "\n" for line in (counts_line(after), *next_lines(after)))
+    state = status_of(stopped_suite)
+    stdout.writelines(own_lines(line) + "\n" for line in (counts_line(state), *next_lines(state)))
 
 
 @click.command("import_config")
@@ -283,27 +283,26 @@ def cancel(folder: Path) -> None:
 @click.option(
     "-o", "--output", type=HomePath(), help="The file to write; standard output if not given."
 )
-@click.option("--force", is_flag=True, help="Overwrite the file to write if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite the file to write if it exists.")
 def import_config(file: Path, output: Path | None, force: bool) -> None:
-    """Turn a run config of NVIDIA's programs, lm-evaluation-harness or inspect_ai into one of ours,
-    or into a suite.
+    """Translate a configuration of NVIDIA's programs, lm-evaluation-harness or inspect_ai into a
+    run config or a suite of eval-factory.
 
-    What has no counterpart is listed, key by key, on standard error and at the top of what is
-    written. Several tasks, or a model that is served, make a suite. Exit code: 0 written, 2 not:
-    FILE is no such configuration, or a suite already, or holds a key, or the file to write is
-    there.
+    Keys without a counterpart are listed on standard error and at the top of the written file. The
+    translation is a suite if FILE has several tasks, or a model that must be served. Exit code: 0
+    written, 2 not written: FILE is not such a configuration, is already a suite, or contains a key;
+    or the file to write exists.
     """
-    from eval_factory.config.foreign_configs import (
-        translated,
-    )  # imported here: `--help` is to be quick
+    # imported late, to keep `--help` fast
+    from eval_factory.config.foreign_configs import translated
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.tasks.framework import load_framework
 
     if output is not None and output.exists():
         if file.exists() and output.samefile(file):
-            raise ConfigError(f"{output}: is the file that is translated; name another one")
+            raise ConfigError(f"{output}: is the file that is translated; name another file")
         if not force:
-            raise ConfigError(f"{output}: is there already; name another file, or give --force")
+            raise ConfigError(f"{output}: already exists; name another file, or give --force")
     translation = translated(file, load_framework())
     screen = tolerant_stream(sys.stderr)
     screen.writelines(f"{own_lines(finding)}\n" for finding in translation.findings)
@@ -323,17 +322,16 @@ LEADERBOARD_COLUMNS = ("name", "what it is", "run entries", "schema", "instances
 LEADERBOARD_FACTS = """name
   what it is
   run entries, schema, instances of a run at most
-  what it needs beside a chat endpoint"""
+  what it needs in addition to a chat endpoint"""
 
 
-def listing(stream: TextIO, *, as_json: bool, as_tsv: bool) -> None:
-    """Write the list of leaderboards: for people a line for each fact, in the order that the first
-    lines name.
+def write_leaderboards(stream: TextIO, *, as_json: bool, as_tsv: bool) -> None:
+    """Write the list of leaderboards as text, JSON or tab-separated lines.
+
+    The text has a line for each fact about a leaderboard. Its first lines name the facts in order.
     """
-    from eval_factory.workflows.leaderboard.registry import (
-        load_catalogue,
-        schema_path,
-    )  # here: `--help` is to be quick
+    # imported late, to keep `--help` fast
+    from eval_factory.workflows.leaderboard.registry import load_catalogue, schema_path
 
     rows = load_catalogue().leaderboards
     if as_json:
@@ -370,8 +368,8 @@ def leaderboard() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print everything about them as JSON.")
 @TSV
 def list_leaderboards(as_json: bool, as_tsv: bool) -> None:
-    """List the leaderboards, and what each needs beside a chat endpoint."""
-    listing(sys.stdout, as_json=as_json, as_tsv=as_tsv)
+    """List the leaderboards, and what each leaderboard needs in addition to a chat endpoint."""
+    write_leaderboards(sys.stdout, as_json=as_json, as_tsv=as_tsv)
 
 
 @leaderboard.command("run")
@@ -389,29 +387,31 @@ def list_leaderboards(as_json: bool, as_tsv: bool) -> None:
 @click.option("--api_key_name", help="NAME of the environment variable that holds the key.")
 @click.option("--conf", type=HomePath(), help="The leaderboard's run entries (HOCON).")
 @click.option("--data_dir", help="A data bundle: confs and data are read from it.")
-@click.option("--output_dir", help="Folder for results; made if it is not there.")
+@click.option("--output_dir", help="Folder for results; created if it does not exist.")
 @click.option(
-    "--max_eval_instances", type=int, help="Instances a run; the leaderboard's if not given."
+    "--max_eval_instances",
+    type=int,
+    help="Instances of each run; the leaderboard's number if not given.",
 )
 @click.option("--parallelism", type=int, help="Requests at the same time.")
 @click.option(
     "--min_coverage",
     type=float,
-    help="Share of requests that a run needs answered to be in the tables.",
+    help="Share of answered requests that a run needs to be in the tables.",
 )
 @click.option(
     "--reasoning",
     is_flag=True,
-    help="Take the entries with more output tokens, if a conf has both.",
+    help="Use the entries with more output tokens, if the conf has two variants of entries.",
 )
 @click.option(
     "--overrides",
     multiple=True,
-    help="path.to.key=value,... over everything else; may be repeated.",
+    help="path.to.key=value,... with priority over all other settings; may be repeated.",
 )
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
 @click.option(
-    "--allow_code_execution", is_flag=True, help="Let entries execute what the model answers."
+    "--allow_code_execution", is_flag=True, help="Let entries execute the model's answers."
 )
 @click.option(
     "--dry_run",
@@ -421,7 +421,7 @@ def list_leaderboards(as_json: bool, as_tsv: bool) -> None:
 @click.option(
     "--no_preflight",
     is_flag=True,
-    help="Do not ask the endpoint one cheap question before the run.",
+    help="Send no cheap trial question to the endpoint before the run.",
 )
 @click.pass_context
 def run_leaderboard(
@@ -446,15 +446,15 @@ def run_leaderboard(
     for flag in FLAGS:
         if given[flag] is not None and given[flag] is not False:
             flags[flag] = given[flag]
-    of_board = {option: given[option] for option in ("run_config", "conf", "reasoning", "dry_run")}
-    request = LeaderboardRequest(name, flags, model=model, overrides=overrides, **of_board)
+    settings = {option: given[option] for option in ("run_config", "conf", "reasoning", "dry_run")}
+    request = LeaderboardRequest(name, flags, model=model, overrides=overrides, **settings)
     screen = tolerant_stream(sys.stderr)
     board = make_board(request, os.environ, screen)
     if request.dry_run:
         commands = commands_of(board, os.environ, screen, debug=debug)
         sys.stdout.writelines(f"{command}\n" for command in commands)
         screen.write(
-            "nothing was written; the files that these commands name are there "
+            "no file was written; the files that these commands name exist only "
             "after the first run\n"
         )
         return

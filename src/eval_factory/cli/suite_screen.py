@@ -1,5 +1,6 @@
-"""The screens of `run_suite` and `suite`: a live table on a terminal, plain lines elsewhere,
-records for programs.
+"""Shows the progress and the outcome of suites on the screen.
+
+A terminal shows a live table, any other stream gets plain lines, and programs get JSON records.
 """
 
 from __future__ import annotations
@@ -40,56 +41,58 @@ from eval_factory.workflows.suite.suite_status import (
     SuiteStatus,
 )
 
-_PLAIN_INTERVAL_S = 10.0
-REFRESH_S = 0.25
+_PLAIN_INTERVAL_S = 10.0  # the time between two lines of progress
+REFRESH_S = 0.25  # the time between two updates of the live table
 _STATUS_WIDTH = max(map(len, RUN_STATUSES))
-_INTERVAL_S = 1.0
-# columns that a cell's name may take on a screen of 80; a longer one is cut there, and never
-# elsewhere
+_INTERVAL_S = 1.0  # the time between two looks of `suite status --watch`
+# The width of the cells' names in the live table, in columns. A longer name is cut there; all other
+# outputs show the complete name.
 MAX_NAME = 36
-_GOES_ON = "the same command goes on:"
+_RESUME_HINT = "the same command goes on:"
 
 
 class CellRow(NamedTuple):
-    """A cell's line."""
+    """The texts of a cell's line."""
 
     name: str
     status: RunStatus
-    text: str
+    text: str  # progress, result or reason
 
 
 def cell_rows(status: SuiteStatus, room: int = 1000) -> list[CellRow]:
-    """Return a line for each cell. `room`: columns for what stands beside its status."""
+    """Return a row for each cell. `room` is the width for the text next to the status."""
     paused = set(chain.from_iterable(pause.cells for pause in status.pauses))
     rows: list[CellRow] = []
     for cell in status.cells:
-        rows.append(CellRow(one_line(cell.name), cell.status, _what(cell, paused, room)))
+        rows.append(CellRow(one_line(cell.name), cell.status, _cell_text(cell, paused, room)))
     return rows
 
 
 def rows_that_fit(rows: Sequence[CellRow], max_rows: int) -> tuple[list[CellRow], str]:
-    """At most so many lines, in their order, and what the others are: what goes on or went wrong
-    stays the longest.
+    """Return at most `max_rows` rows in their order, and a text that counts the hidden rows.
+
+    Running and failed cells are hidden last. One line is reserved for the text.
     """
     if len(rows) <= max_rows:
         return list(rows), ""
     order = list(RUN_STATUSES)
-    by_weight = sorted(range(len(rows)), key=lambda number: order.index(rows[number].status))
-    kept = set(by_weight[: max(0, max_rows - 1)])
-    hidden = [row.status for number, row in enumerate(rows) if number not in kept]
+    by_priority = sorted(range(len(rows)), key=lambda number: order.index(rows[number].status))
+    shown = set(by_priority[: max(0, max_rows - 1)])
+    hidden = [row.status for number, row in enumerate(rows) if number not in shown]
     names = ", ".join(f"{hidden.count(status)} {status}" for status in order if status in hidden)
-    return [rows[number] for number in sorted(kept)], f"and {names}"
+    return [rows[number] for number in sorted(shown)], f"and {names}"
 
 
 def counts_line(status: SuiteStatus) -> str:
-    """Return the counts in words: `15 cells: 4 running, 7 waiting, 3 complete, 1 failed`."""
+    """Return the counts as a text: `15 cells: 4 running, 7 waiting, 3 complete, 1 failed`."""
     counts = ", ".join(f"{count} {name}" for name, count in status.counts.items())
     return counted(len(status.cells), "cell") + (f": {counts}" if counts else "")
 
 
 def spent_line(status: SuiteStatus) -> str:
-    """Return the spending in words: `asked so far: 1234 requests, 56.7k tokens, 0.12 USD; limits:
-    max_cost 5`.
+    """Return what the suite has spent, and its limits, as a text.
+
+    For example: `asked so far: 1234 requests, 56.7k tokens, 0.12 USD; limits: max_cost 5`.
     """
     spent = status.spent
     line = f"asked so far: {spent.requests} requests, {short_number(spent.tokens)} tokens"
@@ -99,8 +102,8 @@ def spent_line(status: SuiteStatus) -> str:
     return line + (f"; limits: {limits}" if limits else "")
 
 
-def going_line(status: SuiteStatus) -> str:
-    """Return the progress in words: `2/15 cells ended, 4 running: 340/1200 requests, 2 failed`."""
+def progress_line(status: SuiteStatus) -> str:
+    """Return the progress as a text: `2/15 cells ended, 4 running: 340/1200 requests, 2 failed`."""
     running = []
     for cell in status.cells:
         if cell.progress is not None:
@@ -120,26 +123,26 @@ def going_line(status: SuiteStatus) -> str:
 
 
 def pause_line(pause: Pause, now: float) -> str:
+    """Return a line about cells that wait for an endpoint: which, why, how many, how long."""
     count = counted(len(pause.cells), "cell")
     return (
         f"paused: {one_line(pause.group)}: {one_line(pause.reason)} "
-        f"({count}{_for(pause.since, now)})"
+        f"({count}{_duration_text(pause.since, now)})"
     )
 
 
 def state_line(status: SuiteStatus, now: float) -> str:
-    """Return whether it runs, since when, and what to do if it does not."""
+    """Return a line that says whether the suite is running, and since when, or when it ended."""
     folder = one_line(str(status.folder.named))
     if status.state == view.RUNNING:
-        who = ""
+        process = ""
         if status.pid:
-            who = f" (process {status.pid} on {one_line(str(status.host))})"
-        return f"{folder}: running{who}{_for(status.started, now)}"
+            process = f" (process {status.pid} on {one_line(str(status.host))})"
+        return f"{folder}: running{process}{_duration_text(status.started, now)}"
     if status.state == view.ENDED:
-        at = time.localtime(status.ended or 0.0)
         ended = ""
         if status.ended is not None:
-            ended = time.strftime(" at %Y-%m-%d %H:%M:%S", at)
+            ended = time.strftime(" at %Y-%m-%d %H:%M:%S", time.localtime(status.ended))
         code = ""
         if status.exit_code is not None:
             code = f", exit code {status.exit_code}"
@@ -148,35 +151,37 @@ def state_line(status: SuiteStatus, now: float) -> str:
 
 
 def status_lines(status: SuiteStatus, now: float) -> list[str]:
+    """Return all lines about the state of a suite."""
     return [
         state_line(status, now),
         *(pause_line(pause, now) for pause in status.pauses),
         *(f"  {line}" for line in cell_lines(status)),
         counts_line(status),
         spent_line(status),
-        *(f"  what a server says: {one_line(str(log))}" for log in status.folder.server_logs),
+        *(f"  log of a server: {one_line(str(log))}" for log in status.folder.server_logs),
         *next_lines(status),
     ]
 
 
 def cell_lines(status: SuiteStatus) -> list[str]:
+    """Return a line for each cell, aligned in columns."""
     rows = cell_rows(status)
-    name = max((len(row.name) for row in rows), default=0)
+    width = max((len(row.name) for row in rows), default=0)
     lines: list[str] = []
     for row in rows:
-        lines.append(f"{row.name:<{name}}  {row.status:<{_STATUS_WIDTH}}  {row.text}".rstrip())
+        lines.append(f"{row.name:<{width}}  {row.status:<{_STATUS_WIDTH}}  {row.text}".rstrip())
     return lines
 
 
 def next_lines(status: SuiteStatus) -> list[str]:
-    """Return what to do if it neither runs nor is complete, with the command on its own line."""
+    """Return the command that resumes the suite, if the suite is neither running nor complete."""
     if status.state == view.RUNNING or status.is_complete:
         return []
-    return [_GOES_ON, f"  {view.same_command(status)}"]
+    return [_RESUME_HINT, f"  {view.same_command(status)}"]
 
 
 def result_text(figures: CellFigures) -> str:
-    """Return the score in words: `exact_match 0.7100 (0.6000 .. 0.8200), n 100`."""
+    """Return the score as a text: `exact_match 0.7100 (0.6000 .. 0.8200), n 100`."""
     if figures.value is None:
         return f"{one_line(figures.main_metric)} could not be computed"
     text = f"{one_line(figures.main_metric)} {formats.score(figures.value)}"
@@ -190,10 +195,13 @@ def result_text(figures: CellFigures) -> str:
     return text
 
 
-def _what(cell: CellStatus, paused: Container[str], room: int) -> str:
+def _cell_text(cell: CellStatus, paused: Container[str], room: int) -> str:
+    """Return the progress of a running cell, or the result and the reason of any other cell."""
     if (progress := cell.progress) is not None:
-        number, of = progress.run
-        phase = one_line(progress.phase) if of <= 1 else f"{number}/{of} {one_line(progress.phase)}"
+        number, run_count = progress.run
+        phase = one_line(progress.phase)
+        if run_count > 1:
+            phase = f"{number}/{run_count} {phase}"
         figures = progress.figures(room - len(phase) - 2)
         attempt = ""
         if cell.attempt > 1:
@@ -204,7 +212,7 @@ def _what(cell: CellStatus, paused: Container[str], room: int) -> str:
         return f"{text}; {one_line(cell.job.task)}"
     reason = cell.reason if cell.status != RunStatus.WAITING or cell.job is not None else None
     if cell.status == RunStatus.WAITING and cell.name in paused:
-        reason = "its endpoint is waited for"
+        reason = "waits for its endpoint"
     result = ""
     if cell.figures is not None:
         result = result_text(cell.figures)
@@ -213,23 +221,23 @@ def _what(cell: CellStatus, paused: Container[str], room: int) -> str:
     )
 
 
-def _for(since: float | None, now: float) -> str:
+def _duration_text(since: float | None, now: float) -> str:
+    """Return a text such as `, for 5 min`; "" if the start is unknown."""
     if since is None:
         return ""
     return f", for {duration(max(0.0, now - since))}"
 
 
 def check_text(checked: SuiteCheck) -> str:
-    """Return what a check of a suite found, for the screen."""
+    """Return the findings of a check of a suite as a text for the screen."""
     total = counted(len(checked.cells), "cell")
     outcome = f"complete: {total}"
     if checked.missing:
         outcome = f"not complete: {len(checked.missing)} of {total} without a complete result"
     lines = [f"{checked.folder.root}: {outcome}"]
     for cell in checked.missing:
-        lines.append(
-            f"  {cell.name}: {cell.status}{f': {one_line(cell.reason)}' if cell.reason else ''}"
-        )
+        reason = f": {one_line(cell.reason)}" if cell.reason else ""
+        lines.append(f"  {cell.name}: {cell.status}{reason}")
         for text in cell.to_do:
             first, *further_lines = text.split("\n")
             lines += [f"    to do: {first}", *(f"      {line.strip()}" for line in further_lines)]
@@ -240,23 +248,25 @@ def check_text(checked: SuiteCheck) -> str:
         if cell.is_complete and cell.reason:
             lines.append(f"  note: {cell.name}: {one_line(cell.reason)}")
     if checked.running:
-        lines.append("the suite is running: look at it with 'eval-factory suite status'")
+        lines.append("the suite is running: see 'eval-factory suite status'")
     elif checked.missing:
-        lines += [_GOES_ON, f"  {checked.command}"]
+        lines += [_RESUME_HINT, f"  {checked.command}"]
     elif not checked.in_table:
-        newer = (
-            "results are newer than the table: the same command only collects them into the table:"
-        )
-        lines += [newer, f"  {checked.command}"]
+        lines += [
+            "results are newer than the table: the same command collects them into the table:",
+            f"  {checked.command}",
+        ]
     return own_lines("\n".join(lines))
 
 
 def progress_view(folder: SuiteDir, output: RunOutput) -> SuiteScreen:
-    """Return the observer that was asked for."""
+    """Return the observer that shows a suite in the form that the command's options ask for."""
     return SuiteScreen(output.screen(), folder, records=output.stdout if output.as_json else None)
 
 
 class SuiteScreen(SuiteObserver):
+    """An observer that shows a running suite on a terminal or another stream."""
+
     def __init__(
         self,
         stream: TextIO,
@@ -264,10 +274,15 @@ class SuiteScreen(SuiteObserver):
         clock: Callable[[], float] = time.time,
         records: TextIO | None = None,
     ) -> None:
-        """Show the suite in this folder. `records`: the stream of records, which gets one when the
-        cells are known.
         """
-        # whatever FORCE_COLOR and the like say: a log is to have lines
+        Args:
+            stream: The stream for the table or the lines.
+            folder: The folder of the suite.
+            clock: A function that returns the current time, in seconds.
+            records: The stream for JSON records, which gets a record when the cells are known; or
+                None.
+        """
+        # A log always gets plain lines, even if FORCE_COLOR or a similar variable is set.
         is_terminal = stream.isatty()
         self._console = Console(
             file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal
@@ -278,23 +293,26 @@ class SuiteScreen(SuiteObserver):
         self._last = 0.0
         self._records = records
         self._live: Live | None = None
-        if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
+        if self._console.is_interactive:  # False on a terminal that cannot overwrite lines
             self._live = Live(
                 console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop"
             )
 
     def __enter__(self) -> SuiteScreen:
+        """Start the live table."""
         if self._live is not None:
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Remove the live table."""
         if self._live is not None:
-            # the lines that follow say all of it, also for who reads the terminal's record
+            # The lines that are printed next contain all facts of the table.
             self._live.update(Group())
             self._live.stop()
 
     def on_event(self, event: Mapping[str, Any]) -> None:
+        """Show an event of the suite's journal."""
         if self._records is not None and event.get("event") == journal.SUITE_STARTED:
             record = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
             write_record(
@@ -310,13 +328,13 @@ class SuiteScreen(SuiteObserver):
         if (
             line := journal.event_line(event, "" if figures is None else result_text(figures))
         ) is not None:
-            begin = ""
+            prefix = ""
             if event["event"] == journal.SUITE_STARTED:
-                begin = f"{self._folder.root}: "
-            self.say(one_line(f"{begin}{line}"))
+                prefix = f"{self._folder.root}: "
+            self.say(one_line(f"{prefix}{line}"))
 
     def tick(self) -> None:
-        """Show what the cells have done since, if it is time."""
+        """Show the progress of the cells, if the interval since the last time is over."""
         now = self._clock()
         if now - self._last < (_PLAIN_INTERVAL_S if self._live is None else REFRESH_S):
             return
@@ -324,23 +342,24 @@ class SuiteScreen(SuiteObserver):
         if self._live is not None:
             self._live.update(live_table(status, self._console, now), refresh=True)
         elif self._last and any(cell.progress is not None for cell in status.cells):
-            self.say(f"  {going_line(status)}")
+            self.say(f"  {progress_line(status)}")
         self._last = now
 
     def say(self, text: str) -> None:
-        """Show a line that stays."""
+        """Print a line, which is not overwritten later."""
         self._console.print(own_lines(text), markup=False)
 
 
 def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
-    """Return all cells, in no more lines than the terminal has."""
+    """Return the live table: the suite's state and its cells, in at most the terminal's lines."""
     width, height = console.size
     lines = [state_line(status, now), counts_line(status), spent_line(status)]
-    head = [*map(_cut, lines), *(_cut(pause_line(pause, now), "yellow") for pause in status.pauses)]
-    head = head[: max(1, height // 2)]
+    header = [_cropped(line) for line in lines]
+    header += [_cropped(pause_line(pause, now), "yellow") for pause in status.pauses]
+    header = header[: max(1, height // 2)]
     name_width = min(MAX_NAME, max((len(cell.name) for cell in status.cells), default=0))
     rows = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - 4))
-    shown, hidden = rows_that_fit(rows, max(0, height - len(head) - 1))
+    shown, hidden = rows_that_fit(rows, max(0, height - len(header) - 1))
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1), expand=True)
     table.add_column(
         no_wrap=True, overflow="ellipsis", max_width=name_width, min_width=min(name_width, 12)
@@ -351,15 +370,16 @@ def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
         table.add_row(
             Text(row.name), Text(row.status, style=RUN_STATUSES[row.status].style), Text(row.text)
         )
-    return Group(*head, table, *([_cut(hidden, "dim")] if hidden else []))
+    return Group(*header, table, *([_cropped(hidden, "dim")] if hidden else []))
 
 
-def _cut(line: str, style: str = "") -> Text:
+def _cropped(line: str, style: str = "") -> Text:
+    """Return the line as a text that is cut at the width of the terminal."""
     return Text(line, style, no_wrap=True, overflow="ellipsis")
 
 
 def show_end(report: SuiteReport, output: RunOutput) -> None:
-    """Show the outcome on standard output; why the exit code is not 0, on standard error."""
+    """Write the outcome to standard output, and the reason of a failure to standard error."""
     with ignore_sighup():
         status = view.status_of(report.folder)
         if output.as_json:
@@ -372,13 +392,10 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
                 output.stdout,
             )
         if report.exit_code and not output.as_json:
-            blamed = []
-            for cell in report.cells:
-                if cell.exit_code == report.exit_code:
-                    blamed.append(cell)
-            why = report.summary.split("\n")[-1]  # why there is no table
-            if blamed:
-                why = f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}"
+            causes = [cell for cell in report.cells if cell.exit_code == report.exit_code]
+            why = report.summary.split("\n")[-1]  # the last line says why there is no table
+            if causes:
+                why = f"{causes[0].name}: {one_line(causes[0].reason or causes[0].status)}"
             screen = tolerant_stream(sys.stderr)
             screen.write(
                 wrapped(own_lines(f"exit code {report.exit_code}: {why}"), columns(screen)) + "\n"
@@ -386,7 +403,7 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
 
 
 def show_lines(lines: Iterable[str], stdout: TextIO) -> None:
-    """On a terminal those that are too long go on below; a command stands whole, to be copied."""
+    """Write the lines. On a terminal, long lines are wrapped, except commands that users copy."""
     width = columns(stdout) if stdout.isatty() else None
     for line in lines:
         is_command = line.startswith("  eval-factory ")
@@ -396,13 +413,14 @@ def show_lines(lines: Iterable[str], stdout: TextIO) -> None:
 
 
 def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
-    """Return the main numbers of all cells; suite_results.yaml has all."""
+    """Return a record with the main numbers of all cells; all numbers are in suite_results.yaml."""
     table = {"results": str(report.folder.results_yaml), "error": None}
     outcome = {"event": "end", "exit_code": report.exit_code, "status": report.status}
     return {**view.status_document(status), **outcome, **table}
 
 
 def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
+    """Write the state of a suite as lines or as a JSON record."""
     if as_json:
         stdout.write(json.dumps(view.status_document(status)) + "\n")
     else:
@@ -416,8 +434,9 @@ def watch(
     as_json: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Until nobody works on the suite any more, or nobody reads: as run_suite shows it, or a
-    record for each change.
+    """Show a suite until it ends, or until the reader of standard output has gone.
+
+    Shows the same table or lines as `run_suite`, or, with `as_json`, a record for each change.
     """
     shown = ""
     with nullcontext() if as_json else SuiteScreen(stdout, reader.folder) as screen:

@@ -1,5 +1,7 @@
-"""The output of `ls` and `schema`: tasks, HELM's run specs, and the facts about one of them with a
-run config to begin with.
+"""Prints the output of `ls` and `schema`.
+
+`ls` prints lists of tasks and run specs, or the facts about one of them with an example of a run
+config. `schema` prints a JSON Schema.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ Record = dict[str, Any]
 def run_spec_record(
     name: str, spec: IndexedRunSpec, framework: Framework, upstream: Upstream = HELM
 ) -> Record:
-    """Return everything about one of HELM's run specs."""
+    """Return the record of all facts about one of HELM's run specs."""
     return {
         "name": name,
         "type": f"{run_entry.prefix_of(framework)}{name}",
@@ -75,17 +77,20 @@ def run_spec_record(
 
 
 def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Record:
-    """Return everything about a task or, as `helm:NAME`, about a run spec, with an example.
-    Raises ConfigError: there is no task or run spec of that name.
+    """Return the record of a task, or of a run spec (`helm:NAME`), with an example of a run config.
+
+    Raises:
+        ConfigError: There is no task or run spec with this name.
     """
     if run_entry.is_run_entry(name, framework):
         short = name.removeprefix(run_entry.prefix_of(framework)).partition(":")[0]
         specs = load_index(upstream).run_specs
         if short not in specs:
-            near = run_entry.upstream_hint(short, upstream) or did_you_mean(short, list(specs))
+            hint = run_entry.upstream_hint(short, upstream) or did_you_mean(short, list(specs))
             program = "HELM" if upstream is HELM else upstream.name
             raise ConfigError(
-                f"{program} has no run spec {short!r}{near}; 'eval-factory ls --all' lists them"
+                f"{program} has no run spec {short!r}{hint}; "
+                "'eval-factory ls --all' lists all run specs"
             )
         record = run_spec_record(short, specs[short], framework, upstream)
         arguments = []
@@ -103,9 +108,9 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
         return {**record, "judge_prompt": prompt_of_jury(record["annotators"]), "example": example}
     task = framework.task(name)
     if task is None:
-        near = run_entry.similar_name_hint(name, framework)
-        raise ConfigError(f"there is no task {name!r}{near}; 'eval-factory ls' lists them")
-    prompt = None  # no judge is asked, or the prompt is the benchmark's own
+        hint = run_entry.similar_name_hint(name, framework)
+        raise ConfigError(f"there is no task {name!r}{hint}; 'eval-factory ls' lists all tasks")
+    prompt = None  # None if the task has no judges, or if the user's benchmark has the prompt
     spec = task.helm.indexed
     if task.helm.rubric:
         prompt = criterion_template(alone=True)
@@ -114,13 +119,10 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
     extra = {}
     for key, rule in task.helm.parameters.items():
         if rule.required or (rule.allowed and task.default_of(key)):
-            extra[key] = task.default_of(key) or (
-                rule.allowed[0] if rule.allowed else _example_value(key, is_path=rule.path)
-            )
-    from eval_factory.tasks.perturbations import (
-        FAMILIES,
-        not_offered,
-    )  # a list of all tasks needs none of it
+            example = rule.allowed[0] if rule.allowed else _example_value(key, is_path=rule.path)
+            extra[key] = task.default_of(key) or example
+    # imported late: a list of all tasks does not need this module
+    from eval_factory.tasks.perturbations import FAMILIES, not_offered
 
     perturb = []
     for family in FAMILIES:
@@ -136,14 +138,16 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
 
 
 def record_of_benchmark(path: Path, framework: Framework) -> Record:
-    """Return everything about a benchmark of the user's own, with the prompt that its judges get.
-    Raises ConfigError: the benchmark is not valid.
+    """Return the record of a custom benchmark, with the prompt that its judges get.
+
+    Raises:
+        ConfigError: The benchmark is not valid.
     """
     from eval_factory.tasks.custom_benchmark import load_benchmark
 
     benchmark = load_benchmark(path)
     task = framework.task("custom")
-    assert task is not None  # noqa: S101 - framework.yml has it
+    assert task is not None  # noqa: S101 - framework.yml always has the task `custom`
     file = benchmark.judge_prompt_file
     if benchmark.is_rubric:
         prompt: str | None = criterion_template(alone=True)
@@ -165,7 +169,7 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
 
 
 def _example(type_: str, extra: Record, folder: str | None = None, kind: str = "chat") -> str:
-    """Return a valid configuration; angle brackets stand around what only the user knows."""
+    """Return a valid run config. Values that only the user knows are in angle brackets."""
     params: Record = {"limit_samples": 20, **({"extra": extra} if extra else {})}
     output_dir = "results/" + re.sub(r"[^A-Za-z0-9_]+", "_", folder or type_)
     config = {"type": type_, "output_dir": output_dir, "params": params}
@@ -181,12 +185,14 @@ def _example(type_: str, extra: Record, folder: str | None = None, kind: str = "
 
 
 def _example_value(name: str, *, is_path: bool, kind: str = "") -> str:
+    """Return an example of an argument: a number, a path, or a placeholder in angle brackets."""
     return {"int": "1", "float": "0.5"}.get(kind) or (
         f"/path/to/{name}" if is_path else f"<{name}>"
     )
 
 
-def _about_execution(record: Record) -> Iterator[str]:
+def _execution_lines(record: Record) -> Iterator[str]:
+    """Yield lines that say how the benchmark executes answers, if it does."""
     if record["executes"]:
         yield from (
             "",
@@ -197,14 +203,17 @@ def _about_execution(record: Record) -> Iterator[str]:
         yield from ("", f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}")
 
 
-def _defect(erratum: Record) -> str:
+def _defect_line(erratum: Record) -> str:
+    """Return the line about a known defect of the benchmark and its remedy."""
     remedy = erratum.get("corrected") or erratum.get("patched") or erratum.get("avoided")
-    named = ", ".join(text for text in (erratum["id"], erratum.get("upstream")) if text)
-    return f"known defect ({named}): {erratum['defect']}. Here: {remedy}"
+    label = ", ".join(text for text in (erratum["id"], erratum.get("upstream")) if text)
+    return f"known defect ({label}): {erratum['defect']}. Here: {remedy}"
 
 
 def details(record: Record) -> str:
-    """Return a task or run spec as a run config: the facts in comments, then the example."""
+    """Return the record of a task or run spec as a run config: the facts as comments, then the
+    example.
+    """
     lines = [f"{record['name']}: {record['description']}", "", *_facts(record)]
     parameters = list(_parameter_lines(record))
     if parameters:
@@ -216,27 +225,28 @@ def details(record: Record) -> str:
     if every := record.get("arguments_of_every_run_spec"):
         lines += [
             "",
-            f"arguments of every run spec, as far as the scenario takes them: {', '.join(every)}",
+            f"arguments of every run spec, if the scenario accepts them: {', '.join(every)}",
         ]
     for note in record.get("notes", ()):
         lines += ["", f"note: {note}"]
     for erratum in record["errata"]:
-        lines += ["", _defect(erratum)]
-    lines += _about_execution(record)
+        lines += ["", _defect_line(erratum)]
+    lines += _execution_lines(record)
     if record["example"] is None:
-        end = (
+        last_line = (
             f"cannot be run: it asks a model for {record['asks']}, "
             "which eval-factory cannot ask for"
         )
     else:
-        schema = "`eval-factory schema run_config > run_config.schema.json` beside this file"
+        schema = "`eval-factory schema run_config > run_config.schema.json` next to this file"
         first_line = "# yaml-language-server: $schema=run_config.schema.json"
-        end = f"for completion in an editor: {schema}, and as its first line: {first_line}"
+        last_line = f"for completion in an editor: {schema}, and as its first line: {first_line}"
     shown = list(_commented(lines))
-    if (prompt := record.get("judge_prompt")) is not None:  # as it is, not wrapped
-        shown += ["#", "# what a judge is asked, with what is filled in between braces:", "#"]
+    if (prompt := record.get("judge_prompt")) is not None:
+        shown += ["#", "# the prompt of a judge; placeholders are in braces:", "#"]
+        # The prompt is not wrapped, so that its own lines remain visible.
         shown += [f"#   {line}".rstrip() for line in prompt.splitlines()]
-    shown += _commented(["", end])
+    shown += _commented(["", last_line])
     text = "\n".join(shown) + "\n"
     if record["example"] is not None:
         text += record["example"]
@@ -244,13 +254,11 @@ def details(record: Record) -> str:
 
 
 def _facts(record: Record) -> list[str]:
-    """Return a line for each fact that is known."""
-    published = ""  # nothing is known about the data of a run spec
+    """Return a line for each known fact."""
+    published = ""  # the publication of a run spec's data is unknown
     if record.get("answers_public") is not None:
-        is_public = ""
-        if not record["answers_public"]:
-            is_public = "not "
-        published = f"{record['published'] or 'unknown'}; its answers are {is_public}public"
+        negation = "" if record["answers_public"] else "not "
+        published = f"{record['published'] or 'unknown'}; its answers are {negation}public"
     facts = {
         "main metric": " or ".join(
             record.get("main_metrics") or [record["main_metric"] or "HELM names none"]
@@ -284,7 +292,7 @@ def _facts(record: Record) -> list[str]:
 
 
 def _reasoned_answers(record: Record) -> str:
-    """Return whether a task takes `answer_style: reasoned`; empty if that is not known."""
+    """Return a text that says whether a task supports `answer_style: reasoned`; "" if unknown."""
     if "reasoned" not in record:
         return ""
     if record["reasoned"]:
@@ -295,6 +303,7 @@ def _reasoned_answers(record: Record) -> str:
 
 
 def _parameter_lines(record: Record) -> Iterable[str]:
+    """Yield lines about the parameters of a task, or the arguments of a run spec."""
     if "any_parameter" in record:
         yield from (
             run_entry.signature(name, properties)
@@ -322,28 +331,29 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             )
             if rule["about"]:
                 yield f"  {rule['about']}"
-            from eval_factory.tasks.own_data import (
-                described_layout,
-            )  # imports the readers of all formats
+            # imported late: this module imports the readers of all data formats
+            from eval_factory.tasks.own_data import described_layout
 
             layout = [file_layout(entry) for entry in rule["layout"]]
             yield from (f"  {line}" for line in described_layout(layout, {}))
 
 
 def _commented(lines: Iterable[str]) -> Iterable[str]:
+    """Yield the lines as YAML comments, wrapped at 110 columns."""
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()) + 2)
-        for part in textwrap.wrap(line, 110, subsequent_indent=indent, break_on_hyphens=False) or [
-            ""
-        ]:
+        parts = textwrap.wrap(line, 110, subsequent_indent=indent, break_on_hyphens=False)
+        for part in parts or [""]:
             yield f"# {part}".rstrip()
 
 
 def _joined(values: Sequence[str] | None) -> str:
+    """Return the values separated by commas; "" if there are none."""
     return ", ".join(values or ())
 
 
 def _size(megabytes: float | None) -> str:
+    """Return a size in megabytes as a text; "" if it is unknown."""
     if megabytes is None:
         return ""
     return formats.megabytes(megabytes)
@@ -370,6 +380,7 @@ def show_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
 
 
 def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
+    """Return the cells of `TASK_COLUMNS` for each task."""
     rows: list[tuple[str, ...]] = []
     for task in tasks:
         rows.append(
@@ -387,7 +398,7 @@ def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
 
 
 def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -> None:
-    """Print HELM's run specs, and of each whether it cannot be run or needs a permission."""
+    """Print HELM's run specs, with a note if a run spec cannot be run or needs a permission."""
     specs = load_index(upstream).run_specs
     records = [run_spec_record(name, spec, framework, upstream) for name, spec in specs.items()]
     if as_json:
@@ -397,19 +408,18 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
     for record in records:
         arguments = []
         for name, properties in record["parameters"].items():
-            arguments.append(run_entry.signature(name, properties))
-        shown = ", ".join([*arguments, *(["..."] if record["any_parameter"] else [])]).replace(
-            " (needed)", ""
-        )
+            arguments.append(run_entry.signature(name, properties).replace(" (needed)", ""))
+        if record["any_parameter"]:
+            arguments.append("...")
         about = record["description"]
         if not record["runs"]:
             about += f" [cannot be run: asks for {record['asks']}]"
         elif record["needs_permission"]:
             about += (
-                f" [executes what the model answers ({', '.join(record['executes'])}): "
+                f" [executes the model's answers ({', '.join(record['executes'])}): "
                 f"needs {CODE_EXECUTION_FLAG}]"
             )
-        rows.append((record["type"], shown, about))
+        rows.append((record["type"], ", ".join(arguments), about))
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)
     else:
@@ -429,7 +439,7 @@ SCHEMAS = (
 
 
 def schema_text(name: str) -> str:
-    """Return a schema as JSON. Raises ConfigError: there is no schema of that name."""
+    """Return a JSON Schema as a text. Raises ConfigError if there is no schema with this name."""
     if name not in SCHEMAS:
         hint = did_you_mean(name, SCHEMAS) or f"; there are {', '.join(SCHEMAS)}"
         raise ConfigError(f"there is no schema {name!r}{hint}")

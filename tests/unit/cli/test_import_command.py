@@ -84,7 +84,7 @@ def test_a_launchers_config_is_printed_where_no_file_is_named() -> None:
 
 def test_nothing_is_overwritten_without_force_and_the_translated_file_never() -> None:
     Path("out.yml").write_text("mine")
-    says(refused("old.yml", "-o", "out.yml"), "out.yml: ", "there already", "--force")
+    says(refused("old.yml", "-o", "out.yml"), "out.yml: ", "already exists", "--force")
     assert Path("out.yml").read_text() == "mine"
     assert run("import_config", "old.yml", "-o", "out.yml", "--force").exit_code == 0
     assert yaml.safe_load(Path("out.yml").read_text()) == yaml.safe_load(OLD)

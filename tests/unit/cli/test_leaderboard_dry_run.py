@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from eval_factory.cli.main import cli
-from eval_factory.cli.suite_command import listing
+from eval_factory.cli.suite_command import write_leaderboards
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import Leaderboard, load_catalogue
@@ -141,7 +141,7 @@ def row(**changes: object) -> Leaderboard:
 
 def shown(*, as_json: bool = False, as_tsv: bool = False, stream: io.StringIO | None = None) -> str:
     out = stream or io.StringIO()
-    listing(out, as_json=as_json, as_tsv=as_tsv)
+    write_leaderboards(out, as_json=as_json, as_tsv=as_tsv)
     return out.getvalue()
 
 

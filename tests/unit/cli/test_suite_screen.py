@@ -444,7 +444,7 @@ def test_a_line_for_each_cell_with_the_figures_that_fit_beside_the_phase(
         ["exact_match 0.5000", "n 4"],
         ["2/3", "10/100", "1 failed", "1:30 min left", "1.0/s", "1.5k tokens"],
         ["attempt 2", "30/100", "0 failed", "23 s left", "3.0/s"],
-        ["waited for"],
+        ["waits for its endpoint"],
     )
     says(cell_rows(running, 38)[1].text, "2/3", "10/100", "1 failed")
     assert "left" not in cell_rows(running, 38)[1].text
@@ -466,7 +466,7 @@ def test_lines_about_all(running: SuiteStatus) -> None:
         "max_requests 100",
     )
     says(
-        suite_screen.going_line(running),
+        suite_screen.progress_line(running),
         "1/4 cells ended",
         "2 running",
         "40/200 requests",
@@ -628,7 +628,7 @@ def text(
         (
             text(DONE, in_table=False)[1:],
             [
-                "results are newer than the table: the same command only collects them into the table:",
+                "results are newer than the table: the same command collects them into the table:",
                 "  the command",
             ],
         ),

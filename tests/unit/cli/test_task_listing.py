@@ -87,7 +87,7 @@ def test_all_that_is_known_of_a_task() -> None:
 
 def test_a_run_spec() -> None:
     text = ls("helm:mmlu")
-    every = "arguments of every run spec, as far as the scenario takes them: add_to_stop"
+    every = "arguments of every run spec, if the scenario accepts them: add_to_stop"
     for said in (
         "subject (str, needed)",
         "method=multiple_choice_joint",
@@ -219,9 +219,7 @@ def test_names_nearly_written() -> None:
 
 def shown_prompt(text: str) -> list[str]:
     """The lines of the judges' prompt among the comments, as they were before they became comments."""
-    _, _, rest = text.partition(
-        "# what a judge is asked, with what is filled in between braces:\n#\n"
-    )
+    _, _, rest = text.partition("# the prompt of a judge; placeholders are in braces:\n#\n")
     lines = rest.partition("#\n# for completion")[0].splitlines()
     return [line.removeprefix("#   ").removeprefix("#") for line in lines]
 

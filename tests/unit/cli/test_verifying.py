@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eval_factory import api
-from eval_factory.cli.folder_commands import MAX_SHOWN, may_open, verified_lines
+from eval_factory.cli.folder_commands import MAX_SHOWN, has_window_browser, verified_lines
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
 from eval_factory.workflows.recollect import Reproduction
@@ -134,7 +134,7 @@ def test_the_pages_are_served_and_opened(asked: list[object]) -> None:
 def test_a_browser_is_opened_where_there_is_a_window(
     env: dict[str, str], platform: str, opens: bool
 ) -> None:
-    assert may_open(env, platform) is opens
+    assert has_window_browser(env, platform) is opens
 
 
 def annotate(*words: object) -> str:
