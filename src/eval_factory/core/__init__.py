@@ -1,3 +1,3 @@
-"""The package that every other may use: errors, secrets and their redaction, the output folder,
-results as records, events, YAML.
+"""The base package, which all other packages import: errors, redaction of secrets, paths of the
+output folder, records of results, logs, YAML files.
 """

@@ -1,5 +1,7 @@
-"""One exception class per exit code, each with a message for the user, not a traceback; and
-words for wrong values.
+"""Defines the exceptions with a message for the user, and helps to word such messages.
+
+Each class has the exit code with which the command ends. The user sees the message without a
+traceback.
 """
 
 from __future__ import annotations
@@ -15,33 +17,34 @@ class EvalFactoryError(Exception):
 
 
 class NotReportableError(EvalFactoryError):
-    """The evaluation ran, but some score cannot be stood behind."""
+    """The evaluation ended, but a score is not reportable."""
 
     exit_code = 1
 
 
 class ConfigError(EvalFactoryError):
-    """The command line or the configuration is wrong; nothing was started."""
+    """The command line or the configuration is wrong; no run was started."""
 
     exit_code = 2
 
     def __init__(self, problems: list[str] | str) -> None:
+        """Take one problem or several; the message has one line for each problem."""
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems))
 
 
 class PrerequisiteError(EvalFactoryError):
-    """Something outside is missing: a key, the endpoint, a data set, a package, disk space."""
+    """A prerequisite is missing: a key, the endpoint, a data set, a package, disk space."""
 
     exit_code = 3
 
 
 class EndpointUnreachableError(PrerequisiteError):
-    """Nobody answers at an endpoint, or not any more: the same run may go on once it is back."""
+    """An endpoint does not answer, or no longer answers; the run can be resumed later."""
 
 
 class EndpointRefusedError(PrerequisiteError):
-    """An endpoint is there and takes no request: the key, the model or the address is wrong."""
+    """An endpoint answers but rejects all requests: the key, the model or the URL is wrong."""
 
 
 class HelmError(EvalFactoryError):
@@ -51,37 +54,43 @@ class HelmError(EvalFactoryError):
 
 
 class BusyError(EvalFactoryError):
-    """Another run holds the output folder."""
+    """Another process has locked the output folder."""
 
     exit_code = 5
 
 
 class InterruptedRunError(EvalFactoryError):
-    """The user stopped the run; what was answered is kept."""
+    """The user stopped the run; the answers so far are stored."""
 
     exit_code = 130
 
 
-DEFECT_EXIT_CODE = 70
+DEFECT_EXIT_CODE = 70  # the exit code after an exception that is a defect of eval-factory
 
 
 def did_you_mean(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
-    """Return `, did you mean 'x'?`, or an empty text if no known name is near. The same letters in
-    another order are nearest.
-    """
-    import difflib  # needed for a mistake alone
+    """Return `, did you mean 'x'?`, or "" if no known name is similar.
 
-    spelled = {text.lower(): text for text in known}
-    near = difflib.get_close_matches(name.lower(), spelled, n=5, cutoff=cutoff)
+    A name with the same letters in another order is preferred.
+
+    Args:
+        name: the name that is not known.
+        known: the known names.
+        cutoff: the smallest similarity, from 0 to 1 (see `difflib.get_close_matches`).
+    """
+    import difflib  # only here: most commands do not need it
+
+    known_by_lower_case = {text.lower(): text for text in known}
+    similar = difflib.get_close_matches(name.lower(), known_by_lower_case, n=5, cutoff=cutoff)
+    if not similar:
+        return ""
     letters = sorted(name.lower())
-    nearest = next((text for text in near if sorted(text) == letters), near[0] if near else None)
-    if nearest:
-        return f", did you mean {spelled[nearest]!r}?"
-    return ""
+    best = next((text for text in similar if sorted(text) == letters), similar[0])
+    return f", did you mean {known_by_lower_case[best]!r}?"
 
 
 def expectation(detail: Any) -> str:
-    """Return what a value must be, from one of pydantic's error records."""
+    """Return the requirement that a value does not meet, from one of pydantic's error records."""
     kind = detail["type"]
     return {
         "literal_error": f"must be {detail.get('ctx', {}).get('expected')}",

@@ -1,5 +1,6 @@
-"""Why instances failed: errors that differ only in numbers and ids are one cause, with its count
-and what to do.
+"""Groups the errors of failed instances into causes, and finds a remedy for an error.
+
+Errors that differ only in numbers, ids and quoted names have the same cause.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.results import MODEL_ROLE, FailureCause
 
-MAX_CAUSE = 300
-_MAX_SHOWN = 120  # on the screen; the files have it all
-_MAX_CAUSES = 20  # causes of one role; what is rarer is counted together
+MAX_CAUSE = 300  # characters of a cause in result files
+_MAX_SHOWN = 120  # characters of a cause on the screen
+_MAX_CAUSES = 20  # causes of one role; rarer causes are counted together
 _OTHERS = "other errors (see `error` in results.jsonl)"
 _UNKNOWN = "no error was recorded"
-VARIES = "..."
+VARIES = "..."  # replaces a part that differs between the errors of one cause
 
 _STATUS = re.compile(r"HTTP (\d{3})")
 _STATUS_IN_ERROR = re.compile(r"\b(?:HTTP|answers) (\d{3})\b")
@@ -30,29 +31,35 @@ _PART = re.compile(
 
 @dataclass
 class _Group:
-    """Errors with the same words."""
+    """The errors that differ only in numbers, ids and quoted names."""
 
-    pieces: list[str]  # words, and between them what may differ: `...` where it does
-    first: str
+    # words and variable parts, alternately; `...` for a part that differs between the errors
+    pieces: list[str]
+    first: str  # the first error
     count: int = 0
 
 
 class Causes:
-    """Errors of instances, grouped as they are added."""
+    """Collects the errors of instances, and groups errors with the same cause."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, tuple[str, ...]], _Group] = {}
 
     def add(self, role: str, error: str | None) -> None:
-        """One failed instance. `error` is None if nothing says why."""
+        """Add the error of one failed instance.
+
+        Args:
+            role: `model`, or the name of a judge.
+            error: the message; None if no error was recorded.
+        """
         line = one_line(error or _UNKNOWN)
         status = _STATUS.match(line)
         pieces = []
-        at = 0
+        end = 0
         for match in _PART.finditer(line, status.end() if status else 0):
-            pieces += [line[at : match.start()], match[0]]
-            at = match.end()
-        pieces.append(line[at:])
+            pieces += [line[end : match.start()], match[0]]
+            end = match.end()
+        pieces.append(line[end:])
         group = self._groups.setdefault((role, tuple(pieces[::2])), _Group(pieces, line))
         group.count += 1
         group.pieces = [
@@ -62,23 +69,23 @@ class Causes:
 
     @property
     def all_last(self) -> bool:
-        """True if each of the errors would come again; False if there are none."""
+        """True if each error would recur with the same request; False if there are no errors."""
         return bool(self._groups) and all(lasts(group.first) for group in self._groups.values())
 
     def listed(self) -> tuple[FailureCause, ...]:
-        """The model's before the judges', the most frequent first, equally frequent ones by
-        their text.
+        """Return the causes: those of the model first, then by judge, the most frequent first.
+
+        Causes of the same frequency are sorted by their text.
         """
         causes = []
-        for role in sorted(
-            {role for role, _ in self._groups}, key=lambda role: (role != MODEL_ROLE, role)
-        ):
+        roles = {role for role, _ in self._groups}
+        for role in sorted(roles, key=lambda role: (role != MODEL_ROLE, role)):
             groups = [
                 ("".join(group.pieces), group)
-                for (whose, _), group in self._groups.items()
-                if whose == role
+                for (role_of_group, _), group in self._groups.items()
+                if role_of_group == role
             ]
-            groups.sort(key=lambda group_of_text: (-group_of_text[1].count, group_of_text[0]))
+            groups.sort(key=lambda text_and_group: (-text_and_group[1].count, text_and_group[0]))
             causes += [
                 FailureCause(role, group.count, text[:MAX_CAUSE], hint_for(group.first, role))
                 for text, group in groups[:_MAX_CAUSES]
@@ -89,11 +96,12 @@ class Causes:
 
 
 def line_of(cause: FailureCause) -> str:
-    """Return a cause's line on the screen: how often, why, and what to do."""
+    """Return a cause's line on the screen: its count, the shortened error, and the remedy."""
     return f"{cause.count} x {short_cause(cause.cause)}" + (f"; {cause.hint}" if cause.hint else "")
 
 
 def short_cause(cause: str) -> str:
+    """Return a cause for the screen: without a full stop, and at most `_MAX_SHOWN` characters."""
     text = cause.strip()
     if text.endswith(".") and not text.endswith(VARIES):
         text = text[:-1]
@@ -104,17 +112,19 @@ def short_cause(cause: str) -> str:
 
 @dataclass(frozen=True)
 class Remedy:
-    """The remedy of an error: a row of failure_remedies.yml, which explains its keys."""
+    """A row of failure_remedies.yml: the remedy of errors that match the row."""
 
-    judge: str
-    model: str | None = None  # None: only judges give such errors
-    says: tuple[str, ...] = ("",)
-    status: str | None = None
-    unless: str | None = None
-    again: bool = True
+    judge: str  # the remedy if a judge's endpoint reports the error
+    model: str | None = None  # the remedy for the model's endpoint; None: only judges report it
+    says: tuple[str, ...] = ("",)  # patterns: one of them must match the error in lower case
+    status: str | None = None  # a pattern for the HTTP status
+    unless: str | None = None  # a text that the error must not contain
+    again: bool = True  # False if the same request would fail in the same way
+    # True if a 401 or 403 is not about the API key, or a 404 is not about the URL or the model
     not_the_key: bool = False
 
     def applies_to(self, error: str) -> bool:
+        """Return True if the row matches an error."""
         status = _STATUS_IN_ERROR.search(error)
         text = error.lower()
         if self.status is not None and not (status and re.fullmatch(self.status, status[1])):
@@ -126,7 +136,7 @@ class Remedy:
 
 @cache
 def remedies() -> tuple[Remedy, ...]:
-    """The rows of failure_remedies.yml; the first that applies to an error counts."""
+    """Return the rows of failure_remedies.yml; the first row that matches an error applies."""
     rows = []
     for row in packaged("core/failure_remedies.yml"):
         rows.append(Remedy(**{**row, "says": tuple(row.get("says", ("",)))}))
@@ -134,7 +144,7 @@ def remedies() -> tuple[Remedy, ...]:
 
 
 def hint_for(error: str, role: str) -> str | None:
-    """Return what to do about an error; None if nothing is known to help."""
+    """Return the remedy of an error for the model or a judge; None if no remedy is known."""
     remedy = remedy_for(error)
     if remedy is None:
         return None
@@ -156,7 +166,7 @@ def spares_the_key(error: str) -> bool:
 
 
 def remedy_for(error: str) -> Remedy | None:
-    """Return the first row of the table that applies."""
+    """Return the first row that matches an error; None if no row matches."""
     for remedy in remedies():
         if remedy.applies_to(error):
             return remedy

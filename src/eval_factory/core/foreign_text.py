@@ -1,10 +1,10 @@
-"""The text of others (an endpoint's error, HELM's output, a data set's value) on its way to a
-screen, a log or a page.
+"""Makes foreign text safe for screens, logs and pages.
 
-An escape sequence can rewrite a terminal, a line break can start a line that looks like ours, and
-an error often quotes the request that it is about. So foreign text is shown as printable
-characters, on one line, cut, and without what it quotes of a prompt. The model's answers themselves
-are data, and stay as they are.
+Foreign text is text that eval-factory did not write: an endpoint's error, HELM's output, a value of
+a data set. An escape sequence in it can rewrite a terminal, a line break can imitate a line of
+eval-factory, and an error often quotes the request. Foreign text is therefore shown on one line,
+shortened, with printable characters only and without quotes of the prompt. The model's answers are
+data and are never changed here.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-MAX_FOREIGN_TEXT = 500  # characters of a foreign text that are shown
-MAX_LOG_LINE = 10_000
+MAX_FOREIGN_TEXT = 500  # the limit of a shown foreign text, in characters
+MAX_LOG_LINE = 10_000  # in characters
 LOOKED_AT = 16
-"""So many times the characters that are shown are looked at: escapes and tags make a text longer
-than it looks.
+"""The number of characters that are read for each character that is shown: white space and tags
+take space that the shown text does not have.
 """
 
 NO_MESSAGE = "an error without a message"
-QUOTED_PROMPT = "[text of the prompt]"
-SHORTEST_QUOTE = 24  # characters that an error and a prompt have in common by more than chance
+QUOTED_PROMPT = "[text of the prompt]"  # replaces a quote of the prompt
+SHORTEST_QUOTE = 24  # the length from which a common text counts as a quote, in characters
 _PIECE = SHORTEST_QUOTE // 2
 
 _TEXT_FIELDS = (
@@ -45,15 +45,16 @@ _TEXT_FIELDS = (
     "faultstring",
     "errorMessage",
 )
-"""Names that servers give to an error's text, and to the objects around it: OpenAI's, FastAPI's,
-Qianfan's, MiniMax's, iFlytek's, Tencent's, Volcengine's, Apigee's and AWS Lambda's among them.
+"""The JSON keys of an error's text, and of the objects that contain it, at various servers: OpenAI,
+FastAPI, Qianfan, MiniMax, iFlytek, Tencent, Volcengine, Apigee, AWS Lambda and others.
 """
 _MESSAGE_FIELDS = (*_TEXT_FIELDS, "code", "type")
 
 
 def printable(text: str) -> str:
-    """Every character that is not printable as its escape: control and format characters, bidi
-    marks, line breaks.
+    """Return the text with an escape such as `\\x1b` for each character that is not printable.
+
+    Such characters are control characters, format characters, bidi marks and line breaks.
     """
     if text.isprintable():
         return text
@@ -65,12 +66,13 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] = ()) -> str:
-    """A foreign text as it may be shown: white space as blanks, the rest printable, cut.
+    """Return a foreign text on one line, printable, and shortened.
 
     Args:
-        text: redacted already: a key that is cut or escaped is not known any more.
-        limit: characters.
-        prompt: texts of the request that it answers; what it quotes of them is left out.
+        text: the text, without secrets: a secret that is cut or escaped could not be redacted
+            later.
+        limit: the maximum length in characters.
+        prompt: the texts of the request; quotes of these texts are replaced by `QUOTED_PROMPT`.
     """
     line = " ".join(text[: LOOKED_AT * limit].split())
     for question in prompt:
@@ -79,23 +81,28 @@ def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] 
 
 
 def own_lines(text: str) -> str:
-    """A text of ours, of several lines, with all foreign text in it made printable."""
+    """Return a text of several lines with each line made printable.
+
+    Line breaks stay, so foreign text in the lines must not contain any.
+    """
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def said_in(document: Any) -> str:
-    """The message of an error object, by the names that servers give it; the rest of it may hold
-    the request.
+    """Return the message of an error object, or `NO_MESSAGE`.
+
+    Other parts of the object are not returned, because they may contain the request.
     """
     return _message(document, 6) or NO_MESSAGE
 
 
 def message_in(document: Any) -> str | None:
-    """The text of an error object; None if it has none, or a code alone."""
+    """Return the text of an error object; None if it has no text (for example only a code)."""
     return _message(document, 6, _TEXT_FIELDS)
 
 
 def _message(value: Any, depth: int, fields: tuple[str, ...] = _MESSAGE_FIELDS) -> str | None:
+    """Return the message in a JSON value; `depth` is the maximum number of nested levels."""
     if isinstance(value, str):
         return value.strip() or None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -116,11 +123,11 @@ def _message(value: Any, depth: int, fields: tuple[str, ...] = _MESSAGE_FIELDS) 
 
 _LOCATION_PARTS = 6
 _PASSED_ON = "Provider returned error"
-"""OpenRouter's message; what the provider said is in `metadata`."""
+"""The message of OpenRouter; the provider's own message is in `metadata`."""
 
 
 def _with_origin(message: str, error: Mapping[str, Any]) -> str:
-    """A message with the field that it is about (pydantic), or the provider's own words."""
+    """Return a message together with the field's path (pydantic) or the provider's own message."""
     location = error.get("loc")
     if isinstance(location, list) and location:
         return f"{'.'.join(map(str, location[:_LOCATION_PARTS]))}: {message}"
@@ -133,22 +140,21 @@ def _with_origin(message: str, error: Mapping[str, Any]) -> str:
 
 
 def plain(text: str) -> str:
-    """Return the words of a body that is not JSON: a page without its tags, written-out line breaks
-    as blanks.
+    """Return the text of a response that is not JSON, without HTML tags.
+
+    Escaped line breaks and tabs (`\\n`) become blanks. A long response is cut.
     """
-    seen = text[: LOOKED_AT * MAX_FOREIGN_TEXT]
-    if "<" in seen and ">" in seen:
-        seen = re.sub(r"<[^<>]{0,2000}>", " ", seen)
-    return re.sub(r"\\[nrt]", " ", seen)
+    start = text[: LOOKED_AT * MAX_FOREIGN_TEXT]
+    if "<" in start and ">" in start:
+        start = re.sub(r"<[^<>]{0,2000}>", " ", start)
+    return re.sub(r"\\[nrt]", " ", start)
 
 
 def with_each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """Return the same tree of mappings and lists with every text in it changed, names of fields
-    included.
-    """
+    """Return a tree of mappings and lists with `change` applied to every text, including keys."""
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, (dict, Mapping)):  # to ask for a Mapping alone is slow
+    if isinstance(value, (dict, Mapping)):  # `dict` first: the check for Mapping is slow
         return {
             with_each_text(key, change): with_each_text(item, change) for key, item in value.items()
         }
@@ -158,7 +164,7 @@ def with_each_text(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def texts_in(tree: Any) -> Iterator[str]:
-    """Every text among the values of mappings and lists, at any depth."""
+    """Yield every text among the values of nested mappings and lists."""
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, (Mapping, list, tuple)):
@@ -167,24 +173,23 @@ def texts_in(tree: Any) -> Iterator[str]:
 
 
 def _without_quotes(line: str, prompt: str) -> str:
-    """Any stretch in common that is long enough contains one of the line's pieces: only these
-    are looked for.
+    """Return the line with quotes of the prompt replaced by `QUOTED_PROMPT`.
+
+    The line is cut into pieces of half the length of a quote. Each quote contains at least one
+    complete piece, so only the pieces are searched for in the prompt. A piece that occurs there is
+    then extended in both directions.
     """
     if len(prompt) < SHORTEST_QUOTE:
         return line.replace(prompt, QUOTED_PROMPT) if len(prompt) >= _PIECE else line
-    at = 0
-    copied = 0
+    position = 0
+    copied = 0  # the position up to which the line is in `parts`
     parts = []
-    while at + _PIECE <= len(line):
-        start = at
-        end = at + _PIECE
+    while position + _PIECE <= len(line):
+        start = position
+        end = position + _PIECE
         if line[start:end] in prompt:
-            for step in (
-                256,
-                32,
-                4,
-                1,
-            ):  # grow as far as it stands in the prompt, nearly: in few looks
+            # Large steps first: few comparisons find (nearly) the longest common text.
+            for step in (256, 32, 4, 1):
                 while end + step <= len(line) and line[start : end + step] in prompt:
                     end += step
                 while start - step >= copied and line[start - step : end] in prompt:
@@ -197,5 +202,5 @@ def _without_quotes(line: str, prompt: str) -> str:
                     QUOTED_PROMPT,
                 ]
                 copied = start + len(quote.rstrip())
-        at = max(end, at + _PIECE)
+        position = max(end, position + _PIECE)
     return "".join([*parts, line[copied:]])

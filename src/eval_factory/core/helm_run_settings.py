@@ -1,9 +1,8 @@
-"""Settings of helm-run beside its command line: one record, to and from an environment variable and
-a file.
+"""Defines the settings that eval-factory passes to helm-run in addition to its command line.
 
-eval-factory sets the variable itself and writes the file beside the model files. A helm-run that
-somebody else started takes them from there: the printed command, pasted into a shell, does the
-same.
+eval-factory passes the settings in an environment variable. It also writes them to a file next to
+the model files. If the user runs the printed helm-run command in a shell, helm-run reads this file
+and therefore does the same.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from dataclasses import asdict, dataclass, field, replace
 
 from eval_factory.core.budget import Budget, Price
 
-SETTINGS = "EVAL_FACTORY_SETTINGS"
-WITHOUT = "EVAL_FACTORY_WITHOUT"  # the user's: patches of HELM that are left out
-# they name environments that are not in the user's folder of data
+SETTINGS = "EVAL_FACTORY_SETTINGS"  # the variable with the settings, as JSON
+WITHOUT = "EVAL_FACTORY_WITHOUT"  # set by the user: the names of HELM patches to skip
+# set by the user: the paths of environments that are not in the user's data folder
 MEDHELM_HOME = "EVAL_FACTORY_MEDHELM"
 HEIM_HOME = "EVAL_FACTORY_HEIM"
-# the user's: 1, more files are read than GitHub's own list, of 1,000 entries, has
+# set by the user to 1: read all files, also those after the 1,000 entries of GitHub's list
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"
 
 PROXY_VARIABLES = frozenset(
@@ -34,38 +33,38 @@ PROXY_VARIABLES = frozenset(
         "no_proxy",
     }
 )
-"""An offline helm-run does not see them: what they name would be a way round."""
+"""Variables that are removed for an offline helm-run, because a proxy could reach other hosts."""
 
 Place = tuple[str, int]  # (host, port)
 
 
 @dataclass(frozen=True)
 class Pins:
-    """The files that HELM downloads, at the revisions of our table of sources."""
+    """The fixed revisions of the files that HELM downloads."""
 
-    # URL that HELM asks for -> the same file at a commit
+    # URL in HELM's code -> URL of the same file at a fixed commit
     files: Mapping[str, str] = field(default_factory=dict)
     hub: Mapping[str, str] = field(default_factory=dict)  # data set of the Hub -> revision
 
 
 @dataclass(frozen=True)
 class SharedLimitsSettings:
-    """The place where a run asks for its share of the limits that several runs have together."""
+    """The connection to the process that shares request limits among several runs."""
 
-    address: str  # a socket's path
-    groups: Mapping[str, str]  # role -> name of its limits
+    address: str  # the path of a socket
+    groups: Mapping[str, str]  # role -> name of the group of limits that applies to the role
 
 
 @dataclass(frozen=True)
 class SampleSettings:
-    """The settings for drawing the instances of a limited run, if HELM does not draw them."""
+    """The settings with which eval-factory itself, not HELM, draws a sample of the instances."""
 
     seed: int
-    # the field of an instance that names what it shares with others: no group
+    # the field with the source that instances share; it is not used as a group of the sample
     source: str | None = None
-    # True if groups do not matter: a greater sample holds the smaller one exactly
+    # True if groups are ignored: a larger sample then contains each smaller sample
     in_one_order: bool = False
-    ids: tuple[str, ...] = ()  # ids of the instances that are asked: none is drawn
+    ids: tuple[str, ...] = ()  # the ids of the instances to ask; if set, no sample is drawn
 
 
 @dataclass(frozen=True)
@@ -73,64 +72,63 @@ class HelmRunSettings:
     """The settings of a helm-run. A field that is None or empty is not set."""
 
     run_id: str | None = None
-    parent: int | None = None  # the id of the process that started helm-run, and with which it ends
+    parent: int | None = None  # the id of the parent process: helm-run ends when the parent ends
     probed: frozenset[str] | None = None
-    """The roles whose endpoints answered the probe. None: with a parent, they come on standard
-    input, as they are probed while HELM is imported, and nothing is asked before; without one,
-    nobody is probed.
+    """The roles whose endpoints answered the probe. If None and `parent` is set, helm-run reads the
+    roles from standard input before its first request: the parent probes the endpoints while
+    helm-run imports HELM. If both are None, no endpoint is probed.
     """
-    allowed: tuple[Place, ...] | None = None  # offline: what may be contacted
-    # offline: URL of an endpoint -> the proxy that leads there
+    allowed: tuple[Place, ...] | None = None  # offline: the hosts that may be contacted
+    # offline: URL of an endpoint -> URL of the proxy for this endpoint
     proxies: Mapping[str, str] | None = None
     pins: Pins | None = None
-    # a folder of <scenario>.json: the names of files that GitHub would be asked for
+    # a folder with <scenario>.json files: the file names that HELM would request from GitHub
     file_lists: str | None = None
-    probe_judges: bool = False  # True if judges are asked about an answer that says nothing, too
-    only_generate: bool = False  # True if metrics that look at pictures are left out
-    # classes of metrics that cannot be computed on this machine, and are left out
+    probe_judges: bool = False  # True if judges also rate an answer without content
+    only_generate: bool = False  # True if metrics that load pictures are skipped
+    # the classes of metrics that are skipped because this machine cannot compute them
     uncomputed: tuple[str, ...] = ()
-    weights: str | None = None  # the folder where metrics of pictures keep what they download
-    # False: its stored answers are scored, and what is not stored ends the run
+    weights: str | None = None  # the folder for the downloads of picture metrics
+    # False: only stored answers are scored, and a missing answer ends the run
     asks_model: bool = True
-    sample: SampleSettings | None = None  # None: HELM draws
-    # None: the run has its own limits. Not in the file: they end with the runs
+    sample: SampleSettings | None = None  # None: HELM draws the sample
+    # None: no limits are shared. Never written to the file: the socket ends with the runs
     limits: SharedLimitsSettings | None = None
     budget: Budget = field(default_factory=Budget)  # the limits on requests and cost of the run
-    # role -> what its tokens cost, if that is known
+    # role -> the price of its tokens, if it is known
     prices: Mapping[str, Price] = field(default_factory=dict)
-    asks_rest_of_batches: bool = False  # one by one, what a batch brought no answer to
+    # True if requests without an answer in a batch are sent one by one
+    asks_rest_of_batches: bool = False
     libraries: Mapping[str, str] = field(default_factory=dict)
-    """Variables that tell libraries where data are (HF_HOME ...)."""
+    """The environment variables with which libraries find their data (HF_HOME ...)."""
 
     def environment(self) -> dict[str, str]:
-        return {
-            **self.libraries,
-            SETTINGS: json.dumps(asdict(self), default=sorted),
-        }  # a set becomes a list
+        """Return the environment variables that pass the settings to helm-run."""
+        settings = json.dumps(asdict(self), default=sorted)  # `sorted` makes lists of sets
+        return {**self.libraries, SETTINGS: settings}
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> HelmRunSettings:
-        """Read the settings from the environment; without the variable, none is set. Raises
-        ValueError: the variable does not hold what `environment` writes.
+        """Return the settings in the environment; without the variable, default settings.
+
+        Raises ValueError if `environment` did not write the variable.
         """
         return cls.from_json(env[SETTINGS]) if SETTINGS in env else cls()
 
     def file_text(self) -> str:
-        """Return the file's text. Of proxies it holds where they lead to: their own URLs may hold
-        passwords.
+        """Return the content of the settings file, without the URLs of proxies.
+
+        The URL of a proxy may contain a password, so the file has only the endpoints of proxies.
         """
         proxies = None if self.proxies is None else dict.fromkeys(self.proxies, "")
-        return (
-            json.dumps(
-                asdict(replace(self, proxies=proxies, limits=None)), indent=2, default=sorted
-            )
-            + "\n"
-        )
+        settings = replace(self, proxies=proxies, limits=None)
+        return json.dumps(asdict(settings), indent=2, default=sorted) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> HelmRunSettings:
-        """Read the settings from the text that `environment` writes. Raises ValueError: the text is
-        not ours.
+        """Return the settings in a JSON text.
+
+        Raises ValueError if neither `environment` nor `file_text` wrote the text.
         """
         try:
             values = json.loads(text)

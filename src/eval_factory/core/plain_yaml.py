@@ -1,8 +1,8 @@
-"""All YAML is read here, and how documents are written.
+"""Reads and writes all YAML documents.
 
-What a user wrote is YAML as a configuration needs it: mappings, lists, texts, numbers, true, false
-and null, and no more of them than somebody writes. Aliases can make a file of ten lines mean more
-than a machine holds. What this program wrote, or comes with, is read without these checks, and much
+A user's document may contain only mappings, lists, texts, numbers, true, false and null, and only
+as many values as a person writes: with aliases, ten lines could expand to more values than memory
+holds. Documents that eval-factory itself wrote or contains are read without these checks, and much
 faster.
 """
 
@@ -20,12 +20,12 @@ from eval_factory.core.enums import Word
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.safe_files import open_regular
 
-MAX_CONFIG_BYTES = 256 * 1024  # the limit of a file that a person writes
+MAX_CONFIG_BYTES = 256 * 1024  # the limit of a user's file
 
-MAX_NODES = 100_000  # values in a document, each alias counted with all that it stands for
+MAX_NODES = 100_000  # values in a user's document; an alias counts as all values it refers to
 
-MAX_LEVELS = 50
-MAX_NUMBER_CHARACTERS = 100
+MAX_LEVELS = 50  # nested levels of a user's document
+MAX_NUMBER_CHARACTERS = 100  # digits of a number
 
 _TAG = "tag:yaml.org,2002:"
 _INT = f"{_TAG}int"
@@ -44,18 +44,19 @@ except AttributeError:  # PyYAML built without libyaml
 
 
 class YamlError(ValueError):
-    """A fault of a document, with its line if it is known."""
+    """A document that is not allowed; the message has the line if it is known."""
 
 
 class YamlSyntaxError(YamlError):
-    """It is no YAML."""
+    """A text that is not YAML."""
 
 
 class _FastLoader(_Fast):  # type: ignore[misc]
-    """A loader of what this program writes."""
+    """A loader of documents that eval-factory wrote."""
 
 
 def _finite(loader: Any, node: yaml.ScalarNode) -> float:
+    """Return a number. Raises YamlSyntaxError if the number is infinite or NaN."""
     value: float = loader.construct_yaml_float(node)
     if not math.isfinite(value):
         raise YamlSyntaxError(_at(node, f"{node.value[:20]} is not a finite number"))
@@ -66,11 +67,13 @@ _FastLoader.add_constructor(f"{_TAG}float", _finite)
 
 
 class _Checked(yaml.SafeLoader):
-    """A loader of what a configuration needs. A key written twice is an error, not a silent loss
-    of the first.
+    """A loader of users' documents, which checks their values.
+
+    A repeated key is an error. PyYAML would silently use the last value.
     """
 
     def construct_document(self, node: yaml.Node) -> Any:
+        """Return the document. Raises YamlError if it has too many values or levels."""
         nodes, levels = _measured(node, {}, set())
         if levels > MAX_LEVELS:
             raise YamlError(f"is nested too deeply: {levels} levels, {MAX_LEVELS} at most")
@@ -81,6 +84,7 @@ class _Checked(yaml.SafeLoader):
         return super().construct_document(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = True) -> dict[Any, Any]:  # noqa: ARG002 - always
+        """Return a mapping with text keys. Raises YamlError if a key is repeated."""
         seen: set[Any] = set()
         for key_node, _ in node.value:
             if key_node.value in seen:
@@ -92,8 +96,9 @@ class _Checked(yaml.SafeLoader):
 
 
 def _whole_number(loader: Any, node: yaml.ScalarNode) -> int | str:
-    """Return a whole number; `1:30` stays the text that its user wrote, a time. YAML 1.1 would make
-    it 90, a number of base 60.
+    """Return a whole number; a text such as `1:30` is returned unchanged.
+
+    YAML 1.1 would read `1:30` as 90 (a number of base 60), but the user means a time.
     """
     text = str(node.value)
     if ":" in text:
@@ -103,7 +108,7 @@ def _whole_number(loader: Any, node: yaml.ScalarNode) -> int | str:
 
 
 def _number(loader: Any, node: yaml.ScalarNode) -> float | str:
-    """Return a number; as in `_whole_number`, `1:30.5` stays a text and is not 90.5."""
+    """Return a number; a text such as `1:30.5` is returned unchanged (see `_whole_number`)."""
     text = str(node.value)
     if ":" in text:
         return text
@@ -116,13 +121,14 @@ _Checked.add_constructor(f"{_TAG}float", _number)
 
 
 def parse(text: str) -> Any:
-    """The one document in a text; None if there is none. Keys are texts: of a number, its
-    digits.
+    """Return the document in a user's text; None if the text is empty.
+
+    All keys are texts: a number as a key becomes the text of its digits.
 
     Raises:
-        YamlSyntaxError: it is no YAML.
-        YamlError: it holds something else than plain values, too many of them, or numbers that are
-        none.
+        YamlSyntaxError: the text is not YAML.
+        YamlError: the document has values that are not allowed, too many values, or numbers that
+            are not finite.
     """
     try:
         document = yaml.load(text, Loader=_Checked)  # noqa: S506 - a safe loader
@@ -138,7 +144,7 @@ def parse(text: str) -> Any:
         LookupError,
         AttributeError,
         OverflowError,
-    ):  # PyYAML's, for instance of `!!int x`
+    ):  # raised by PyYAML, for example for `!!int x`
         raise YamlError("holds a value that is not what its tag says") from None
     for path in not_finite(document):
         raise YamlError(f"{path}: must be a finite number")
@@ -146,11 +152,17 @@ def parse(text: str) -> Any:
 
 
 def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str, Any]:
-    """The mapping in a YAML file, which has to lie `inside` a folder if one is given; `needs`: what
-    belongs into it.
+    """Return the mapping in a user's YAML file.
 
-    Raises ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it
-    holds no mapping.
+    Args:
+        path: the path of the file.
+        needs: the required keys, in words; part of the message for an empty file.
+        inside: the folder that must contain the file, also after links are followed; None: any
+            folder.
+
+    Raises:
+        ConfigError: the file does not exist, is not YAML (with the line), is empty, or is not a
+            mapping.
     """
     try:
         with open_regular(path, inside) as file:
@@ -168,7 +180,7 @@ def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str
         raise ConfigError(f"{path}: is not a UTF-8 text file") from None
     except YamlError as error:
         raise ConfigError(f"{path}: {error}") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in its name
+    except (OSError, ValueError) as error:  # ValueError: the path contains a NUL
         raise ConfigError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
@@ -178,14 +190,14 @@ def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str
         kind = {list: "a list", str: "a text", bool: "true or false"}.get(
             type(document), "a number"
         )
-        raise ConfigError(f"{path}: holds {kind} where a mapping belongs; it needs {needs}")
+        raise ConfigError(f"{path}: holds {kind} instead of a mapping; it needs {needs}")
     return document
 
 
 def parse_own(text: str) -> Any:
-    """The document in a text that this program wrote, or that comes with it.
+    """Return the document in a text that eval-factory wrote, or that its package contains.
 
-    Raises YamlSyntaxError: it is no YAML: somebody changed it, or it ends in the middle.
+    Raises YamlSyntaxError if the text is not YAML, because it was changed or is incomplete.
     """
     try:
         return yaml.load(text, Loader=_FastLoader)  # noqa: S506 - a safe loader
@@ -194,8 +206,10 @@ def parse_own(text: str) -> Any:
 
 
 def packaged(path: str) -> Any:
-    """The document that comes with the program, at its path in the package:
-    `config/descriptions.yml`.
+    """Return the document in a YAML file of eval-factory's package.
+
+    Args:
+        path: the path below the package, such as `config/descriptions.yml`.
     """
     return parse_own((Path(__file__).parents[1] / path).read_text(encoding="utf-8"))
 
@@ -209,13 +223,23 @@ def _syntax_problem(error: yaml.YAMLError) -> str:
 
 
 def _at(node: yaml.Node, problem: str) -> str:
+    """Return a problem with the line and column of its value."""
     return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}: {problem}"
 
 
 def _measured(
     node: yaml.Node, known: dict[int, tuple[int, int]], above: set[int]
 ) -> tuple[int, int]:
-    """Return how many values and how many levels a node stands for."""
+    """Return (number of values, number of nested levels) of a node, with aliases expanded.
+
+    Args:
+        node: a value of the document.
+        known: id of a node -> its result, if the node was measured before.
+        above: the ids of the nodes that contain this node.
+
+    Raises:
+        YamlError: a value is not allowed, or an alias refers to a value that contains the alias.
+    """
     if id(node) in above:
         raise YamlError(_at(node, "an alias refers to a value that contains it"))
     if id(node) in known:
@@ -243,6 +267,7 @@ def _measured(
 
 
 def _check_kind(node: yaml.Node) -> None:
+    """Raise YamlError if a value has a type that is not allowed, or cannot be written to a file."""
     if node.tag == f"{_TAG}timestamp":
         raise YamlError(_at(node, "is read as a date; put it in quotes"))
     if node.tag not in _KINDS:
@@ -254,7 +279,7 @@ def _check_kind(node: yaml.Node) -> None:
             raise YamlError(
                 _at(
                     node,
-                    f"a number of {len(node.value):,} characters; {MAX_NUMBER_CHARACTERS} at most",
+                    f"a number of {len(node.value):,} characters; at most {MAX_NUMBER_CHARACTERS}",
                 )
             )
         if not is_writable(node.value):
@@ -264,29 +289,35 @@ def _check_kind(node: yaml.Node) -> None:
 
 
 def is_writable(text: str) -> bool:
-    """Return True if a text can be written into a file: half a surrogate pair, or bytes that are
-    not UTF-8, cannot.
+    """Return True if a text can be written to a file.
+
+    A text cannot be written if it contains a lone surrogate, which may stand for bytes that are not
+    UTF-8.
     """
     return re.search("[\ud800-\udfff]", text) is None
 
 
 def not_writable(tree: Any, path: str = "") -> Iterator[str]:
-    """The paths of texts, and of mappings with a key, that cannot be written into a file."""
-    for place, value in _leaves(tree, path):
+    """Yield the path of each text that cannot be written to a file.
+
+    For a key that cannot be written, the path of its mapping is yielded.
+    """
+    for leaf_path, value in _leaves(tree, path):
         if isinstance(value, str) and not is_writable(value):
-            yield place
+            yield leaf_path
 
 
 def not_finite(tree: Any, path: str = "") -> Iterator[str]:
-    """The paths of numbers that are infinite or none."""
-    for place, value in _leaves(tree, path):
+    """Yield the path of each number that is infinite or NaN."""
+    for leaf_path, value in _leaves(tree, path):
         if isinstance(value, float) and not math.isfinite(value):
-            yield place or "the value"
+            yield leaf_path or "the value"
 
 
 def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the path and value of all that is neither a mapping nor a list; a key that no file can
-    hold has the path above it.
+    """Yield (path, value) of each value that is neither a mapping nor a list.
+
+    A key that cannot be written to a file is yielded as a value, with the path of its mapping.
     """
     if isinstance(tree, Mapping):
         for key, value in tree.items():
@@ -302,17 +333,18 @@ def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 class OneLine(dict[str, Any]):
-    """A mapping that is written in as few lines as it takes, not one a value."""
+    """A mapping that is written in flow style: `{a: 1, b: 2}`."""
 
 
 class OneLineList(list[Any]):
-    """A list that is written in as few lines as it takes."""
+    """A list that is written in flow style: `[1, 2]`."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every value in full: no anchors, so that any reader of YAML takes it."""
+    """Writes documents without anchors and aliases, which some readers of YAML do not support."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class asks per value
+        """Return True: no value is written as an alias."""
         return True
 
 
@@ -326,4 +358,5 @@ _Dumper.add_representer(
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
+    """Return a document as YAML text, with the keys in their order."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

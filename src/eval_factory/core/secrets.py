@@ -1,9 +1,8 @@
-"""Secrets: read from the environment, found in configurations, kept out of every screen, log and
-file.
+"""Reads secrets, finds secrets in configurations, and redacts secrets in screens, logs and files.
 
-Redaction has two nets, because each alone has holes: known values (the keys of this run) are
-replaced wherever they stand, and text that is shaped like a key is replaced although nobody named
-it. What is scored passes the first net only: a model's answer may look like anything.
+Redaction has two steps, because each step alone misses secrets. The first step replaces the known
+values (the keys of this run). The second step replaces every text that is shaped like a key.
+Answers that are scored get only the first step, because an answer may have any shape.
 """
 
 from __future__ import annotations
@@ -24,9 +23,11 @@ from eval_factory.core.foreign_text import texts_in, with_each_text
 from eval_factory.core.safe_files import json_line
 
 REDACTED = "[API_KEY_REDACTED]"
-SHORTEST_SECRET = 12
+SHORTEST_SECRET = 12  # characters; shorter values are never redacted
 LONG = 100_000
-"""Characters of a text that is looked through once, in however many lines it stands."""
+"""The length (in characters) from which a text is long: a long text that occurs in several lines is
+checked only once.
+"""
 _A_WORD = r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20})"
 _PLAIN = re.compile(rf"{_A_WORD}(?:[-_. ]{_A_WORD})?")
 
@@ -34,8 +35,8 @@ _WORD = r"[A-Za-z0-9_\-]"
 _BASE64 = r"[A-Za-z0-9+/=]"
 _TOKEN68 = r"[A-Za-z0-9._~+/=\-]"
 _NO_WORD = r"(?:[0-9=]|[a-z][A-Z])"
-"""Finds what is inside a key and not inside a word: 'Basic metabolic panel' and 'Bearer of ...' are
-clinical text.
+"""Matches characters that occur in a key but not in a word. 'Basic metabolic panel' and 'Bearer of
+...' are clinical text, not HTTP headers with a key.
 """
 _HEADER = r"""["'\\]*\s*[:=]\s*["'\\]*"""
 _VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIza")
@@ -43,19 +44,21 @@ _MARKED = rf"\1{REDACTED}"  # the text before the key stays
 
 
 def _begins(literal: str) -> str:
-    """A word that begins so. The literal stands first, so that `re` looks for it alone through
-    long texts.
+    """Return a pattern for a word that begins with a literal.
+
+    The literal comes first in the pattern, because `re` then searches long texts fast.
     """
     return rf"{literal}(?<=\b{literal})"
 
 
 def _unlike_words(characters: str, minimum: int) -> str:
+    """Return a pattern for at least `minimum` of the characters that are not only words."""
     return rf"(?={characters}*?{_NO_WORD}){characters}{{{minimum},}}"
 
 
 _Shape = tuple[str, str, str | Callable[[re.Match[str]], str]]
-"""The shape of a key: its literal beginning, its pattern (`re` compiles it when a text has the
-beginning), and what takes its place.
+"""The shape of a key: (literal beginning, pattern, replacement). The pattern is compiled only if a
+text contains the literal beginning.
 """
 _KEYS: tuple[_Shape, ...] = (
     *((vendor, rf"{_begins(vendor)}{_WORD}{{8,}}", REDACTED) for vendor in _VENDORS),
@@ -63,19 +66,20 @@ _KEYS: tuple[_Shape, ...] = (
     ("uthorization", rf"(uthorization{_HEADER}[Bb]asic\s+){_unlike_words(_BASE64, 8)}", _MARKED),
     ("Bearer ", rf"({_begins('Bearer ')}){_unlike_words(_TOKEN68, 16)}", _MARKED),
     ("Basic ", rf"({_begins('Basic ')}){_unlike_words(_BASE64, 16)}", _MARKED),
-    # A JSON web token. Its end is optional: else a long text of beginnings would take the square of
-    # its length
+    # A JSON web token. Its end is optional in the pattern: otherwise the time for a long text with
+    # many beginnings would grow with the square of its length.
     (
         "eyJ",
         rf"{_begins('eyJ')}{_WORD}{{8,}}(\.{_WORD}+\.{_WORD}+)?",
         lambda match: REDACTED if match[1] else match[0],
     ),
 )
-_SHORTEST_SHAPE = 5  # that of a password in a URL: `://b@`, and a letter before
+_SHORTEST_SHAPE = 5  # characters of the shortest URL with a password: a letter and `://b@`
 _SHAPES: tuple[_Shape, ...] = (*_KEYS, ("://", r"""(://)[^/\s@'"\\]+(?=@)""", _MARKED))
 
 
 def _without(shapes: Iterable[_Shape], text: str) -> str:
+    """Return a text with everything that has one of the shapes replaced."""
     if len(text) < _SHORTEST_SHAPE:
         return text
     for beginning, pattern, replacement in shapes:
@@ -85,37 +89,36 @@ def _without(shapes: Iterable[_Shape], text: str) -> str:
 
 
 def looks_like_key(text: str) -> bool:
-    """Return True if `text`, where the NAME of a variable belongs, is probably the key itself."""
+    """Return True if a text in the place of a variable's name is probably the key itself."""
     long_and_mixed = re.match(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z", text)
     return _without(_KEYS, text) != text or long_and_mixed is not None
 
 
 def is_place(value: str) -> bool:
-    """Return True if a value is the path of something that is there:
-    `SERVICE_CREDENTIALS=/etc/service.json` names a file.
+    """Return True if a value is an existing path: `SERVICE_CREDENTIALS=/etc/service.json`.
 
-    Replacing it would blind every message about that path, and protect nothing.
+    Such a value is not redacted: a path is no secret, and messages need it.
     """
-    return os.sep in value and os.path.exists(value)  # noqa: PTH110 - Path.exists raises where a name is too long
+    return os.sep in value and os.path.exists(value)  # noqa: PTH110 - Path.exists raises for a name that is too long
 
 
 def is_placeholder(value: str) -> bool:
-    """Return True if a key is too short or too plain to tell it from words: `EMPTY`, `ollama`,
-    `not-needed`.
+    """Return True if a key cannot be distinguished from words: `EMPTY`, `ollama`, `not-needed`.
 
-    Replacing it would mangle answers and paths, and protect nothing.
+    Such a value is not redacted: answers and paths contain the same words.
     """
     return len(value) < SHORTEST_SECRET or bool(_PLAIN.fullmatch(value))
 
 
 def _in_base64(value: str) -> set[str]:
-    """Return the parts of the value's base64 that are the same whatever stands before and behind
-    it, in both alphabets.
+    """Return the base64 texts that a longer text with this value may contain, in both alphabets.
+
+    The digits at the start and end are removed, because they also depend on the neighbouring bytes.
     """
     codes = set()
-    for before in range(3):
+    for before in range(3):  # bytes before the value, modulo 3: base64 encodes 3 bytes at a time
         encoded = base64.b64encode(bytes(before) + value.encode()).decode().rstrip("=")
-        # digits that hold no bit of what comes behind
+        # the digits that contain no bit of the bytes after the value
         end = (before + len(value.encode())) * 8 // 6
         core = encoded[-(-before * 8 // 6) : end]
         codes |= {core, core.replace("+", "-").replace("/", "_")}
@@ -126,7 +129,7 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[ux]|&#")
 
 
 def _escapable(letter: str) -> str:
-    """A pattern of the letter as it is, or escaped: for a URL, in JSON or a program, in HTML."""
+    """Return a pattern for a letter, also if it is escaped as in URLs, JSON, programs or HTML."""
     code = ord(letter)
     digits = "".join(
         f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}"
@@ -139,11 +142,11 @@ def _escapable(letter: str) -> str:
 _BREAK = re.compile(
     r"(?<!\\)\\+(?:[nrtfbv]|u00(?:0[9aAdD]|20|[aA]0)|x0[9aAdD]|x20)|%(?:25)*(?:0[9aAdD]|20)|&#(?:1[03]|[xX]0?[aAdD]);"
 )
-"""A line break or a space as others write it."""
+"""An escaped line break, tab or space, as in JSON, programs, URLs or HTML."""
 
 
 def _may_break(text: str) -> bool:
-    """Return True if a break may stand in a text. One sign is found much faster than two."""
+    """Return False if `_BREAK` cannot match a text. One character is found much faster than two."""
     return (
         "\\" in text
         or ("%" in text and ("%0" in text or "%2" in text))
@@ -155,7 +158,7 @@ _SEPARATORS = bytes(code for code in range(256) if not (code < 128 and chr(code)
 
 
 def _squeezed(text: str) -> bytes:
-    """Return the letters and digits of a text, those of ASCII."""
+    """Return the ASCII letters and digits of a text."""
     return text.encode("ascii", "ignore").translate(None, _SEPARATORS)
 
 
@@ -165,14 +168,15 @@ class Redactor:
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._shortest = 0
         self._known: list[str] = []
-        """Each secret in every form that anybody reads back, the longest first."""
+        """The secrets, plain and encoded (JSON, HTML, hexadecimal, base64), the longest first."""
         self._spread: list[bytes] = []
-        """Letters and digits of the known ones, and backwards: looked for between any
-        separators.
+        """The ASCII letters and digits of each known form, and of each secret backwards. They are
+        found in a text with any separators between the letters.
         """
         self._escaped: dict[str, re.Pattern[str]] = {}
+        """Secret -> the pattern that finds the secret with escaped letters."""
         self._clean = set[bytes]()
-        """Hashes of long texts that hold nothing to replace."""
+        """The hashes of long texts that contain no secret."""
         for value in values:
             self.learn(value)
 
@@ -180,38 +184,44 @@ class Redactor:
     def from_environment(
         cls, env: Mapping[str, str], names: Iterable[str] | None = None
     ) -> Redactor:
-        """Knows the values of the variables `names` (None: all that are named so) but paths, and
-        proxies' passwords.
+        """Return a redactor that knows the secrets in the environment.
+
+        Values that are paths are no secrets. The passwords of proxies are always known.
+
+        Args:
+            env: the environment.
+            names: the variables with secrets; None: all variables whose names are likely to be
+                secrets'.
         """
         names = filter(names_a_secret, env) if names is None else names
         values = [env[name] for name in names if env.get(name) and not is_place(env[name])]
         for name, value in env.items():
             if name.lower().endswith("_proxy"):
-                with suppress(ValueError):  # no URL
+                with suppress(ValueError):  # the value is not a URL
                     values.append(urlsplit(value).password or "")
         return cls(values)
 
     def learn(self, value: str) -> None:
-        """Know one more secret; the same object may be in use in other threads."""
+        """Add a secret; other threads may use the redactor at the same time."""
         value = value.strip()
         if is_placeholder(value):
             return
-        import html  # imported here, with its table of names: most commands know no secret
+        import html  # only here: this import is slow, and most commands know no secret
 
         digits = value.encode().hex()
         plain = {value, json.dumps(value)[1:-1], html.escape(value), digits, digits.upper()}
-        hidden = sorted({*self._known, *plain, *_in_base64(value)}, key=len, reverse=True)
-        spread = {*map(_squeezed, hidden), *self._spread, _squeezed(value)[::-1]}
-        # fewer may be a text's own
+        known = sorted({*self._known, *plain, *_in_base64(value)}, key=len, reverse=True)
+        spread = {*map(_squeezed, known), *self._spread, _squeezed(value)[::-1]}
+        # Shorter forms could occur in ordinary texts.
         self._spread = [form for form in spread if len(form) >= SHORTEST_SECRET]
-        self._known = hidden
-        self._shortest = min(map(len, (hidden[-1], *self._spread)))
+        self._known = known
+        self._shortest = min(map(len, (known[-1], *self._spread)))
         self._escaped = {**self._escaped, value: re.compile("".join(map(_escapable, value)))}
         self._clean = set()
 
     def finds(self, text: str) -> bool:
-        """Return True if a secret that is known stands in the text, as it is or in base64 or
-        hexadecimal, spread or not.
+        """Return True if a text contains a known secret: plain, in base64 or in hexadecimal, also
+        with separators between its letters.
         """
         return any(value in text for value in self._known) or self._is_spread_in(text)
 
@@ -220,10 +230,8 @@ class Redactor:
         return any(form in letters for form in self._spread)
 
     def known(self, text: str) -> str:
-        """Return a text without the secrets that are known, as they are or in an encoding that
-        anybody reads back.
-        """
-        if len(text) < self._shortest:  # most texts of a document are
+        """Return a text with all known secrets replaced, also if they are encoded or escaped."""
+        if len(text) < self._shortest:  # fast exit for most texts
             return text
         for value in self._known:
             text = text.replace(value, REDACTED)
@@ -236,42 +244,55 @@ class Redactor:
         return text
 
     def _without_spread(self, text: str, read: str) -> str:
-        """Return `text` without the secrets whose letters and digits stand in `read` in their
-        order, or backwards, whatever stands between them. `read`: the text, as long as it is,
-        perhaps with blanks for what means a blank.
+        """Return `text` without the secrets that occur in `read` with separators between letters.
+
+        The letters and digits of such a secret occur in their order, or backwards.
+
+        Args:
+            text: the text.
+            read: the text in which secrets are searched: `text` itself, or a text of the same
+                length with blanks in place of escaped line breaks.
         """
         if not self._is_spread_in(read):
             return text
         letters = _squeezed(read)
+        # the position in the text of each of `letters`
         positions = [
-            place for place, letter in enumerate(read) if letter.isascii() and letter.isalnum()
+            position
+            for position, letter in enumerate(read)
+            if letter.isascii() and letter.isalnum()
         ]
-        taken: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
         for form in self._spread:
-            at = letters.find(form)
-            while at >= 0:
-                taken.append((positions[at], positions[at + len(form) - 1] + 1))
-                at = letters.find(form, at + 1)
+            index = letters.find(form)
+            while index >= 0:
+                spans.append((positions[index], positions[index + len(form) - 1] + 1))
+                index = letters.find(form, index + 1)
         parts = []
         end = 0
-        for begin, behind in sorted(taken):
-            if begin >= end:
-                parts += [text[end:begin], REDACTED]
-            end = max(end, behind)
+        for span_start, span_end in sorted(spans):
+            if span_start >= end:
+                parts += [text[end:span_start], REDACTED]
+            end = max(end, span_end)
         return "".join(parts) + text[end:]
 
     def text(self, text: str) -> str:
-        """Return a text without the secrets that are known, and without what is shaped like one."""
+        """Return a text with known secrets, and everything shaped like a key, replaced."""
         return _without(_SHAPES, self.known(text))
 
     def tree(self, value: Any, *, known_only: bool = False) -> Any:
-        """Return nested mappings and lists with every string redacted, names of fields included."""
+        """Return nested mappings and lists with every text redacted, including keys.
+
+        Args:
+            value: mappings, lists and values.
+            known_only: True if text that is only shaped like a key stays.
+        """
         return with_each_text(value, self.known if known_only else self.text)
 
     def line(self, value: Any) -> tuple[str, Any]:
-        """The value without secrets, as a line of JSON and as itself.
+        """Return (the redacted value as a line of JSON, the redacted value).
 
-        Raises RecursionError: it is nested too deeply.
+        Raises RecursionError if the value is nested too deeply.
         """
         text = json_line(value)
         if self._is_clean(text, value):
@@ -280,36 +301,39 @@ class Redactor:
         return json_line(clean), clean
 
     def _is_clean(self, line: str, value: Any) -> bool:
-        """Return True if nothing in a value, and in its line of JSON, is replaced."""
+        """Return True if redaction changes neither a value nor its line of JSON.
+
+        False may be returned for a value without secrets, which is then redacted slowly.
+        """
         if len(line) >= LONG:
             long_texts: list[str] = []
             line = json_line(_without_long_texts(value, long_texts))
             if not all(map(self._is_long_text_clean, long_texts)):
                 return False
-        # if no backslash is left, each string stands in `plain` as it is; most lines hold
-        # nothing to replace
+        # A fast check for most lines: without a backslash, `plain` contains each text unescaped.
         plain = line.replace("\\n", "\n").replace('\\"', '"')
         return "\\" not in plain and self.text(plain) == plain
 
     def _is_long_text_clean(self, text: str) -> bool:
-        clean = self._clean  # who learns a secret in another thread begins a new one
+        clean = self._clean  # `learn` in another thread replaces this set, so keep one reference
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
         if digest not in clean and self.text(text) == text:
             clean.add(digest)
         return digest in clean
 
 
-def _without_long_texts(value: Any, taken: list[str]) -> Any:
-    """The value with an empty text for each long one, which is added to `taken`; names of fields
-    stay.
+def _without_long_texts(value: Any, long_texts: list[str]) -> Any:
+    """Return a value with "" for each long text, and append these texts to `long_texts`.
+
+    Keys of mappings are not changed.
     """
     if isinstance(value, str) and len(value) >= LONG:
-        taken.append(value)
+        long_texts.append(value)
         return ""
     if isinstance(value, Mapping):
-        return {key: _without_long_texts(item, taken) for key, item in value.items()}
+        return {key: _without_long_texts(item, long_texts) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_long_texts(item, taken) for item in value]
+        return [_without_long_texts(item, long_texts) for item in value]
     return value
 
 
@@ -321,7 +345,7 @@ _NAME_OF_A_SECRET = re.compile(
 
 
 def ending_of(key: str) -> str:
-    """The last four characters for a log line; none of a key shorter than twenty."""
+    """Return the last four characters of a key for a log line; none if the key is short."""
     if len(key) >= 20:
         return key[-4:]
     return "(too short to show)"
@@ -333,54 +357,62 @@ def is_variable_name(text: str) -> bool:
 
 
 def variable_of(service: str, name: str) -> str:
-    """The environment variable of a service that gives tokens: OPENAI_CLIENT_ID."""
+    """Return the environment variable of an OAuth service: `OPENAI_CLIENT_ID`."""
     return f"{service.upper().replace('-', '_')}_{name}"
 
 
 def names_a_secret(name: str) -> bool:
-    """Return True if a variable, or a field of a request, of this name is likely to hold a secret:
-    USER_TOKEN, key, apiKey.
+    """Return True if a variable or field with this name probably holds a secret.
+
+    Examples are USER_TOKEN, key and apiKey.
     """
     folders_of_the_shell = ("PWD", "OLDPWD")
     return name not in folders_of_the_shell and bool(_NAME_OF_A_SECRET.search(name))
 
 
 def secret_in(env: Mapping[str, str], name: str) -> str | None:
-    """Return the secret in a variable, without white space around it (a Windows file leaves a CR);
-    None if there is none.
+    """Return the secret in a variable; None if the variable is not set or empty.
 
-    Raises PrerequisiteError: it cannot be sent; the message names the variable.
+    White space around the secret is removed: a Windows file leaves a CR at its end. Raises
+    PrerequisiteError, with the variable's name, if the secret has characters that cannot be sent.
     """
     return checked_secret(env.get(name) or "", name)
 
 
 def checked_secret(value: str, origin: str) -> str | None:
-    """Return a secret that was read elsewhere, without the blanks around it; None if nothing is
-    left. Raises PrerequisiteError: it holds a character that no key has.
+    """Return a secret without white space around it; None if it is empty.
+
+    Args:
+        value: the secret.
+        origin: the words for the secret's source in the error message.
+
+    Raises:
+        PrerequisiteError: the secret has a character that cannot occur in a key.
     """
     value = value.strip()
     if not (value.isascii() and value.isprintable()):
         raise PrerequisiteError(
             f"{origin} holds a character that no key has (not shown): "
-            "a control character, or one beyond ASCII\n"
+            "a control character, or a character that is not ASCII\n"
             "  set it again; quotes, dashes and spaces may have been changed "
-            "where it was copied from"
+            "when it was copied"
         )
     return value or None
 
 
 def variables_in(tree: object) -> list[str]:
-    """The names in `${NAME}`: secrets that a configuration has to be used with, and is not to be
-    written with.
+    """Return the NAMEs of all `${NAME}` in a configuration.
+
+    `${NAME}` is replaced by a secret only when the configuration is used, never when it is written.
     """
     names = chain.from_iterable(map(_VARIABLE.findall, texts_in(tree)))
     return list(dict.fromkeys(names))
 
 
 def filled(tree: Any, env: Mapping[str, str]) -> Any:
-    """The tree with the secrets in place of `${NAME}`.
+    """Return nested mappings and lists with each `${NAME}` replaced by the variable's value.
 
-    Raises PrerequisiteError: a variable is not set, or holds what cannot be sent.
+    Raises PrerequisiteError if a variable is not set, or has characters that cannot be sent.
     """
     if isinstance(tree, str):
         return _VARIABLE.sub(lambda match: _needed(env, match[1]), tree)
@@ -405,20 +437,23 @@ _NO_SECRETS = re.compile(
     r"|(?:cache|sort|primary|foreign|public)[_-]?key)\Z",
     re.IGNORECASE,
 )
-"""Fields of requests that are called so and hold none: eos_token, prompt_cache_key."""
+"""Matches names of request fields that look like a secret's but are not: eos_token,
+prompt_cache_key.
+"""
 
 
 def field_names_a_secret(name: str) -> bool:
-    """Return True if the name of a field of a request or a URL is a secret's, as `names_a_secret`
-    does, in any case: `?PWD=` is no shell's folder.
+    """Return True if a field of a request or URL with this name probably holds a secret.
+
+    Unlike in `names_a_secret`, upper case does not matter: `?PWD=` is not the shell's folder.
     """
-    name = re.sub(r"(?:\[\d+\])+\Z", "", name).lower()  # an entry in a list has the list's name
+    name = re.sub(r"(?:\[\d+\])+\Z", "", name).lower()  # `keys[0]` has the name of its list
     return names_a_secret(name) and not _NO_SECRETS.search(name)
 
 
 def secret_field_of_url(parts: SplitResult) -> str | None:
-    """The name of a field of a URL (path parameter, query or fragment) that holds a secret, if
-    one does.
+    """Return the name of a field of a URL (path parameter, query or fragment) with a secret; None
+    if no field has one.
     """
     fields = [
         *re.split("[/;]", parts.path),
@@ -428,45 +463,49 @@ def secret_field_of_url(parts: SplitResult) -> str | None:
     for field in fields:
         name, equals, value = field.partition("=")
         name = unquote_plus(name)
-        if equals and field_names_a_secret(name) and _is_one(unquote_plus(value)):
+        if equals and field_names_a_secret(name) and _is_secret(unquote_plus(value)):
             return name
     return None
 
 
 def secret_field_of(tree: Any, path: str = "") -> str | None:
-    """The dotted name of a field that holds a secret, in mappings and lists at any depth.
+    """Return the dotted path of the first field with a secret, in nested mappings and lists.
 
-    A list's entries, and what stands under `value`, belong to the field above them.
+    Returns None if there is none. The entries of a list, and the value of a key `value`, count as
+    values of the field that contains them.
 
     Args:
         tree: mappings, lists and values.
-        path: of the tree in its file, dotted; empty at the top.
+        path: the dotted path of `tree` in its file; "" for the complete file.
     """
     if isinstance(tree, (str, int)):
-        return (
-            path if field_names_a_secret(path.rpartition(".")[2]) and _is_one(str(tree)) else None
-        )
-    below: list[tuple[str, Any]] = []
+        if field_names_a_secret(path.rpartition(".")[2]) and _is_secret(str(tree)):
+            return path
+        return None
+    items: list[tuple[str, Any]] = []
     if isinstance(tree, Mapping):
         for key, item in tree.items():
             path_of_item = f"{path}.{key}" if path else str(key)
-            below.append((path if str(key).lower() == "value" and path else path_of_item, item))
+            items.append((path if str(key).lower() == "value" and path else path_of_item, item))
     elif isinstance(tree, (list, tuple)):
-        below = [(path, item) for item in tree]
-    return next((found for name, item in below if (found := secret_field_of(item, name))), None)
+        items = [(path, item) for item in tree]
+    for path_of_item, item in items:
+        secret_path = secret_field_of(item, path_of_item)
+        if secret_path is not None:
+            return secret_path
+    return None
 
 
-def _is_one(value: str) -> bool:
-    """Return True if a value is not a variable's name in braces, a marker such as <|endoftext|>, or
-    a word.
-    """
+def _is_secret(value: str) -> bool:
+    """Return False for `${NAME}`, for a marker such as <|endoftext|>, and for a plain word."""
     marker = value[:1] + value[-1:] in ("<>", "[]")
     return not (variables_in(value) or marker or is_placeholder(value))
 
 
 def written_keys(tree: Any, path: str = "") -> Iterator[str]:
-    """The dotted paths of texts of a foreign file that are, or that hold, a key; one in a name
-    is not shown either.
+    """Yield the dotted path of each text in a foreign configuration that contains a key.
+
+    A key in the name of a field is redacted in the path.
     """
     if isinstance(tree, Mapping):
         for name, value in tree.items():
@@ -485,11 +524,12 @@ def written_keys(tree: Any, path: str = "") -> Iterator[str]:
 
 
 def _holds_a_key(text: str) -> bool:
-    # `hf_model_handle` begins as a key does, and no key is so plain
+    # Words in lower case are removed first: `hf_model_handle` begins like a key.
     return REDACTED in Redactor().text(re.sub(r"(?<![\w-])[a-z_]+(?![\w-])", "", text))
 
 
 def _is_written_out(field: str, value: str) -> bool:
+    """Return True if a field for a key holds the key itself, not the name of a variable."""
     if field != "api_key_name" and not field_names_a_secret(field):
         return False
     name = re.sub(r"\A(?:host:|runtime:|\$)(?=\w+\Z)", "", value)

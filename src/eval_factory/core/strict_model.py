@@ -1,4 +1,4 @@
-"""The base of the models that read a file, and the JSON Schema of such a file."""
+"""Defines the base classes of pydantic models for files, and makes JSON Schemas of such models."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ from pydantic import BaseModel, ConfigDict
 
 
 class StrictModel(BaseModel):
-    """A record that cannot be changed; a key that it does not know is a mistake, not ignored.
+    """A base class for immutable records, which reject unknown keys.
 
-    A model that differs says so in its class line: records of files that another program writes
-    ignore unknown keys.
+    A record of a file that another program writes overrides this in its class line: unknown keys
+    are then ignored.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class DescribedModel(StrictModel):
-    """A field's docstring is its description in the JSON Schema."""
+    """A base class whose JSON Schema has the docstrings of fields as their descriptions."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-"""Pydantic's names of limits behind a validator -> JSON Schema's names."""
+"""The name of a limit in pydantic's schema, if a validator follows the limit -> JSON Schema's name.
+"""
 
 
 def plain_schema(model: type[BaseModel], about: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON Schema (draft 7) without references, which editors understand; `about`: its title
-    and description.
+    """Return the JSON Schema (draft 7) of a model, without references, so that editors can use it.
+
+    Args:
+        model: the model.
+        about: the title and the description of the schema.
     """
     schema = model.model_json_schema()
     plain: dict[str, Any] = _plain(schema, schema["$defs"])
@@ -39,8 +43,14 @@ def plain_schema(model: type[BaseModel], about: Mapping[str, str]) -> dict[str, 
 
 
 def _plain(schema: Any, models: Mapping[str, Any]) -> Any:
-    """A schema with what it refers to in its place, and each description on one line; pydantic's
-    titles and defaults, all null, are left out: no field of ours is called `title` or `default`.
+    """Return a schema with each reference replaced by the schema that it refers to.
+
+    Each description is put on one line. Titles and null defaults are removed, which pydantic adds:
+    no field of eval-factory has the name `title` or `default`.
+
+    Args:
+        schema: the schema, or a part of it.
+        models: name of a model -> its schema (`$defs`).
     """
     if isinstance(schema, str):
         return " ".join(schema.split("\n"))
@@ -50,9 +60,11 @@ def _plain(schema: Any, models: Mapping[str, Any]) -> Any:
         return schema
     if "$ref" in schema:
         schema = {**models[schema["$ref"].rpartition("/")[2]], **schema}
-    left_out = {"$ref", "$defs", "title", *(["default"] if schema.get("default") is None else [])}
+    removed_keys = {"$ref", "$defs", "title"}
+    if schema.get("default") is None:
+        removed_keys.add("default")
     return {
         KEYWORDS.get(key, key): _plain(value, models)
         for key, value in schema.items()
-        if key not in left_out
+        if key not in removed_keys
     }

@@ -1,7 +1,8 @@
-"""Reads a table of the user's: the rows of a CSV file or of a sheet of an Excel workbook.
+"""Reads a user's table: the rows of a CSV file or of a sheet of an Excel workbook.
 
-Text may be UTF-8, UTF-16 or Windows-1252, with commas, semicolons or tabs, and may begin with
-Excel's line `sep=;`. `data.xlsx#Sheet2` names a sheet; without one the first is read.
+A CSV file may be UTF-8, UTF-16 or Windows-1252, with commas, semicolons or tabs between its cells,
+and may begin with Excel's line `sep=;`. `data.xlsx#Sheet2` names a sheet; by default the first
+sheet is read.
 """
 
 from __future__ import annotations
@@ -25,28 +26,30 @@ _WORKBOOK = b"PK\x03\x04"
 _SHEET_OF = ".xlsx#"
 _CHUNK = 1 << 20
 _NUL = "\udc00"
-"""Placeholder of a NUL, which Python 3.10's csv module does not take; no text holds half a
-surrogate pair.
+"""A placeholder for a NUL, which Python 3.10's csv module rejects. A decoded text cannot contain
+this character, which is a lone surrogate.
 """
 
 
 class TableError(ValueError):
-    """A table that cannot be read any further; no message quotes a cell."""
+    """A table that cannot be read; its message never quotes a cell."""
 
     def __init__(self, line: int, reason: str) -> None:
+        """Take the number of the line with the problem, and the message."""
         super().__init__(reason)
         self.line = line
 
 
 def file_of_table(table: Path) -> Path:
-    """The file in which a table is: `data.xlsx` of `data.xlsx#Sheet2`."""
+    """Return the path of a table's file: `data.xlsx` for `data.xlsx#Sheet2`."""
     name, sheet = _parts(table)
     return table.with_name(name) if sheet else table
 
 
 def table_rows(table: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first row and each row below it: the number of the line where it ends, and its
-    cells; rows without any text are left out. Raises OSError and TableError.
+    """Yield (number of the row's last line, cells) for the first row and each row below it.
+
+    Empty rows are skipped. Raises OSError and TableError.
     """
     file = file_of_table(table)
     if is_workbook(file):
@@ -67,14 +70,16 @@ def table_rows(table: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def is_workbook(file: Path) -> bool:
-    """Return True if a file is a workbook of Excel (or another ZIP archive), by its first bytes."""
+    """Return True if a file begins like an Excel workbook (or another ZIP archive)."""
     with open_regular(file) as opened:
         return opened.read(len(_WORKBOOK)) == _WORKBOOK
 
 
 def encoding_of(opened: IO[bytes]) -> str:
-    """Return the encoding of a table: UTF-16 by its mark, UTF-8 if all of the file is, else
-    Windows-1252. Raises TableError: it holds a NUL, or is too large.
+    """Return the encoding of a table: UTF-16 if it has a byte-order mark, UTF-8 if all of it can be
+    decoded, else Windows-1252.
+
+    Raises TableError if the table contains a NUL or is too large.
     """
     beginning = opened.read(2)
     opened.seek(0)
@@ -107,43 +112,47 @@ def encoding_of(opened: IO[bytes]) -> str:
 
 
 def _rows_of_text(text: IO[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a CSV text, as `table_rows` does."""
     csv.field_size_limit(MAX_CELL_LENGTH)
     first = text.readline()
-    before = 0
-    stated = None
+    lines_before = 0  # 1 if the file begins with `sep=`
+    stated_delimiter = None
     if first.lower().startswith("sep="):
-        stated = first[len("sep=") :].strip("\r\n") or ","
-        before = 1
+        stated_delimiter = first[len("sep=") :].strip("\r\n") or ","
+        lines_before = 1
         first = text.readline()
-    delimiter = stated or max(DELIMITERS, key=first.count)
+    delimiter = stated_delimiter or max(DELIMITERS, key=first.count)
     lines = (line.replace("\0", _NUL) for line in _chained(first, text))
     reader = csv.reader(lines, delimiter=delimiter[0], strict=True)
-    begins = before + 1
+    first_line_of_row = lines_before + 1
     try:
         for row in reader:
-            line = reader.line_num + before
+            line = reader.line_num + lines_before
             if any(_NUL in cell for cell in row):
                 raise TableError(line, "holds a NUL character (a byte that is 0)")
-            if begins == before + 1 or any(cell.strip() for cell in row):
+            is_first_row = first_line_of_row == lines_before + 1
+            if is_first_row or any(cell.strip() for cell in row):
                 yield line, row
-            begins = line + 1
+            first_line_of_row = line + 1
     except csv.Error as error:
-        # csv knows only the line where it gave up, maybe the last one of the file
-        quote = (
+        # The error has the line where csv stopped, which may be the last line of the file: report
+        # the first line of the row instead.
+        hint = (
             "a quote that opens a cell is not closed, or a quote inside a cell is not written twice"
         )
         raise TableError(
-            begins, f"the row that begins here is not CSV ({error}): {quote}"
+            first_line_of_row, f"the row that begins here is not CSV ({error}): {hint}"
         ) from None
 
 
 def _chained(first: str, rest: Iterable[str]) -> Iterator[str]:
+    """Yield the first line, if it is not empty, and the other lines."""
     if first:
         yield first
     yield from rest
 
 
-# the ways in which reading a damaged workbook fails; what lxml raises is a SyntaxError
+# the exceptions of reading a damaged workbook; lxml's exceptions are SyntaxErrors
 _NO_WORKBOOK = (
     zipfile.BadZipFile,
     LookupError,
@@ -158,7 +167,8 @@ _NO_WORKBOOK = (
 
 
 def _rows_of_workbook(file: Path, sheet: str) -> Iterator[tuple[int, list[str]]]:
-    from openpyxl import load_workbook  # imported here: few tables need it
+    """Yield the rows of a sheet, as `table_rows` does; "" is the first sheet."""
+    from openpyxl import load_workbook  # only here: few tables need this slow import
 
     try:
         with open_regular(file) as opened:
@@ -174,7 +184,7 @@ def _rows_of_workbook(file: Path, sheet: str) -> Iterator[tuple[int, list[str]]]
                 if not any(cell.strip() for cell in cells):
                     continue
                 while not width and not cells[-1].strip():
-                    cells.pop()  # columns without a name, right of the last one
+                    cells.pop()  # empty cells after the last title
                 width = width or len(cells)
                 extra = [cell for cell in cells[width:] if cell.strip()]
                 cells = cells[:width] + [""] * (width - len(cells)) + extra
@@ -188,7 +198,7 @@ def _rows_of_workbook(file: Path, sheet: str) -> Iterator[tuple[int, list[str]]]
 
 
 def _refuse_large(opened: IO[bytes]) -> None:
-    """Refuse a workbook that becomes larger than any table may be. Raises TableError."""
+    """Raise TableError if a workbook is too large after unpacking."""
     with zipfile.ZipFile(opened) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
     if size > MAX_BYTES_OF_TABLE:
@@ -197,7 +207,9 @@ def _refuse_large(opened: IO[bytes]) -> None:
 
 
 def _cell(value: Any) -> str:
-    """The text of a cell, as a person types it: no fraction of a whole number."""
+    """Return the value of a workbook's cell as text, in the form that a person types: `3`, not
+    `3.0`.
+    """
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -212,10 +224,10 @@ def _cell(value: Any) -> str:
 
 
 def _parts(table: Path) -> tuple[str, str]:
-    """Return the name of the file and the name of the sheet, which is empty if none is named."""
+    """Return (name of the file, name of the sheet); the sheet is "" if the path names none."""
     name = table.name
-    at = name.lower().find(_SHEET_OF)
-    if at < 0:
+    start = name.lower().find(_SHEET_OF)
+    if start < 0:
         return name, ""
-    end = at + len(_SHEET_OF)
+    end = start + len(_SHEET_OF)
     return name[: end - 1], name[end:]

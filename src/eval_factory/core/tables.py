@@ -1,10 +1,9 @@
-"""One table as text on a screen, Markdown, CSV, HTML and LaTeX; text of others in it stays text
-everywhere.
+"""Formats a table for a screen, Markdown, CSV, HTML and LaTeX, with foreign text as plain text.
 
-GitHub makes links of more than Markdown's own: `@name` sends that person a message, `#12` and
-`GH-12` link an issue, and a bare address becomes a link, also where the sign is escaped, for they
-are looked for in the finished text; only code is left alone (GitHub Flavored Markdown, section 6.9;
-docs.github.com, "Autolinked references and URLs").
+GitHub also turns plain text into links: `@name` notifies a person, `#12` and `GH-12` link an issue,
+and a URL becomes a link. Escaping does not help, because GitHub searches the rendered text. Only
+code is never changed (GitHub Flavored Markdown, section 6.9; docs.github.com, "Autolinked
+references and URLs").
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from typing import Any
 
 from eval_factory.core.foreign_text import one_line, printable
 
-MAX_CELL = 2_000  # characters of a foreign text that are shown
+MAX_CELL = 2_000  # the limit of a cell's text, in characters
 _FORMULA = re.compile(r"(^|;)([\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20|%])")
-"""The beginning of a cell that a spreadsheet would run; a semicolon begins one too if it
-separates cells.
-"""
-"""The characters that a spreadsheet takes for the beginning of a formula, the full-width forms
-among them (https://owasp.org/www-community/attacks/CSV_Injection).
+"""Finds text that a spreadsheet would execute as a formula, at the start of a cell.
+
+The list of characters includes the full-width forms
+(https://owasp.org/www-community/attacks/CSV_Injection). A semicolon also starts a cell, because
+some spreadsheets separate cells with semicolons.
 """
 
 
 class Code(str):
-    """An identifier: in Markdown as code."""
+    """An identifier, which Markdown shows as code."""
 
     __slots__ = ()
 
@@ -39,7 +38,7 @@ class Code(str):
 class Strong:
     """A cell in bold type."""
 
-    cell: str
+    cell: str  # the text
 
     def __str__(self) -> str:
         return self.cell
@@ -47,7 +46,7 @@ class Strong:
 
 @dataclass(frozen=True)
 class Link:
-    """A text that leads to a file beside the page. Only HTML has the link."""
+    """A text with a link to a file in the page's folder. Only HTML shows the link."""
 
     text: str
     href: str
@@ -57,29 +56,35 @@ class Link:
 
 
 class Lines(tuple[str | Strong, ...]):
-    """Texts of one cell, one below the other."""
+    """A cell with several lines of text."""
 
     __slots__ = ()
 
 
-TableCell = str | Strong | Link | Lines  # numbers come formatted (`core/formats.py`)
+TableCell = str | Strong | Link | Lines  # numbers are formatted before (`core/formats.py`)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns and rows."""
+    """A table: the titles of its columns, and its rows."""
 
-    head: Sequence[TableCell]
+    head: Sequence[TableCell]  # the titles of the columns
     rows: Sequence[Sequence[TableCell]]
-    numbers: int = 0  # how many of the last columns are numbers: no sign in them is anybody's
+    # the number of columns with numbers, which are the last columns; they hold no foreign text
+    numbers: int = 0
 
     def is_number(self, column: int) -> bool:
+        """Return True if a column (counted from 0) holds numbers."""
         return column >= len(self.head) - self.numbers
 
 
 def screen(table: Table, widest: int | None = None) -> list[str]:
-    """The lines of a table for a terminal, in columns as wide as `widest`; a cell beyond pushes
-    what follows it.
+    """Return the lines of a table for a terminal.
+
+    Args:
+        table: the table.
+        widest: the maximum width of a column in characters; a longer cell shifts the rest of its
+            row. None: no limit.
     """
     rows = [[_plain(cell) for cell in row] for row in [table.head, *table.rows]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -96,14 +101,15 @@ def screen(table: Table, widest: int | None = None) -> list[str]:
 
 
 def _plain(cell: TableCell) -> str:
-    return one_line(
-        " ".join(str(part) for part in cell if part) if isinstance(cell, Lines) else str(cell),
-        MAX_CELL,
-    )
+    """Return the text of a cell on one line."""
+    text = str(cell)
+    if isinstance(cell, Lines):
+        text = " ".join(str(part) for part in cell if part)
+    return one_line(text, MAX_CELL)
 
 
 def markdown(table: Table) -> list[str]:
-    """The lines of a table in GitHub's Markdown."""
+    """Return the lines of a table in GitHub's Markdown."""
     sides = ["--:" if table.is_number(number) else ":--" for number in range(len(table.head))]
     head = [_markdown_cell(cell) for cell in table.head]
     rows = [
@@ -121,7 +127,7 @@ def _markdown_cell(cell: TableCell, is_number: bool = False) -> str:
     if isinstance(cell, Code):
         return code(cell)
     text = str(cell)
-    # a dash alone begins no list in a cell
+    # A dash alone is safe: inside a cell, Markdown does not read it as a list.
     if is_number or text in ("", "-"):
         return text
     return prose(text)
@@ -129,16 +135,16 @@ def _markdown_cell(cell: TableCell, is_number: bool = False) -> str:
 
 _MADE_INTO = re.compile(
     r"@|#|://|www\.|gh-\d|:[\w+-]+:|mailto:|xmpp:"  # a link, a message to somebody, a picture
-    r"|[\\`*\[\]<>~$!&|]|(?<![^\W_])_|_(?![^\W_])",  # markup; an underscore between letters is one
+    r"|[\\`*\[\]<>~$!&|]|(?<![^\W_])_|_(?![^\W_])",  # markup; `_` between letters is not markup
     re.IGNORECASE,
 )
-"""The signs in a word of which GitHub may make something."""
-_LIST = re.compile(r"(\d*)([-+.)]-*)")  # a first word that would begin a list, or draw a line
+"""Finds characters of a word that GitHub may render as a link, a mention or markup."""
+_LIST = re.compile(r"(\d*)([-+.)]-*)")  # a first word that Markdown reads as a list or a line
 
 
 def code(text: str) -> str:
-    """Return a text as code, which nothing is made of; a dash if it is empty."""
-    # no escape for the bar that ends a cell holds after a backslash
+    """Return a text as Markdown code, in which GitHub renders nothing; a dash if it is empty."""
+    # `|` is replaced: after a backslash, an escaped bar would still end the cell.
     line = one_line(text).replace("|", "\u00a6")
     if not line:
         return "-"
@@ -148,9 +154,9 @@ def code(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Return a text as words of a sentence: each word of which something would be made is code.
+    """Return a text for Markdown, with each word as code that GitHub would render otherwise.
 
-    Nothing is escaped, so that what has to be redacted is still found in it.
+    Nothing inside a word is escaped, so that redaction still finds secrets in the text.
     """
     first, *words = one_line(text, MAX_CELL).split(" ")
     marker = _LIST.fullmatch(first)
@@ -159,14 +165,17 @@ def prose(text: str) -> str:
 
 
 def _word(word: str) -> str:
-    # in p < 0.01 it begins nothing
+    # A single `<` is safe, as in p < 0.01.
     if word != "<" and _MADE_INTO.search(word):
         return code(word)
     return word
 
 
 def html(table: Table) -> str:
-    """The first column names the row, numbers have the class `n`, text may break."""
+    """Return a table as HTML.
+
+    The cells of the first column are row titles of the class `name`; numbers have the class `n`.
+    """
     kinds = [
         ' class="n"' if table.is_number(column) else ' class="name"'
         for column in range(len(table.head))
@@ -198,8 +207,10 @@ def _html_cell(cell: TableCell) -> str:
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows of values as CSV: numbers as they are, every text in quotes, and none that a
-    spreadsheet would run.
+    """Return rows (column -> value) as CSV: numbers unchanged, texts in quotes and without
+    formulas.
+
+    The keys of the first row are the names of the columns.
     """
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
@@ -218,7 +229,7 @@ def _csv_value(value: Any) -> Any:
 
 
 def no_formula(text: str) -> str:
-    """The text with an apostrophe before what a spreadsheet would run; any other as it is."""
+    """Return the text with an apostrophe before each formula that a spreadsheet would execute."""
     return _FORMULA.sub(r"\1'\2", text)
 
 
@@ -231,12 +242,18 @@ _TEX = {
     "|": r"\textbar{}",
     '"': r"\textquotedbl{}",
 }
-_TEX["["] = "{[}"  # behind the end of a row it would begin an option
+_TEX["["] = "{[}"  # after the end of a row (`\\`), LaTeX would read `[` as an option
 _TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
 
 
 def latex(table: Table, caption: str, note: str) -> str:
-    """A float that needs no package."""
+    """Return a table as a LaTeX float that needs no package.
+
+    Args:
+        table: the table.
+        caption: the caption, as LaTeX code.
+        note: the note below the table, as plain text.
+    """
     columns = "l" * (len(table.head) - table.numbers) + "r" * table.numbers
     head, *rows = (
         " & ".join(_tex(_plain(cell)) for cell in row) for row in [table.head, *table.rows]

@@ -1,6 +1,7 @@
-"""The settings of the process: its signals, its parent, its garbage.
+"""Controls the current process: its signals, its end, and its garbage collection.
 
-It imports the standard library only, for processes that have to be there within milliseconds.
+This module imports only the standard library, because some processes must start within
+milliseconds.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from types import FrameType
 
 
 def interrupt_on_signals() -> None:
-    """SIGINT, SIGTERM and SIGHUP become a KeyboardInterrupt, and none is lost; what is ignored
-    stays ignored (`nohup`).
+    """Raise KeyboardInterrupt for SIGINT, SIGTERM and SIGHUP, and never lose a signal.
 
-    Python drops what is raised in a destructor or in a weak reference's callback. And what is
-    raised while Python takes the locks of an import leaves them taken: every other thread that
-    imports waits for ever. There it is raised a moment later.
+    Signals that are ignored stay ignored (`nohup`). Two traps are avoided. Python drops an
+    exception that is raised in a destructor or in a weak reference's callback. And an exception
+    that is raised while Python acquires an import lock leaves the lock acquired, so that other
+    threads wait forever. In both cases, KeyboardInterrupt is raised a moment later.
     """
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGALRM, _interrupt)
@@ -32,15 +33,14 @@ def interrupt_on_signals() -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _interrupt)
     if sys.unraisablehook.__module__ != __name__:
-        _raise_what_is_dropped_again()
+        _raise_dropped_interrupts_later()
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Keep SIGINT from being lost inside the context, also in a process of somebody else's, such as
-    a notebook.
+    """Make sure that SIGINT is not lost inside the context, also in a user's process (a notebook).
 
-    Handlers of its own are left alone.
+    If the process has its own signal handlers, nothing is changed.
     """
     usual = (signal.default_int_handler, signal.SIG_DFL)
     now = (signal.SIGINT, signal.SIGALRM)
@@ -53,19 +53,20 @@ def interruptible() -> Iterator[None]:
     report = sys.unraisablehook
     signal.signal(signal.SIGALRM, _interrupt)
     signal.signal(signal.SIGINT, _interrupt)
-    _raise_what_is_dropped_again()
+    _raise_dropped_interrupts_later()
     try:
         yield
     finally:
-        put_off, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+        time_left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGINT, usual[0])
         signal.signal(signal.SIGALRM, usual[1])
         sys.unraisablehook = report
-        if put_off:
+        if time_left:  # a postponed interrupt was not raised yet
             raise KeyboardInterrupt
 
 
-def _raise_what_is_dropped_again() -> None:
+def _raise_dropped_interrupts_later() -> None:
+    """Let Python raise a KeyboardInterrupt again that it could not raise (`sys.unraisablehook`)."""
     report = sys.unraisablehook
 
     def hook(dropped: sys.UnraisableHookArgs) -> None:
@@ -78,17 +79,17 @@ def _raise_what_is_dropped_again() -> None:
 
 
 def forget_interrupts() -> None:
-    """Let the exit code be the one that is asked for.
+    """Make sure that the process ends with its exit code after a caught KeyboardInterrupt.
 
-    An interrupt inside an `exec` of text (a dataclass is made so) is noted by CPython even where it
-    is caught, and `python -m` then ends with SIGINT instead of the code. The next `exec` of text
-    takes the note away.
+    If KeyboardInterrupt is raised inside an `exec` of text (as in the definition of a dataclass),
+    CPython sets a flag, even if the exception is caught. `python -m` then ends with SIGINT instead
+    of the exit code. Another `exec` of text clears the flag.
     """
     exec("")  # noqa: S102
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    # the kernel sends it, and then the shell: the second must not interrupt the tidying
+    # The kernel and the shell both send SIGHUP: the second one must not interrupt the cleanup.
     if number == signal.SIGHUP:
         signal.signal(number, signal.SIG_IGN)
     if _is_in_an_import(frame):
@@ -98,10 +99,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_in_an_import(frame: FrameType | None) -> bool:
-    """Return whether a signal met Python's code of imports, in this handler or before it.
+    """Return True if a signal interrupted Python's import system.
 
-    A second signal may come while the handler of the first runs: what is raised then goes to where
-    the first one came.
+    Frames of this module are skipped: a second signal may interrupt the handler of the first one,
+    and its exception then reaches the code that the first signal interrupted.
     """
     own_file = _is_in_an_import.__code__.co_filename
     while frame is not None and frame.f_code.co_filename == own_file:
@@ -110,13 +111,14 @@ def _is_in_an_import(frame: FrameType | None) -> bool:
 
 
 def _interrupt_soon() -> None:
+    """Raise KeyboardInterrupt after a millisecond, by SIGALRM."""
     signal.setitimer(signal.ITIMER_REAL, 0.001)
 
 
 @contextlib.contextmanager
 def ignore_sighup() -> Iterator[None]:
-    """Bring to its end what is nearly done, whether anybody still looks at it or not."""
-    # a handler of a program in C that Python runs in (None) could not be put back
+    """Ignore SIGHUP inside the context, so that its work is finished if the terminal is closed."""
+    # None is the handler of a C program that embeds Python: it could not be restored.
     if (
         threading.current_thread() is not threading.main_thread()
         or signal.getsignal(signal.SIGHUP) is None
@@ -131,10 +133,12 @@ def ignore_sighup() -> Iterator[None]:
 
 
 def end_with_parent(parent: int | None) -> None:
-    """End at once if the process `parent` is gone already, else as soon as it is; None: nobody
-    is watched.
+    """End this process as soon as its parent process has ended.
 
-    A process whose parent ends gets another parent: its parent's id is no longer this one.
+    When a parent ends, the system gives the child another parent, so the id of the parent changes.
+
+    Args:
+        parent: the id of the parent process; None: do nothing.
     """
     if parent is None:
         return
@@ -150,8 +154,9 @@ def end_with_parent(parent: int | None) -> None:
 
 
 def _end() -> None:
-    """End this process at once, with all that it started. Answers are committed as they come, so
-    there is nothing to tidy.
+    """End this process and all processes that it started at once.
+
+    No cleanup is needed, because each answer is committed when it arrives.
     """
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
@@ -159,14 +164,15 @@ def _end() -> None:
 
 
 THRESHOLD = 100_000
-"""Objects made since the last look, Python's own value being 700. The dry run of a suite makes
-fewer, and one look takes 10 ms.
+"""The number of new objects after which Python collects garbage; Python's default is 700. A
+collection takes 10 ms, and the dry run of a suite makes fewer objects than this.
 """
 
 
 def collect_rarely() -> None:
-    """And not at the end: Python would look through all objects twice, although the system takes
-    their memory back.
+    """Collect garbage rarely, and not when the process ends.
+
+    At the end, Python would examine all objects twice, although the system frees their memory.
     """
     gc.set_threshold(THRESHOLD, 20, 20)
     atexit.register(gc.freeze)

@@ -1,9 +1,8 @@
-"""Hosts and ports as URLs name them, and `served://...`: the URL of a model whose server is started
-for its runs.
+"""Reads URLs of endpoints, and makes `served://...` URLs of models that eval-factory serves itself.
 
-A served model has another port each time. What is run is the command, not where it listens: so the
-URL names the command, and who asks finds the address in a variable. A run's identity and the keys
-of its answers hold the URL only.
+The server of a served model has another port at each start, but the model stays the same. The URL
+`served://...` therefore identifies the command that starts the server, and an environment variable
+holds the current address. The run's identity and the keys of stored answers contain only the URL.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def place_of(url: str) -> Place | None:
-    """Host and port of a URL; None if it has none."""
+    """Return (host, port) of a URL; None if the URL has no host or is not http(s)."""
     parts = urlsplit(url)
     if not parts.hostname or parts.scheme not in _PORTS:
         return None
@@ -33,16 +32,19 @@ def place_of(url: str) -> Place | None:
 
 
 def origin_of(url: str) -> tuple[str, object]:
-    """Scheme, host and port: what is sent to one origin must not reach another, were it the same
-    name in plain text.
+    """Return the scheme, host and port of a URL.
+
+    Secrets for one origin must not be sent to another origin, even if only the scheme differs.
     """
     parts = urlsplit(url)
     return parts.scheme, place_of(url) or parts.netloc
 
 
 def host_of(name: object) -> str:
-    """A host's one spelling: lower case, no dot at the end, no zone, and in ASCII, as urllib3
-    asks for it (IDNA).
+    """Return a host's name in its normal form.
+
+    The form is lower case, without a dot at the end and without an IPv6 zone, in ASCII (IDNA) as in
+    urllib3's requests.
     """
     text = (
         name.decode("utf-8", "replace") if isinstance(name, (bytes, bytearray)) else str(name or "")
@@ -50,7 +52,7 @@ def host_of(name: object) -> str:
     text = text.lower().partition("%")[0].rstrip(".")
     if text.isascii():
         return text
-    import idna  # its tables take time to load, and few hosts need them
+    import idna  # only here: this import is slow, and few hosts need it
 
     try:
         return idna.encode(text, uts46=True).decode("ascii").rstrip(".")
@@ -63,14 +65,18 @@ API_PATHS = {
     "completions": "/completions",
     "images": "/images/generations",
 }
-"""The first before the second: it ends as that one does."""
+"""Type of an endpoint -> path of its requests. `chat` comes before `completions`, because the chat
+path ends with the completions path.
+"""
 
 
 def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
-    """The address to POST to, from a base URL or a full one, with or without a trailing slash; a
-    query is kept.
+    """Return the URL for POST requests.
 
-    A cloud function's URL is used as given, without its trailing slash.
+    Args:
+        url: the base URL or the complete URL, with or without a slash at its end. A query stays.
+        endpoint_type: a key of `API_PATHS`.
+        use_nvcf: True for an NVIDIA cloud function: only a slash at the end is removed.
     """
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
@@ -80,16 +86,15 @@ def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
 
 
 def kind_of(url: str) -> str | None:
-    """Return what a full URL is asked for: chat, completions or images. None: it is a base URL."""
+    """Return the endpoint type of a complete URL (a key of `API_PATHS`); None for a base URL."""
     path = urlsplit(url).path.rstrip("/")
     return next((kind for kind, ending in API_PATHS.items() if path.endswith(ending)), None)
 
 
 def base_of(url: str) -> str:
-    """Return the base of an address, the same for each way to write it: as a base, with what is
-    asked under it, or with a slash at its end.
+    """Return the base URL in its normal form, for a base URL or a complete URL.
 
-    Capitals in a host's name say nothing; in the name of a variable (`${HOST}`) they do.
+    The host is put in lower case, but the name of a variable (`${HOST}`) is not changed.
     """
     parts = urlsplit(request_url(url, "chat"))
     host = parts.netloc.lower()
@@ -100,19 +105,24 @@ def base_of(url: str) -> str:
 
 SERVED_SCHEME = "served"
 SERVED_AT = "EVAL_FACTORY_SERVED_AT"
-"""The variable that says where the servers are: `http://127.0.0.1:PORT`, with blanks between
-several of one model. Only the processes of their cells have it.
+"""The variable with the addresses of a model's servers (`http://127.0.0.1:PORT`), separated by
+blanks. It is set only for the processes of the cells that ask the model.
 """
 PORT = "{port}"
 REPLICA = "{replica}"
-"""The words that stand in a command for the port, and for the number, from 0, of one of several
-servers.
+"""Placeholders in the command of a server: the server's port, and its number (from 0) among several
+servers of the model.
 """
 
 
 def served_url(command: str, path: str) -> str:
-    """The URL of what a command serves under `path`; another command has another one, but for
-    the blanks in it.
+    """Return the `served://` URL of a model.
+
+    Different commands have different URLs, but white space in a command does not matter.
+
+    Args:
+        command: the command that starts the server.
+        path: the path of the API on the server.
     """
     words = shlex.split(command)
     digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
@@ -121,15 +131,14 @@ def served_url(command: str, path: str) -> str:
 
 
 def is_at_a_server(url: str, env: Mapping[str, str]) -> bool:
-    """Return True if it is the address of a server that was started for this run."""
+    """Return True if a URL has the address of a server that was started for this run."""
     return origin_of(url) in map(origin_of, env.get(SERVED_AT, "").split())
 
 
 def reached(url: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the addresses at which a URL is reached: the servers' own for `served://`, else the
-    URL itself.
+    """Return the URLs to send requests to: one for each server of a `served://` URL, else the URL.
 
-    Raises PrerequisiteError: no server is there.
+    Raises PrerequisiteError if no server was started for a `served://` URL.
     """
     if not url.startswith(f"{SERVED_SCHEME}:"):
         return (url,)
