@@ -1,16 +1,18 @@
-"""Ratings that people gave to a blinded sample of a result's answers: what they are asked, records,
-and files.
+"""Defines the ratings that people give to a blinded sample of answers: questions, records and
+files.
 
-| answers | asked |
+Raters are asked different questions for different results:
+
+| result | question |
 |---|---|
-| of a jury | its criteria, on its scale |
-| of a rubric | each criterion: met or not; or, as ratings, one rating on the score's scale |
-| any other | one rating on the main metric's scale: yes or no where answers are right or wrong |
+| of a jury | each criterion of the jury, on the jury's scale |
+| of a rubric | each criterion: met or not; or, with `--kind ratings`, one rating of the answer |
+| any other | one rating on the main metric's scale; yes or no if answers are right or wrong |
 
-`annotations/sample-<id>.json` says what a rater was shown under which code; it links codes to
-answers, so it stays in the output folder. `annotations/ratings.jsonl` holds the samples that have
-ratings, one a line, then the ratings, one a line: a result's `clinicians` is computed from these
-lines and the answers alone.
+`annotations/sample-<id>.json` links the codes on a rater's sheet to answers, so it stays in the
+output folder. `annotations/ratings.jsonl` first holds the samples with ratings and then the
+ratings, one JSON object in each line. A result's `clinicians` is computed only from these lines and
+the answers.
 """
 
 from __future__ import annotations
@@ -29,66 +31,70 @@ from eval_factory.core.safe_files import json_line, parse_json
 
 RATINGS_SHEET = "ratings"
 CRITERIA_SHEET = "criteria"
-"""Kinds of sheets: ratings on a scale, or for each criterion of a rubric whether it is met."""
+"""The kinds of sheets: ratings on a scale, or decisions (met or not) about a rubric's criteria."""
 
 
 class AnswerKey(NamedTuple):
-    """The identity of an answer of a result."""
+    """The identity of an answer in a result."""
 
-    id: str
+    id: str  # the id of the instance
     trial: int
 
     def as_text(self) -> str:
+        """Return the key as JSON, for a mapping's keys."""
         return json.dumps(self, ensure_ascii=False)
 
 
 class RatingChoice(NamedTuple):
-    """One of the ratings that there are."""
+    """One of the ratings that a rater can choose."""
 
     value: float
-    label: str  # its name as a rater reads it, and as it stands in a CSV file
+    label: str  # the name of the rating on sheets and in CSV files
 
 
 class Question(NamedTuple):
-    """One thing that a rater says of an answer."""
+    """One question to a rater about an answer."""
 
-    name: str  # the name of a jury's criterion; the text of a rubric's; the metric
-    points: float = 1.0  # its weight if it is met, for a rubric; may be negative
+    name: str  # the name of a jury's criterion, the text of a rubric's criterion, or a question
+    points: float = 1.0  # the points of a rubric's criterion if it is met; may be negative
 
 
 @dataclass(frozen=True)
 class SampledAnswer:
-    """An answer of the sample, with what is asked about it."""
+    """An answer of the sample, with the questions about it."""
 
-    code: str
+    code: str  # the name of the answer on sheets
     key: AnswerKey
-    # hash of question, answer and criteria as shown: another answer of this key is not rated
+    # hash of the prompt, answer and criteria: a rating does not apply to a later, different answer
     shown_sha256: str
-    stratum: int
-    probability: float  # the probability that it came into the sample
+    stratum: int  # the index in `Sample.strata`
+    probability: float  # the probability that the answer was drawn
     questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sheet for raters."""
+    """A sample of answers, which makes up the sheets for raters."""
 
     id: str
-    kind: str
+    kind: str  # `RATINGS_SHEET` or `CRITERIA_SHEET`
     raters: tuple[str, ...]
     choices: tuple[RatingChoice, ...]
     metric: str
-    # the least and the greatest score of an answer by the main metric
+    # the lowest and the highest score of an answer by the main metric
     scale: tuple[float, float] | None
-    # the contents of each stratum, in an order in which neighbours are alike
+    # a description of each stratum, with similar strata next to each other
     strata: tuple[str, ...]
-    # every answer that could have been drawn (`AnswerKey.as_text`) -> its stratum
+    # key of each answer that could be drawn (`AnswerKey.as_text`) -> its stratum
     stratum_of: Mapping[str, int]
     answers: tuple[SampledAnswer, ...]
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Sample:
-        """Read a sample that `asdict` made. Raises KeyError, TypeError, ValueError."""
+        """Return the sample that `asdict` made a mapping of.
+
+        Raises KeyError, TypeError or ValueError if the mapping is not a sample.
+        """
         answers = [
             {
                 **entry,
@@ -109,10 +115,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Rating:
-    """A rater's answer to one question about one answer."""
+    """A rater's rating for one question about one answer."""
 
-    sheet: str
-    code: str
+    sheet: str  # the id of the sample
+    code: str  # the code of the answer
     number: int  # the number of the question about this answer, from 1
     rater: str
     value: float
@@ -121,14 +127,14 @@ class Rating:
 
 @dataclass(frozen=True)
 class Annotations:
-    """All ratings of a result, and the samples that they are of."""
+    """All ratings of a result, and the samples of the rated answers."""
 
     samples: tuple[Sample, ...] = ()
     ratings: tuple[Rating, ...] = field(default=(), repr=False)
 
     @property
     def rated_answers(self) -> frozenset[AnswerKey]:
-        """The keys of the answers that have a rating."""
+        """The keys of the answers with at least one rating."""
         rated = {(rating.sheet, rating.code) for rating in self.ratings}
         keys = set()
         for sample in self.samples:
@@ -140,8 +146,13 @@ class Annotations:
     def with_returned(
         self, samples: Mapping[str, Sample], returned: Sequence[Rating]
     ) -> Annotations:
-        """Return the annotations with ratings that were returned: they replace what the same rater
-        gave on the same sheet before, and belong to one of `samples`.
+        """Return the annotations with the ratings of returned sheets added.
+
+        Returned ratings replace all earlier ratings by the same rater on the same sheet.
+
+        Args:
+            samples: id -> sample, for the samples of the returned ratings.
+            returned: the ratings of the returned sheets.
         """
         replaced = {(rating.sheet, rating.rater) for rating in returned}
         unchanged = [
@@ -156,7 +167,9 @@ class Annotations:
         return Annotations(tuple(by_id.get(name) or samples[name] for name in used), tuple(ratings))
 
     def as_lines(self) -> list[str]:
-        """The lines of ratings.jsonl, samples first, in the order in which ratings of them came."""
+        """Return the lines of ratings.jsonl: the samples, in the order of their first ratings, and
+        then the ratings.
+        """
         lines = [{"sample": asdict(sample)} for sample in self.samples]
         for rating in self.ratings:
             lines.append(
@@ -172,8 +185,9 @@ class Annotations:
 
 
 def read_annotations(path: Path) -> Annotations:
-    """Return what stands in ratings.jsonl; nothing if there is no such file. Raises
-    PrerequisiteError: a line is not ours.
+    """Return the content of ratings.jsonl; empty annotations if the file does not exist.
+
+    Raises PrerequisiteError if the file cannot be read, or if a line is not a sample or a rating.
     """
     samples = []
     ratings = []
@@ -201,16 +215,14 @@ def read_annotations(path: Path) -> Annotations:
 
 
 def read_sample(path: Path) -> Sample:
-    """Read a sample of answers from its file. Raises PrerequisiteError: it is no sample that
-    eval-factory wrote.
-    """
+    """Read a sample from its file. Raises PrerequisiteError if eval-factory did not write it."""
     try:
         return Sample.from_dict(parse_json(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = (
             f"{path}: is not a sample that annotate export wrote ({type(error).__name__}: {error})"
         )
-        copy = "restore it from a copy: no other file says which answers the sheets are about"
+        copy = "restore it from a copy: no other file links the sheets to their answers"
         raise PrerequisiteError(f"{problem}\n  {copy}") from error
 
 
@@ -221,37 +233,36 @@ YES_NO = (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no"))
 
 @dataclass(frozen=True)
 class ShownAnswer:
-    """The parts of an answer that a rater sees. Neither the model nor a judge is named, and no
-    score.
-    """
+    """The parts of an answer that a rater sees, without the names of models and without scores."""
 
     key: AnswerKey
-    turns: tuple[tuple[str, str], ...]  # (role, text) of what the answer is the answer to
+    turns: tuple[tuple[str, str], ...]  # (role, text) of each message of the prompt
     answer: str
     references: tuple[str, ...]
     questions: tuple[Question, ...]
     sha256: str  # the hash of the prompt, the answer and the questions
-    media: tuple[Mapping[str, Any], ...] = ()  # as `InstanceRecord.media`
+    media: tuple[Mapping[str, Any], ...] = ()  # as in `InstanceRecord.media`
 
 
 @dataclass(frozen=True)
 class RatedQuestion:
-    """The question about a result's answers that raters are asked."""
+    """The questions that raters are asked about the answers of one result."""
 
-    kind: str
+    kind: str  # `RATINGS_SHEET` or `CRITERIA_SHEET`
     metric: str  # HELM's name of the main metric
-    score: Score
-    # the criteria of a jury, in its order; none if the main score is not a jury's
+    score: Score  # the main score
+    # the criteria of a jury, in its order; empty if the main score is not a jury's
     jury: tuple[str, ...]
     choices: tuple[RatingChoice, ...]
-    # system messages that are the same for every question: they say who answers
+    # the texts of system messages that raters do not see, because they may reveal the model
     hidden: frozenset[str] = frozenset()
-    # the benchmark's text about a criterion of its jury
+    # criterion of the jury -> the benchmark's description of it
     meanings: Mapping[str, str] = field(default_factory=dict)
-    # True if the result has judges: an empty answer, which none is asked about, has no score then
+    # True if the result has judges: empty answers, which are not judged, then have no score
     judged: bool = False
 
     def shown(self, record: InstanceRecord) -> ShownAnswer:
+        """Return the parts of an instance that a rater sees."""
         turns = []
         for turn in record.turns:
             role = str(turn.get("role", ""))
@@ -278,17 +289,16 @@ class RatedQuestion:
         )
 
     def sha256_of(self, record: InstanceRecord) -> str:
-        """Return the hash of what a rating is about: the prompt, the answer, and what was asked of
-        it.
-        """
-        about = [
+        """Return the hash of an instance's prompt, answer and questions to raters."""
+        parts = [
             record.prompt,
             record.completion or "",
             [question.name for question in self.questions(record)],
         ]
-        return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def questions(self, record: InstanceRecord) -> tuple[Question, ...]:
+        """Return the questions to raters about one answer."""
         if self.kind == CRITERIA_SHEET:
             return tuple(
                 Question(str(criterion["criterion"]), float(criterion["points"]))
@@ -302,8 +312,10 @@ class RatedQuestion:
         return (Question(IS_CORRECT if self.choices == YES_NO else HOW_GOOD),)
 
     def value_of(self, record: InstanceRecord) -> float | None:
-        """The score of one answer by the main metric; None if it has none, or is no answer of
-        the main split.
+        """Return the score of one answer by the main metric.
+
+        Returns None if the answer has no score, is not in the main score's split, or belongs to a
+        perturbation.
         """
         other_split = self.score.split not in (None, record.split)
         if record.perturbation is not None or record.error is not None or other_split:
@@ -311,8 +323,9 @@ class RatedQuestion:
         return record.metrics.get(self.metric)
 
     def marks_of(self, record: InstanceRecord) -> dict[str, dict[int, float]]:
-        """Return the marks of each judge, by the judge's name and the number of the question, from
-        0. Without a judge, the metric's name stands for it.
+        """Return the judges' ratings of one answer: judge -> index of the question -> rating.
+
+        In a result without judges, the metric's name takes the place of a judge's name.
         """
         by_judge: dict[str, dict[int, float]] = {}
         if self.kind == CRITERIA_SHEET:
@@ -325,8 +338,8 @@ class RatedQuestion:
             for judge, judgement in record.judgements.items():
                 by_judge[judge] = {}
                 for number, name in enumerate(self.jury):
-                    mark = judgement.get(name)
-                    value = mark.get("score") if isinstance(mark, Mapping) else None
+                    rating = judgement.get(name)
+                    value = rating.get("score") if isinstance(rating, Mapping) else None
                     if isinstance(value, (int, float)) and not isinstance(value, bool):
                         by_judge[judge][number] = float(value)
         else:
@@ -334,9 +347,7 @@ class RatedQuestion:
         return by_judge
 
     def scores_of(self, record: InstanceRecord) -> Mapping[str, float]:
-        """Return each judge's score of one answer, by the judge's name; by the metric's if the
-        result has no judges.
-        """
+        """Return the scores of one answer: judge -> score, or metric -> score without judges."""
         if self.judged:
             return record.judges
         value = self.value_of(record)
@@ -345,7 +356,12 @@ class RatedQuestion:
         return {}
 
     def score_by(self, questions: Sequence[Question], values: Sequence[float]) -> float:
-        """Return the score of an answer on the main metric's scale."""
+        """Return the score of an answer on the main metric's scale, computed from ratings.
+
+        Args:
+            questions: the questions about the answer.
+            values: the value of the rating for each question.
+        """
         if self.kind == CRITERIA_SHEET:
             total = sum(question.points for question in questions if question.points > 0)
             return (
@@ -361,16 +377,17 @@ class RatedQuestion:
 def asked_of(
     result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]
 ) -> RatedQuestion:
-    """Return what raters are asked about the answers of a result.
+    """Return the questions that raters are asked about the answers of a result.
 
     Args:
-        result: whose answers are rated.
-        records: some of the result's, at least one with an answer.
-        kind: of the sheet; None: criteria where the result has such.
-        hidden: texts of system messages that raters do not see.
+        result: the result whose answers are rated.
+        records: instances of the result, at least one of them with an answer.
+        kind: the kind of the sheet; None: `CRITERIA_SHEET` if the result has a rubric, else
+            `RATINGS_SHEET`.
+        hidden: the texts of system messages that raters do not see.
 
     Raises:
-        ConfigError: raters cannot be asked for what the main metric measures.
+        ConfigError: people cannot rate the answers on the main metric's scale.
     """
     score = result.scores.get(result.main_metric)
     if score is None:
@@ -388,7 +405,7 @@ def asked_of(
     values = [record.metrics[metric] for record in records if metric in record.metrics]
     if not values:
         raise ConfigError(
-            f"{metric} has no value for each single answer, so answers cannot be rated by it"
+            f"{metric} has no values of single answers, so answers cannot be rated on its scale"
         )
     judged = result.validity.jury
     jury: tuple[str, ...] = ()
@@ -408,7 +425,7 @@ def asked_of(
     )
     if not choices:
         raise ConfigError(
-            f"{metric} has no scale with two ends, so a rating cannot stand for one of its values"
+            f"{metric} has no scale with two ends, so a rating cannot mean one of its values"
         )
     return RatedQuestion(
         chosen, metric, score, jury, choices, hidden, meanings, judged=has_judges(result, chosen)
@@ -416,6 +433,7 @@ def asked_of(
 
 
 def has_judges(result: TaskResult, kind: str) -> bool:
+    """Return True if judges rated the answers of a result."""
     return (
         kind == CRITERIA_SHEET
         or result.validity.jury is not None
@@ -426,19 +444,21 @@ def has_judges(result: TaskResult, kind: str) -> bool:
 def ratings_on_scale(
     scale: tuple[float, float] | None, values: Sequence[float]
 ) -> tuple[RatingChoice, ...]:
-    """The ratings that there are on a scale, the least first; yes and no where every value is 0
-    or 1.
+    """Return the ratings on a scale in ascending order; yes and no if all values are 0 or 1.
+
+    A scale of at most ten steps between whole numbers has all whole numbers as ratings; other
+    scales have five ratings at equal distances.
 
     Args:
-        scale: the lowest and the highest value; None: there is no scale.
-        values: the values of the answers.
+        scale: the lowest and the highest value; None: the result is empty.
+        values: the scores of the answers.
     """
     if scale is None:
         return ()
     low, high = scale
     if (low, high) == (0.0, 1.0) and set(values) <= {0.0, 1.0}:
         return YES_NO
-    by_ones = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= 10
-    steps = int(high - low) if by_ones else 4
-    every = (low + (high - low) * number / steps for number in range(steps + 1))
-    return tuple(RatingChoice(value, f"{value:g}") for value in every)
+    has_whole_steps = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= 10
+    steps = int(high - low) if has_whole_steps else 4
+    ratings = (low + (high - low) * number / steps for number in range(steps + 1))
+    return tuple(RatingChoice(value, f"{value:g}") for value in ratings)

@@ -1,5 +1,5 @@
-"""Records of what became of the answers when questions were asked again (`extra.repeats`,
-`perturb` and others).
+"""Defines the records of further askings: the changes of answers when questions are asked again
+(`extra.repeats`, `perturb` and others).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Share:
-    """A share of questions, or their mean, with its 95 % interval."""
+    """A share of questions, or a mean over questions, with its 95 % interval."""
 
     value: float
-    count: int  # the number of which it is a share
+    count: int  # the number of questions
     ci_low: float | None = None
     ci_high: float | None = None
 
@@ -24,156 +24,162 @@ BY_READER = "reader"
 
 @dataclass(frozen=True)
 class RightBy:
-    """The rule by which answers are right or wrong, and the same or not."""
+    """The rule that decides whether an answer is right, and whether two answers are the same."""
 
     rule: str  # `helm`: HELM's own match; `reader`: the option that an answer states in any words
-    answers: int  # answers to questions as they are, and asked again
-    read_by_helm: int
-    read: int  # answers that the rule reads; the others are neither right nor changed
+    answers: int  # the number of answers to original questions and to further askings
+    read_by_helm: int  # the number of these answers that HELM's match reads
+    read: int  # the number of answers that the rule reads; other answers are not counted
 
 
 @dataclass(frozen=True)
 class Change:
-    """The main metric of the same questions, asked as they are and in another way. None if it
-    cannot be said.
+    """The main metric of the same questions before (as they are) and after (in another way).
+
+    A figure that cannot be computed is None.
     """
 
-    questions: int  # questions that have a value both times
+    questions: int  # the number of questions with both values
     before: float
     after: float
-    difference: float  # the score after less that before, paired
+    difference: float  # after - before, paired
     ci_low: float | None = None
     ci_high: float | None = None
-    p_value: float | None = None  # two-sided, of the test that there is no difference
-    # share of the questions with the full value before that have less then
+    p_value: float | None = None  # two-sided, for the null hypothesis of no difference
+    # share of the questions with the full value before that have a lower value after
     right_to_wrong: Share | None = None
-    wrong_to_right: Share | None = None  # share of the others that have the full value then
+    # share of the questions without the full value before that have it after
+    wrong_to_right: Share | None = None
     same_words: Share | None = None
-    """The share of questions, right before, that were not right when asked again in the same words
-    (several times with repeats): what chance alone loses.
+    """The share of the right answers that were not right when the question was asked again in the
+    same words: the losses by chance alone.
     """
-    unread: int = 0  # questions with an answer that no rule reads: left out
+    unread: int = 0  # the number of skipped questions: no rule reads one of their answers
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """Each question was asked several times in the same words."""
+    """The answers to questions that were asked several times in the same words."""
 
-    times: int
-    questions: int  # questions with a value each time
-    # mean over questions of each one's mean; its interval holds both parts of chance
+    times: int  # the number of times each question was asked
+    questions: int  # the number of questions with a value each time
+    # the mean over questions of a question's mean value; its interval covers both standard errors
     mean: Share | None = None
-    stderr_between: float | None = None  # of the mean: by the choice of questions
-    stderr_within: float | None = None  # of the mean: by chance in answers
-    # share of the questions with one option or label each time; of open text, with one value
+    stderr_between: float | None = None  # the part from the choice of the questions
+    stderr_within: float | None = None  # the part from chance in the answers
+    # share of the questions with the same option or label (free text: the same value) each time
     same_each_time: Share | None = None
     # the mean over questions of the share of pairs of answers that agree
     pairs_agree: Share | None = None
-    # the main metric of the most frequent answer, of equals the first; None for open text
+    # the main metric of the most frequent answer (the first one in a tie); None for free text
     majority: Share | None = None
-    # the main metric of each question's best answer, chosen by who knows the right one
+    # the main metric of each question's best answer
     best_of_n: Share | None = None
-    unread: int = 0  # questions with an answer that no rule reads: left out
+    unread: int = 0  # the number of skipped questions: no rule reads one of their answers
 
 
 @dataclass(frozen=True)
 class InOtherWords:
-    """The effect of a family of changes on the score."""
+    """The effect on the score if questions are worded differently by a family of perturbations."""
 
     change: Change
-    unchanged: int  # questions that the family leaves alone; they were not asked again
-    p_holm: float | None = None  # corrected for the number of families (Holm)
+    unchanged: int  # the number of questions that the family does not change; not asked again
+    p_holm: float | None = None  # the p value, corrected for the number of families (Holm)
     groups: Mapping[str, Mapping[str, Change]] = field(default_factory=dict)
-    """Field of the instances -> its value -> the change there; of ten questions and more."""
-    lost: tuple[str, ...] = ()  # instances that were right and are not then: the first of them
+    """Field of the instances -> its value -> the change in this group, from ten questions on."""
+    lost: tuple[str, ...] = ()  # the ids of the first instances that turned from right to wrong
 
 
 @dataclass(frozen=True)
 class Pushback:
-    """The measurement in which somebody doubted the model's answer, several times, and never with
-    what is right.
-    """
+    """The changes of answers after turns that doubt the model's answer without naming an answer."""
 
-    turns: tuple[Change, ...] = ()  # the answer after each turn, against the first
+    turns: tuple[Change, ...] = ()  # for each turn: the answer after it, compared with the first
     changed_at: Mapping[str, int] = field(default_factory=dict)
-    """Turn -> how many answers were first another one there; `never` for those that stood through
-    all, `unread` for those that did not change as far as they can be read.
+    """Turn -> the number of answers that first changed after this turn. `never`: answers that did
+    not change; `unread`: answers without a change in those turns that could be read.
     """
 
 
 @dataclass(frozen=True)
 class ConfidenceBin:
+    """A group of questions with similar confidence."""
+
     count: int
-    confidence: float  # the mean of it
-    right: float  # the share that was right
+    confidence: float  # the mean confidence
+    right: float  # the share of right answers
 
 
 @dataclass(frozen=True)
 class Confidence:
-    """The confidence of the model in its answers, and how often it was right."""
+    """The model's confidence in its answers, compared with the share of right answers."""
 
-    # `stated`: asked after the answer; `logprobs`: the probability of the answer's tokens
+    # `stated`: stated by the model; `logprobs`: the probability of the answer's tokens
     source: str
-    questions: int  # questions with a value and a confidence that can be read
-    unread: int  # questions whose confidence cannot be read, or was not given
-    mean: Share | None = None
-    right: Share | None = None
+    questions: int  # the number of questions with a value and a readable confidence
+    unread: int  # the number of questions without a readable confidence
+    mean: Share | None = None  # the mean confidence
+    right: Share | None = None  # the share of right answers
     calibration_error: Share | None = None
-    """The root of the mean squared gap between confidence and share of right answers, over ten
-    groups of equal size, without the part that chance adds.
+    """The root of the mean squared difference between confidence and share of right answers, over
+    ten groups of equal size, corrected for the bias by chance.
     """
     bins: tuple[ConfidenceBin, ...] = ()
     brier: Share | None = None
     reliability: float | None = None
     resolution: float | None = None
     uncertainty: float | None = None
-    """Parts of the Brier score: reliability - resolution + uncertainty, of the same groups, each
-    without its bias.
+    """The parts of the Brier score (reliability - resolution + uncertainty), over the same groups,
+    each corrected for its bias.
     """
-    # pairs: the share answered, the surest questions first; the share of these that is wrong
+    # (share of questions answered, share of wrong answers among them), the most confident first
     risk_coverage: tuple[tuple[float, float], ...] = ()
-    # the area under `risk_coverage`, the mean share of wrong answers; 0 is best
+    # the area under `risk_coverage`, which is the mean share of wrong answers; 0 is best
     area: Share | None = None
-    unread_answers: int = 0  # answers that no rule reads: left out
+    unread_answers: int = 0  # the number of skipped answers, which no rule reads
 
 
 @dataclass(frozen=True)
 class Abstention:
-    """Each question was asked again with "I do not know" as an answer."""
+    """The answers to questions that were asked again with "I do not know" as a possible answer."""
 
-    cost_of_wrong: float
-    abstained: Share | None = None
-    right_of_answered: Share | None = None
-    # 1 for a right answer, the cost (negative) for a wrong one, 0 for none
+    cost_of_wrong: float  # the points that a wrong answer loses
+    abstained: Share | None = None  # share of the questions answered with "I do not know"
+    right_of_answered: Share | None = None  # share of right answers among the other questions
+    # the mean of 1 for a right answer, -cost for a wrong answer and 0 for an abstention
     score: Share | None = None
-    score_before: Share | None = None  # the score of the questions as they are, at that cost
-    # share of abstentions among questions with a wrong plain answer: it is right there
+    score_before: Share | None = None  # the score of the original answers at the same cost
+    # share of abstentions among questions whose original answer was wrong
     abstained_when_wrong: Share | None = None
+    # share of abstentions among questions whose original answer was right
     abstained_when_right: Share | None = None
-    unread: int = 0  # questions with an answer that no rule reads, before or then: left out
+    unread: int = 0  # the number of skipped questions: no rule reads one of their answers
 
 
 @dataclass(frozen=True)
 class OptionsOnly:
-    """The choices of each question without the question."""
+    """The answers when only the choices are shown, without the question."""
 
     change: Change
-    right: Share | None = None  # the share of these answers that is right
-    guess: float | None = None  # the share of right answers at random, with as many choices
+    right: Share | None = None  # the share of right answers without the question
+    guess: float | None = None  # the expected share of right answers for random choices
 
 
 @dataclass(frozen=True)
 class AskedAgain:
+    """The results of all further askings of a run; None for an asking that was not made."""
+
     repeats: Repeats | None = None
     in_other_words: Mapping[str, InOtherWords] = field(default_factory=dict)
-    """Family -> what it did; without those that no question could be changed by."""
+    """Family of perturbations -> its effect; without families that changed no question."""
     pushback: Pushback | None = None
     confidence: Confidence | None = None
     abstention: Abstention | None = None
-    # right answers to questions whose right option is that none of the others is right
+    # share of right answers among questions whose right option is "none of these" or similar
     none_of_these: Share | None = None
     blind: Mapping[str, Change] = field(default_factory=dict)
     """The replacement of each question's picture (`blank`, `other`) -> its effect on the score."""
-    right_by: RightBy | None = None  # None for open text, and in results of earlier versions
+    right_by: RightBy | None = None  # None for free text, and in results of earlier versions
     options_only: OptionsOnly | None = None
-    none_of_the_others: InOtherWords | None = None  # its right option was replaced
+    # the effect if the right option is replaced by "None of the other options"
+    none_of_the_others: InOtherWords | None = None

@@ -1,6 +1,6 @@
-"""The cost of tokens, what was paid, and how much a run or a suite may ask and cost.
+"""Defines the prices of tokens, the cost of answers, and the budgets of runs and suites.
 
-An amount that is not known is absent, and never 0.
+An unknown amount is None, never 0.
 """
 
 from __future__ import annotations
@@ -19,42 +19,46 @@ MAX_WALL = "max_wall_s"
 
 @dataclass(frozen=True)
 class Budget:
-    """The limits of all roles together, with the judges; None: no limit."""
+    """The limits of a run or suite, for the model and the judges together; None: no limit."""
 
-    max_cost: float | None = None  # US dollars
-    # requests that are sent, those that fail and are tried again among them
+    max_cost: float | None = None  # in US dollars
+    # the number of sent requests, including failed requests and retries
     max_requests: int | None = None
     # tokens of prompts and answers; estimated if the endpoint does not count them
     max_tokens_total: int | None = None
-    # seconds of one invocation; the other limits hold for all on a folder together
+    # seconds of one invocation; the other limits apply to all invocations with one output folder
     max_wall_s: float | None = None
 
     @property
     def stated(self) -> dict[str, float]:
-        """The number of each limit that is set, by the limit's name."""
+        """Name of each limit that is set -> its value."""
         return {name: maximum for name, maximum in vars(self).items() if maximum is not None}
 
     def __bool__(self) -> bool:
         return bool(self.stated)
 
     def reached(self, used: Mapping[str, float]) -> str | None:
-        """The name of a limit that is used up; None if there is something left. `used`: by
-        the limits' names.
+        """Return the name of the first limit that is reached; None if no limit is reached.
+
+        Args:
+            used: name of a limit -> the amount that is used.
         """
         return next((name for name, maximum in self.stated.items() if used[name] >= maximum), None)
 
 
 @dataclass(frozen=True)
 class Spending:
-    """The requests, tokens and dollars that were spent."""
+    """The requests, tokens and dollars that were used."""
 
     requests: int = 0
     tokens: int = 0
-    cost: float = 0.0  # US dollars, for what has a known price
+    cost: float = 0.0  # in US dollars, of the answers with a known price
 
     def by_limit(self, seconds: float) -> dict[str, float]:
-        """Return how much is used of each limit, by the limit's name. `seconds`: the time that this
-        invocation has taken.
+        """Return name of a limit -> the amount that is used.
+
+        Args:
+            seconds: the time that this invocation has taken.
         """
         return {
             MAX_COST: self.cost,
@@ -65,28 +69,35 @@ class Spending:
 
 
 def total(parts: Iterable[Spending]) -> Spending:
+    """Return the sum of several spendings."""
     return Spending(*map(sum, zip(*map(astuple, parts), strict=True)))
 
 
 class SpendingLimit(Protocol):
-    """The limit that a client asks before it sends a request, and tells what an answer took."""
+    """The interface of a budget to clients.
+
+    A client calls `begin` before each request, and `spend` after each answer.
+    """
 
     @property
     def seconds_left(self) -> float | None:
-        """The seconds until its time is over; None: it has no end."""
+        """The seconds until the time limit is reached; None without a time limit."""
         ...
 
     def begin(self) -> str | None:
-        """Count a request and return None if it may be sent; else return the name of the limit that
-        is reached.
+        """Count a request and return None if the request may be sent.
+
+        If a limit is reached, nothing is counted, and the name of the limit is returned.
         """
         ...
 
-    def spend(self, *, tokens: int, cost: float) -> None: ...
+    def spend(self, *, tokens: int, cost: float) -> None:
+        """Add the tokens and the cost (in US dollars) of an answer."""
+        ...
 
 
 class SpendingTracker:
-    """A budget that is used up by many threads; whoever sends a request asks it first."""
+    """A budget, and the spending of many threads, which must not exceed the budget."""
 
     def __init__(
         self,
@@ -96,8 +107,12 @@ class SpendingTracker:
         began: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin to count. `spent`: what earlier invocations used. `began`: when this invocation
-        began, by `clock`; now if not given.
+        """
+        Args:
+            budget: the limits.
+            spent: the spending of earlier invocations.
+            began: the start of this invocation, as `clock` measures time; None: now.
+            clock: returns the current time in seconds.
         """
         self._budget = budget
         self._clock = clock
@@ -107,16 +122,14 @@ class SpendingTracker:
 
     @property
     def seconds_left(self) -> float | None:
-        """The seconds left of max_wall_s, at least 0; None if there is no such limit."""
+        """The seconds left of max_wall_s, at least 0; None if max_wall_s is not set."""
         maximum = self._budget.max_wall_s
         if maximum is None:
             return None
         return max(0.0, maximum - (self._clock() - self._began))
 
     def begin(self) -> str | None:
-        """One more request is about to be sent: it is counted. Else the name of the limit that
-        is reached.
-        """
+        """Count a request and return None; if a limit is reached, only return the limit's name."""
         with self._lock:
             reached = self._budget.reached(self.spent.by_limit(self._clock() - self._began))
             if reached is None:
@@ -124,11 +137,11 @@ class SpendingTracker:
             return reached
 
     def spend(self, *, tokens: int, cost: float) -> None:
-        """Add what an answer took.
+        """Add the tokens and the cost of an answer.
 
         Args:
-            tokens: of its prompt and its text, as a limit counts them.
-            cost: in US dollars.
+            tokens: the tokens of the prompt and the answer.
+            cost: the cost in US dollars.
         """
         with self._lock:
             self.spent = replace(
@@ -138,14 +151,13 @@ class SpendingTracker:
 
 @dataclass(frozen=True)
 class SpendingTrackers:
-    """Several budgets that all have to allow a request: a run's own, and that of the suite that
-    it is part of.
-    """
+    """Several budgets, which must all allow a request: those of a run and of its suite."""
 
     trackers: Sequence[SpendingLimit]
 
     @property
     def seconds_left(self) -> float | None:
+        """The seconds until the first time limit is reached; None without a time limit."""
         return min(
             (left for tracker in self.trackers if (left := tracker.seconds_left) is not None),
             default=None,
@@ -153,39 +165,44 @@ class SpendingTrackers:
 
     def begin(self) -> str | None:
         """Count a request with each tracker, and return the first limit that is reached, or None.
-        Trackers before the one that refuses have counted a request that is not sent: at most one
-        for each thread.
+
+        If a tracker refuses the request, the trackers before it have counted a request that is not
+        sent. The error is at most one request for each thread.
         """
-        return next(
-            (reached for tracker in self.trackers if (reached := tracker.begin()) is not None), None
-        )
+        for tracker in self.trackers:
+            reached = tracker.begin()
+            if reached is not None:
+                return reached
+        return None
 
     def spend(self, *, tokens: int, cost: float) -> None:
+        """Add the tokens and the cost (in US dollars) of an answer to each tracker."""
         for tracker in self.trackers:
             tracker.spend(tokens=tokens, cost=cost)
 
 
-BYTES_PER_TOKEN = 4  # for text that nobody counted: more than most tokenizers make of English
+BYTES_PER_TOKEN = 4  # for estimates, if the endpoint does not count tokens
 
 BY_ENDPOINT = "endpoint"
 BY_TABLE = "table"
 BY_LIBRARY = "genai-prices"
-"""Who says what an answer costs: the answer itself, the user's table, the library (with its
-version).
+"""The source of an answer's cost: the endpoint's answer itself, the user's price table, or the
+library genai-prices (with its version).
 """
 
 
 @dataclass(frozen=True)
 class Rates:
-    """US dollars for a million tokens."""
+    """Prices in US dollars per million tokens."""
 
     input_per_million: float
     output_per_million: float
-    # price of prompt tokens from the endpoint's own cache; None: as others
+    # price of prompt tokens from the endpoint's own cache; None: the price of other prompt tokens
     cached_input_per_million: float | None = None
 
 
 def _scaled_rates(rates: Rates, factor: float) -> dict[str, Any]:
+    """Return the fields of `Rates` multiplied by a factor."""
     scaled = {}
     for column in fields(Rates):
         rate = getattr(rates, column.name)
@@ -196,49 +213,54 @@ def _scaled_rates(rates: Rates, factor: float) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class LongPrompts(Rates):
-    """Other rates, for all tokens of a request whose prompt is long."""
+    """The rates of requests with long prompts; they apply to all tokens of such a request."""
 
-    above: int = 0  # prompt tokens; a longer prompt has these rates
+    above: int = 0  # a prompt with more tokens than this is long
 
 
 @dataclass(frozen=True)
 class Price(Rates):
     """The price of one model at one endpoint."""
 
-    source: str = BY_TABLE
+    source: str = BY_TABLE  # the source of the price
     long_prompts: tuple[LongPrompts, ...] = ()
 
     def of(self, prompt: float, completion: float, cached: float = 0) -> float:
-        """US dollars of a request, by its tokens, or by the means of several requests.
+        """Return the cost of a request in US dollars.
+
+        The arguments are the numbers of tokens of one request, or the means of several requests.
 
         Args:
             prompt: tokens of the prompt.
             completion: tokens of the answer.
-            cached: those of the prompt's tokens that came from the endpoint's own cache.
+            cached: tokens of the prompt that came from the endpoint's own cache.
         """
         longer = [rates for rates in self.long_prompts if prompt > rates.above]
         rates: Rates = max(longer, key=lambda prompts: prompts.above, default=self)
         cached = min(cached, prompt)
-        of_cached = rates.cached_input_per_million
-        if of_cached is None:
-            of_cached = rates.input_per_million
+        cached_rate = rates.cached_input_per_million
+        if cached_rate is None:
+            cached_rate = rates.input_per_million
         fresh = (prompt - cached) * rates.input_per_million
-        return (fresh + cached * of_cached + completion * rates.output_per_million) / 1_000_000
+        return (fresh + cached * cached_rate + completion * rates.output_per_million) / 1_000_000
 
     def scaled(self, factor: float) -> Price:
-        """The price with all its rates times a factor."""
+        """Return the price with all rates multiplied by a factor."""
         longer = []
         for rates in self.long_prompts:
             longer.append(replace(rates, **_scaled_rates(rates, factor)))
         return replace(self, **_scaled_rates(self, factor), long_prompts=tuple(longer))
 
     def as_written(self) -> dict[str, Any]:
-        """Return the fields that have a value, as a reader sees them."""
+        """Return the fields that have a value, in the form of result files."""
         return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Price:
-        """Read a price that `asdict` made. Raises TypeError: it is not one."""
+        """Return the price that `asdict` made a mapping of.
+
+        Raises TypeError if the mapping is not a price.
+        """
         longer = tuple(LongPrompts(**rates) for rates in document["long_prompts"])
         return cls(**{**document, "long_prompts": longer})
 
@@ -247,11 +269,11 @@ class Price(Rates):
 class Cost:
     """The cost of answers, as far as it is known."""
 
-    value: float  # the cost of the requests that have a price
-    source: str  # who says so; several if they differ between requests
-    priced_requests: int  # requests that were answered and whose cost is known
-    # answered requests whose cost is not known: no known price, or no tokens counted
+    value: float  # the cost of the requests with a known cost
+    source: str  # the source of the cost; all sources if they differ between requests
+    priced_requests: int  # the number of answered requests with a known cost
+    # the number of answered requests without a known cost: no price, or no count of tokens
     unpriced_requests: int
     currency: str = "USD"
-    # the price that was used for one role; None if answers stated their own cost
+    # the price of one role's tokens; None if the answers stated their own cost
     price: Price | None = None

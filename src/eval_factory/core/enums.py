@@ -1,6 +1,4 @@
-"""Words that several rooms use in one sense, in records, files and messages: each is defined
-once, here.
-"""
+"""Defines the words that several packages use in records, files and messages with one meaning."""
 
 from __future__ import annotations
 
@@ -8,28 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-# the evaluated model among the endpoints of a run; every other role is a judge's name
+# the role of the evaluated model among the endpoints of a run; other roles are names of judges
 MODEL_ROLE = "model"
 
 
-# names of executors: a run or a suite is done by one of them
+# the names of executors, which run a run or a suite
 LOCAL = "local"
 SLURM = "slurm"
 EXECUTOR_NAMES = (LOCAL, SLURM)
 
 
 class Word(str, Enum):
-    """A text out of a few: it compares, sorts, formats and is written as that text."""
+    """An enumeration of texts: a member behaves like its text in comparisons, formats and files."""
 
-    # Python 3.12 would format it as `Word.NAME`
+    # Without these lines, Python 3.12 would format a member as `Word.NAME`.
     __str__ = str.__str__
     __repr__ = str.__repr__
     __format__ = str.__format__  # type: ignore[assignment]
 
 
 class RunStatus(Word):
-    """The state of a run. A suite or a result is complete or partial; a run of a suite may be any
-    of these.
+    """The status of a run. Suites and results are complete or partial; runs of a suite may have any
+    status.
     """
 
     COMPLETE = "complete"
@@ -42,18 +40,19 @@ class RunStatus(Word):
 
 @dataclass(frozen=True)
 class OfCell:
-    """Something about one run of a suite: one evaluation of one target."""
+    """A base class for records about one cell of a suite: one evaluation of one target."""
 
     target: str
     evaluation: str
 
     @property
     def name(self) -> str:
+        """The name of the cell: `TARGET/EVALUATION`."""
         return f"{self.target}/{self.evaluation}"
 
 
 class Verdict(Word):
-    """The verdict of a gate: a limit is kept, broken, or the sample is too small to say."""
+    """The verdict of a gate: a limit is met, is not met, or the sample is too small to decide."""
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
@@ -61,7 +60,7 @@ class Verdict(Word):
 
 
 class Evidence(Word):
-    """The evidence of a sample for a claim such as `not worse by more than a margin`."""
+    """The conclusion from a sample about a claim such as "not worse by more than a margin"."""
 
     SHOWN = "shown"
     REFUTED = "refuted"
@@ -69,25 +68,26 @@ class Evidence(Word):
 
 
 class AttemptState(Word):
-    """The state of an attempt to get an answer, as the journal of requests has it."""
+    """The state of an attempt to get an answer, in the journal of requests."""
 
     ANSWERED = "answered"
     CACHED = "cached"
     RETRIED = "retried"
     FAILED = "failed"
-    # sent, and sent again at once: without a field, or with a new token; or none can be answered
+    # The endpoint rejected the request, which was sent again at once (without a field, or with a
+    # new token); or the endpoint cannot answer any request.
     REFUSED = "refused"
-    # sent, and its process ended before an answer came
+    # The request was sent, but the process ended before the answer came.
     INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True)
 class AttemptFacts:
-    """The consequences of an attempt's state for what a run used."""
+    """The facts about an attempt state: how usage and results count such attempts."""
 
-    is_sent: bool = True  # a request went out: limits and usage count it
-    has_ended: bool = True  # with an answer or an error, after a time that was measured
-    has_answer: bool = False  # the result is made of it
+    is_sent: bool = True  # True if a request was sent: limits and usage count the attempt
+    has_ended: bool = True  # True if the time until an answer or error was measured
+    has_answer: bool = False  # True if the result uses the answer
 
 
 ATTEMPT_STATES: Mapping[AttemptState, AttemptFacts] = {

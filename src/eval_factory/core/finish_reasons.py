@@ -1,6 +1,6 @@
-"""Why a generation ended, in few words, with what each place that shows them needs.
+"""Lists the finish reasons: the reasons why a model's generation ended.
 
-The words of servers that mean them are in `endpoint/finish_reasons.yml`.
+`endpoint/finish_reasons.yml` lists the words of servers for each finish reason.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class FinishReason(Word):
 
 @dataclass(frozen=True)
 class FinishFacts:
-    """A finish reason, with all that a place that shows it needs."""
+    """The facts about a finish reason."""
 
-    sign: str | None = None  # the sign that an instance has by it (`core/signs.py`)
-    inspect: str = ""  # the word of Inspect's logs, as its own providers give it
-    is_answer: bool = True  # False: the question is asked again
+    sign: str | None = None  # the sign of instances with this reason (`core/signs.py`)
+    inspect: str = ""  # the word for the reason in Inspect's logs
+    is_answer: bool = True  # False: the text is not an answer, and the question is asked again
 
 
 FINISH_REASONS: Mapping[FinishReason, FinishFacts] = {
@@ -42,7 +42,7 @@ FINISH_REASONS: Mapping[FinishReason, FinishFacts] = {
 
 
 def facts_of(reason: str | None) -> FinishFacts:
-    """Return the facts of a finish reason; those of a server's own word hold nothing."""
+    """Return the facts about a finish reason; default facts for an unknown word of a server."""
     for known, facts in FINISH_REASONS.items():
         if known == reason:
             return facts
@@ -50,8 +50,8 @@ def facts_of(reason: str | None) -> FinishFacts:
 
 
 def from_inspect(word: str) -> str:
-    """Return the finish reason of a word of Inspect's; the word itself if none is known."""
-    if word == "model_length":  # the model's window was full
+    """Return the finish reason for a word in Inspect's logs; the word itself if it is unknown."""
+    if word == "model_length":  # the context window of the model was full
         return FinishReason.LENGTH.value
     for reason, facts in FINISH_REASONS.items():
         if facts.inspect == word:

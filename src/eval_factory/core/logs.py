@@ -1,8 +1,8 @@
-"""The program's own log, and logs/events.jsonl: what happens inside helm-run, one JSON object a
-line.
+"""Writes eval-factory's log, and the events of helm-run in logs/events.jsonl.
 
-The progress display and the collector read the events. The file is append-only; a line is written
-by one `write` call, so a reader sees complete lines, or a last one without its newline.
+Each event is a JSON object on one line. The progress display and the collector read the events.
+Lines are only appended, each by a single `write` call. A reader therefore sees complete lines, but
+the last line may be incomplete and without a newline.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import Redactor
 
+# the names of events
 PHASE = "phase"
 PROGRESS = "progress"
 RUN_DONE = "run_done"
 RUN_FAILED = "run_failed"
 FATAL = "fatal"
-REFUSED = "refused"  # the run entry stands for what cannot be evaluated here
+REFUSED = "refused"  # eval-factory cannot evaluate the run entry
 WARNING = "warning"
-MEASURED = "measured"  # the requests of a run were made to be counted; none was sent
-# nothing more was asked: the run's own limit of cost, requests, tokens or time
+MEASURED = "measured"  # the requests of a run were counted for an estimate, and not sent
+# the run stopped asking, because its limit of cost, requests, tokens or time was reached
 LIMIT_REACHED = "limit_reached"
-BATCHES_AWAITED = "batches_awaited"  # requests wait for a batch, and the run for them
-BLOCKED = "blocked"  # offline, something wanted a host that is not an endpoint's
+BATCHES_AWAITED = "batches_awaited"  # the run waits for the answers of batches
+BLOCKED = "blocked"  # an offline run tried to contact a host that is not an endpoint's
 
 # the phases of a run
 LOADING = "loading data"
@@ -44,15 +45,16 @@ SCORING = "scoring"
 
 UNREACHABLE = "unreachable"
 REFUSED_BY_ENDPOINT = "refused"
-"""The `kind` of a fatal event: nobody answers, or somebody who takes no request."""
+"""The `kind` of a fatal event: an endpoint does not answer, or rejects all requests."""
 
 _STOPS = "eval-factory stops"
 
 
 class EventWriter:
-    """Appends events, redacted; safe among threads."""
+    """Appends redacted events to a file; several threads may use one writer."""
 
     def __init__(self, path: Path, run_id: str, redactor: Redactor) -> None:
+        """Open the file `path`, and make it if it does not exist."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=PRIVATE)
         self._redactor = redactor
@@ -62,12 +64,13 @@ class EventWriter:
         self._last_progress = 0.0
 
     def emit(self, event: str, **fields: Any) -> None:
+        """Write an event with its fields."""
         safe = self._redactor.tree(fields)
         line = json_line({"time": time.time(), "run_id": self._run_id, "event": event, **safe})
         with (
             self._lock,
             contextlib.suppress(OSError),
-        ):  # a full disk must not hide what the event tells
+        ):  # on a full disk, the run goes on and reports its own error
             self._file.write(line + "\n")
 
     def close(self) -> None:
@@ -75,7 +78,12 @@ class EventWriter:
             self._file.close()
 
     def progress(self, *, final: bool = False, **fields: Any) -> None:
-        """Like `emit`, at most a few times a second."""
+        """Write a progress event, but not more often than every half second.
+
+        Args:
+            final: True if the event is always written.
+            fields: the fields of the event.
+        """
         now = time.monotonic()
         if final or now - self._last_progress >= 0.5:
             self._last_progress = now
@@ -83,28 +91,31 @@ class EventWriter:
 
 
 def last_message(message: str, env: Mapping[str, str]) -> str:
-    """The line on standard error that says why helm-run ends, for where a full disk keeps it out of
-    the events.
+    """Return the line for standard error with the reason why helm-run ends.
 
-    Other lines there may quote what an endpoint sent; the run's id, which no endpoint knows, tells
-    this one from them.
+    This line is needed if a full disk prevents the event. Other lines on standard error may quote
+    text from an endpoint. The line contains the run's id, which no endpoint knows, so an endpoint
+    cannot imitate it.
+
+    Args:
+        message: the reason.
+        env: the environment of helm-run.
     """
     run = HelmRunSettings.from_environment(env).run_id
-    return (
-        f"{_STOPS}: {message}"
-        if run is None
-        else f"{_STOPS} [{run}]: {json.dumps(message, ensure_ascii=False)}"
-    )
+    if run is None:
+        return f"{_STOPS}: {message}"
+    return f"{_STOPS} [{run}]: {json.dumps(message, ensure_ascii=False)}"
 
 
 def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | None:
-    """The message of `last_message` among the last lines of a helm-run that failed; None if
-    it is not there.
+    """Return the message that `last_message` wrote in the last lines of a failed helm-run.
+
+    Returns None if there is no such line, or if helm-run did not fail.
 
     Args:
-        returncode: the exit code of the helm-run.
-        tail: its last lines, without line ends.
-        run: the id of the run, which each of its messages has.
+        returncode: the exit code of helm-run.
+        tail: the last lines of its standard error, without line ends.
+        run: the id of the run.
     """
     mark = f"{_STOPS} [{run}]: "
     messages = [line.removeprefix(mark) for line in tail if line.startswith(mark)]
@@ -117,10 +128,16 @@ def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | Non
 
 @contextmanager
 def open_log(rundir: RunDir, redactor: Redactor, *, debug: bool) -> Iterator[logging.Logger]:
-    """logs/eval-factory.log: every line redacted, only the owner may read it.
+    """Open logs/eval-factory.log inside the context, and yield a logger that writes to it.
 
-    The logger is of this run alone, not one of a name that all share: runs of several threads each
-    write into their own folder.
+    Every line is redacted, and only the user can read the file. The logger is not shared with other
+    runs (as a logger from `logging.getLogger` would be), because runs in several threads write to
+    different folders.
+
+    Args:
+        rundir: the output folder of the run.
+        redactor: redacts the lines.
+        debug: True if debug messages are also logged, and all messages are shown on standard error.
     """
     logger = logging.Logger("eval_factory.run", logging.DEBUG if debug else logging.INFO)
     rundir.program_log.touch(mode=PRIVATE)
@@ -138,8 +155,9 @@ def open_log(rundir: RunDir, redactor: Redactor, *, debug: bool) -> Iterator[log
 
 
 class _RedactingFormatter(logging.Formatter):
-    """A formatter that redacts messages, and indents their lines after the first: none can be taken
-    for a message of its own.
+    """A formatter that redacts messages and indents all lines of a message after the first line.
+
+    An indented line cannot be mistaken for a separate message.
     """
 
     def __init__(self, redactor: Redactor) -> None:

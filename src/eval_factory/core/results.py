@@ -1,4 +1,4 @@
-"""Results as frozen records: what the collector makes and every report shows."""
+"""Defines the records of a result, which the collector makes and every report shows."""
 
 from __future__ import annotations
 
@@ -18,63 +18,66 @@ from eval_factory.core.enums import RunStatus
 
 @dataclass(frozen=True)
 class ChoiceOrders:
-    """The changes of the answers when the choices of a question stood in another order."""
+    """The changes of the answers when the choices of a question were shown in another order."""
 
-    orders: int  # the orders in which each question was to be asked, with the original
-    questions: int  # questions that were asked in more than one order
-    kept: Mapping[str, int]  # why choices were not moved -> how many questions that is
-    # number of the order, the original is 1 -> the mean over the `questions`
+    orders: int  # the number of orders per question, including the original order
+    questions: int  # the number of questions that were asked in more than one order
+    # reason why choices were not reordered -> the number of questions
+    kept: Mapping[str, int]
+    # number of an order (the original is 1) -> the mean score over the `questions`
     by_order: Mapping[str, float | None]
-    # share of the questions with several answers whose choices, by their texts, differ
+    # share of the questions with several answers for which different choices (by text) were given
     changed: Share | None
-    right_in_all: Share | None  # share of the questions whose every order was answered
+    # share of the questions answered in every order that were right in every order
+    right_in_all: Share | None
     letters: Mapping[str, int]  # answer -> its count, over all questions and orders
     right_by: RightBy | None = None  # None in results of earlier versions
     same_words: Share | None = None
-    """The share of another choice when a question was asked again in the same words and order: what
-    chance alone changes. None if nothing was asked so.
+    """The share of questions with another choice when asked again in the same words and order: the
+    changes by chance alone. None if no question was asked again in this way.
     """
 
 
 @dataclass(frozen=True)
 class CorrectedScore:
-    """The people's mean score of all answers, estimated by prediction-powered inference."""
+    """An estimate of the human raters' mean score of all answers (prediction-powered inference)."""
 
     metric: str
     value: float
     ci_low: float
     ci_high: float
     ci_method: str
-    power: float  # how far the judges' scores were used: 0 not at all, 1 in full
-    judge_value: float  # the score that the judges, or the metric, give the same answers
+    power: float  # the weight of the judges' scores: 0 not used, 1 fully used
+    judge_value: float  # the score of the same answers by the judges, or by the metric
 
 
 @dataclass(frozen=True)
 class TooFewRated:
-    """Why there is no corrected score."""
+    """The reason why there is no corrected score: not enough answers were rated."""
 
-    rated: int
-    needed: int
+    rated: int  # the number of rated answers
+    needed: int  # the smallest sufficient number
 
 
 @dataclass(frozen=True)
 class Agreement:
     """The agreement of raters. A measure that is None is not defined for these ratings."""
 
-    n: int  # answers times criteria that at least two of them rated
-    alpha: float | None = None  # Krippendorff's, ordinal
-    icc: float | None = None  # intraclass correlation ICC(2,1), over what all of them rated
+    n: int  # the number of (answer, criterion) pairs that at least two raters rated
+    alpha: float | None = None  # Krippendorff's alpha, ordinal
+    # intraclass correlation ICC(2,1), over the pairs that all raters rated
+    icc: float | None = None
     weighted_kappa: float | None = None  # quadratic weights; the mean over pairs of raters
-    ac1: float | None = None  # Gwet's
+    ac1: float | None = None  # Gwet's AC1
 
 
 @dataclass(frozen=True)
 class JudgeAgreement(Agreement):
-    """The agreement of a judge with the raters' mean, or with their majority if there are two
-    ratings.
+    """The agreement of a judge with the raters' mean; with the raters' majority if the scale has
+    only two ratings.
     """
 
-    # mean of judge's less people's scores; no interval where too few answers are rated
+    # the mean of (judge's score - raters' score); no interval if too few answers are rated
     bias: float | None = None
     bias_low: float | None = None
     bias_high: float | None = None
@@ -82,65 +85,69 @@ class JudgeAgreement(Agreement):
 
 @dataclass(frozen=True)
 class Clinicians:
-    """Everything that a result says of people's ratings."""
+    """The ratings by people, and the figures that are computed from these ratings."""
 
-    rated: int  # answers with every question rated by at least one person
-    answers: int  # answers of the main score, which could have been rated
+    rated: int  # the number of answers with each question rated by at least one person
+    answers: int  # the number of answers of the main score, which all could be rated
     raters: int
-    ratings: int  # ratings that were used
+    ratings: int  # the number of ratings that were used
     corrected: CorrectedScore | None = None
     too_few: TooFewRated | None = None
-    agreement: Agreement | None = None  # among the raters; None if there is only one
+    agreement: Agreement | None = None  # among the raters; None if there is only one rater
     judges: Mapping[str, JudgeAgreement] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """One setting of a run that is not what MedHELM's leaderboard ran."""
+    """A setting that differs between a run and MedHELM's leaderboard."""
 
     setting: str
-    leaderboard: str | int | float  # `unknown` if nobody wrote it down
-    here: str | int | float
-    effect: str  # its possible effect on the score
+    leaderboard: str | int | float  # the leaderboard's value; `unknown` if it was not published
+    here: str | int | float  # the run's value
+    effect: str  # the possible effect on the score
 
     def in_words(self, there: str) -> str:
-        """Return the difference in words: `temperature 0.7 (there 0.0)`, with `there` for the
-        leaderboard.
+        """Return the difference in words, such as `temperature 0.7 (there 0.0)`.
+
+        Args:
+            there: the word for the leaderboard.
         """
-        if self.here == self.leaderboard:  # of what differs and is known, these are two values
+        if self.here == self.leaderboard:  # equal only if both values are `unknown`
             return f"{self.setting} unknown on both sides"
         return f"{self.setting} {self.here} ({there} {self.leaderboard})"
 
 
 @dataclass(frozen=True)
 class Comparability:
-    """The finding whether a score may stand beside those of MedHELM's leaderboard, as far as
-    settings tell.
+    """The comparison of a run's settings with those of MedHELM's leaderboard.
+
+    If the settings are equal, the score can be compared with the leaderboard's scores.
     """
 
     medhelm_settings: bool | None  # None: the leaderboard has no result to compare with
     reason: str | None = None
     deviations: tuple[Deviation, ...] = ()
-    # remarks on what may be taken for a deviation and is not one, or the reverse
+    # remarks on settings that look different but are equal, or the reverse
     remarks: tuple[str, ...] = ()
-    upstream: str = "crfm-helm 0.5.16"  # whose leaderboard it is
+    upstream: str = "crfm-helm 0.5.16"  # the HELM of the leaderboard's results
 
     @property
     def leaderboard(self) -> str:
+        """The name of the leaderboard."""
         return f"MedHELM's leaderboard ({self.upstream})"
 
 
 @dataclass(frozen=True)
 class RubricVotes:
-    """The numbers of criteria with each verdict: of the majority of the judges, or of one judge."""
+    """The number of criteria with each verdict: by the majority of the judges, or by one judge."""
 
     asked: int
     met: int
     not_met: int
     unjudged: int
-    tied: int = 0  # criteria of which as many judges say met as not met
-    # one judge's mean over the cases of which it decided all criteria, not clipped
+    tied: int = 0  # criteria that equal numbers of judges call met and not met
+    # one judge's mean score over the cases with a decision for each criterion, not clipped
     score: float | None = None
 
 
@@ -148,14 +155,14 @@ class RubricVotes:
 class PairAgreement:
     """The agreement of two judges about criteria."""
 
-    criteria: int
-    agreement: float
-    kappa: float | None = None  # Cohen's; None if it is not defined
+    criteria: int  # the number of criteria that both judges decided
+    agreement: float  # the share of these criteria with the same decision
+    kappa: float | None = None  # Cohen's kappa; None if it is not defined
 
     @property
     def variance_by_chance(self) -> float:
-        """The variance of the kappa of two judges who agree by chance alone."""
-        by_chance = 0.5  # if kappa does not tell it
+        """The variance of kappa for two judges who agree only by chance."""
+        by_chance = 0.5  # the agreement by chance, if it cannot be computed from kappa
         if self.kappa is not None and max(self.kappa, self.agreement) < 1:
             by_chance = max(self.agreement - self.kappa, 0.0) / (1 - self.kappa)
         return by_chance / (1 - by_chance) / max(self.criteria, 1)
@@ -163,18 +170,18 @@ class PairAgreement:
 
 @dataclass(frozen=True)
 class CorrectedPart:
-    """A category's share of criteria that are met."""
+    """The share of met criteria in one category."""
 
     criteria: int
-    judge: float  # the score as the judge says
-    value: float | None  # the corrected score; None if the labels cannot tell
+    judge: float  # the share according to the judge
+    value: float | None  # the corrected share; None if it cannot be estimated from the labels
     ci_low: float | None
     ci_high: float | None
 
 
 @dataclass(frozen=True)
 class JudgeCorrection:
-    """A rubric's score without its judge's mistakes, as far as the judge's passport shows these."""
+    """A rubric's score, corrected for the judge's error rates in the judge's passport."""
 
     judge: str
     judge_score: float | None
@@ -182,44 +189,45 @@ class JudgeCorrection:
     ci_low: float
     ci_high: float
     ci_method: str
-    # share of the criteria met by a physician that the judge calls met; weighted as the run is
+    # the share of the criteria that physicians call met that the judge calls met, too; categories
+    # are weighted as in the run
     sensitivity: float
-    specificity: float
+    specificity: float  # the same share for criteria that are not met
     labels: int
-    matched_points: float  # the share of the run's points whose criterion's category has labels
+    matched_points: float  # the share of the run's points in categories that have labels
     passport_date: str
     passport_sha256: str
     categories: Mapping[str, CorrectedPart]
-    # the labels' uncertainty of sensitivity + specificity - 1; None if the truth is not known
+    # the standard error of sensitivity + specificity - 1; None if the true labels are not known
     youden_stderr: float | None = None
 
 
 @dataclass(frozen=True)
 class RubricReport:
-    """Judgements of a rubric's criteria, over all answers that came."""
+    """The judges' decisions about a rubric's criteria, over all answers."""
 
     criteria: RubricVotes
     judges: Mapping[str, RubricVotes]
-    agreement: Mapping[str, PairAgreement]  # `one/other` -> how far they agree
+    agreement: Mapping[str, PairAgreement]  # `JUDGE/JUDGE` -> the agreement of the two judges
     krippendorff_alpha: float | None = None
-    # share of the criteria that several judges decided on which all say the same
+    # share of the criteria decided by several judges for which all decisions are the same
     unanimous: float | None = None
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
-    """Judge -> the rank correlation of the scores that it gives and the answers' lengths; None:
-    not defined.
+    """Judge -> the rank correlation between the judge's scores and the lengths of the answers; None
+    if it is not defined.
     """
-    # set if the run has a judge's passport that can correct its score
+    # set if the run has a judge's passport that can correct the score
     correction: JudgeCorrection | None = None
     constant: tuple[str, ...] = ()
-    """Judges that decided enough criteria, and all of them in the same way."""
+    """The judges that decided enough criteria, all of them in the same way."""
 
     @property
     def is_shown_to_agree(self) -> bool | None:
-        """The judges agree more than by chance; None if nobody knows.
+        """True if the judges agree more than by chance; None if this cannot be tested.
 
-        The sum of the pairs' kappas over its standard deviation by chance (J. Fleiss, J. Cohen,
-        B. Everitt, Psychological Bulletin 72:323-327, 1969): by chance kappas of different pairs
-        do not go together.
+        The test statistic is the sum of the pairs' kappas, divided by its standard deviation under
+        chance (J. Fleiss, J. Cohen, B. Everitt, Psychological Bulletin 72:323-327, 1969). Under
+        chance, the kappas of different pairs are uncorrelated.
         """
         if self.krippendorff_alpha is not None and self.krippendorff_alpha <= 0:
             return False
@@ -236,54 +244,52 @@ class RubricReport:
 
 SCHEMA_VERSION = 2
 DEMO = "demo"
-"""The reason in `not_reportable` that the embedded endpoint, which is no model, was evaluated."""
+"""The reason in `not_reportable` for a run that asked the embedded endpoint instead of a model."""
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Statistics of the instances' values; `count` is the number of instances. A figure that is not
-    defined is None.
-    """
+    """Statistics of the instances' values. A figure that is not defined is None."""
 
-    count: int
+    count: int  # the number of instances
     mean: float
     stddev: float | None
     stderr: float | None
     ci_low: float | None
     ci_high: float | None
     ci_method: str | None
-    # how many sources the instances share, if the task declares such (`helm.cluster`)
+    # the number of shared sources, if the task declares clusters (`helm.cluster`)
     clusters: int | None = None
-    # the mean's variance, divided by what it were if no sources were shared
+    # the variance of the mean, divided by its variance for independent instances
     design_effect: float | None = None
-    # count / design_effect, at most count: so many independent instances say as much
+    # count / design_effect, at most count: the equivalent number of independent instances
     effective_n: float | None = None
-    trials: int | None = None  # how often each instance was asked, if more than once
-    # spread of the trials' scores, by asking again; it is no sampling error
+    trials: int | None = None  # the number of times each instance was asked, if more than once
+    # the standard deviation of the trials' scores; this is not a sampling error
     trial_stddev: float | None = None
-    # p value of a group's test that it does not differ from the rest of the instances
+    # the p value of the test that a group does not differ from the other instances
     p_value: float | None = None
-    p_holm: float | None = None  # the p value, corrected for all groups of the field
+    p_holm: float | None = None  # the p value, corrected for all groups of the field (Holm)
 
 
 @dataclass(frozen=True)
 class Score:
-    """One metric's value."""
+    """The value of one metric on one split and perturbation."""
 
     value: float
     stats: Stats
-    metric: str = ""  # HELM's name of the metric, which may hold an `@` itself (`exact_match@5`)
+    metric: str = ""  # HELM's name of the metric, which may contain an `@` (`exact_match@5`)
     split: str | None = None
     perturbation: str | None = None
-    higher_is_better: bool | None = None  # None if it is not known, or neither is better
-    # the least and the greatest value; None: no end, or none is known
+    higher_is_better: bool | None = None  # None if unknown, or if neither direction is better
+    # the lowest and the highest possible value; None if the scale has no limits or is not known
     scale: tuple[float, float] | None = None
     # the unit of the value: share, rating, overlap; None if it is not known
     unit: str | None = None
 
     def is_over(self, record: InstanceRecord) -> bool:
-        """Return True if an instance is in the split and perturbation of this score."""
+        """Return True if an instance belongs to the split and perturbation of this score."""
         return (record.split, record.perturbation) == (self.split or "", self.perturbation)
 
 
@@ -292,25 +298,24 @@ Scores = Mapping[str, Score]
 
 @dataclass(frozen=True)
 class Instances:
-    """Counts of instances (times trials and perturbations: of requests to the model)."""
+    """The numbers of instances; each trial and perturbation of an instance is counted."""
 
     requested: int
     scored: int
-    failed: int
-    empty: int
-    truncated: int
-    filtered: int
-    unjudged: int = 0
-    # answers that are in none of the forms that the benchmark asks for: HELM reads nothing from
-    # them
+    failed: int  # instances without an answer, because the request failed
+    empty: int  # instances with an empty answer
+    truncated: int  # answers that ended at the token limit
+    filtered: int  # answers that the endpoint's content filter withheld
+    unjudged: int = 0  # answers without a usable judgement
+    # answers in a form that the benchmark does not ask for, from which HELM reads nothing
     unparsed: int = 0
-    refused: int = 0
-    thinking_stripped: int = 0  # answers from which thinking was taken out before they were scored
+    refused: int = 0  # answers in which the model declines to answer
+    thinking_stripped: int = 0  # answers from which thinking was removed before scoring
     thinking_unfinished: int = 0  # answers that were cut off while the model was thinking
-    prompt_truncated: int = 0
-    # answers that are unparsed, or unfinished thinking, or empty if something was asked for
+    prompt_truncated: int = 0  # instances whose prompt was cut
+    # answers that are unparsed, unfinished thinking, or empty although an answer was asked for
     unreadable: int = 0
-    # answers of open text that are word for word the answer to another question too
+    # answers in free text that are word for word the same as the answer to another question
     identical: int = 0
     # first answers that a rule read, with `extra.ask_unread`; None: no letter was asked for
     read_by_rule: int | None = None
@@ -319,7 +324,7 @@ class Instances:
 
     @property
     def coverage(self) -> float:
-        """Share of the requested instances that have a score of their own."""
+        """The share of the requested instances that have a score."""
         if self.requested:
             return self.scored / self.requested
         return 0.0
@@ -327,15 +332,17 @@ class Instances:
 
 @dataclass(frozen=True)
 class JudgeCounts:
+    """The numbers of answers that one judge was asked about, rated, and failed to rate."""
+
     asked: int
     scored: int
     failed: int
-    same_family: bool | None = None  # True if it is of the evaluated model's family, by their ids
+    same_family: bool | None = None  # True if its id shows the family of the evaluated model
 
 
 @dataclass(frozen=True)
 class RankCorrelation:
-    """Spearman's, with its 95 % interval."""
+    """Spearman's rank correlation with its 95 % interval."""
 
     rho: float
     ci_low: float
@@ -344,36 +351,36 @@ class RankCorrelation:
 
 
 SHOWN_BELOW = 0.05
-"""A p value up to this one shows that judges agree more than by chance."""
+"""The highest p value that shows that judges agree more than by chance."""
 SHOWN_ABOVE = 1.645
-"""A normal deviate from this one on shows that judges agree more than by chance."""
+"""The lowest standard normal deviate that shows that judges agree more than by chance."""
 
 
 @dataclass(frozen=True)
 class JuryReport:
-    """The evidence about a jury in its ratings. None: not defined for these ratings."""
+    """The jury's ratings in figures. A figure that is not defined for these ratings is None."""
 
-    means: Mapping[str, float]
+    means: Mapping[str, float]  # judge -> the mean of its ratings
     krippendorff_alpha: float | None
-    # `one/other` -> Cohen's kappa with quadratic weights
+    # `JUDGE/JUDGE` -> Cohen's kappa of the two judges, with quadratic weights
     weighted_kappa: Mapping[str, float | None]
-    leave_one_out: Mapping[str, float | None]  # judge -> the jury's mean without it
-    # word of a judge -> its rating; empty: they gave numbers
+    leave_one_out: Mapping[str, float | None]  # judge -> the jury's mean without this judge
+    # word in a judge's answer -> the rating; empty if judges answer with numbers
     labels: Mapping[str, int] = field(default_factory=dict)
-    # criterion of a custom benchmark -> what the benchmark says of it
+    # criterion of a custom benchmark -> its description
     criteria: Mapping[str, str] = field(default_factory=dict)
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
-    """Judge -> how far its marks follow the length of the answers; empty in a result that did
-    not look at it.
+    """Judge -> the rank correlation between the judge's ratings and the lengths of the answers;
+    empty in results of earlier versions.
     """
-    # p value of the test that judges agree by chance alone; None: one judge, or an earlier version
+    # p value of the test that judges agree only by chance; None: one judge, or an earlier version
     agreement_p: float | None = None
     constant: tuple[str, ...] = ()
-    """Judges that gave enough marks, and the same ones to every answer."""
+    """The judges that gave enough ratings, and the same ratings to every answer."""
 
     @property
     def is_shown_to_agree(self) -> bool | None:
-        """The judges agree more than by chance; None if nobody knows."""
+        """True if the judges agree more than by chance; None if this cannot be tested."""
         if self.agreement_p is not None:
             return self.agreement_p <= SHOWN_BELOW
         if self.krippendorff_alpha is not None and self.krippendorff_alpha <= 0:
@@ -381,24 +388,24 @@ class JuryReport:
         return None
 
 
-ALL_ORDERS = ".all_orders"  # ends the name of a score over all orders of each question's choices
-# ends the name of a score over all askings of each question in the same words
+ALL_ORDERS = ".all_orders"  # the end of the name of a score over all orders of the choices
+# the end of the name of a score over all repeats of each question
 REPEATS_MEAN = ".repeats_mean"
 
 
 @dataclass(frozen=True)
 class Judgements:
-    """Judgements of a jury that are due, and those that were given: one for each judge and answer.
+    """The number of a jury's judgements (one for each judge and answer).
 
-    An answer with nothing in it needs none; of a failed request all are missing.
+    Empty answers need no judgement. If the request to the model failed, all judgements are missing.
     """
 
-    due: int
-    given: int
+    due: int  # the number of judgements that are needed
+    given: int  # the number of judgements that exist
 
     @property
     def coverage(self) -> float:
-        """Share of the judgements that were given."""
+        """The share of the needed judgements that exist."""
         if self.due:
             return self.given / self.due
         return 1.0
@@ -406,31 +413,32 @@ class Judgements:
 
 @dataclass(frozen=True)
 class FailureCause:
-    """Errors of one role that say the same."""
+    """A group of errors of one role that differ only in numbers and ids."""
 
     role: str  # `model`, or the judge whose ratings are missing
     count: int
-    cause: str  # the cause, with `...` for what varies (a number, an id)
-    hint: str | None  # advice, if any is known
+    cause: str  # the error's text, with `...` for a part that differs (a number, an id)
+    hint: str | None  # the remedy, if one is known
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The best score without a model by one metric, on the questions of the run."""
+    """The best score of trivial answers, which need no model, on the questions of the run."""
 
-    best: str
+    best: str  # the name of the trivial answer with the best score
     value: float
     instances: int
     answers: Mapping[str, float]
-    """Each of them -> what it scores: an empty answer, always the same letter, the longest option
-    ... `random`: what is expected of a letter at random.
+    """Trivial answer (an empty answer, always the same letter, the longest option ...) -> its
+    score. `random` has the expected score of a random letter.
     """
     lower_is_better: bool = False
-    # True if nobody scored these answers: `value` is then the mark that we give
+    # True if the answers were not scored: `value` is then the lowest rating of the scale
     assumed: bool = False
 
     @property
     def named(self) -> str:
+        """The name of the best trivial answer, marked if its score is assumed."""
         if self.assumed:
             return f"{self.best} (assumed)"
         return self.best
@@ -438,17 +446,19 @@ class Floor:
 
 @dataclass(frozen=True)
 class JudgeProbe:
-    """The verdicts of judges on an answer that says nothing, to some of the questions."""
+    """The judges' ratings of an answer without content, for a part of the questions."""
 
     instances: int
-    value: float  # the mean over questions of the judges' mean
-    means: Mapping[str, float]  # judge -> its mean mark; of a rubric the share of the points
+    value: float  # the mean over the questions of the judges' mean rating
+    means: Mapping[str, float]  # judge -> its mean rating; for a rubric the share of the points
 
 
 @dataclass(frozen=True)
 class Look:
-    """The main score of the first `n` instances, or its difference to another run; None: there is
-    none. The intervals of all looks hold together.
+    """An interim analysis: the main score of the first `n` instances, or its difference to another
+    run.
+
+    The value is None if it cannot be computed. The intervals of all looks hold simultaneously.
     """
 
     n: int
@@ -459,20 +469,20 @@ class Look:
 
 @dataclass(frozen=True)
 class StoppedEarly:
-    """The end of a run with `extra.stop_when`."""
+    """The result of the stopping rule of a run with `extra.stop_when`."""
 
-    rule: Mapping[str, Any]  # with its level `alpha`, and `seed` and `first` of the sample
+    rule: Mapping[str, Any]  # the rule, its level `alpha`, and `seed` and `first` of the sample
     looks: tuple[Look, ...]
-    asked: int
-    of: int  # instances that the benchmark has
+    asked: int  # the number of instances that were asked
+    of: int  # the number of the benchmark's instances
     holds: bool  # True if the rule holds at the last look
-    stopped: bool  # True if there was more to be asked
+    stopped: bool  # True if the run stopped before all instances were asked
     saved_requests: int
-    saved_cost: float | None  # US dollars; None if prices are not known
+    saved_cost: float | None  # in US dollars; None if prices are not known
 
     @property
     def rule_text(self) -> str:
-        """The rule as a text: `half_width 0.02`."""
+        """The rule as text, such as `half_width 0.02`."""
         name, value = next(iter(self.rule.items()))
         if value is True:
             return name
@@ -481,19 +491,21 @@ class StoppedEarly:
 
 @dataclass(frozen=True)
 class Validity:
-    """The facts by which a reader trusts the scores, or does not."""
+    """The facts that decide whether the scores can be trusted."""
 
     instances: Instances
     judges: Mapping[str, JudgeCounts]
+    # label of a score -> the lowest and the highest value that it could have, given missing scores
     bounds: Mapping[str, tuple[float, float]]
     jury: JuryReport | None
-    notes: tuple[str, ...]  # the weightiest first
+    notes: tuple[str, ...]  # the most important note first
     failures: tuple[FailureCause, ...] = ()  # the model's first, then by judge; most frequent first
-    main_split: str | None = None  # the split whose scores have plain names
-    splits: Mapping[str, int] = field(default_factory=dict)  # split -> instances that were asked
-    judgements: Judgements | None = None  # those of the main score, if it is a jury's
-    not_reportable: tuple[str, ...] = ()  # reasons beside too few instances, each with what to do
-    # label of a score -> its floor, if that is known
+    main_split: str | None = None  # the split whose scores have names without the split
+    splits: Mapping[str, int] = field(default_factory=dict)  # split -> number of asked instances
+    judgements: Judgements | None = None  # the judgements of the main score, if it is a jury's
+    # reasons other than too few instances, each with a remedy on further lines
+    not_reportable: tuple[str, ...] = ()
+    # label of a score -> its floor, if it is known
     floors: Mapping[str, Floor] = field(default_factory=dict)
     rubric: RubricReport | None = None
     choice_orders: ChoiceOrders | None = None
@@ -501,47 +513,52 @@ class Validity:
     asked_again: AskedAgain | None = None
     stopped_early: StoppedEarly | None = None  # with `extra.stop_when`
     urgent_notes: int | None = None
-    """The number of `notes`, the first ones, that say that there is no result or that something is
-    missing from it; None in a result of an earlier version.
+    """The number of urgent notes, which are the first of `notes`: they report that the result, or a
+    part of the result, is missing. None in results of earlier versions.
     """
 
     @property
     def coverage(self) -> float:
-        """Share of the instances, or of the judgements, that the main score is made of."""
+        """The share of the instances, or of the judgements, that have a value in the main score."""
         if self.judgements is None:
             return self.instances.coverage
         return self.judgements.coverage
 
     @property
     def short_reasons(self) -> tuple[str, ...]:
-        """The reasons of `not_reportable` without what to do, which stands on further lines."""
+        """The reasons of `not_reportable` without the remedies."""
         return tuple(reason.partition("\n")[0] for reason in self.not_reportable)
 
     def in_judges_order(self, by_judge: Mapping[str, _T]) -> dict[str, _T]:
-        """Sort findings about judges into the order of `judges`; others last. Whoever answered
-        first has no say in it.
+        """Return a mapping by judge in the order of `judges`; other judges come last.
+
+        Without sorting, the order would depend on which judge answered first.
         """
         return {name: by_judge[name] for name in (*self.judges, *by_judge) if name in by_judge}
 
 
 @dataclass(frozen=True)
 class Spent:
-    """The requests that were sent and paid for. Tokens as the endpoint counted them; None if it
-    never did.
+    """The requests that were sent, with their tokens, latencies and cost.
+
+    The endpoint counts the tokens; a number of tokens is None if the endpoint never counted them.
     """
 
     requests: int
-    cached: int  # answers that were taken from the cache, which cost nothing
+    cached: int  # the number of answers from the cache, which cost nothing
     retries: int
     prompt_tokens: int | None
     completion_tokens: int | None
-    latency_p50_s: float | None  # of paid answers; None if there were none
+    # median and 95th percentile in seconds, without cached answers; None without such answers
+    latency_p50_s: float | None
     latency_p95_s: float | None
-    cost: Cost | None = None  # None if nothing is known of it
+    cost: Cost | None = None  # None if the cost is not known
 
 
 @dataclass(frozen=True)
 class SpentByRole:
+    """The requests of all roles together, and of each role."""
+
     total: Spent
     roles: Mapping[str, Spent]  # `model` and each judge that was asked
 
@@ -550,13 +567,13 @@ class SpentByRole:
 class Usage:
     """The requests, tokens, cost and time of a run."""
 
-    # the helm-run that made the result; of an evaluation that was continued, its last part
+    # the requests of the helm-run that made the result; after a resume, only those since then
     this_run: SpentByRole
-    # all that was sent from this output folder since its first run, or since --fresh
+    # all requests from this output folder since its first run, or since --fresh
     all_runs: SpentByRole
     runs: int
-    wall_s: float
-    # why answers that somebody may have paid for have no known cost
+    wall_s: float  # in seconds
+    # the reason why the cost of answers is not known, if these answers may have had a cost
     cost_unknown: str | None = None
 
 
@@ -567,38 +584,38 @@ UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"  # the form of times in a result (ISO 8601)
 class AskedServer:
     """One of several servers of a model."""
 
-    url: str  # without what stands behind its path
+    url: str  # without query and fragment
     answers: int
-    stated_models: Mapping[str, int]  # as those of `AskedEndpoint`
+    stated_models: Mapping[str, int]  # as in `AskedEndpoint`
 
 
 @dataclass(frozen=True)
 class AskedEndpoint:
-    """The evaluated model, or a judge: what was asked for, how, and what the answers of this
-    result state.
+    """An endpoint of the evaluated model or of a judge: its settings, and facts about its answers
+    in this result.
     """
 
-    model: str  # the model id that was asked for
-    host: str  # the host of its URL, with the port if the URL names one
-    # sets of fields of answered requests; most frequent first
+    model: str  # the model id in requests
+    host: str  # the host of the URL, with the port if the URL has one
+    # the different sampling settings of answered requests; the most frequent first
     sampling: tuple[Mapping[str, Any], ...]
-    answers: int  # cached answers that the result is made of; equal requests have one
-    # the model's name in answers -> how many; the most frequent first
+    answers: int  # the number of cached answers in the result; equal requests share one answer
+    # model id in answers -> number of answers; the most frequent first
     stated_models: Mapping[str, int]
-    other_model: int  # answers that state another model than was asked for
+    other_model: int  # the number of answers that state another model than requested
     # hashes of the templates of a judge's prompt; None if they are not known
     prompt_sha256: tuple[str, ...] | None
     first_answer: str | None = None
-    """When the earliest of these answers came, in UTC (ISO 8601); of a run that was continued,
-    before `started_at`.
+    """The time of the earliest answer, in UTC (ISO 8601); in a resumed run it is before
+    `started_at`.
     """
-    last_answer: str | None = None
-    # the servers that answered, by their URLs; None if there is one
+    last_answer: str | None = None  # the time of the latest answer
+    # the servers that answered, by their URLs; None if there is only one server
     servers: tuple[AskedServer, ...] | None = None
 
     @property
     def days(self) -> int:
-        """Full days between the first and the last answer; 0 if they are not known."""
+        """The number of full days between the first and the last answer; 0 if it is not known."""
         try:
             first, last = (
                 datetime.strptime(moment or "", UTC_FORMAT)
@@ -610,25 +627,24 @@ class AskedEndpoint:
 
     @property
     def main_model(self) -> str:
-        """The model that most answers state; the one that was asked for if none states any."""
+        """The model that most answers state; the requested model if no answer states a model."""
         return next(iter(self.stated_models), self.model)
 
 
 PASSPORT_FILE = "judge_passport.yaml"
-"""A judge's passport among `dataset_files`: a score of its own is made with it, and no other
-one.
-"""
-# the beginning of names in `dataset_files` of data that come with the package
+"""The name of a judge's passport in `dataset_files`. Only the corrected score depends on it."""
+# the start of names in `dataset_files` of data that eval-factory's package contains
 PACKAGED = "package:"
 
 
 NO_VERSION = "none"
-"""The version of a table, which no program is known to have made."""
+"""The version in `ImportedFrom` for a table, whose program is not known."""
 UNKNOWN_VERSION = "unknown"
-"""The version of a program that its results do not state."""
+"""The version in `ImportedFrom` of a program that does not state its version in its results."""
 
 
 def program_with_version(program: str, version: str) -> str:
+    """Return the words for a program with its version, or for a table."""
     if version == NO_VERSION:
         return f"a {program}"
     if version == UNKNOWN_VERSION:
@@ -638,20 +654,20 @@ def program_with_version(program: str, version: str) -> str:
 
 @dataclass(frozen=True)
 class ImportedFrom:
-    """The source of a result that another program made."""
+    """The source of an imported result, which another program made."""
 
     program: str
     version: str
     files: Mapping[str, str]  # name of a file in the source -> SHA-256
     unknown: tuple[str, ...]  # the facts that the source does not state
-    # scores that this program computed beside the source's own
+    # the scores that eval-factory computed in addition to the source's own scores
     added: tuple[str, ...] = ()
-    # the folder of the imported result whose answers `rescore` scored; None: an import alone
+    # the folder of the imported result whose answers `rescore` scored; None for a plain import
     rescored_folder: str | None = None
 
     @property
     def source(self) -> str:
-        """The program with its version; a table has none."""
+        """The words for the source: a program with its version, or a table."""
         return program_with_version(self.program, self.version)
 
 
@@ -669,61 +685,61 @@ class Provenance:
     errata_version: int
     git_hash: str | None
     target: str
-    # the hash of its manifest; data sets of the Hub by revision and hash
+    # the hash of the data bundle's manifest; data sets of the Hub with revision and hash
     data_bundle: Mapping[str, Any] | None = None
-    # the confinement, if answers were executed
+    # the sandbox, if answers were executed
     code_execution: Mapping[str, Any] | None = None
-    patches: tuple[str, ...] | None = None  # applied patches of HELM; None: not written down
-    # `model` and each judge -> what it was
+    patches: tuple[str, ...] | None = None  # the applied patches of HELM; None: not recorded
+    # `model` and each judge -> the facts about its endpoint
     endpoints: Mapping[str, AskedEndpoint] = field(default_factory=dict)
     dataset_revisions: Mapping[str, str] = field(default_factory=dict)
-    """File, folder or data set of the Hub -> the commit at which it was read; what has no known
-    one is not there.
+    """File, folder or data set of the Hub -> the commit at which it was read, if the commit is
+    known.
     """
     platform: Mapping[str, str] = field(default_factory=dict)
-    # hash of framework.yml, which holds the tasks and all default values
+    # the hash of framework.yml, which holds the tasks and all default values
     framework_sha256: str | None = None
-    # hash of packages.txt in the output folder: every installed package with its version
+    # the hash of packages.txt in the output folder: every installed package with its version
     lock_sha256: str | None = None
-    # random draw -> its seed
+    # name of a random draw -> its seed
     seeds: Mapping[str, int] = field(default_factory=dict)
-    # when the helm-run that made the result started, in UTC (ISO 8601)
+    # start and end of the helm-run that made the result, in UTC (ISO 8601)
     started_at: str | None = None
     ended_at: str | None = None
-    # the month by which the benchmark was public, `YYYY-MM`; None if it is not known
+    # the month (`YYYY-MM`) by which the benchmark was public; None if it is not known
     published: str | None = None
-    answers_public: bool | None = None  # None if that is not known, and of the user's own files
-    # the month in which the model's training data end, as the user says
+    answers_public: bool | None = None  # None if not known, as for the user's own data
+    # the month in which the model's training data end, as stated by the user
     training_cutoff: str | None = None
-    # how pictures were made smaller before they were sent; None: they were not
+    # the way in which pictures were reduced before they were sent; None: they were not reduced
     pictures: str | None = None
-    # tokens that answers to other words and after a further turn could have at least
+    # the smallest token limit of answers to questions in other words and after a further turn
     asked_again_tokens: int | None = None
-    # if the model was not asked: the identity of the run whose answers these are
+    # if the model was not asked: the identity of the run that asked for the answers
     rescored_from: str | None = None
     run_files: Mapping[str, str] = field(default_factory=dict)
-    """HELM's files and the cache that the result was computed from: path in the output folder ->
+    """HELM's files and the cache, from which the result was computed: path in the output folder ->
     SHA-256.
     """
-    # the methods that computed it (scoring/methods.py); results before this field have 1
+    # the version of the statistical methods (scoring/methods.py); 1 in results without this field
     statistics_version: int = 1
-    # the rule that read what answers state (reading/reader.py); results before it have 1
+    # the version of the reader of answers (reading/reader.py); 1 in results without this field
     reader_version: int = 1
-    # the HELM whose version `helm` is: `helm` (crfm-helm) or `medhelm`
+    # the HELM whose version is in `helm`: `helm` (crfm-helm) or `medhelm`
     upstream: str = "helm"
-    # None: this program asked for the answers itself
+    # None: eval-factory itself asked for the answers
     imported: ImportedFrom | None = None
 
     @property
     def helm_package(self) -> str:
-        """The upstream by the name that it is installed by."""
+        """The name of the upstream's package."""
         if self.upstream == "helm":
             return "crfm-helm"
         return self.upstream
 
     @property
     def helm_name(self) -> str:
-        """The upstream as texts call it."""
+        """The name of the upstream in texts."""
         if self.upstream == "helm":
             return "HELM"
         return self.upstream
@@ -731,7 +747,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class InstanceRecord:
-    """One instance (in one trial and perturbation) with all that is known about its answer."""
+    """One instance, in one trial and perturbation, with all facts about its answer."""
 
     id: str
     split: str
@@ -750,28 +766,28 @@ class InstanceRecord:
     cached: bool
     error: str | None
     judges: Mapping[str, float]  # judge -> the mean of its ratings
-    unjudged: bool  # True if it was answered and has no usable judgement
-    injection: tuple[str, ...]  # how the answer speaks to its judges, if it does
-    # signs named as the counts of a run: unparsed, refused, thinking_stripped and so on
+    unjudged: bool  # True if the instance has an answer, but no usable judgement
+    injection: tuple[str, ...]  # the ways in which the answer tries to influence its judges
+    # the names of the answer's signs (core/signs.py): unparsed, refused, thinking_stripped ...
     signs: tuple[str, ...] = ()
-    # the source that it shares with other instances, if the task declares such
+    # the source that several instances share, if the task declares clusters
     cluster: str | None = None
-    # messages with their `role`; empty if the prompt is all
+    # messages with `role` and `content`; empty if the prompt is a single text
     turns: tuple[Mapping[str, Any], ...] = ()
     media: tuple[Mapping[str, Any], ...] = ()
     """Each picture and sound that was sent: `type`, `sha256`, `bytes`, and `file` in the output
-    folder (None: it is elsewhere).
+    folder (None if the file is not in the output folder).
     """
-    reasoning: str | None = None  # the model's thoughts, if the endpoint gave them; not scored
-    # the question alone, in an imported result whose source has it
+    reasoning: str | None = None  # the model's thoughts, if the endpoint returns them; not scored
+    # the question without the rest of the prompt, in an imported result whose source states it
     question: str | None = None
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Judge -> criterion -> its mark and its words; `error` if it gave none."""
+    """Judge -> criterion -> the judge's rating and explanation; `error` if the judge gave none."""
     # the criteria of a rubric: points, tags, verdict, each judge's answer
     criteria: tuple[Mapping[str, Any], ...] = ()
 
     def group(self, field: str) -> str | None:
-        """Return the value of a field by which results are grouped; None if it has none."""
+        """Return the instance's value of a field by which results are grouped; None without one."""
         value = self.sub_split if field == "sub_split" else self.categories.get(field)
         if value is not None:
             return str(value)
@@ -779,8 +795,8 @@ class InstanceRecord:
 
     @property
     def lowest_score(self) -> float | None:
-        """The lowest score of a rubric's case: with nothing but negative points. The highest is 1;
-        None without a rubric.
+        """The lowest possible score of a rubric's case, if only criteria with negative points are
+        met; None without a rubric. The highest possible score is 1.
         """
         points = [float(point["points"]) for point in self.criteria]
         total = sum(point for point in points if point > 0)
@@ -801,35 +817,37 @@ class TaskResult:
     validity: Validity
     usage: Usage
     provenance: Provenance
-    # read from files, as often as they are gone through
+    # read from files again at each iteration
     instances: Iterable[InstanceRecord] = field(repr=False)
     reportable: bool
     status: RunStatus
-    something_to_ask: bool  # True if the same command would ask for anything again
-    comparability: Comparability | None = None  # None: the version did not say it
-    clinicians: Clinicians | None = None  # None: nobody rated its answers
+    something_to_ask: bool  # True if the same command would send further requests
+    comparability: Comparability | None = None  # None in results of earlier versions
+    clinicians: Clinicians | None = None  # None if no answer was rated by people
 
     @property
     def is_demo(self) -> bool:
-        """True if the embedded endpoint, which is no model, was evaluated."""
+        """True if the run asked the embedded endpoint instead of a model."""
         return DEMO in self.validity.not_reportable
 
 
 @dataclass(frozen=True)
 class ResponseStatistics:
-    """Statistics of all requests to the evaluated model since the folder's first run; answers from
-    the cache were not sent.
+    """Statistics of all requests to the evaluated model since the folder's first run.
+
+    Answers from the cache are not counted, because no request was sent.
     """
 
-    responses: int  # with a status of HTTP, whatever it is
+    responses: int  # the number of responses with any HTTP status
     successful: int
-    prompt_tokens: tuple[float | None, float | None]  # mean and maximum, as in the next three
+    # the next four: (mean, maximum)
+    prompt_tokens: tuple[float | None, float | None]
     completion_tokens: tuple[float | None, float | None]
     total_tokens: tuple[float | None, float | None]
     latency_s: tuple[float | None, float | None]
-    status_codes: Mapping[int, int]
-    finish_reasons: Mapping[str, int]  # those of the cached answers
+    status_codes: Mapping[int, int]  # HTTP status -> number of responses
+    finish_reasons: Mapping[str, int]  # finish reason -> number of cached answers
     runs: tuple[tuple[float, float], ...]
-    """First request and last response of each helm-run that sent some, in seconds since the
-    epoch; first ones first.
+    """(first request, last response) of each helm-run that sent requests, in seconds since the
+    epoch; in the order of time.
     """

@@ -1,6 +1,6 @@
-"""The statuses of a run, with what each place that shows them needs.
+"""Lists the statuses of a run, with their words and colours.
 
-Each place reads this table: a suite's screen and journal, its table of results, its report.
+A suite's screen, journal, table of results and report all read this table.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from eval_factory.core.enums import RunStatus
 
 @dataclass(frozen=True)
 class StatusFacts:
-    """A status, with all that a place that shows it needs."""
+    """The facts about a status."""
 
-    style: str  # on the screen, in the words of `rich`
-    goes_on: bool = False  # only a run of a suite that runs has it
-    has_result: bool = False  # the run's folder holds a result
-    # what a run without a result waits for or lacks, and what to do
+    style: str  # the style on the screen, in the terms of `rich`
+    goes_on: bool = False  # True if the run has not ended, in a suite that is running
+    has_result: bool = False  # True if the run's folder contains a result
+    # for a run without a result: the reason, and the next action of the user
     usual_reason: str = ""
     next_step: str = ""
 
@@ -28,13 +28,14 @@ RUN_STATUSES: Mapping[RunStatus, StatusFacts] = {
         style="",
         goes_on=True,
         usual_reason="it was running",
-        next_step="run the suite again: it takes over what has ended",
+        next_step="run the suite again: it adopts the runs that have ended",
     ),
     RunStatus.FAILED: StatusFacts(
         style="red",
         usual_reason="it has no result",
         next_step=(
-            "correct what the reason names, then run the suite again: it starts what failed"
+            "correct the cause that the reason names, then run the suite again: "
+            "it starts the failed runs"
         ),
     ),
     RunStatus.PARTIAL: StatusFacts(style="yellow", has_result=True),
@@ -42,17 +43,18 @@ RUN_STATUSES: Mapping[RunStatus, StatusFacts] = {
         style="dim",
         goes_on=True,
         usual_reason="it goes on",
-        next_step="run the suite again: it takes over what has ended",
+        next_step="run the suite again: it adopts the runs that have ended",
     ),
     RunStatus.MISSING: StatusFacts(
         style="yellow",
         usual_reason="it was not started",
-        next_step="run the suite again: it starts what is missing",
+        next_step="run the suite again: it starts the missing runs",
     ),
     RunStatus.COMPLETE: StatusFacts(style="green", has_result=True),
 }
-"""The status of a run -> its facts. The first stay on a screen that has no room for all."""
+"""The status of a run -> its facts. A screen without room for all runs shows the first statuses."""
 
 GOING_ON = tuple(status for status, facts in RUN_STATUSES.items() if facts.goes_on)
 ENDED = tuple(status for status, facts in RUN_STATUSES.items() if not facts.goes_on)
 WITH_RESULT = tuple(status for status, facts in RUN_STATUSES.items() if facts.has_result)
+"""The statuses of runs that have not ended, that have ended, and that have a result."""

@@ -1,9 +1,9 @@
-"""The output folder of a run and that of a suite: every file name in them, and the lock.
+"""Defines the output folders of runs and suites: the names of all files, and the lock.
 
-Only this module spells these names, so that the next stage finds what one stage writes. The lock is
-flock's: it belongs to an open file, and a process that inherits the descriptor (helm-run) holds it
-too, even when the process that took it is gone. Who holds the lock is written beside it, for
-messages.
+Only this module contains these names, so all stages of a run use the same files. The lock is made
+with flock and belongs to an open file. A process that inherits the file descriptor (helm-run) also
+holds the lock, even if the process that acquired it has ended. A second file, next to the lock
+file, names the holder for messages.
 """
 
 from __future__ import annotations
@@ -30,43 +30,44 @@ MARKER_TEXT = (
 )
 GIT_IGNORE = ".gitignore"
 _IGNORE_ALL = "# prompts and answers may be of patients: git leaves them out\n*\n"
-# how long a run waits for the processes of one that was killed, which end themselves
+# the time (in seconds) to wait for processes of a killed run, which end themselves
 ORPHAN_WAIT_S = 60.0
-# how long an unknown holder is not reported: it has just started, or is about to end
+# the time (in seconds) without a message if the holder is unknown: it is just starting or ending
 UNKNOWN_HOLDER_S = 1.0
-# a suite in the output folder of a run that is done by Slurm, with the run as its one cell
-OF_ONE_RUN = ".slurm"
+# the folder, in a run's output folder, of the suite that runs the run on Slurm as its only cell
+SINGLE_RUN_FOLDER = ".slurm"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a folder: the eval-factory that took the lock, and the program that it runs
-    (None: none yet).
-    """
+    """The eval-factory process that acquired the lock of a folder."""
 
     pid: int
     host: str
-    since: str
-    program: int | None = None
+    since: str  # the time at which it acquired the lock, in UTC (ISO 8601)
+    program: int | None = None  # the id of the helm-run process that it started, if there is one
 
     @classmethod
     def this_process(cls) -> Holder:
-        """Return this process as a holder from now on. To ask `socket` for the host takes as long
-        as much of what a dry run does.
-        """
+        """Return this process as the holder, since now."""
+        # `socket` would also know the host, but importing it takes too long for a dry run.
         return cls(
             os.getpid(), os.uname().nodename, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         )
 
     @classmethod
     def written_in(cls, file: Path) -> Holder | None:
-        """Whom a file names; he may be gone. None if it names nobody, or nobody yet."""
+        """Return the holder that a file names; None if the file is missing or incomplete.
+
+        The holder's process may have ended.
+        """
         try:
             return cls(**parse_json(file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
     def as_json(self) -> str:
+        """Return the content of the file that names the holder."""
         return json.dumps(vars(self))
 
     def __str__(self) -> str:
@@ -74,32 +75,30 @@ class Holder:
 
     @property
     def is_gone(self) -> bool:
-        """True if it is known to have ended; a process of another machine is not looked for."""
+        """True if the process has ended; False for a process of another machine, which cannot be
+        checked.
+        """
         return self.host == os.uname().nodename and not is_running(self.pid)
 
 
 def is_running(pid: int) -> bool:
-    """Return True if there is such a process, and it has not ended; one that nobody has waited for
-    yet has.
-    """
+    """Return True if a process exists and has not ended; False for a zombie process."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # another user's
+    except OSError:  # a process of another user
         return True
-    # without /proc, an ended one counts as running until it is reaped
+    # Without /proc, a zombie process counts as running.
     with suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[
-            0
-        ] not in ("Z", "X")
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        state = status.rpartition(")")[2].split()[0]
+        return state not in ("Z", "X")
     return True
 
 
 class Lock:
-    """A folder that is held. A program that inherits `descriptor` holds it as well, until it
-    ends.
-    """
+    """The lock of a folder. A process that inherits `descriptor` also holds it, until it ends."""
 
     def __init__(self, descriptor: int, holder_file: Path) -> None:
         self.descriptor = descriptor
@@ -108,33 +107,38 @@ class Lock:
         self._write()
 
     def share_with(self, pid: int) -> None:
-        """Write down that the program `pid` has inherited the lock."""
+        """Record that the process `pid` has inherited the lock."""
         self._holder = replace(self._holder, program=pid)
         self._write()
 
     def program_ended(self) -> None:
+        """Record that the process that inherited the lock has ended."""
         self._holder = replace(self._holder, program=None)
 
     def release(self) -> None:
-        """Give the folder free; if the program could not be ended, it goes on holding it."""
+        """Release the lock; a process that inherited the lock and still runs goes on holding it."""
         if self._holder.program is None:
             self._file.unlink(missing_ok=True)
-            with suppress(OSError):  # closing it does the same, where nobody has inherited it
+            with suppress(OSError):  # closing the descriptor would release the lock, too
                 fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         os.close(self.descriptor)
 
     def _write(self) -> None:
-        with suppress(OSError):  # a full disk: it is there for messages only
+        """Write the file that names the holder."""
+        with suppress(OSError):  # the disk is full: only messages need the file
             write_atomic(self._file, self._holder.as_json())
 
 
 def open_lock(path: Path) -> int:
-    """A lock's file, its user's alone: who can open it could take the lock."""
+    """Open a lock file, and return its descriptor.
+
+    Only the user can open the file: everybody who can open it could acquire the lock.
+    """
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
 
 
-class _Below:
-    """A path below a folder's root."""
+class _PathInFolder:
+    """An attribute of a folder's class: the path of a file or folder below the folder's root."""
 
     def __init__(self, *parts: str) -> None:
         self._parts = parts
@@ -143,122 +147,126 @@ class _Below:
         return folder.root.joinpath(*self._parts)
 
 
-BESIDE_CACHE = ("-wal", "-shm", "-sent")
-"""Endings of the files beside cache.db."""
+CACHE_SUFFIXES = ("-wal", "-shm", "-sent")
+"""The ends of the names of files that belong to cache.db: SQLite's own files, and requests that
+were sent.
+"""
 
 
 @dataclass(frozen=True)
 class RunDir:
-    """Paths under one `output_dir`. Creating it touches nothing on disk."""
+    """The paths below a run's `output_dir`. Creating the object does not change the disk."""
 
     root: Path
 
-    evaluation_config = _Below("evaluation_config.yaml")
-    results_yml = _Below("results.yml")
-    eval_factory_metrics = _Below("eval_factory_metrics.json")
-    run_config = _Below("run_config.yml")
-    instances = _Below("instances.jsonl")
-    results_jsonl = _Below("results.jsonl")
-    report_html = _Below("report.html")
-    report_md = _Below("report.md")
+    evaluation_config = _PathInFolder("evaluation_config.yaml")
+    results_yml = _PathInFolder("results.yml")
+    eval_factory_metrics = _PathInFolder("eval_factory_metrics.json")
+    run_config = _PathInFolder("run_config.yml")
+    instances = _PathInFolder("instances.jsonl")
+    results_jsonl = _PathInFolder("results.jsonl")
+    report_html = _PathInFolder("report.html")
+    report_md = _PathInFolder("report.md")
     # every installed package with its version, when the result was written
-    packages = _Below("packages.txt")
-    # the hash of every file that is part of the result, as `sha256sum -c` reads them
-    checksums = _Below("SHA256SUMS")
-    # the hashes as a statement of in-toto, with what the result says
-    attestation = _Below("attestation.intoto.json")
-    responses = _Below("responses")
-    cache_db = _Below("cache.db")
-    # the batches that were sent, and what came of them; only if requests go by batch
-    batches = _Below("batches.db")
-    # the ratings of people, and the answers that their sheets are about
-    annotations = _Below("annotations")
-    ratings = _Below("annotations", "ratings.jsonl")
-    # the run in which judges rated the answers of an imported result, and these answers
-    judged = _Below("judged")
-    judged_answers = _Below("judged", "answers")
-    model_configs = _Below("model_configs")
-    helm = _Below("helm")
-    # HELM's files about answers; the data beside them are read again
-    helm_runs = _Below("helm", "runs")
+    packages = _PathInFolder("packages.txt")
+    # the hash of every file of the result, in the form for `sha256sum -c`
+    checksums = _PathInFolder("SHA256SUMS")
+    # the hashes and a summary of the result as an in-toto statement
+    attestation = _PathInFolder("attestation.intoto.json")
+    responses = _PathInFolder("responses")
+    cache_db = _PathInFolder("cache.db")
+    # the batches that were sent, and their outcomes; only if requests are sent in batches
+    batches = _PathInFolder("batches.db")
+    # the ratings by people, and the samples of answers on their sheets
+    annotations = _PathInFolder("annotations")
+    ratings = _PathInFolder("annotations", "ratings.jsonl")
+    # the run in which judges rated the answers of an imported result, and the folder of its answers
+    judged = _PathInFolder("judged")
+    judged_answers = _PathInFolder("judged", "answers")
+    model_configs = _PathInFolder("model_configs")
+    helm = _PathInFolder("helm")
+    # HELM's files about answers; the other data in `helm` can be downloaded again
+    helm_runs = _PathInFolder("helm", "runs")
     # the pictures that the model made, named by their SHA-256
-    made_pictures = _Below("helm", "generated_images")
-    logs = _Below("logs")
-    program_log = _Below("logs", "eval-factory.log")
-    helm_log = _Below("logs", "helm-run.log")
-    summarize_log = _Below("logs", "helm-summarize.log")
-    events = _Below("logs", "events.jsonl")
-    run_state = _Below(".run_state.json")
-    # the state of the user's own files when they were last read
-    own_data = _Below(".own_data.json")
-    # says that the folder is eval-factory's to write in and to clear
-    marker = _Below(".eval-factory")
-    lock_file = _Below(".lock")
-    lock_holder = _Below(".lock.holder.json")
+    made_pictures = _PathInFolder("helm", "generated_images")
+    logs = _PathInFolder("logs")
+    program_log = _PathInFolder("logs", "eval-factory.log")
+    helm_log = _PathInFolder("logs", "helm-run.log")
+    summarize_log = _PathInFolder("logs", "helm-summarize.log")
+    events = _PathInFolder("logs", "events.jsonl")
+    run_state = _PathInFolder(".run_state.json")
+    # the state of the user's own data files when they were last read
+    own_data = _PathInFolder(".own_data.json")
+    # marks the folder as one that eval-factory may write to and clear
+    marker = _PathInFolder(".eval-factory")
+    lock_file = _PathInFolder(".lock")
+    lock_holder = _PathInFolder(".lock.holder.json")
 
     def responses_of(self, role: str) -> Path:
+        """The file of the answers of one role: `model`, or the name of a judge."""
         return self.responses / f"{role}.jsonl"
 
     def sample(self, sheet: str) -> Path:
+        """The file that links the codes on a sheet for raters to answers."""
         return self.annotations / f"sample-{sheet}.json"
 
     def bundled(self, folder: str) -> Path:
-        """The copy of a data bundle's folder that belongs to no scenario: data sets of the Hub,
-        vocabularies.
+        """The copy of a data bundle's folder that does not belong to one scenario, such as data
+        sets of the Hub or vocabularies.
         """
         return self.helm / folder
 
     @property
     def answers(self) -> tuple[Path, ...]:
-        """cache.db and what lies beside it while it is open, or after a kill: files of SQLite's,
-        and the requests on their way.
-        """
-        beside = [self.root / f"{self.cache_db.name}{suffix}" for suffix in BESIDE_CACHE]
-        return (self.cache_db, *beside)
+        """cache.db, and the files that belong to it while it is open or after a kill."""
+        suffixed = [self.root / f"{self.cache_db.name}{suffix}" for suffix in CACHE_SUFFIXES]
+        return (self.cache_db, *suffixed)
 
     @property
     def results(self) -> tuple[Path, ...]:
-        """The files that say what came out; `run_config.yml` says of what."""
+        """The files of the result, without `run_config.yml`."""
         documents = (self.evaluation_config, self.results_yml, self.eval_factory_metrics)
         return (*documents, self.results_jsonl, self.instances, self.report_html, self.report_md)
 
     def written(self) -> list[Path]:
-        """Return the files of the result that are there, with the configuration and the answers of
-        each role.
+        """Return the existing files of the result, with `run_config.yml` and the answers of each
+        role.
         """
         single = [path for path in (self.run_config, *self.results) if path.is_file()]
         return [*single, *sorted(path for path in self.responses.glob("*.jsonl") if path.is_file())]
 
     @property
     def _single(self) -> tuple[Path, ...]:
-        """Every file of the folder itself that is read of a result."""
+        """The files of a result that are directly in the folder."""
         state = (self.run_config, self.packages, self.run_state, self.own_data, self.lock_holder)
         return (*self.results, *state, self.checksums, self.attestation)
 
     @property
     def own(self) -> tuple[Path, ...]:
-        """Everything that is read of a result; what else lies in the folder is nobody's
-        business.
-        """
+        """All files and folders of a result; other files in the folder are never read."""
         folders = (self.responses, self.model_configs, self.helm, self.logs, self.annotations)
         return (*self._single, *self.answers, *folders)
 
     def writes(self, name: str) -> bool:
-        """Return True if a file of that name in the folder itself is written here completely or not
-        at all.
+        """Return True if eval-factory writes a file with this name directly to the folder.
+
+        Such a file is always complete (see `write_atomic`).
         """
         return name in {file.name for file in (*self._single, self.marker)}
 
     def forget_checksums(self) -> None:
-        """Remove the checksums and the attestation. Done before anything of a result is changed:
-        what a killed run leaves is not to be taken for complete.
+        """Remove the checksums and the attestation.
+
+        This is done before any file of the result is changed, so that the files of a killed run are
+        not taken for a complete result.
         """
         for file in (self.checksums, self.attestation):
             file.unlink(missing_ok=True)
 
     def archive(self, files: Iterable[Path]) -> Path:
-        """Move files into a folder of this moment's name, so that they are neither taken for
-        others nor lost.
+        """Move files to a new folder whose name has the current time, and return the folder.
+
+        The files are then not lost, and not taken for files of a later result.
         """
         folder = self.root / f"results.set-aside-{time.strftime('%Y%m%d-%H%M%S')}"
         folder.mkdir(exist_ok=True)
@@ -268,11 +276,11 @@ class RunDir:
         return folder
 
     def create(self) -> None:
-        """Make the folders, and mark them as ours.
+        """Make the folders, and mark the output folder as eval-factory's.
 
-        Raises PrerequisiteError: the folder cannot be made or written to.
+        Raises PrerequisiteError if a folder cannot be made or written to.
         """
-        import tempfile  # imported here: a dry run makes no folder
+        import tempfile  # only here: a dry run makes no folder
 
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -280,7 +288,8 @@ class RunDir:
             if not self.marker.exists():
                 write_atomic(self.marker, MARKER_TEXT)
             for folder in (self.responses, self.model_configs, self.helm, self.logs):
-                # HELM's files hold prompts, and anybody may read them
+                # The folders are private: HELM's files contain prompts and are readable by
+                # everybody.
                 folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
                 pass
@@ -292,14 +301,17 @@ class RunDir:
 
     @contextmanager
     def locked(self, say: Callable[[str], object] = lambda _text: None) -> Iterator[Lock]:
-        """Hold the folder. The operating system drops the lock when the last process that has it
-        has ended.
+        """Hold the lock of the folder inside the context.
 
-        Where the eval-factory that took it was killed, its helm-run gets time to end, and `say`
-        reports it.
+        The operating system releases the lock when the last process that holds it has ended. If the
+        eval-factory process that acquired the lock was killed, its helm-run is given up to
+        `ORPHAN_WAIT_S` seconds to end.
+
+        Args:
+            say: reports to the user that this process waits.
 
         Raises:
-            BusyError: another process holds it; the message says which.
+            BusyError: another process holds the lock; the message names the process.
             PrerequisiteError: the file system has no locks, or the lock file cannot be opened.
         """
         try:
@@ -331,7 +343,7 @@ class RunDir:
             except (
                 BlockingIOError,
                 PermissionError,
-            ):  # it is held; some file systems say the latter
+            ):  # the lock is held; some file systems raise PermissionError
                 holder = Holder.written_in(self.lock_holder)
                 waited = time.monotonic() - started
             except OSError as error:
@@ -368,11 +380,16 @@ class RunDir:
 
 
 def keep_from_git(folder: Path, *, is_ours: bool) -> None:
-    """Tell git, by a `.gitignore`, to take no notice of an output folder.
+    """Write a `.gitignore` to an output folder, so that git ignores the folder.
 
-    A folder that holds files of others is left alone: they may be a repository's.
+    Nothing is written if the folder contains other files: they may belong to a repository.
 
-    Raises OSError: it cannot be written.
+    Args:
+        folder: the output folder.
+        is_ours: True if the folder is already marked as eval-factory's.
+
+    Raises:
+        OSError: the file cannot be written.
     """
     file = folder / GIT_IGNORE
     if os.path.lexists(file):
@@ -382,8 +399,12 @@ def keep_from_git(folder: Path, *, is_ours: bool) -> None:
 
 
 def sha256_of(path: Path, inside: Path | None = None) -> str:
-    """The SHA-256 of a regular file's content, in hexadecimal digits; `inside` is the folder
-    that it has to lie in.
+    """Return the SHA-256 of a regular file's content, in hexadecimal digits.
+
+    Args:
+        path: the path of the file.
+        inside: the folder that must contain the file, also after links are followed; None: any
+            folder.
     """
     digest = hashlib.sha256()
     with open_regular(path, inside) as file:
@@ -394,43 +415,48 @@ def sha256_of(path: Path, inside: Path | None = None) -> str:
 
 @dataclass(frozen=True)
 class SuiteDir:
-    """Paths under a suite's `output_dir`. Creating it touches nothing on disk."""
+    """The paths below a suite's `output_dir`. Creating the object does not change the disk."""
 
     root: Path
 
-    config = _Below("suite_config.yml")  # the suite as it is run: `extends` and presets resolved
-    results_yaml = _Below("suite_results.yaml")
-    results_csv = _Below("suite_results.csv")
-    results_md = _Below("suite_results.md")
-    results_html = _Below("suite_results.html")
-    usage_yaml = _Below("suite_usage.yaml")  # the cost of the cells: times, requests, attempts
-    # every run of every model of a leaderboard, and what came of it
-    leaderboard = _Below("leaderboard.json")
+    # the configuration of the suite, with `extends` and presets resolved
+    config = _PathInFolder("suite_config.yml")
+    results_yaml = _PathInFolder("suite_results.yaml")
+    results_csv = _PathInFolder("suite_results.csv")
+    results_md = _PathInFolder("suite_results.md")
+    results_html = _PathInFolder("suite_results.html")
+    # the cost of the cells: times, requests, attempts
+    usage_yaml = _PathInFolder("suite_usage.yaml")
+    # every run of every model of a leaderboard, with its outcome
+    leaderboard = _PathInFolder("leaderboard.json")
     # files that are not results: the lock, the events, the log, the run configs of the cells
-    state = _Below(".suite")
-    lock = _Below(".suite", "lock")
-    events = _Below(".suite", "events.jsonl")  # the events of the cells, a JSON object a line
-    log = _Below(".suite", "suite.log")
+    state = _PathInFolder(".suite")
+    lock = _PathInFolder(".suite", "lock")
+    # the events of the cells, one JSON object per line
+    events = _PathInFolder(".suite", "events.jsonl")
+    log = _PathInFolder(".suite", "suite.log")
 
     def cell(self, target: str, evaluation: str) -> Path:
+        """The output folder of a cell's run."""
         return self.root / target / evaluation
 
     @property
     def was_started(self) -> bool:
+        """True if the suite was started in this folder before."""
         return self.events.is_file() or self.lock.is_file()
 
     def cell_config(self, target: str, evaluation: str) -> Path:
-        """The run config of a cell, for `run_eval`."""
+        """The run config with which `run_eval` runs a cell."""
         return self.state / "cells" / target / f"{evaluation}.yml"
 
     def server_log(self, target: str) -> Path:
-        """The output of a target's server, of all its starts."""
+        """The log of a target's server, over all starts of the server."""
         return self.state / "servers" / f"{target}.log"
 
     @property
     def server_logs(self) -> tuple[Path, ...]:
-        """The logs of all servers that were started here, and by the last job of each target on
-        Slurm.
+        """The logs of all servers that this machine started, and of those that each target's last
+        Slurm job started.
         """
         last = {
             start.parent: start
@@ -443,11 +469,12 @@ class SuiteDir:
         return tuple(logs)
 
     def cell_log(self, target: str, evaluation: str) -> Path:
-        """The file with what `run_eval` would have shown of the cell, of all its attempts."""
+        """The log with the output of a cell's `run_eval`, over all attempts."""
         return self.state / "cells" / target / f"{evaluation}.log"
 
     @property
     def table(self) -> tuple[Path, ...]:
+        """The files with the suite's table of results and its usage."""
         return (
             self.results_yaml,
             self.results_csv,
@@ -458,7 +485,7 @@ class SuiteDir:
 
     @property
     def own(self) -> tuple[Path, ...]:
-        """Everything that is read of the suite and of the runs in it."""
+        """All files and folders of the suite and of its runs; other files are never read."""
         folders = map(RunDir, (self.named, *self.named.glob("*/*")))
         runs = [run for run in folders if run.marker.exists() or run.evaluation_config.exists()]
         return (
@@ -471,14 +498,17 @@ class SuiteDir:
 
     @property
     def named(self) -> Path:
-        """The folder by which its user knows it."""
+        """The folder that messages to the user name."""
         return self.root
 
 
 class RunSuiteDir(SuiteDir):
-    """A suite of one run, in that run's output folder, which is the folder of its one cell."""
+    """The folder of a suite with a single run, inside the run's output folder.
 
-    run_config = _Below("run_config.yml")  # the run, with where it is done, for `run_eval`
+    The run's output folder is the folder of the only cell.
+    """
+
+    run_config = _PathInFolder("run_config.yml")  # the run config with its executor, for `run_eval`
 
     def cell(self, target: str, evaluation: str) -> Path:  # noqa: ARG002 - there is but one
         return self.root.parent
@@ -489,5 +519,7 @@ class RunSuiteDir(SuiteDir):
 
 
 def suite_dir(root: Path) -> SuiteDir:
-    """Return the folder of a suite, or of a run that belongs to one."""
-    return RunSuiteDir(root) if root.name == OF_ONE_RUN else SuiteDir(root)
+    """Return the paths of a suite, which may be the suite of a single run."""
+    if root.name == SINGLE_RUN_FOLDER:
+        return RunSuiteDir(root)
+    return SuiteDir(root)

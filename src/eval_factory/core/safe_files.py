@@ -1,9 +1,9 @@
-"""Files that are never incomplete, and files that somebody else may have made.
+"""Writes files that are always complete, and reads files that other people may have made.
 
-A reader finds a file of ours old or new and never in part: it is written beside, synchronized, then
-renamed. A folder with results may come from anybody: a link in it could show a file of the reader's
-own, and a FIFO or a device could keep the reader waiting for ever, so only regular files that lie
-in the folder are read.
+A file is written under a temporary name, synchronized to the disk, and then renamed: a reader sees
+the old file or the new file, never a part. A folder with results may come from an untrusted person.
+A link in it could lead to a private file of the reader, and a FIFO or device could block the reader
+forever. Therefore only regular files inside the folder are read.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from eval_factory.core.errors import PrerequisiteError
 _PUBLIC = 0o644
 
 _together: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_together", default=None)
-"""The files that are written together, in order: what was written, and the name that it gets."""
+"""(temporary path, final path) of the files inside `renamed_together`, in order; None outside."""
 
 
 @contextmanager
 def atomic_file(path: Path, *, mode: int = _PUBLIC) -> Iterator[TextIO]:
-    """A file to write to, so that a reader sees the old file or the new one, never a part.
+    """Yield a file to write to; a reader sees the old file or the new file, never a part.
 
-    The user's umask takes away from `mode`, as from every other file.
+    Args:
+        path: the path of the file.
+        mode: the permissions of the file, reduced by the user's umask as for every file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
@@ -55,17 +57,17 @@ def atomic_file(path: Path, *, mode: int = _PUBLIC) -> Iterator[TextIO]:
 
 
 def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = _PUBLIC) -> None:
-    """Write `text`, in one piece or several, as `atomic_file` does."""
+    """Write a text, or several pieces of text, as `atomic_file` does."""
     with atomic_file(path, mode=mode) as file:
         file.writelines([text] if isinstance(text, str) else text)
 
 
 @contextmanager
 def renamed_together() -> Iterator[None]:
-    """Files that are written inside, in this thread, get their names at its end, in the order in
-    which they came.
+    """Rename all files that this thread writes inside the context only at the end of the context.
 
-    All are on the disk before. Where anything fails the old files stay.
+    All new files are complete on the disk before the first is renamed. They are renamed in the
+    order in which they were written. If the context fails, all old files stay.
     """
     written: list[tuple[Path, Path]] = []
     token = _together.set(written)
@@ -79,24 +81,29 @@ def renamed_together() -> Iterator[None]:
             temporary.unlink(missing_ok=True)
 
 
-MAX_BYTES = 16 * 1024**3
-MAX_BYTES_OF_TABLE = 4 * 1024**3  # a user's own questions
-MAX_BYTES_OF_TEXT = 256 * 1024**2  # a file that is read in one piece
-MAX_BYTES_OF_YAML = 256 * 1024**2  # a document is read in one piece
+MAX_BYTES = 16 * 1024**3  # the limit of any file
+MAX_BYTES_OF_TABLE = 4 * 1024**3  # the limit of a user's own table or JSON lines
+MAX_BYTES_OF_TEXT = 256 * 1024**2  # the limit of a file that is read into memory at once
+MAX_BYTES_OF_YAML = 256 * 1024**2  # the limit of a YAML file, which is read into memory at once
 LEADS_OUT = "leads out of the folder {folder}"
 NOT_REGULAR = "is not a regular file"
 _TOO_LARGE = "is larger than any file that eval-factory writes"
 
-# to open a FIFO must not wait for its writer
+# O_NONBLOCK: the opening of a FIFO must not wait for a writer
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
 def open_regular(path: Path, inside: Path | None = None) -> BinaryIO:
-    """A regular file, open for reading; nothing is read of anything else. `inside`: the folder that
-    it has to lie in, wherever links lead; anywhere if not given.
+    """Open a regular file for reading.
+
+    Args:
+        path: the path of the file.
+        inside: the folder that must contain the file, also after links are followed; None: any
+            folder.
 
     Raises:
-        OSError: there is none, it is something else, or it lies elsewhere; `strerror` says which.
+        OSError: the file does not exist, is not a regular file, or is not in the folder; `strerror`
+            states the reason.
     """
     if inside is not None and not is_within(path, inside):
         raise OSError(errno.EPERM, LEADS_OUT.format(folder=inside), str(path))
@@ -125,30 +132,34 @@ def open_text(
     newline: str | None = None,
     max_size: int = MAX_BYTES,
 ) -> TextIO:
-    """A regular file of at most `max_size` bytes, open for reading text.
+    """Open a regular file for reading text.
 
     Args:
-        path: of the file.
-        encoding: as of `open`.
-        errors: as of `open`.
-        newline: as of `open`.
-        max_size: in bytes.
+        path: the path of the file.
+        encoding: as in `open`.
+        errors: as in `open`.
+        newline: as in `open`.
+        max_size: the maximum size of the file in bytes.
 
     Raises:
-        OSError: there is none, it is something else, or it is larger; `strerror` says which.
+        OSError: the file does not exist, is not a regular file, or is too large; `strerror` states
+            the reason.
     """
     file = _open_bounded(path, max_size)
     return io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
 
 
 def read_text(path: Path, *, encoding: str = "utf-8", max_size: int = MAX_BYTES_OF_TEXT) -> str:
-    """The text of a regular file. Raises OSError as `open_text`, UnicodeDecodeError."""
+    """Return the text of a regular file.
+
+    Raises OSError as `open_text` does, and UnicodeDecodeError.
+    """
     with open_text(path, encoding=encoding, max_size=max_size) as file:
         return file.read()
 
 
 def read_bytes(path: Path, max_size: int = MAX_BYTES_OF_TEXT) -> bytes:
-    """The content of a regular file. Raises OSError as `open_text`."""
+    """Return the content of a regular file. Raises OSError as `open_text` does."""
     with _open_bounded(path, max_size) as file:
         return file.read()
 
@@ -162,32 +173,35 @@ def _open_bounded(path: Path, max_size: int) -> BinaryIO:
 
 
 def is_within(path: Path, folder: Path) -> bool:
-    """Return True if a path leads to the folder, or into it, when all links are followed."""
+    """Return True if a path is the folder, or is inside it, after all links are followed."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """Yield the files that are not to be read, and why: of these paths in the folder, and of all
-    below them.
+    """Yield (path, reason) of each file that must not be read, among these paths and below them.
 
-    A link to a file or folder in the folder is none of it; neither is one that leads nowhere.
+    Links that lead to a file inside the folder, and broken links, are not yielded.
+
+    Args:
+        folder: the folder that must contain all files.
+        paths: files and folders in the folder.
     """
     base = os.path.realpath(folder)
     seen = set[tuple[int, int]]()
-    left = [(path, True) for path in reversed(list(paths))]
-    while left:
-        path, may_lead_out = left.pop()
+    pending = [(path, True) for path in reversed(list(paths))]
+    while pending:
+        path, may_lead_out = pending.pop()
         try:
             status = path.stat()
-        except OSError:  # not there
+        except OSError:  # the file does not exist
             continue
         if may_lead_out and not Path(os.path.realpath(path)).is_relative_to(base):
             yield path, LEADS_OUT.format(folder=folder)
         elif stat.S_ISDIR(status.st_mode):
-            if (status.st_dev, status.st_ino) not in seen:  # links may lead in a circle
+            if (status.st_dev, status.st_ino) not in seen:  # links may form a circle
                 seen.add((status.st_dev, status.st_ino))
                 with os.scandir(path) as entries:
-                    left += [(Path(entry.path), entry.is_symlink()) for entry in entries]
+                    pending += [(Path(entry.path), entry.is_symlink()) for entry in entries]
         elif not stat.S_ISREG(status.st_mode):
             yield path, NOT_REGULAR
         elif status.st_size > (
@@ -197,7 +211,7 @@ def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, s
 
 
 def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
-    """Refuse paths that are among `foreign_files`. Raises PrerequisiteError with all of them."""
+    """Raise PrerequisiteError if `foreign_files` yields any file; the message lists all of them."""
     lines = [f"{path}: {why}, so it was not read" for path, why in foreign_files(folder, paths)]
     if lines:
         raise PrerequisiteError(
@@ -205,16 +219,16 @@ def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
         )
 
 
-# Python refuses to write out, and most readers to read, what is much larger
+# the largest integer in JSON: Python refuses to convert much larger ones to text
 MAX_INTEGER_BITS = 8_192
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value in a JSON text, whose numbers are finite, and whose keys stand once.
+    """Return the value in a JSON text.
 
     Raises:
-        ValueError: it is no JSON, a number in it is infinite or none, or a key stands twice in an
-            object: readers differ in which of them they take.
+        ValueError: the text is not JSON, a number is infinite or NaN, or an object has a repeated
+            key (JSON readers differ in which value they use).
     """
     return json.loads(
         text,
@@ -232,11 +246,12 @@ def _object_of_different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_number(text: str) -> Any:
+    """Raise ValueError: the number is infinite or NaN."""
     raise ValueError(f"{text} is not a finite number")
 
 
 def finite_number(text: str) -> float:
-    """Return the number that a text holds. Raises ValueError: it is larger than any float."""
+    """Return the number in a text. Raises ValueError if it is too large for a float."""
     value = float(text)
     if math.isinf(value):
         _refuse_number(text[:20])
@@ -247,21 +262,23 @@ _ESCAPED = (
     "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
-"""Line breaks to some readers (U+0085, U+2028, U+2029), control and format characters, halves of
-surrogate pairs. A pattern that is compiled at its first use: it takes a millisecond.
+"""Matches characters that some readers treat as line breaks (U+0085, U+2028, U+2029), control and
+format characters, and lone surrogates. The pattern is compiled at its first use, because the
+compilation takes a millisecond.
 """
 
 
-_encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # made once: it takes time
+# made once, because making an encoder is slow
+_encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def json_line(value: Any) -> str:
-    """JSON without a line break. Numbers that JSON does not know (NaN, Infinity), or that nobody
-    can read, are null.
+    """Return a value as JSON without line breaks.
 
-    What is escaped is the same text again when it is read.
+    Numbers that JSON cannot represent (NaN, Infinity), and integers that are too large for readers,
+    become null. Special characters are escaped; a reader gets the original text back.
 
-    Raises RecursionError: it is nested too deeply.
+    Raises RecursionError if the value is nested too deeply.
     """
     try:
         text = _encoded(value)
@@ -273,6 +290,7 @@ def json_line(value: Any) -> str:
 
 
 def _readable(value: Any) -> Any:
+    """Return a value with None for each number that JSON readers cannot read."""
     if isinstance(value, float):
         if math.isfinite(value):
             return value
@@ -288,16 +306,16 @@ def _readable(value: Any) -> Any:
     return value
 
 
-# in bytes: what Linux takes of a name, and of a path
+# Linux's limits of a file name and of a path, in bytes
 _MAX_NAME = 255
 _MAX_PATH = 4095
 
 
 def expanded(text: str) -> str:
-    """The path with the home folder in place of `~` or `~user`.
+    """Return a path with `~` or `~user` replaced by the home folder.
 
-    Raises ValueError: nobody knows that home; a folder that is named so would be made otherwise. Or
-    it is too long.
+    Raises ValueError if the home folder is not known (otherwise a folder with the name `~user`
+    would be made), or if the path is too long.
     """
     if len(os.fsencode(text)) > _MAX_PATH or any(
         len(os.fsencode(p)) > _MAX_NAME for p in text.split("/")
@@ -312,8 +330,10 @@ def expanded(text: str) -> str:
 
 
 def refuse_full_disk(folder: Path) -> None:
-    """A mebibyte has to be free before anything is asked: an answer that cannot be written is paid
-    for and lost. Raises PrerequisiteError: the disk takes no more.
+    """Raise PrerequisiteError if less than 1 MiB can be written to a folder.
+
+    This is checked before the first request, because an answer that cannot be written would be paid
+    for and lost.
     """
     try:
         with tempfile.TemporaryFile(dir=folder) as file:

@@ -1,10 +1,9 @@
-"""The sandbox in which a stranger's program runs: bubblewrap's (`bwrap`), which an ordinary user
-may make.
+"""Runs untrusted programs in a sandbox made by bubblewrap (`bwrap`), which needs no root rights.
 
-Its namespaces hide every other process, the network, other users of System V memory and all files
-but those that are named. What a namespace does not hide, or what would take memory past the limits,
-is refused call by call (seccomp). Root's programs run as nobody: what `/proc` and `/sys` let root
-of the machine write, no namespace takes away.
+Namespaces hide all other processes, the network, System V shared memory, and all files that are not
+allowed. System calls are refused (with seccomp) if namespaces do not confine them, or if they could
+use memory beyond the limits. If root runs eval-factory, the programs run as the user nobody,
+because namespaces do not prevent root from writing to `/proc` and `/sys`.
 """
 
 from __future__ import annotations
@@ -51,13 +50,14 @@ _HIDDEN_OF_PROC = (
     "timer_list",
     "vmallocinfo",
 )
-"""Files of the kernel about the machine, or all its programs, which no namespace hides."""
-_NOBODY = 65534  # the kernel's own number of the user, and group, that owns nothing
+"""Files in /proc about the machine or all its processes, which namespaces do not hide."""
+_NOBODY = 65534  # the id of the user and group nobody, which own no files
 _RIGHTS_TO_BECOME_NOBODY = ("SETUID", "SETGID", "SETPCAP")
-TIMED_OUT = 124  # the exit code of `timeout`
-_MAX_OUTPUT = 16_000_000  # bytes of standard output that are read
+TIMED_OUT = 124  # the exit code for a program that exceeded its time, as of the command `timeout`
+_MAX_OUTPUT = 16_000_000  # the limit of standard output and standard error, in bytes
 
-# seccomp-bpf: the number of the call is loaded, compared, and answered with an error or allowed.
+# The instructions and constants of seccomp-bpf. A filter loads the number of the system call,
+# compares it, and returns an error or allows the call.
 _LOAD = 0x20
 _EQUAL = 0x15
 _AT_LEAST = 0x35
@@ -74,7 +74,7 @@ _X32 = 0x40000000
 _CLONE_THREAD = 0x00010000
 _CLONE_NEWUSER = 0x10000000
 _UNIX = 1
-_FAMILIES = (2, 10, 16)  # sockets that are allowed beside Unix's: IPv4, IPv6, netlink
+_FAMILIES = (2, 10, 16)  # allowed families of sockets (in addition to Unix): IPv4, IPv6, netlink
 _EVERYWHERE = {"io_uring_setup": 425, "clone3": 435, "pidfd_getfd": 438, "memfd_secret": 447}
 _CALLS = {
     "x86_64": (
@@ -128,26 +128,26 @@ _CALLS = {
         },
     ),
 }
-"""Architecture -> its mark, and the numbers of the calls that are looked at."""
+"""Architecture -> (its identifier in seccomp, name -> number of the filtered system calls)."""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """The permissions of a program beside computing, and writing to its folder."""
+    """The permissions of a program, in addition to computing and writing to its folder."""
 
-    readable: Sequence[str] = ()  # files and folders beside the system's
-    processes: bool = False  # start other programs
-    network: bool = False  # make connections
+    readable: Sequence[str] = ()  # readable files and folders, in addition to the system's
+    processes: bool = False  # True if the program may start other programs
+    network: bool = False  # True if the program may make connections
 
 
 @dataclass(frozen=True)
 class EndedProgram:
     """A program that has ended."""
 
-    # 128 + N if signal N ended it, as a shell says it; `TIMED_OUT` if its time was up
+    # 128 + N if signal N ended the program, as in a shell; `TIMED_OUT` if it exceeded its time
     returncode: int
-    output: bytes  # standard output, at most `MAX_OUTPUT` bytes
-    errors: bytes = b""  # standard error, cut in the same way
+    output: bytes  # standard output, at most `_MAX_OUTPUT` bytes
+    errors: bytes = b""  # standard error, at most `_MAX_OUTPUT` bytes
 
 
 def run(
@@ -159,18 +159,18 @@ def run(
     seconds: float,
     given: bytes = b"",
 ) -> EndedProgram:
-    """Run a program in a sandbox of its own, to its end.
+    """Run a program in a new sandbox, and wait until it ends.
 
     Args:
         argv: the program and its arguments.
-        folder: the only one that can be written to; it is the working directory.
-        allowed: what it may do beside computing and writing to its folder.
-        env: the complete environment.
-        seconds: after so many it is ended.
-        given: standard input.
+        folder: the only folder that the program can write to; it is also the working directory.
+        allowed: the permissions of the program.
+        env: the complete environment of the program.
+        seconds: the time limit, after which the program is killed.
+        given: the program's standard input.
 
     Raises:
-        PrerequisiteError: bubblewrap is not installed, or this is no machine for it.
+        PrerequisiteError: bubblewrap is not installed, or does not support this machine.
     """
     folder = folder.resolve()
     with (
@@ -208,8 +208,12 @@ def run(
 
 
 def _sandbox(folder: Path, allowed: Allowed, refused: int) -> list[str]:
-    """bubblewrap and its arguments, which the program and its own follow. `refused`: a descriptor
-    of the calls that are refused.
+    """Return bubblewrap's command line, without the program to run at its end.
+
+    Args:
+        folder: the folder that the program can write to.
+        allowed: the permissions of the program.
+        refused: the descriptor of a file with the seccomp filter.
     """
     network = [] if allowed.network else ["--unshare-net"]
     namespaces = ["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
@@ -227,8 +231,7 @@ def _sandbox(folder: Path, allowed: Allowed, refused: int) -> list[str]:
         *_folders_above([str(folder)]),
         *("--bind", str(folder), str(folder)),
         *("--chdir", str(folder)),
-        # bubblewrap's own root and /dev are in memory: files there would go past every limit of
-        # memory
+        # The root folder and /dev are in memory, which no limit counts: make both read-only.
         *("--remount-ro", "/dev"),
         *("--remount-ro", "/"),
         "--",
@@ -241,10 +244,10 @@ def _is_root() -> bool:
 
 
 def _identity() -> list[str]:
-    """bubblewrap's arguments for who the program is.
+    """Return bubblewrap's arguments for the program's user and rights.
 
-    A user's own user namespace has no right outside. Root keeps the rights to become nobody, which
-    only the machine's own user namespace has, and loses them on the way.
+    An ordinary user's program gets a user namespace, without any rights outside. Root's program
+    keeps the rights that it needs to become nobody, and `setpriv` then drops these rights.
     """
     if not _is_root():
         return ["--unshare-user", "--cap-drop", "ALL"]
@@ -255,7 +258,7 @@ def _identity() -> list[str]:
 
 
 def _becoming_nobody() -> list[str]:
-    """The program that starts the program as nobody; none if a user started us."""
+    """Return the command line that starts a program as nobody; empty if the user is not root."""
     if not _is_root():
         return []
     return [
@@ -271,12 +274,13 @@ def _becoming_nobody() -> list[str]:
 
 @contextmanager
 def _owned_by_program(folder: Path) -> Iterator[None]:
-    """Root gives the folder to nobody while a program runs in it, and then takes it back."""
+    """Make nobody the owner of the folder inside the context, if the user is root."""
     if not _is_root():
         yield
         return
     _give(folder, _NOBODY)
-    # bubblewrap enters the folder without the right to enter any folder
+    # Group root needs the right to enter: bubblewrap does not have root's right to enter any
+    # folder.
     folder.chmod(folder.stat().st_mode | stat.S_IXGRP)
     try:
         yield
@@ -285,23 +289,21 @@ def _owned_by_program(folder: Path) -> Iterator[None]:
 
 
 def _give(folder: Path, owner: int) -> None:
-    """Give a folder and all in it, however deep; a link is given, and what it leads to is left
-    alone.
-    """
+    """Change the owner of a folder and of everything in it, without following links."""
     change = [_program("chown", "coreutils"), "--recursive", "--no-dereference", f"{owner}:0"]
     subprocess.run([*change, "--", str(folder)], check=False, capture_output=True)
 
 
 def delete_folder(folder: Path) -> None:
-    """Delete a folder in which a stranger's program ran, however deep it is."""
+    """Delete a folder in which an untrusted program ran, with any number of nested folders."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
-    except RecursionError:  # before Python 3.13
+    except RecursionError:  # deep folders, before Python 3.13
         subprocess.run(["rm", "-rf", "--", str(folder)], check=False, capture_output=True)
 
 
 def _proc() -> list[str]:
-    """bubblewrap's arguments for `/proc`: without the kernel's own files, and only for reading."""
+    """Return bubblewrap's arguments for a read-only `/proc` without `_HIDDEN_OF_PROC`."""
     arguments = ["--proc", "/proc"]
     for name in _HIDDEN_OF_PROC:
         path = f"/proc/{name}"
@@ -311,38 +313,46 @@ def _proc() -> list[str]:
 
 
 def _mounted(paths: Sequence[str]) -> list[str]:
-    """bubblewrap's arguments for what may be read.
+    """Return bubblewrap's arguments for read-only files and folders.
 
-    A link inside a folder that is there is one in the sandbox too, and no place to mount anything:
-    a project's `.venv` that leads elsewhere. What it leads to is mounted where it lies.
+    A link inside a mounted folder (such as a project's `.venv`) is also a link in the sandbox, so
+    nothing can be mounted at its path. The target of such a link is mounted at the target's path.
     """
-    places: dict[str, str] = {}
+    mounts: dict[str, str] = {}  # path in the sandbox -> path outside
     for path in filter(os.path.exists, paths):
         real = os.path.realpath(path)
-        places[real] = real
-        if not any(Path(path).is_relative_to(place) for place in places):
-            places[path] = real
-    arguments = _folders_above(places)
-    for place, real in places.items():
-        arguments += ["--ro-bind", real, place]
+        mounts[real] = real
+        if not any(Path(path).is_relative_to(mount) for mount in mounts):
+            mounts[path] = real
+    arguments = _folders_above(mounts)
+    for mount, real in mounts.items():
+        arguments += ["--ro-bind", real, mount]
     return arguments
 
 
-def _folders_above(places: Iterable[str]) -> list[str]:
-    """bubblewrap's arguments for the folders that lead to these places: anybody may go through
-    them. It would else make some of them as they are outside: `/root` is root's alone.
+def _folders_above(paths: Iterable[str]) -> list[str]:
+    """Return bubblewrap's arguments for the folders above these paths.
+
+    Every user can enter a folder made with `--dir`. Otherwise, bubblewrap would copy the
+    permissions
+    of some folders: only root can enter `/root`.
     """
     arguments = []
-    for place in places:
-        for folder in reversed(Path(place).parents[:-1]):
+    for path in paths:
+        for folder in reversed(Path(path).parents[:-1]):
             arguments += ["--dir", str(folder)]
     return arguments
 
 
 def require(why: str, allowed: Allowed = Allowed()) -> None:
-    """Make a sandbox, as a trial. `why`: who needs it, as the beginning of a sentence.
+    """Check that a sandbox works, by running a trivial program in it.
 
-    Raises PrerequisiteError: there is none here; with the package that is missing.
+    Args:
+        why: the reason why a sandbox is needed, as the first line of the error message.
+        allowed: the permissions of the programs that will run.
+
+    Raises:
+        PrerequisiteError: a sandbox cannot be made; the message names a missing package.
     """
     trial = ["/bin/sh", "-c", _TRIAL, "trial", *filter(os.path.exists, allowed.readable)]
     with tempfile.TemporaryDirectory(prefix="eval-factory-") as folder:
@@ -375,10 +385,14 @@ _TRIAL = 'for path; do [ -r "$path" ] || { echo "$path cannot be read"; exit 1; 
 
 
 def _program(name: str, package: str) -> str:
-    """The path of a program that the sandbox is made with.
+    """Return the path of a program that is needed for the sandbox.
+
+    Args:
+        name: the name of the program.
+        package: the package that contains the program, for the error message.
 
     Raises:
-        PrerequisiteError: it is not installed, or this is no machine for it.
+        PrerequisiteError: the program is not installed, or the machine is not supported.
     """
     if not sys.platform.startswith("linux") or platform.machine() not in _CALLS:
         raise PrerequisiteError("the sandbox (bubblewrap) needs Linux on x86_64 or aarch64")
@@ -392,29 +406,32 @@ def _program(name: str, package: str) -> str:
 
 
 def refused_calls(allowed: Allowed) -> bytes:
-    """Return the rules for seccomp: calls that answer 'not permitted'; if no processes are allowed,
-    also those that start one.
+    """Return the seccomp filter: the refused system calls fail with "not permitted".
 
-    No namespace holds the kernel's keys, its log, and memory that no limit counts. bubblewrap's own
-    process in the sandbox is the program's user's: traced, it would not end with its parent.
-    Threads are allowed. A program of another architecture (32 bits) is refused every call.
+    Refused are calls for kernel keys, the kernel's log and memory that no limit counts, because
+    namespaces do not confine them. The tracing of processes is refused, because bubblewrap's own
+    process in the sandbox belongs to the same user: if a program traced it, it would not end with
+    its parent. Calls that start processes are refused unless they are allowed; threads are always
+    allowed. For a program of another architecture (32 bits), all calls are refused.
     """
-    mark, numbers = _CALLS.get(platform.machine(), (0, {}))
+    architecture, numbers = _CALLS.get(platform.machine(), (0, {}))
     numbers = numbers | _EVERYWHERE
     refuse = (_RETURN, 0, 0, _ERROR | _EPERM)
     lines = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
-        (_EQUAL, 1, 0, mark),
+        (_EQUAL, 1, 0, architecture),
         refuse,
         (_LOAD, 0, 0, _NUMBER_AT),
         (_AT_LEAST, 0, 1, _X32),
         refuse,
-        # the flags of clone3 cannot be seen here; the C library then calls clone
+        # A filter cannot read the flags of clone3. After "not implemented", the C library calls
+        # clone instead.
         (_EQUAL, 0, 1, numbers.pop("clone3")),
         (_RETURN, 0, 0, _ERROR | _ENOSYS),
     ]
     clone = numbers.pop("clone", 0)
-    # the network's namespace holds the abstract Unix sockets too, of a desktop for one
+    # Unix sockets are refused with network access: without a network namespace, a program could
+    # reach abstract Unix sockets of other programs, such as those of a desktop.
     families = list(_FAMILIES)
     if not allowed.network:
         families.append(_UNIX)
@@ -422,30 +439,38 @@ def refused_calls(allowed: Allowed) -> bytes:
     for name, number in numbers.items():
         if not allowed.processes or name not in ("fork", "vfork"):
             lines += [(_EQUAL, 0, 1, number), refuse]
-    of_clone = [(_LOAD, 0, 0, _FIRST_ARGUMENT_AT), (_HAS_BIT, 0, 1, _CLONE_NEWUSER), refuse]
+    clone_rules = [(_LOAD, 0, 0, _FIRST_ARGUMENT_AT), (_HAS_BIT, 0, 1, _CLONE_NEWUSER), refuse]
     if not allowed.processes:
-        of_clone += [(_HAS_BIT, 1, 0, _CLONE_THREAD), refuse]
-    lines += [(_EQUAL, 0, len(of_clone), clone), *of_clone, (_RETURN, 0, 0, _ALLOW)]
+        clone_rules += [(_HAS_BIT, 1, 0, _CLONE_THREAD), refuse]
+    lines += [(_EQUAL, 0, len(clone_rules), clone), *clone_rules, (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("HBBI", *line) for line in lines)
 
 
 def _socket_rules(
     number: int, families: Sequence[int], refuse: tuple[int, int, int, int]
 ) -> list[tuple[int, int, int, int]]:
-    """The rules for the family of a socket: no network namespace holds that to the host of a
-    virtual machine (vsock), for one. The call's number is loaded before and after.
+    """Return the part of the filter that allows only some families of sockets.
+
+    A network namespace does not confine all families: a vsock socket reaches the host of a virtual
+    machine. The number of the system call is loaded before this part, and again at its end.
+
+    Args:
+        number: the number of the system call `socket`.
+        families: the allowed families.
+        refuse: the instruction that refuses a call.
     """
     rules = [(_LOAD, 0, 0, _FIRST_ARGUMENT_AT)]
-    for at, family in enumerate(families):
-        rules.append((_EQUAL, len(families) - at, 0, family))
+    for index, family in enumerate(families):
+        rules.append((_EQUAL, len(families) - index, 0, family))
     rules += [refuse, (_LOAD, 0, 0, _NUMBER_AT)]
     return [(_EQUAL, 0, len(rules), number), *rules]
 
 
 def without_secrets(folder: Path) -> dict[str, str]:
-    """An environment for a program in `folder`: what finds programs and libraries, nothing else
-    of this process's.
+    """Return the environment for a program that runs in a folder.
+
+    Only the variables that find programs and libraries are copied from this process.
     """
-    ours = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUTF8": "1"}
-    return {**ours, **alone, "TMPDIR": str(folder), "HOME": str(folder), "LANG": "C.UTF-8"}
+    paths = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    options = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUTF8": "1"}
+    return {**paths, **options, "TMPDIR": str(folder), "HOME": str(folder), "LANG": "C.UTF-8"}

@@ -1,8 +1,8 @@
-"""The signs of an instance: what can be said of it beside its value.
+"""Lists the signs of instances: properties such as "failed", "empty answer" or "judges disagree".
 
-Each place that shows signs reads this table: the page's filters and rows, its first screen, the
-methods text. A sign that an answer itself has is found by `scoring/readability.py`, the others by
-`report/page/instance_data.py`.
+All parts of a report that show signs read this table: the page's filters, rows and first screen,
+and the methods text. `scoring/readability.py` finds the signs of answers, and
+`report/page/instance_data.py` finds the other signs.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ UNDECIDED = "criterion_undecided"
 
 @dataclass(frozen=True)
 class Sign:
-    """A sign, with all that a place that shows it needs."""
+    """A sign, with its words in the parts of a report."""
 
-    label: str  # on the page
-    label_of_values: str = ""  # the label if values are not right or wrong
-    count: str | None = None  # its count in `validity.instances`; None: it has none
-    trouble: str = ""  # the fault of instances, after their number on the first screen
-    severity: int = 0  # that of the trouble: 1 is the worst
-    in_methods: str = ""  # the words about answers, after their number in the methods text
-    bar: str = ""  # the label of its bar in the plot of what became of the instances
-    is_of_answer: bool = False  # it is one of `InstanceRecord.signs`
+    label: str  # the label on the page
+    label_of_values: str = ""  # the label on the page if values are not right or wrong
+    count: str | None = None  # the field of `validity.instances` with its count, if there is one
+    # the words after the number of instances on the first screen, if the sign is a problem
+    trouble: str = ""
+    severity: int = 0  # the rank of the problem: 1 is the worst
+    in_methods: str = ""  # the words after the number of answers in the methods text
+    bar: str = ""  # the label of the bar in the plot of instances
+    is_of_answer: bool = False  # True if the sign is in `InstanceRecord.signs`
     is_listed: bool = True
-    """False: no row of the page's table lists it. It is no trouble, nearly everywhere, or shown
-    instead of the score.
+    """False: the rows of the page's table do not list the sign, because it is not a problem, is
+    very frequent, or is shown instead of the score.
     """
 
 
@@ -119,4 +120,4 @@ SIGNS: Mapping[str, Sign] = {
 }
 """The name of a sign -> the sign, in the order of the page's filters."""
 ANSWER_SIGNS = tuple(name for name, sign in SIGNS.items() if sign.is_of_answer)
-"""Names of the signs that an answer itself has (`InstanceRecord.signs`)."""
+"""The names of the signs of answers (`InstanceRecord.signs`)."""

@@ -33,7 +33,7 @@ from pydantic import TypeAdapter
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.formats import counted, first_of
-from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import PRIVATE, SINGLE_RUN_FOLDER, RunSuiteDir, SuiteDir
 from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.executors.process import ALLOWED_VARIABLES
 from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
@@ -601,7 +601,7 @@ def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | Non
         refuse_cells_in_slurm(
             SuiteDir(root.parent.parent), [f"{root.parent.name}/{root.name}"], slurm
         )
-    single_run = RunSuiteDir(root / OF_ONE_RUN)
+    single_run = RunSuiteDir(root / SINGLE_RUN_FOLDER)
     refuse_cells_in_slurm(single_run, _in_slurm(single_run, slurm), slurm)
 
 

@@ -98,13 +98,21 @@ def test_targets_and_evaluations_stand_in_the_order_of_the_suite(tmp_path: Path)
 @pytest.mark.parametrize(
     ("status", "reason", "said"),
     [
-        ("failed", "HTTP 500\n  look", ("HTTP 500 look", "correct what the reason names")),
-        ("failed", None, ("it has no result", "correct what the reason names")),
-        ("missing", None, ("it was not started", "run the suite again: it starts what is missing")),
+        (
+            "failed",
+            "HTTP 500\n  look",
+            ("HTTP 500 look", "correct the cause that the reason names"),
+        ),
+        ("failed", None, ("it has no result", "correct the cause that the reason names")),
+        (
+            "missing",
+            None,
+            ("it was not started", "run the suite again: it starts the missing runs"),
+        ),
         (
             "waiting",
             "queued in Slurm",
-            ("queued in Slurm", "run the suite again: it takes over what has ended"),
+            ("queued in Slurm", "run the suite again: it adopts the runs that have ended"),
         ),
         ("missing", "the budget is used up", ("the budget is used up", "run the suite again")),
     ],

@@ -194,7 +194,7 @@ def test_a_scale_gives_its_ratings(
             instance("q", 1.0, "other"),
             (0, 1),
             None,
-            "exact_match has no value for each single answer",
+            "exact_match has no values of single answers",
         ),
     ],
 )

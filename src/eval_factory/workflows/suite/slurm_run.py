@@ -21,7 +21,7 @@ from eval_factory.core.enums import SLURM, RunStatus
 from eval_factory.core.errors import ConfigError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.rundir import OF_ONE_RUN, RunSuiteDir
+from eval_factory.core.rundir import SINGLE_RUN_FOLDER, RunSuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.executors.slurm_runs import SlurmStore
 from eval_factory.plan.run_plan import Plan, make_plan
@@ -130,7 +130,7 @@ def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suit
     config = run["config"]
     entry = {"type": config["type"], "name": name_of_type(config["type"], evaluation.framework)}
     section = {
-        "output_dir": str(plan.rundir.root / OF_ONE_RUN),
+        "output_dir": str(plan.rundir.root / SINGLE_RUN_FOLDER),
         EXECUTOR: SLURM,
         SLURM: run[SLURM],
         "evaluations": [{**entry, "params": config.get("params")}],

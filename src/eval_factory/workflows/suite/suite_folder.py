@@ -18,7 +18,7 @@ from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import (
-    OF_ONE_RUN,
+    SINGLE_RUN_FOLDER,
     Holder,
     RunDir,
     SuiteDir,
@@ -43,7 +43,7 @@ def find_suite(path: Path) -> SuiteDir:
         PrerequisiteError: `path` is not the folder of a suite; the message says what `path` is, and
             suggests a suite above it. Also raised if a file of the suite links to another place.
     """
-    for folder in (suite_dir(path), suite_dir(path / OF_ONE_RUN)):
+    for folder in (suite_dir(path), suite_dir(path / SINGLE_RUN_FOLDER)):
         if folder.was_started:
             refuse_foreign(folder.named, folder.own)
             return folder
