@@ -137,6 +137,7 @@ def with_read_values(result: TaskResult) -> TaskResult | None:
     score = Score(stats.mean, stats, READER_METRIC, SPLIT, None, True, PROPORTION, "share")
 
     def with_value(_number: str, record: InstanceRecord) -> InstanceRecord:
+        """Return an instance with the value of the reader."""
         value = values.get((record.id, record.trial, None))
         if value is None:
             return record
@@ -292,6 +293,7 @@ def _judged_instances(
     by_number = {record.id: record for record in judged_result.instances}
 
     def with_judgements(number: str, record: InstanceRecord) -> InstanceRecord:
+        """Return an instance with the judgements of the answer with this number."""
         rated = by_number.get(number)
         if rated is None:
             return record

@@ -135,6 +135,7 @@ def _dataset(facts: Mapping[str, Any]) -> str | None:
 
 
 def _header(path: Path) -> dict[str, Any]:
+    """Return the document of a log without its samples."""
     if path.suffix != ".eval":
         header = object_without_lists(path, _LISTS)
         if header is None:
@@ -145,7 +146,7 @@ def _header(path: Path) -> dict[str, Any]:
         if _HEADER not in names:
             raise SourceError(
                 f"{path}: has no {_HEADER}: inspect was killed before it ended; "
-                "`inspect eval-retry` completes such a log"
+                "`inspect eval-retry` completes the log"
             )
         document = entries.document(_HEADER)
     if not isinstance(document, dict):

@@ -45,6 +45,7 @@ class _JsonText:
         return SourceError(f"{self._path}: is not JSON that can be read: {one_line(reason)}")
 
     def _read_more(self) -> None:
+        """Read the next chunk of the file, and drop the text before the position."""
         size = max(_CHUNK, len(self._text) - self._position)
         content = self._file.read(size)
         self._bytes += len(content)
@@ -108,6 +109,7 @@ class _JsonText:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[_JsonText]:
+    """Open a regular file as a JSON text. Raises SourceError if the file cannot be read."""
     try:
         with open_regular(path) as file:
             yield _JsonText(file, path)

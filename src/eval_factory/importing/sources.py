@@ -61,7 +61,7 @@ def refuse_other_form(location: Path | str) -> Iterator[None]:
     `location` names the document in the error message.
 
     Raises:
-        SourceError: the code in the context raised an exception that such a field causes.
+        SourceError: the code in the context raised one of the exceptions in `_OTHER_FORM`.
     """
     try:
         yield

@@ -42,10 +42,10 @@ def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
 
 
 def formatted(value: Any) -> Any:
-    """Return a value with marks for the YAML writer: what it writes on one line.
+    """Return a value with marks for the YAML writer.
 
-    Mappings and lists of short plain values are written on one line. Other mappings and lists have
-    one line for each value.
+    Mappings and lists of short plain values are marked: the writer puts each of them on one line.
+    Other mappings and lists have one line for each value.
     """
     if isinstance(value, Mapping):
         items = {str(name): formatted(item) for name, item in value.items()}
@@ -78,6 +78,7 @@ def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
 EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"
 RESULTS_SCHEMA = "results.schema.json"
 SUITE_RESULTS_SCHEMA = "suite_results.schema.json"
+"""The file names of the JSON Schemas in the folder `schemas`."""
 
 
 def evaluation_config(
@@ -89,17 +90,17 @@ def evaluation_config(
     values of `config` and `target` that the user set; run_config.yml has these values and all
     defaults.
     """
-    compared: dict[str, Any] | None = None
+    comparability: dict[str, Any] | None = None
     if (record := result.comparability) is not None:
         facts = asdict(record) | {
             "deviations": [*map(asdict, record.deviations)],
             "remarks": list(record.remarks),
         }
         # Empty fields are left out. If a run has the leaderboard's settings, one line remains.
-        compared = {}
+        comparability = {}
         for name, value in facts.items():
             if value or name == "medhelm_settings":
-                compared[name] = value
+                comparability[name] = value
     provenance = without_nulls(asdict(result.provenance))
     for endpoint in provenance["endpoints"].values():
         # An endpoint with one server has no `servers`, as in results of earlier versions.
@@ -114,9 +115,9 @@ def evaluation_config(
         **(
             {}
             if result.clinicians is None
-            else {"clinicians": formatted(_without_empty(asdict(result.clinicians)))}
+            else {"clinicians": formatted(_rounded_without_empty(asdict(result.clinicians)))}
         ),
-        "comparability": compared,
+        "comparability": comparability,
         "usage": formatted(usage(result.usage)),
         "provenance": formatted(provenance),
         "config": config["config"],
@@ -135,8 +136,8 @@ def _task(result: results.TaskResult) -> dict[str, Any]:
     main: dict[str, Any] = {}
     scores = {}
     for name, score in result.scores.items():
-        usual = {"metric": name, "split": result.validity.main_split, "perturbation": None}
-        document = _score_and_facts(score, usual)
+        implied_facts = {"metric": name, "split": result.validity.main_split, "perturbation": None}
+        document = _score_and_facts(score, implied_facts)
         if name == result.main_metric:
             main[name] = {**document, "stats": OneLine(document["stats"])}
         else:
@@ -165,9 +166,9 @@ def _groups(result: results.TaskResult) -> dict[str, Any]:
 
 
 def _score_and_facts(score: results.Score, known_facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a score's value and statistics, with its other facts unless they are in `known_facts`.
+    """Return a score's value and statistics, with those of its facts that are not in `known_facts`.
 
-    Other facts are the metric, the split, the unit and so on.
+    The facts are the metric, the split, the unit and so on.
     """
     facts = {}
     for name, fact in vars(score).items():
@@ -197,7 +198,7 @@ _OMITTED_IF_EMPTY = {
 def _validity(result: results.TaskResult) -> dict[str, Any]:
     """Return the section `validity`: `reportable` and `coverage` first, causes and notes last.
 
-    Parts that are None, as a jury that was not asked, are left out.
+    Parts that are None, such as the jury if there was no jury, are left out.
     """
     record = asdict(result.validity)
     for part, names in _OMITTED_IF_EMPTY.items():
@@ -218,7 +219,7 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
         name: None if record[name] is None else rounded_fields(record[name])
         for name in ("jury", "choice_orders")
     }
-    parts["asked_again"] = _without_empty(record["asked_again"])
+    parts["asked_again"] = _rounded_without_empty(record["asked_again"])
     written_validity = {
         **first,
         "not_reportable": record.pop("not_reportable"),
@@ -234,13 +235,13 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
     return {**written, "floors": floors}
 
 
-def _without_empty(value: Any) -> Any:
+def _rounded_without_empty(value: Any) -> Any:
     """Return a value with each float rounded, and without mapping items that are None or empty."""
     if isinstance(value, Mapping):
-        items = {name: _without_empty(item) for name, item in value.items()}
+        items = {name: _rounded_without_empty(item) for name, item in value.items()}
         return {name: item for name, item in items.items() if item not in (None, {}, [])}
     if isinstance(value, list | tuple):
-        return [_without_empty(item) for item in value]
+        return [_rounded_without_empty(item) for item in value]
     if isinstance(value, float):
         return rounded(value)
     return value

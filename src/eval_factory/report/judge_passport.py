@@ -252,6 +252,7 @@ _AGREEMENT_SENTENCES = {
 
 
 def _more_or_less(difference: float) -> str:
+    """Return `more` if a difference is positive, otherwise `less`."""
     if difference > 0:
         return "more"
     return "less"

@@ -168,16 +168,16 @@ def record_row(result: TaskResult) -> list[str]:
     """Return a run's counts, identity, times and hashes, as the cells after model and benchmark."""
     record = result.provenance
     counts = result.validity.instances
-    best = None
+    floor_text = None
     floor = result.validity.floors.get(result.main_metric)
     if floor is not None:
-        best = formats.score(floor.value)
+        floor_text = formats.score(floor.value)
     model = record.endpoints.get(MODEL_ROLE)
-    first = None
-    last = None
+    first_answer = None
+    last_answer = None
     if model is not None:
-        first = model.first_answer
-        last = model.last_answer
+        first_answer = model.first_answer
+        last_answer = model.last_answer
     data = [*record.dataset_revisions.values(), *record.dataset_files.values()]
     prompts: list[str] = []
     for role, judge in record.endpoints.items():
@@ -187,10 +187,10 @@ def record_row(result: TaskResult) -> list[str]:
         f"{counts.requested:,}",
         f"{counts.scored:,}",
         f"{counts.failed:,}",
-        best,
+        floor_text,
         record.run_identity,
-        first or record.started_at,
-        last or record.ended_at,
+        first_answer or record.started_at,
+        last_answer or record.ended_at,
         ", ".join(dict.fromkeys(data)),
         record.prompts_sha256,
         ", ".join(dict.fromkeys(prompts)),
@@ -251,7 +251,7 @@ def _facts(
 
 
 def _deviations(result: TaskResult) -> list[str] | None:
-    """Return the settings that differ from the leaderboard's, a sentence part for each.
+    """Return a text for each setting that differs from the leaderboard's.
 
     Returns None if the leaderboard has no settings for this task.
     """
@@ -298,8 +298,8 @@ def _software_facts(record: Provenance) -> dict[str, Any]:
 def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about the task and its data.
 
-    `total` is the number of instances of the whole benchmark. `total` is None if the run used own
-    files or a part of the data.
+    `total` is the number of instances in the complete benchmark. `total` is None if the run used
+    the user's own files or a part of the data.
     """
     task: Task | None = load_framework().task(result.task)
     has_own_files = any(extra.get(name) is not None for name in OWN_FILE_PARAMS)
@@ -424,6 +424,7 @@ def _score_text(score: Score) -> str:
 
 
 def _was_or_were(count: int) -> str:
+    """Return the verb that agrees with a number: `was` or `were`."""
     if count == 1:
         return "was"
     return "were"

@@ -34,7 +34,9 @@ NUMBER = "float64"
 COUNT = "Int64"
 FLAG = "boolean"
 ANY = "object"
-"""The pandas types of the columns. A missing value is NA, NaN, NA, NA and None, in this order."""
+"""The pandas types of the columns. A missing value is NaN in a column of numbers, None in a column
+of any values, and NA in all other columns.
+"""
 
 SCORE_COLUMNS: Mapping[str, str] = {
     "task": TEXT,
@@ -120,11 +122,11 @@ def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, A
     main = result.scores.get(result.main_metric)
     if main is not None and main.metric is not None:
         names = list(dict.fromkeys([main.metric, *names]))
-    taken = {*INSTANCE_COLUMNS, *judges, *categories}
+    other_columns = {*INSTANCE_COLUMNS, *judges, *categories}
     metrics = {}
     for name in names:
         column = name
-        if name in taken:
+        if name in other_columns:
             column = f"{_METRIC_PREFIX}{name}"
         metrics[column] = name
     rows = []
@@ -141,7 +143,7 @@ def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, A
 
 
 def _prefixed(prefix: str, names: Iterable[str]) -> dict[str, str]:
-    """Return the names by column. The column is the prefix followed by the name."""
+    """Return a mapping from columns to names; a column is the prefix followed by the name."""
     return {f"{prefix}{name}": name for name in names}
 
 
@@ -215,29 +217,31 @@ _RecordType = TypeVar("_RecordType")
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def _adapter(record_type: Any) -> TypeAdapter[Any]:
     """Return pydantic's validator of a type.
 
     The validators are built at the first use, because every run imports this module and not every
     run reads a result.
     """
-    return TypeAdapter(kind)
+    return TypeAdapter(record_type)
 
 
-def _to_record(kind: type[_RecordType], document: Any) -> _RecordType:
-    """Return the record of this type that a document describes, with the records nested in it."""
-    key: Any = kind  # `Any`, as mypy does not know that every class is hashable
+def _to_record(record_type: type[_RecordType], document: Any) -> _RecordType:
+    """Return the record of this type that a document describes, with all nested records."""
+    key: Any = record_type  # `Any`, because mypy does not know that every class is hashable
     record: _RecordType = _adapter(key).validate_python(document)
     return record
 
 
-def _to_optional_record(kind: type[_RecordType], document: Any) -> _RecordType | None:
+def _to_optional_record(record_type: type[_RecordType], document: Any) -> _RecordType | None:
+    """Return the record that a document describes; None if there is no document."""
     if document is None:
         return None
-    return _to_record(kind, document)
+    return _to_record(record_type, document)
 
 
 _MISSING_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
+"""Statistics that a document omits if they are None."""
 _RESULT_FILE = "evaluation_config.yaml"
 _MAX_NAMED = 8  # the maximum number of runs that a message names
 
@@ -344,6 +348,7 @@ def result_in(
         groups[field] = {}
         for value, group in by_value["groups"].items():
             groups[field][value] = _scores(group["metrics"], scores, None)
+    # A document omits fields that are None. `jury`, `helm` and `git_hash` have no default.
     return results.TaskResult(
         task=task,
         main_metric=document["main_metric"],
@@ -366,6 +371,7 @@ def result_in(
 
 
 _IDENTIFYING_FIELDS = ("id", "split", "trial", "perturbation")
+"""The fields that an instance has in instances.jsonl and in results.jsonl."""
 
 
 @dataclass(frozen=True)
@@ -453,10 +459,10 @@ def _without(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _usage(document: Mapping[str, Any]) -> results.Usage:
-    """Return the usage record of a result's document.
+    """Return the record of the section `usage` of a result.
 
-    A part that the document does not have has the same figures as the top level: the figures by
-    role are then the model's alone, and those of all runs are the ones of this run.
+    If the section has no figures by role, all figures of this run are the model's. If it has no
+    figures of all runs, this run was the only one.
     """
     top = _without(document, "this_run", "all_runs", "wall_s", "cost_unknown")
     this_run = _spent_by_role({**top, **document.get("this_run", {})})
@@ -505,8 +511,8 @@ def own_benchmark_description(folder: Path) -> str:
 def run_folders(folders: Iterable[Path | str]) -> list[Path]:
     """Return the output folders of all runs in these folders, each once.
 
-    The runs of a suite come in the order of the suite's table. A folder in which there is no run is
-    returned unchanged: the function that reads the folder later reports what is wrong. Raises
+    The runs of a suite come in the order of the suite's table. A folder without a run is returned
+    unchanged: the function that reads the folder later reports what is wrong. Raises
     PrerequisiteError if no run of a suite has a result, or if a file of the suite lies outside of
     the suite's folder.
     """
@@ -525,12 +531,12 @@ def one_run(folder: Path | str, command: str) -> Path:
     """
     runs = run_folders([folder])
     if len(runs) > 1:
-        named = list(map(str, runs[:_MAX_NAMED]))
+        paths = list(map(str, runs[:_MAX_NAMED]))
         if len(runs) > _MAX_NAMED:
-            named.append("...")
+            paths.append("...")
         raise ConfigError(
             f"{command}: needs the folder of one run, and {folder} has {len(runs)} runs: "
-            f"give one of {', '.join(named)}"
+            f"give one of {', '.join(paths)}"
         )
     return runs[0]
 

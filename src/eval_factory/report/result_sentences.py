@@ -391,9 +391,9 @@ def cost_line(usage: results.Usage) -> str | None:
 
 
 def clinician_headline(clinicians: results.Clinicians) -> str:
-    """Return a line with the score that clinicians' ratings correct.
+    """Return a line with the score corrected by the ratings of clinicians.
 
-    If there are too few ratings for this score, the line has the number of answers to rate.
+    If there are too few ratings for a corrected score, the line states how many are needed.
     """
     raters = counted(clinicians.raters, "rater")
     rated = f"{clinicians.rated} of {clinicians.answers} answers rated by {raters}"
@@ -401,10 +401,10 @@ def clinician_headline(clinicians: results.Clinicians) -> str:
         corrected = clinicians.corrected
         interval = f"95 % interval {formats.between(corrected.ci_low, corrected.ci_high)}"
         value = formats.score(formats.rounded(corrected.value))
-        without = formats.score(formats.rounded(corrected.judge_value))
+        uncorrected = formats.score(formats.rounded(corrected.judge_value))
         return (
             f"corrected by clinicians = {value}  ({interval}); "
-            f"without correction {without}; {rated}"
+            f"without correction {uncorrected}; {rated}"
         )
     if clinicians.too_few is not None:
         needed = clinicians.too_few.needed
@@ -454,10 +454,10 @@ def stopping_line(result: results.TaskResult) -> str | None:
     if record is None:
         return None
     looks = counted(len(record.looks), "look")
-    holds = "does not hold"
+    verb = "does not hold"
     if record.holds:
-        holds = "holds"
-    line = f"{record.asked} of {record.of} instances asked in {looks}: {record.rule_text} {holds}"
+        verb = "holds"
+    line = f"{record.asked} of {record.of} instances asked in {looks}: {record.rule_text} {verb}"
     if record.stopped:
         cost = ""
         if record.saved_cost is not None:
@@ -474,13 +474,13 @@ def choice_order_line(result: results.TaskResult) -> str | None:
     record = result.validity.choice_orders
     if record is None:
         return None
-    left = ""
+    unchanged_text = ""
     unchanged = sum(record.kept.values())
     if unchanged:
-        left = f"; {counted(unchanged, 'question')} left as they are"
+        unchanged_text = f"; {counted(unchanged, 'question')} left as they are"
     changed = record.changed
     if changed is None:
-        return f"order of the choices: no question was answered in two orders{left}"
+        return f"order of the choices: no question was answered in two orders{unchanged_text}"
     line = (
         f"order of the choices ({record.orders} orders, {counted(changed.count, 'question')}): "
         f"the answer to {_percent(changed.value)} of them changes with it"
@@ -492,16 +492,18 @@ def choice_order_line(result: results.TaskResult) -> str | None:
     score = result.scores.get(result.main_metric + results.ALL_ORDERS)
     if score is not None:
         line += f"; {result.main_metric} over all orders {formats.score(score.value)}"
-    return line + left
+    return line + unchanged_text
 
 
 def _interval_of_share(share: Share) -> str:
+    """Return the interval of a share in brackets; empty if there is no interval."""
     if share.ci_low is None or share.ci_high is None:
         return ""
     return f" (95 % interval {_percent(share.ci_low)} .. {_percent(share.ci_high)})"
 
 
 def _percent(share: float) -> str:
+    """Return a share as percent without decimals."""
     return formats.percent(formats.rounded(share), 0)
 
 
@@ -708,8 +710,8 @@ def _pushback_lines(pushback: Pushback) -> Iterator[str]:
         yield f"{_loss_text(last)} after {doubts}: {difference}{_loss_remarks(last)}"
     if pushback.changed_at:
         answers = counted(sum(pushback.changed_at.values()), "answer")
-        kept = pushback.changed_at.get("never", 0)
-        line = f"the model kept {kept:,} of {answers} through all doubts"
+        unchanged = pushback.changed_at.get("never", 0)
+        line = f"the model kept {unchanged:,} of {answers} through all doubts"
         unread = pushback.changed_at.get("unread", 0)
         if unread:
             line += f"; {unread:,} did not change, but one of their replies cannot be read"

@@ -291,6 +291,7 @@ def _headline_lines(result: TaskResult) -> Iterator[str]:
 
 
 def _interval_text(score: Score) -> str:
+    """Return the ends of a score's interval, joined by `to`; empty if there is no interval."""
     return formats.between(score.stats.ci_low, score.stats.ci_high, " to ")
 
 

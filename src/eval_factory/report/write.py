@@ -45,7 +45,7 @@ def write_reports(
         command: the command line that produced the result.
         redactor: removes secrets from every text before the text is written.
         responses: role -> all stored answers of this role, as rows of the cache.
-        user_config: `config` and `target` as the user set them; None (not known): `config` as run.
+        user_config: `config` and `target` with the user's values only; if None, `config` is used.
     """
     redacted_config: Any = redactor.tree(config)
     command = redactor.text(command)
@@ -58,7 +58,7 @@ def write_reports(
         # Reading a record is slow: one pass over the records fills both files and the page's data.
         # When a result is made a second time, `helm` is a link into the folder of the first result.
         folder = rundir.helm.resolve().parent
-        packed = InstancePacker(
+        packer = InstancePacker(
             result.scores.get(result.main_metric), tuple(result.groups), folder=folder
         )
         lost = LostAnswers(result.validity.asked_again)
@@ -72,13 +72,13 @@ def write_reports(
                 instances.write(line + "\n")
                 line, outcome = redactor.line(documents.result_line(record))
                 outcomes.write(line + "\n")
-                packed.add(instance, outcome)
+                packer.add(instance, outcome)
         _write_responses(rundir, responses, redactor)
         # The page shows the rounded numbers of evaluation_config.yaml, so that both agree.
         stored = result_in(document, ())
         methods = methods_text(stored, redacted_config["config"], redacted_config["target"])
         about = redactor.text(own_benchmark_description(folder))
-        shown = ShownResult(stored, command, packed.finish(), methods, lost=lost, about=about)
+        shown = ShownResult(stored, command, packer.finish(), methods, lost=lost, about=about)
         write_atomic(rundir.report_html, page([shown], redactor.text), mode=PRIVATE)
         write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
         _write_results(rundir, documents.results_yml(result, redacted_config, command))

@@ -1,9 +1,9 @@
-// The table of instances, behind shown_texts.js. Nothing here asks the network, or keeps anything when the page is closed.
+// The table of instances. This script follows shown_texts.js. It uses no network and stores nothing in the browser.
 (() => {
   const TYPE = "application/x-eval-factory";
   const PAGE_OF_ROWS = 100;
-  // SIGNS stands before this script: name -> label, label where values are not right or wrong, whether a row lists it.
-  const FLIPPED = "flipped";  // of a page with several results: it differs between them
+  // SIGNS is defined before this script: name -> [label, label for values that are not right or wrong, true if a row lists it].
+  const FLIPPED = "flipped";  // the sign of an instance whose values differ between the results of the page
   const labelOf = (flag) => flag === FLIPPED || !SIGNS[flag] ? flag : SIGNS[flag][0];
   const isListed = (flag) => !SIGNS[flag] || SIGNS[flag][2];
 
@@ -15,7 +15,8 @@
     return new Response(stream).text();
   }
 
-  // A question of another program has the pair of the first result's question: programs have ids and splits of their own.
+  // Returns the key of a row, which is equal in all results. Programs have their own ids and splits. A row of another program
+  // therefore has in `pair` the id of the first result's question.
   const keyOf = (row) => JSON.stringify(row.pair === undefined ? [row.id, row.trial, row.perturbation, row.split]
     : ["pair", row.pair, row.trial, row.perturbation]);
 
@@ -52,10 +53,10 @@
   const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
   const letter = (at) => LETTERS[at % 26] + (at >= 26 ? String(Math.floor(at / 26) + 1) : "");
   const state = { flags: new Set(), groups: new Map(), lost: null, words: "", order: "asked", limit: PAGE_OF_ROWS, open: null };
-  let all = [];      // an entry for each instance: the rows of it in all runs
-  let questions = [];  // those of them that are a line: each with its askings
-  let found = [];    // those that the filters leave, in order
-  let searched = 0;  // chunks whose texts are known already
+  let all = [];      // an entry for each instance: its rows in all runs
+  let questions = [];  // the entries that have a line in the table; rewordings are listed in `askings`
+  let found = [];    // the questions that pass the filters, in the order of the table
+  let searched = 0;  // the number of chunks whose texts are unpacked
   let chunks = 0;
 
   function joinRuns() {
@@ -73,7 +74,7 @@
     groupAskings();
   }
 
-  // A question that was asked again, or in other words, is one line: its askings are listed where it is opened.
+  // A question that was asked again, also in other words, has one line. The opened question lists all askings.
   function groupAskings() {
     const plain = new Map();
     const of = ({ first }) => JSON.stringify([first.id, first.trial, first.split]);
@@ -99,10 +100,10 @@
     return !state.words || [entry, ...entry.askings].some((one) => one.rows.some(said));
   }
 
-  // A tag, or the words of a criterion, which two results number in different ways.
+  // Returns the text of a tag or criterion. Results number their tags and criteria differently, so numbers cannot be compared.
   const nameOfLost = (run, place) => JSON.stringify(run.head.lost[place]);
 
-  // What is not known comes last, whichever way.
+  // Returns a comparison for sorting. Unknown values come last, in both directions.
   const by = (get, way) => (a, b) => {
     const [x, y] = [get(a.first), get(b.first)];
     if (x === null || y === null) return (x === null) - (y === null) || a.at - b.at;
@@ -235,7 +236,7 @@
     byId("group-filters").append(element("label", {}, "loses points on", select));
   }
 
-  // In one line, odd characters as their names.
+  // Returns a text on one line, cut after 90 characters, with names in place of odd characters.
   const short = (text) => shown(text.length > 90 ? text.slice(0, cut(text, 90)) + "\u2026" : text).map((node) => node.textContent).join("");
 
   function toggle(flag) {
@@ -248,7 +249,7 @@
     return () => { clearTimeout(waiting); waiting = setTimeout(work, 120); };
   }
 
-  // Links of the first screen that lead to some of the instances.
+  // Lets the links of the first screen set a filter.
   function followLinks() {
     for (const link of document.querySelectorAll("a[data-filter]")) {
       link.addEventListener("click", () => {
@@ -267,7 +268,7 @@
     }
   }
 
-  // All texts, lower-case, so that a search looks through them at once. Read in the background, chunk after chunk.
+  // Unpacks all texts in the background, chunk after chunk, and stores them in lower case for the search.
   async function readTexts() {
     for (const run of runs) {
       for (const [name, script] of run.scripts) {
@@ -296,12 +297,12 @@
     const moves = state.open !== null;
     state.open = entry;
     const details = await Promise.all(entry.rows.map((row, at) => row ? runs[at].detail(row) : null));
-    if (state.open !== entry) return;  // another one was opened meanwhile
+    if (state.open !== entry) return;  // the reader has opened another instance meanwhile
     byId("detail").replaceChildren(...contentsOf(entry, details));
     byId("detail").hidden = false;
     document.body.classList.add("open");
     byId("detail").scrollTop = 0;
-    // The question stands at the end of a prompt, after examples and instructions.
+    // The question is at the end of a prompt, after instructions and examples.
     for (const prompt of byId("detail").querySelectorAll(".prompt")) prompt.scrollTop = prompt.scrollHeight;
     writeAddress("#" + addressOf(entry.first), moves);
     while (found.includes(entry) && found.indexOf(entry) >= state.limit) showMore();
@@ -312,7 +313,7 @@
     if (focus) byId("detail").focus({ preventScroll: true });
   }
 
-  // The browser's Back leads from an instance to where the reader was before the first one, not through all that were read.
+  // The browser's Back button leads from an instance to the place before the first opened instance, not through all instances.
   function writeAddress(address, replaces) {
     if (location.hash === address) return;
     if (replaces) history.replaceState(null, "", address); else history.pushState(null, "", address);
@@ -413,7 +414,7 @@
     return [element("div", { class: runs.length > 1 ? "sides" : "" }, ...sides)];
   }
 
-  // Where a question was paired, another program may have asked it in other words.
+  // Returns the prompt of another program's paired question, if its words differ from those of the first result.
   function otherWords(entry, row, details, at) {
     const first = entry.rows.findIndex(Boolean);
     const textOf = (detail) => detail.turns ? detail.turns.map(contentOf).join("\n") : detail.prompt;
@@ -521,7 +522,7 @@
     }
   }
 
-  // On paper nothing can be unfolded, but for what is too long for it.
+  // Unfolds all sections for printing, except those that are too long for paper (class `screen`).
   function printUnfolded() {
     let closed = [];
     addEventListener("beforeprint", () => {

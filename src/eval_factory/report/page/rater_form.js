@@ -1,16 +1,16 @@
-// The form of a rater, behind shown_texts.js. Ratings are stored in the browser's localStorage, and leave it as a CSV that the
-// rater downloads, or copies by hand; nothing is sent.
+// The form of a rater. This script follows shown_texts.js. The browser stores the ratings in its localStorage. The rater downloads
+// or copies them as CSV; the page sends nothing.
 (() => {
   const sheet = JSON.parse(byId("sheet").textContent);
   const PLACE = "eval-factory-sheet " + sheet.sheet + " " + sheet.rater;
   const COLUMNS = ["sheet", "rater", "item", "number", "rating", "comment"];
   const labels = new Set(sheet.choices.map((one) => one.label));
   const codes = new Set(sheet.items.map((one) => one.code));
-  const given = new Map();     // code -> array of labels, undefined where open
+  const given = new Map();     // code -> array of labels; undefined for a question without a rating
   const comments = new Map();  // code -> text
   let at = 0, marked = 0, saves = true, kept = true;
 
-  // ---- kept in the browser -------------------------------------------------------------------------------------------------
+  // ---- storage in the browser ----------------------------------------------------------------------------------------------
 
   function restore() {
     let found = null;
@@ -103,7 +103,8 @@
     say((item.questions.length > 1 ? "Question " + (number + 1) + ": " : "") + label + (kept ? ", kept." : ", not kept."));
   }
 
-  // By its number key: the rating is given, and the next question without one is marked; after the last one, the button that goes on.
+  // Gives the rating of a pressed key to the marked question, and moves to the next question without a rating. After the last
+  // question, the focus moves to the button for the next answer.
   function rateByKey(label) {
     const number = marked, field = fields()[number];
     const input = [...field.querySelectorAll("input")].find((one) => one.value === label);
@@ -141,9 +142,9 @@
     say("The ratings of this answer are cleared.");
   }
 
-  // ---- back ----------------------------------------------------------------------------------------------------------------
+  // ---- CSV -----------------------------------------------------------------------------------------------------------------
 
-  // A spreadsheet would run what begins as a formula.
+  // Returns a text as a cell of the CSV. A spreadsheet would run a text that begins like a formula.
   function cell(text) {
     const line = text.replace(/\s*[\r\n]+\s*/g, " \u23ce ").replace(/\t/g, " ").replace(/(^|;)([\s"']*)(?=[=+\-@|%\uff1d\uff0b\uff0d\uff20])/g, "$1'$2");
     return /[",;\s]/.test(line) ? '"' + line.replace(/"/g, '""') + '"' : line;
@@ -152,7 +153,7 @@
   function csv() {
     const rows = [COLUMNS];
     for (const item of sheet.items) {
-      let comment = comments.get(item.code) || "";  // stands in the first row of the answer
+      let comment = comments.get(item.code) || "";  // only the first row of an answer has its comment
       item.questions.forEach((_, number) => {
         const rating = ratingsOf(item)[number];
         if (rating === undefined) return;

@@ -1,9 +1,10 @@
 "use strict";
-// Elements and texts of a page. All texts were written by others (models, data sets, endpoints), so they get into the page
-// through textContent alone; nothing here builds markup from text. What is odd is shown, never obeyed.
+// Makes the elements of a page and shows texts in them. The texts come from models, data sets and endpoints, which are not
+// trusted. They enter the page through textContent only; no code here builds markup from a text. Odd characters, such as control
+// characters, are shown as labels.
 
-const MAX_SHOWN = 20000;      // characters of a text that are shown before a button is pressed
-const MAX_GLYPHS = 2000;    // labels for odd characters in one text; each is an element
+const MAX_SHOWN = 20000;    // the maximum number of characters that are shown before the reader presses a button
+const MAX_GLYPHS = 2000;    // the maximum number of labels for odd characters in a text; each label is an element
 const byId = (id) => document.getElementById(id);
 
 function element(tag, attributes = {}, ...children) {
@@ -16,10 +17,10 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-// A name that others gave may be one that every object has, as `constructor`.
+// Returns the record's own value. An untrusted name may be a property of every object, such as `constructor`.
 const own = (record, name) => record && Object.prototype.hasOwnProperty.call(record, name) ? record[name] : undefined;
 const counted = (count) => count.toLocaleString("en");
-// As core/formats.py: rounded as by hand, from the shortest decimal text.
+// Returns a number as text, rounded to four decimals like in core/formats.py: half away from zero, from the shortest decimal text.
 const number = (value) => {
   if (value === null || value === undefined) return "";
   const size = Math.abs(value);
@@ -27,8 +28,8 @@ const number = (value) => {
   return String(Math.sign(value) * Math.round(`${size}e4`) / 10000);
 };
 
-// Control characters but line break and tab; what turns, joins, hides or tags text; halves of pairs; lone variation selectors
-// are everyday emoji, several in a row hide data.
+// Matches odd characters: control characters except line break and tab; characters that reverse, join, hide or tag text; lone
+// surrogates; and two or more variation selectors in a row, which can hide data (a single one is common in emoji).
 const ODD = new RegExp(
   "(?:[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f" +
   "\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff0-\\ufffb]" +
@@ -45,7 +46,8 @@ function nameOf(odd) {
   return NAMES[code] || "U+" + code.toString(16).toUpperCase().padStart(4, "0");
 }
 
-// A text as nodes: what is odd becomes a labelled box, equal ones in a row become one; beyond MAX_GLYPHS the label is plain text.
+// Returns a text as nodes. An odd character becomes a box with a label; several equal characters in a row share a box. After
+// MAX_GLYPHS boxes, the labels are plain text.
 function shown(text) {
   const nodes = [];
   let at = 0, glyphs = 0, plain = "";
@@ -76,7 +78,7 @@ function shown(text) {
 
 const inline = (text) => element("bdi", {}, ...shown(text));
 
-// A foreign text as a block; what is very long is folded.
+// Returns an untrusted text as a block. A text with more than MAX_SHOWN characters is folded.
 function block(text, kind = "", label = null) {
   const folded = text.length > MAX_SHOWN;
   const pre = element("pre", { class: "text " + kind, dir: "auto", tabindex: "0", role: "group", "aria-label": label });
@@ -88,13 +90,14 @@ function block(text, kind = "", label = null) {
   return element("div", {}, pre, button);
 }
 
-// Not between the two halves of one character.
+// Returns an index at which a text may be cut: `at`, or the index before it if `at` would split a surrogate pair.
 function cut(text, at) {
   const code = text.charCodeAt(at - 1);
   return code >= 0xd800 && code <= 0xdbff ? at - 1 : at;
 }
 
-// Pictures and sounds, of each its type, SHA-256 and file; what the page has no element of is a line.
+// Returns a box with pictures and sounds. `media` is a list of [type, SHA-256, file]. If the page does not have the data of a
+// medium, the box has a line with its file.
 function mediaBox(media) {
   const counts = new Map(), box = element("div", { class: "media" });
   for (const [type, sha256, file] of media) {
