@@ -28,7 +28,9 @@ def test_the_page_of_a_pack(tmp_path: Path, browser: Chromium, outside: Counted)
     panel = LedgerWriter(History(lines, head="e" * 64), {})
     for name in PACKS:
         page = tmp_path / f"{name}.html"
-        page.write_text(pack_page(evidence_of_panel(name, panel.said, [folder])), "utf-8")
+        page.write_text(
+            pack_page(evidence_of_panel(name, panel.render_sentences, [folder])), "utf-8"
+        )
         for dark, width in ((False, 1200), (True, 390)):
             browser.dark(dark)
             browser.width(width)

@@ -1,7 +1,8 @@
-"""Texts for papers and auditors about one run, a suite, or several runs: `report --for`.
+"""Writes texts for papers and auditors about one run, a suite, or several runs: `report --for`.
 
-Of several runs, what holds for all is written once; what holds for some, once with their names.
-Tables have an interval with each score, and the ranks that a model may have.
+In a text about several runs, a sentence that is true of all runs is written once. A sentence that
+is true of some runs is written once with the names of these runs. Tables show an interval with each
+score, and the possible ranks of each model.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from eval_factory.report.reader import (
     run_folders,
 )
 
-_TEXTS_OF_ONE_RUN = {
+# purpose -> the function that writes the text about a single run
+_SINGLE_RUN_TEXTS = {
     "tripod-llm": papers.tripod_llm,
     "model-card": papers.model_card,
     "methods": papers.methods_text,
@@ -43,32 +45,34 @@ NOTE = (
     "the best and the worst rank that the paired comparisons leave open; all ranks of one "
     "benchmark hold together with 95 % confidence."
 )
+"""The note below the table of scores."""
 _PAIRS = (
     "A difference is b - a, on the instances for which both models have a value; "
     "p is corrected for the number of pairs (Holm)."
 )
+"""The note below the table of differences."""
 
 
 def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False) -> str:
     """Return the text for a purpose, which ends with a line break.
 
     Args:
-        purpose: As `report --for` names it.
-        folders: Of runs, suites, or targets of suites.
-        as_page: An evidence pack becomes a page.
+        purpose: the purpose, as in `report --for`.
+        folders: the folders of runs, of suites, or of targets of suites.
+        as_page: True if an evidence pack is written as an HTML page.
 
     Raises:
-        ConfigError: it is about one run, and there are several.
-        PrerequisiteError: a folder holds no result.
+        ConfigError: the text is about one run, and the folders have several runs.
+        PrerequisiteError: a folder has no result.
     """
     runs = run_folders(folders)
     if purpose == "model-card" and len(runs) > 1:
         if len(folders) == 1:
             one_run(folders[0], f"report --for {purpose}")
         raise ConfigError(f"report: --for {purpose} is about one run: give one output folder")
-    if purpose in _TEXTS_OF_ONE_RUN and len(runs) == 1:
+    if purpose in _SINGLE_RUN_TEXTS and len(runs) == 1:
         stored = load_result(runs[0])
-        return _TEXTS_OF_ONE_RUN[purpose](stored.result, stored.config, stored.target)
+        return _SINGLE_RUN_TEXTS[purpose](stored.result, stored.config, stored.target)
     if purpose in papers.PACKS:
         pack = _pack(purpose, folders, runs)
         if as_page:
@@ -84,21 +88,28 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
             parts.append("\n".join([f"## {title}", "", *markdown(table), "", note]))
         return "\n\n".join(parts) + "\n"
     if purpose == "methods":
-        return papers.methods_of(_Several(results, papers.Citations(), papers.run_beside_table))
+        return papers.methods_of(_SeveralRuns(results, papers.Citations(), papers.run_beside_table))
     cite = papers.Citations("(ref. {})")
-    several = _Several(results, cite, papers.run_in_full, in_table=False)
+    several = _SeveralRuns(results, cite, papers.run_in_full, in_table=False)
     return papers.tripod_of(several, several.named(code))
 
 
-def page_of_suite(folder: Path, beside: Path) -> str:
-    """Return the page of a suite's table, to be written into the folder `beside`: its links lead
-    from there. Raises PrerequisiteError: a result cannot be read.
+def page_of_suite(folder: Path, page_folder: Path) -> str:
+    """Return the HTML page with the results of a suite.
+
+    Args:
+        folder: the folder of the suite.
+        page_folder: the folder for the page. The links in the page are relative to this folder.
+
+    Raises:
+        PrerequisiteError: a result cannot be read.
     """
     results = suite_results(_cells([folder], run_folders([folder])))
-    return suite_page(results, beside)
+    return suite_page(results, page_folder)
 
 
 def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pack:
+    """Return the evidence pack of this name about one run or several runs."""
     cite = papers.citations()
     if len(runs) == 1 and not is_suite_folder(folders[0]):
         run = papers.run_of_pack(load_result(runs[0]), cite)
@@ -106,29 +117,37 @@ def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pa
         return papers.pack_of(
             name, [f"Of run {record.run_identity}: {run.result.task}, {record.target}."], cite, run
         )
-    several = _Several(suite_results(_cells(folders, runs)), cite)
+    several = _SeveralRuns(suite_results(_cells(folders, runs)), cite)
     return papers.pack_of(name, [several.named()], cite, several)
 
 
 def evidence_of_panel(
     name: str, render_panel: papers.SentenceWriter, runs: Sequence[Path]
 ) -> papers.Pack:
-    """Return a pack (PACKS) of a panel, whose ledger says `render_panel`, and these of its runs.
+    """Return an evidence pack about a monitored panel and some of its runs.
 
-    Raises PrerequisiteError: a folder holds no result.
+    Args:
+        name: the name of the pack, from `papers.PACKS`.
+        render_panel: returns the sentences of a template, with the facts from the panel's ledger.
+        runs: the folders of the panel's runs.
+
+    Raises:
+        PrerequisiteError: a folder has no result.
     """
     cite = papers.citations()
     several = None
     if runs:
-        several = _Several(suite_results(_cells([], runs)), cite)
+        several = _SeveralRuns(suite_results(_cells([], runs)), cite)
     return papers.pack_of(
         name, render_panel(papers.pack_texts()["panel"]["of"]), cite, several, render_panel
     )
 
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
-    """Yield what a suite's table names, also if there is no result; of runs, each with the
-    names that tell it.
+    """Yield the cells of a suite, or a cell for each run.
+
+    The cells of a suite are those in its table, also if they have no result. A run is named by its
+    model and task, and also by its folder if two runs have the same model and task.
     """
     if len(folders) == 1 and is_suite_folder(folders[0]):
         suite = SuiteDir(folders[0])
@@ -145,6 +164,7 @@ def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCe
 
 
 def _cells_of_table(suite: SuiteDir, runs: Sequence[Path]) -> Iterator[FinishedCell]:
+    """Yield the cells in a suite's table, with the folders of their runs."""
     by_name = {(run.parent.name, run.name): run for run in runs}
     for cell in parse_own(suite.results_yaml.read_text(encoding="utf-8"))["cells"]:
         target = str(cell["target"])
@@ -159,17 +179,17 @@ def _cells_of_table(suite: SuiteDir, runs: Sequence[Path]) -> Iterator[FinishedC
 
 
 @dataclass(frozen=True)
-class _Several:
-    """Runs that are described together."""
+class _SeveralRuns:
+    """Several runs that one text describes."""
 
     results: SuiteResults
     cite: papers.Citations
     describe: Callable[[StoredResult, papers.Citations], papers.DescribedRun] = papers.run_of_pack
     in_table: bool = True
-    """The runs' times and hashes stand in a table beside the text."""
+    """True if the times and hashes of the runs are in a table, not in the text."""
 
     def named(self, show: Callable[[str], str] = str) -> str:
-        """Return a sentence about what was run."""
+        """Return the sentence that names the models and benchmarks. `show` formats a name."""
         models = self.results.targets
         benchmarks = self.results.evaluations
         counts = f"{counted(len(models), 'model')} on {counted(len(benchmarks), 'benchmark')}"
@@ -186,32 +206,35 @@ class _Several:
         return runs
 
     def runs_table(self) -> Table:
+        """Return a table with the counts, times and hashes of each run."""
         rows = []
         for names, run in self.runs.items():
             rows.append([*names, *papers.record_row(run.result)])
         return Table(papers.RECORD_COLUMNS, rows)
 
     def render_sentences(self, template: str) -> list[str]:
-        """The sentences of a template, each once: first those of all runs, then others behind
-        the names of theirs.
+        """Return the sentences of a template, each once.
+
+        The sentences that are true of all runs come first. The other sentences follow in
+        paragraphs, each of which begins with the names of its runs.
         """
         runs_by_sentence: dict[str, list[tuple[str, str]]] = {}
         for name, run in self.runs.items():
             for sentence in dict.fromkeys(run.render_sentences(template)):
                 runs_by_sentence.setdefault(sentence, []).append(name)
-        of_all: list[str] = []
+        common: list[str] = []
         by_names: dict[str, list[str]] = {}
         for sentence, runs in runs_by_sentence.items():
-            names = self._named(runs)
+            names = self._names_of(runs)
             if names:
                 by_names.setdefault(names, []).append(sentence)
             else:
-                of_all.append(sentence)
+                common.append(sentence)
         paragraphs = [f"{names}: {' '.join(sentences)}" for names, sentences in by_names.items()]
-        return of_all + paragraphs
+        return common + paragraphs
 
     def render_by_run(self, template: str) -> list[str]:
-        """The sentences of each run behind its name."""
+        """Return a paragraph for each run: its name, and the sentences of a template."""
         paragraphs = []
         for (target, evaluation), run in self.runs.items():
             text = " ".join(run.render_sentences(template))
@@ -219,8 +242,12 @@ class _Several:
                 paragraphs.append(f"Of {target} on {evaluation}: {text}")
         return paragraphs
 
-    def _named(self, runs: Sequence[tuple[str, str]]) -> str:
-        """The names of runs: none of all, of complete benchmarks or models those, else each."""
+    def _names_of(self, runs: Sequence[tuple[str, str]]) -> str:
+        """Return the words that name some of the runs.
+
+        The words are empty for all runs. They name benchmarks or models if the runs are all runs of
+        these benchmarks or models; otherwise they name each run.
+        """
         if len(runs) == len(self.runs):
             return ""
         for axis, word in ((1, "On"), (0, "Of")):
@@ -233,7 +260,10 @@ class _Several:
         )
 
     def comparison_sentences(self, item: str) -> list[str]:
-        """Return what a comparison of the models adds; of one model only what is missing."""
+        """Return the sentences that a comparison of the models adds to an item of TRIPOD-LLM.
+
+        With a single model, only item 5e (missing results) has such sentences.
+        """
         if item not in papers.paper_texts()["comparison"]:
             return []
         if item != "5e" and len(self.results.targets) < 2:
@@ -258,7 +288,7 @@ class _Several:
 
 
 def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
-    """Yield (title, table, note below it)."""
+    """Yield the title, the table and the note of each table of a paper."""
     yield "Scores", _table_of_scores(results), NOTE
     if len(results.evaluations) > 1 and results.has_win_rates:
         yield (
@@ -272,7 +302,8 @@ def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
 
 
 def _table_of_scores(results: SuiteResults) -> Table:
-    head = ["benchmark", "metric", "model", "n", "score", "95 % interval", "rank"]
+    """Return the table with the score of each model on each benchmark."""
+    header = ["benchmark", "metric", "model", "n", "score", "95 % interval", "rank"]
     ranks = messages.ranks(results)
     rows = []
     for evaluation, cell in product(results.evaluations, results.cells):
@@ -291,4 +322,4 @@ def _table_of_scores(results: SuiteResults) -> Table:
                     ranks.get((evaluation, cell.target), messages.NOTHING),
                 ]
             )
-    return Table(head, rows, 4)
+    return Table(header, rows, 4)

@@ -1,5 +1,6 @@
-"""A suite's results as documents, CSV, Markdown and a page; each file is written complete or not
-at all.
+"""Writes a suite's results as YAML documents, CSV, Markdown and an HTML page.
+
+Each file is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ SUITE_SCHEMA_VERSION = 1
 
 
 def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
-    """Return what suite_results.yaml holds. `root`: the suite's folder, to which the cells'
-    folders are relative.
+    """Return the contents of suite_results.yaml.
+
+    Args:
+        results: the results of the suite.
+        root: the suite's folder, to which the cells' folders are relative.
     """
     groups = []
     for group, models in results.group_win_rates.items():
@@ -63,6 +67,7 @@ def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
 
 
 def _benchmark(benchmark: ComparedBenchmark) -> dict[str, Any]:
+    """Return the pairs and the ranks on one benchmark, for the document."""
     ranks = []
     for rank in benchmark.ranks:
         ranks.append(OneLine({"target": rank.model.label, "best": rank.best, "worst": rank.worst}))
@@ -74,7 +79,7 @@ def _benchmark(benchmark: ComparedBenchmark) -> dict[str, Any]:
 
 
 def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
-    """Return a cell: the first fields are always there; of the others those that say something."""
+    """Return a cell for the document. After the first ten fields, only known values are listed."""
     first = _named(
         cell,
         "target",
@@ -111,28 +116,33 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
 
 
 def _verdict(cell: CellResult) -> str | None:
+    """Return the name of the verdict on a cell's score, in lower case; None without a score."""
     if cell.verdict is None:
         return None
     return cell.verdict.name.lower()
 
 
 def _named(record: object, *names: str) -> dict[str, Any]:
-    """Fields of a record, all but its value rounded."""
+    """Return the fields of a record with these names. All numbers but `value` are rounded."""
     return rounded_fields({name: getattr(record, name) for name in names}, "value")
 
 
 def folder_of(cell: CellResult, root: Path) -> str:
-    """Return a cell's folder relative to the suite's, also if the run is in another suite's."""
+    """Return a cell's folder relative to the suite's folder.
+
+    The run may be in the folder of another suite, so the relative path may begin with `..`.
+    """
     return Path(os.path.relpath(cell.folder, root)).as_posix()
 
 
 def _win_rate(rate: WinRate) -> dict[str, Any]:
-    """Return a win rate to the last digit, as HELM has it."""
+    """Return a win rate for the document. The win rate itself is not rounded, as in HELM."""
     fields = asdict(rate)
     return rounded_fields({"target": fields.pop("model"), **fields}, "win_rate")
 
 
 def _pair(pair: Pair) -> dict[str, Any]:
+    """Return the comparison of a pair, or the reasons against it, for the document."""
     sides = {"a": pair.a.label, "b": pair.b.label}
     comparison = pair.comparison
     if comparison is None:
@@ -147,19 +157,20 @@ def _pair(pair: Pair) -> dict[str, Any]:
 
 
 def usage_document(results: SuiteResults) -> dict[str, Any]:
-    """Return what suite_usage.yaml holds: figures that differ each time the suite is run."""
+    """Return the contents of suite_usage.yaml: figures that differ between runs of the suite."""
     cells = []
     for cell in results.cells:
-        if cell.took is not None:
+        if cell.usage is not None:
             named = {"target": cell.target, "evaluation": cell.evaluation}
-            cells.append(OneLine({**named, **rounded_fields(asdict(cell.took))}))
+            cells.append(OneLine({**named, **rounded_fields(asdict(cell.usage))}))
     shown: dict[str, Any] = _printable({"schema_version": SUITE_SCHEMA_VERSION, "cells": cells})
     return shown
 
 
 def _printable(value: Any) -> Any:
-    """Return a value with every text as it can be written and shown; a mapping stays of its
-    kind.
+    """Return a value in which all texts have only printable characters.
+
+    Mappings and lists keep their types.
     """
     if isinstance(value, str):
         return printable(value)
@@ -204,12 +215,15 @@ _ROW = (
 
 
 def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
-    """Return a row for each cell, for a table or a data frame: every row has the same fields, with
-    numbers as they are.
+    """Return a row for each cell, for a table or a data frame.
 
-    Scores of HELM's other metric groups have a field each, called by the group (`calibration`), in
-    those suites where a run computed one. `root`: the folder that the cells' folders are relative
-    to.
+    All rows have the same fields, and numbers are not rounded. Each score of HELM's other metric
+    groups has a field with the name of the group (such as `calibration`), if a run computed such a
+    score.
+
+    Args:
+        results: the results of the suite.
+        root: the folder to which the cells' folders are relative.
     """
     rows = []
     group_of = {}  # field -> the group of its score
@@ -228,7 +242,7 @@ def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
 
 
 def _group_value(cell: CellResult, name: str) -> float | None:
-    """Return the value of the score whose field has this name."""
+    """Return the value of the score whose field has this name; None without such a score."""
     for score in cell.group_scores:
         if _field_of(score) == name:
             return score.value
@@ -236,6 +250,7 @@ def _group_value(cell: CellResult, name: str) -> float | None:
 
 
 def _field_of(score: GroupScore) -> str:
+    """Return the name of a score's field: its group, with its label if the group has several."""
     if len(GROUPS[score.group]) <= 1:
         return score.group
     return f"{score.group}: {score.label}"
@@ -245,8 +260,11 @@ NO_WIN_RATES = "There is no win rate: no benchmark has reportable scores of two 
 
 
 def suite_markdown(results: SuiteResults, root: Path) -> str:
-    """Return the results for an issue, a wiki or a job's summary. `root`: the suite's folder, to
-    which the cells' folders are relative.
+    """Return the results as Markdown, for an issue, a wiki or the summary of a CI job.
+
+    Args:
+        results: the results of the suite.
+        root: the suite's folder, to which the cells' folders are relative.
     """
     first = messages.completeness(results)
     if cost := messages.total_cost(results):
@@ -268,13 +286,14 @@ def suite_markdown(results: SuiteResults, root: Path) -> str:
 
 
 def _lines_of(table: Table) -> list[str]:
-    """Return the lines of a table; none of one without rows."""
+    """Return the Markdown lines of a table; no lines if the table has no rows."""
     if not table.rows:
         return []
     return in_markdown(table)
 
 
 def _win_rates(results: SuiteResults) -> Iterator[str]:
+    """Yield the lines of the section on win rates."""
     if results.has_win_rates:
         yield from in_markdown(messages.win_rate_table(results.win_rates))
         yield from ("", messages.WIN_RATES)
@@ -285,6 +304,7 @@ def _win_rates(results: SuiteResults) -> Iterator[str]:
 
 
 def _comparisons(results: SuiteResults) -> list[str]:
+    """Return the lines of the section on comparisons."""
     refused = []
     for benchmark in results.benchmarks:
         for models, reasons in messages.refused_pairs(benchmark):
@@ -292,28 +312,32 @@ def _comparisons(results: SuiteResults) -> list[str]:
     refusals = list(_listed("Not compared:", refused))
     compared = messages.pair_table(results.benchmarks)
     if not compared.rows:
-        return refusals[1:]  # without the blank line before
+        return refusals[1:]  # without the first line, which is blank
     return [*in_markdown(compared), "", messages.PAIRS, *refusals]
 
 
 def _scores(results: SuiteResults) -> Iterator[str]:
+    """Yield the lines of the section on scores."""
     if not results.cells:
         return
     names = results.evaluations
-    heads = [Lines([name, messages.metrics_of(results, name)]) for name in names]
+    headers = [Lines([name, messages.metrics_of(results, name)]) for name in names]
     rows: list[list[TableCell]] = []
     for target in results.targets:
         rows.append([target, *(_score_cell(results.cell(target, name)) for name in names)])
     floors = [messages.floors(results, name) for name in names]
     if any(floors):
         rows.append([messages.FLOOR, *map(Lines, floors)])
-    yield from in_markdown(Table(["model", *heads], rows, len(heads)))
-    yield from ("", "Each value with its 95 % interval and the instances that it is of (n).")
-    doubted = [(cell.name, "; ".join(cell.not_reportable)) for cell in _doubted(results)]
-    yield from _listed("Not reportable:", doubted)
+    yield from in_markdown(Table(["model", *headers], rows, len(headers)))
+    yield from ("", "Each value with its 95 % interval and its number of instances (n).")
+    not_reportable = [
+        (cell.name, "; ".join(cell.not_reportable)) for cell in _not_reportable(results)
+    ]
+    yield from _listed("Not reportable:", not_reportable)
 
 
 def _score_cell(cell: CellResult | None) -> Lines:
+    """Return the score of a cell with its interval, its number of instances and its marks."""
     lines: list[str | Strong] = [messages.value(cell)]
     if cell is not None and cell.value is not None:
         interval = messages.interval(cell)
@@ -326,19 +350,20 @@ def _score_cell(cell: CellResult | None) -> Lines:
     return Lines(lines)
 
 
-def _doubted(results: SuiteResults) -> list[CellResult]:
-    """Return the cells whose value may not be reported."""
+def _not_reportable(results: SuiteResults) -> list[CellResult]:
+    """Return the cells whose value is not reportable."""
     return [cell for cell in results.cells if cell.value is not None and not cell.reportable]
 
 
 def _listed(title: str, reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a list of names, each with a reason; nothing without one."""
+    """Yield the lines of a list of names with reasons; nothing if the list is empty."""
     items = [f"- {prose(name)}: {prose(reason)}" for name, reason in reasons]
     if items:
         yield from ("", title, "", *items)
 
 
 def _groups(results: SuiteResults) -> Iterator[str]:
+    """Yield the lines of the section on HELM's other metric groups."""
     tables = messages.group_tables(results)
     if not tables:
         return
@@ -348,7 +373,7 @@ def _groups(results: SuiteResults) -> Iterator[str]:
         for row in table.rows:
             rows.append([group, *row])
     yield from in_markdown(Table(["group", "benchmark", "score", *results.targets], rows, count))
-    yield from ("", messages.GROUPS_BESIDE, "")
+    yield from ("", messages.GROUPS_NOTE, "")
     rates: list[list[TableCell]] = []
     for group, by_target in messages.group_win_rates(results).items():
         rates.append([group, *by_target])
@@ -357,7 +382,8 @@ def _groups(results: SuiteResults) -> Iterator[str]:
 
 
 def _runs(results: SuiteResults, root: Path) -> Table:
-    head = ["model", "benchmark", "status", "folder", "n", "failed", "coverage", *_PAID]
+    """Return the table of runs for the Markdown, with figures that do not change between runs."""
+    header = ["model", "benchmark", "status", "folder", "n", "failed", "coverage", *_PAID]
     rows: list[list[TableCell]] = []
     for cell in results.cells:
         model = cell.target
@@ -375,15 +401,16 @@ def _runs(results: SuiteResults, root: Path) -> Table:
                 *messages.paid(cell),
             ]
         )
-    return Table(head, rows, 6)
+    return Table(header, rows, 6)
 
 
-_PAID = ("prompt tokens", "answer tokens", "cost")  # heads of `suite_messages.paid`
+_PAID = ("prompt tokens", "answer tokens", "cost")
+"""The headers of the columns from `suite_messages.paid`."""
 
 
 def _runs_of_page(results: SuiteResults, root: Path) -> Table:
-    """Return the table of runs with times and requests, which differ each time."""
-    head = [
+    """Return the table of runs for the page, with times and requests, which differ between runs."""
+    header = [
         "model",
         "benchmark",
         "status",
@@ -401,24 +428,27 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
         if cell.model not in (None, cell.target):
             model = f"{cell.target} ({cell.model})"
         name: TableCell = cell.evaluation
-        took = ["", "", "", ""]
-        if cell.took is not None:
+        usage = ["", "", "", ""]
+        if cell.usage is not None:
             name = Link(cell.evaluation, link(cell, root))
-            took = [
-                formats.count(cell.took.requests),
-                formats.count(cell.took.retries),
-                formats.decimals(cell.took.latency_p50_s, 2),
-                formats.decimals(cell.took.wall_s, 1),
+            usage = [
+                formats.count(cell.usage.requests),
+                formats.count(cell.usage.retries),
+                formats.decimals(cell.usage.latency_p50_s, 2),
+                formats.decimals(cell.usage.wall_s, 1),
             ]
         failed = formats.count(cell.failed, missing=messages.NOTHING)
         scored = formats.percent(cell.coverage, missing=messages.NOTHING)
-        rows.append([model, name, cell.status, scored, failed, *messages.paid(cell), *took])
-    return Table(head, rows, 9)
+        rows.append([model, name, cell.status, scored, failed, *messages.paid(cell), *usage])
+    return Table(header, rows, 9)
 
 
 def suite_page(results: SuiteResults, root: Path) -> str:
-    """Return the page. `root`: the suite's folder, where the page will be: links to the runs'
-    reports are relative to it.
+    """Return the HTML page of a suite.
+
+    Args:
+        results: the results of the suite.
+        root: the folder for the page, to which the links to the runs' reports are relative.
     """
     tables = {
         "missing": messages.missing_table(results),
@@ -426,8 +456,7 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         "runs": _runs_of_page(results, root),
         "asked_again": messages.asked_again_table(results),
     }
-    # the cells of models that none is shown to be better than
-    top = set()
+    top = set()  # the cells of models than which no model is shown to be better
     for benchmark in results.benchmarks:
         for rank in benchmark.ranks:
             if rank.best == 1:
@@ -443,7 +472,7 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         tables={name: _in_html(table) for name, table in tables.items()},
         groups=_groups_of_page(results),
         comparisons=list(map(_comparison_of_page, results.compared)),
-        doubted=_doubted(results),
+        doubted=_not_reportable(results),
         verdict=messages.verdict_of_suite(results),
         floors={name: messages.floors(results, name) for name in results.evaluations},
         holds=bool(tables["asked_again"].rows),
@@ -451,7 +480,7 @@ def suite_page(results: SuiteResults, root: Path) -> str:
 
 
 def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
-    """Return how many scores each group has, and their table with the win rates below."""
+    """Return the number of scores and the HTML table, with the win rates, of each group."""
     groups = {}
     rates = messages.group_win_rates(results)
     for group, table in messages.group_tables(results, efficiency=True).items():
@@ -463,6 +492,7 @@ def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
 
 
 def _comparison_of_page(benchmark: ComparedBenchmark) -> dict[str, Any]:
+    """Return the values that the page's template needs for the comparisons on a benchmark."""
     table = messages.pair_table([benchmark], "benchmark")
     return {
         "benchmark": benchmark,
@@ -474,8 +504,9 @@ def _comparison_of_page(benchmark: ComparedBenchmark) -> dict[str, Any]:
 
 
 def link(cell: CellResult, root: Path) -> str:
-    """Return the link to the report of a run. It begins with `./` or `../`: whatever a folder is
-    called, it is no address.
+    """Return the link to the report of a run.
+
+    The link begins with `./` or `../`, so that a folder's name cannot look like a URL.
     """
     path = f"{folder_of(cell, root)}/{RunDir(cell.folder).report_html.name}"
     if not path.startswith("../"):
@@ -490,8 +521,15 @@ def _in_html(table: Table) -> Markup:
 def write_suite_results(
     results: SuiteResults, folder: SuiteDir, into: SuiteDir | None = None
 ) -> None:
-    """Write suite_results.{yaml,csv,md,html} and suite_usage.yaml, if `into` is not given into
-    the suite's own folder. Raises OSError.
+    """Write suite_results.{yaml,csv,md,html} and suite_usage.yaml.
+
+    Args:
+        results: the results of the suite.
+        folder: the suite's folder.
+        into: the folder for the files; by default the suite's folder.
+
+    Raises:
+        OSError: a file cannot be written.
     """
     document = results_document(results, folder.root)
     documents.check_document(document, documents.SUITE_RESULTS_SCHEMA)

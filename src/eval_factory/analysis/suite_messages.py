@@ -1,5 +1,6 @@
-"""A suite's results in words and tables, as its page, its Markdown and the papers' tables show
-them. Pure functions.
+"""Formats a suite's results as sentences and tables, for its page, its Markdown and papers.
+
+The functions are pure.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from eval_factory.core.tables import Code, Table, TableCell
 from eval_factory.report.result_sentences import by_harm, value_text
 from eval_factory.report.verdicts import Verdict
 
-NOTHING = "-"
+NOTHING = "-"  # the text for a value that is not known
 WIN_RATES = (
     "The mean win rate is computed as on HELM's leaderboards: it is the share of the other models "
     "that a model beats (a tie counts one half), as a mean over the benchmarks. It counts a lead "
@@ -33,7 +34,7 @@ PAIRS = (
     "p is corrected (Holm) for the number of pairs of the benchmark. A difference is shown where "
     "both the corrected test and the interval exclude that there is none."
 )
-GROUPS_BESIDE = (
+GROUPS_NOTE = (
     "HELM's other metric groups, as far as runs computed them. "
     "Robustness and fairness are the main metric with the worst variant of each question; in the "
     "other groups, lower is better."
@@ -41,7 +42,7 @@ GROUPS_BESIDE = (
 
 
 def completeness(results: SuiteResults) -> str:
-    """Return how much of the suite there is."""
+    """Return the sentence on the number of complete runs, and of incomplete runs by status."""
     counts = Counter(cell.status for cell in results.cells)
     runs = counted(len(results.cells), "run")
     shape = (
@@ -59,7 +60,7 @@ def completeness(results: SuiteResults) -> str:
 
 
 def value(cell: CellResult | None) -> str:
-    """Return the main score; of a cell without one its status."""
+    """Return the main score, or the status of a cell without a score, as a text."""
     if cell is None:
         return NOTHING
     if cell.value is None:
@@ -68,6 +69,7 @@ def value(cell: CellResult | None) -> str:
 
 
 def interval(cell: CellResult) -> str:
+    """Return the interval of the main score as a text; empty if there is none."""
     if cell.ci_low is None or cell.ci_high is None:
         return ""
     return f"{value_text(cell.ci_low, cell)} to {value_text(cell.ci_high, cell)}"
@@ -75,18 +77,18 @@ def interval(cell: CellResult) -> str:
 
 @dataclass(frozen=True)
 class Mark:
-    """A few words that a reader of a value has to know."""
+    """A warning or remark that is shown with a score."""
 
     text: str
     colour: str = "warn"  # a class of page.css
-    sign: str = ""
+    sign: str = ""  # a symbol that is shown with the text
 
     def __str__(self) -> str:
         return self.text
 
 
 def marks(cell: CellResult) -> Iterator[Mark]:
-    """Yield what a reader of the value has to know."""
+    """Yield the warnings and remarks on a cell's score; nothing without a score."""
     if cell.value is None:
         return
     verdict = cell.verdict or Verdict.GOOD
@@ -103,13 +105,14 @@ def marks(cell: CellResult) -> Iterator[Mark]:
         yield Mark(f"by {cell.upstream}", "note")
 
 
-FLOOR = "best score without a model"
+FLOOR = "best score without a model"  # the name of the row with the floors
 
 
 def floors(results: SuiteResults, evaluation: str) -> list[str]:
-    """Return the best score without a model on a benchmark, and what scores it.
+    """Return the best score without a model on a benchmark, and the answers that reach this score.
 
-    Runs of other questions have others: the lowest to the highest then. Empty where none is known.
+    If runs have different questions, their floors may differ; the text then has the lowest and the
+    highest floor. Empty if no floor is known.
     """
     by_floor = {}
     for cell in results.cells:
@@ -117,16 +120,19 @@ def floors(results: SuiteResults, evaluation: str) -> list[str]:
             by_floor[cell.floor] = cell
     if not by_floor:
         return []
-    by = ", ".join(dict.fromkeys(cell.floor_by for cell in by_floor.values() if cell.floor_by))
+    answers = ", ".join(dict.fromkeys(cell.floor_by for cell in by_floor.values() if cell.floor_by))
     lowest = value_text(min(by_floor), by_floor[min(by_floor)])
     highest = value_text(max(by_floor), by_floor[max(by_floor)])
     if lowest == highest:
-        return [lowest, by]
-    return [f"{lowest} to {highest}", by]
+        return [lowest, answers]
+    return [f"{lowest} to {highest}", answers]
 
 
 def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
-    """Return colour and mark of the first card, and a line for each kind of doubt."""
+    """Return the colour and the mark of the page's first card, and a line for each kind of doubt.
+
+    Colour and mark show the worst verdict on a score. A suite that is not complete is never good.
+    """
     verdicts = [cell.verdict for cell in results.cells if cell.verdict is not None]
     lines = []
     for verdict in Verdict:
@@ -150,7 +156,7 @@ def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
 
 
 def metrics_of(results: SuiteResults, evaluation: str) -> str:
-    """Return the main metric of a benchmark; of runs that differ in it, all."""
+    """Return the main metric of a benchmark, or all main metrics if they differ between runs."""
     names: dict[str, None] = {}
     for cell in results.cells:
         if cell.evaluation == evaluation and cell.main_metric:
@@ -159,18 +165,18 @@ def metrics_of(results: SuiteResults, evaluation: str) -> str:
 
 
 def total_cost(results: SuiteResults) -> str:
-    """Return a sentence about the runs whose cost is known; empty if none is."""
+    """Return the sentence on the total known cost; empty if no cost is known."""
     costs = [cell.cost for cell in results.cells if cell.cost is not None]
     if not costs:
         return ""
     total = formats.money(sum(costs))
     if len(costs) < len(results.cells) or any(cell.unpriced for cell in results.cells):
         total = f"at least {total}"
-    return f"All that was paid for cost {total}."
+    return f"All paid answers cost {total}."
 
 
 def ranks(results: SuiteResults) -> dict[tuple[str, str], str]:
-    """Return the ranks that each target may have, by evaluation and target."""
+    """Return the possible ranks of each target on each evaluation, by (evaluation, target)."""
     by_cell = {}
     for benchmark in results.benchmarks:
         for rank in benchmark.ranks:
@@ -178,11 +184,11 @@ def ranks(results: SuiteResults) -> dict[tuple[str, str], str]:
     return by_cell
 
 
-PAIR_HEAD = ("benchmark", "a", "b", "result", "n", "b - a", "95 % interval", "p")
+PAIR_HEADER = ("benchmark", "a", "b", "result", "n", "b - a", "95 % interval", "p")
 
 
 def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
-    """Return the cells below `PAIR_HEAD` of each pair that was compared."""
+    """Return a row for each compared pair, with the columns of `PAIR_HEADER`."""
     rows = []
     for benchmark in benchmarks:
         for comparison in benchmark.comparisons:
@@ -207,6 +213,7 @@ def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
 
 
 def _finding(comparison: Comparison) -> str:
+    """Return the words for the better model, or for a difference that is not shown."""
     if not comparison.significant:
         return "no difference is shown"
     if comparison.advantage > 0:
@@ -215,18 +222,18 @@ def _finding(comparison: Comparison) -> str:
 
 
 def pair_table(benchmarks: Iterable[ComparedBenchmark], without: str = "") -> Table:
-    """Return the table of the pairs, without the column of that name."""
-    head = list(PAIR_HEAD)
+    """Return the table of the compared pairs. `without`: the name of a column to leave out."""
+    header = list(PAIR_HEADER)
     rows = pair_rows(benchmarks)
-    if without in head:
-        place = head.index(without)
-        for row in (head, *rows):
-            del row[place]
-    return Table(head, rows, 4)
+    if without in header:
+        column = header.index(without)
+        for row in (header, *rows):
+            del row[column]
+    return Table(header, rows, 4)
 
 
 def refused_pairs(benchmark: ComparedBenchmark) -> list[tuple[str, list[str]]]:
-    """Return (the two models, why they cannot be compared)."""
+    """Return the pairs that cannot be compared: the two models, and the reasons."""
     refused = []
     for pair in benchmark.pairs:
         if pair.comparison is None:
@@ -235,32 +242,36 @@ def refused_pairs(benchmark: ComparedBenchmark) -> list[tuple[str, list[str]]]:
     return refused
 
 
-def _difference(points: float, comparison: Comparison) -> str:
-    """Return a difference; a share as points of 100; zero has no sign."""
-    shown = difference_text(formats.rounded(points), comparison.scale, sign="+")
-    if float(shown) == 0:
-        return shown[1:]
-    return shown
+def _difference(difference: float, comparison: Comparison) -> str:
+    """Return a difference with its sign as a text; 0 has no sign.
+
+    A difference of shares is in percentage points.
+    """
+    text = difference_text(formats.rounded(difference), comparison.scale, sign="+")
+    if float(text) == 0:
+        return text[1:]
+    return text
 
 
 def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
-    """Return a row for each model, the best first; those without a win rate last.
+    """Return a table with a row for each model, the best first and those without a win rate last.
 
-    `tested`: with what the comparisons of each decided.
+    `tested`: True if the table has a column with the results of each model's comparisons.
     """
-    head = ["model", "mean win rate", "rank", "comparisons", "benchmarks"]
+    header = ["model", "mean win rate", "rank", "comparisons", "benchmarks"]
     if not tested:
-        head.remove("comparisons")
+        header.remove("comparisons")
     rows = []
     for rate in sorted(rates, key=lambda rate: (rate.win_rate is None, -(rate.win_rate or 0))):
         row = [rate.model, _win_rate(rate), _ranks_of(rate)]
         if tested:
             row.append(_decided(rate))
         rows.append([*row, str(rate.columns)])
-    return Table(head, rows, len(head) - 1)
+    return Table(header, rows, len(header) - 1)
 
 
 def _ranks_of(rate: WinRate) -> str:
+    """Return the possible ranks of a model as a text."""
     if rate.best_rank is None:
         return NOTHING
     if rate.best_rank == rate.worst_rank:
@@ -269,7 +280,7 @@ def _ranks_of(rate: WinRate) -> str:
 
 
 def _decided(rate: WinRate) -> str:
-    """Return how many comparisons of a model show a difference, and how many show none."""
+    """Return the numbers of comparisons that a model won, lost, and that are open, as a text."""
     if rate.won is None:
         return NOTHING
     return f"{rate.won} won, {rate.lost} lost, {rate.undecided} open"
@@ -280,11 +291,11 @@ def _win_rate(rate: WinRate) -> str:
 
 
 def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str, Table]:
-    """Return HELM's other metric groups, in HELM's order: a row for each score, with the value of
-    every target.
+    """Return a table for each of HELM's other metric groups, in HELM's order.
 
-    `efficiency`: with the seventh group, which is not among the results: no two runs have the same
-    times.
+    A table has a row for each score, with the value of every target. `efficiency`: True if the
+    group of efficiency is included. This group is not in the results, because times differ between
+    equal runs.
     """
     groups = list(GROUPS)
     if efficiency:
@@ -295,13 +306,13 @@ def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str
         for evaluation in results.evaluations:
             rows += _group_rows(results, evaluation, group)
         if rows:
-            head = ["benchmark", "score", *results.targets]
-            tables[group] = Table(head, rows, len(results.targets))
+            header = ["benchmark", "score", *results.targets]
+            tables[group] = Table(header, rows, len(results.targets))
     return tables
 
 
 def _group_rows(results: SuiteResults, evaluation: str, group: str) -> Iterator[list[TableCell]]:
-    """Yield a row for each score of a group that runs of a benchmark have."""
+    """Yield a row for each score of a metric group on a benchmark."""
     by_target: list[dict[str, str]] = []
     for target in results.targets:
         by_target.append(_group_values(results.cell(target, evaluation), group))
@@ -310,22 +321,22 @@ def _group_rows(results: SuiteResults, evaluation: str, group: str) -> Iterator[
 
 
 def _group_values(cell: CellResult | None, group: str) -> dict[str, str]:
-    """Return the values of a cell's scores of a group, by label."""
+    """Return the values of a cell's scores in a metric group, by the label of the score."""
     values: dict[str, str] = {}
     if cell is None:
         return values
     for score in cell.group_scores:
         if score.group == group:
             values[score.label] = formats.short(score.value)
-    if group == EFFICIENCY and cell.took is not None:
-        seconds = cell.took.inference_runtime_s
+    if group == EFFICIENCY and cell.usage is not None:
+        seconds = cell.usage.inference_runtime_s
         if seconds is not None:
             values["inference_runtime"] = formats.seconds(seconds)
     return values
 
 
 def group_win_rates(results: SuiteResults) -> dict[str, list[str]]:
-    """Return the mean win rate of each target, by group."""
+    """Return the mean win rate of each target in each metric group, by group."""
     rates = {}
     for group, models in results.group_win_rates.items():
         rates[group] = list(map(_win_rate, models))
@@ -333,8 +344,9 @@ def group_win_rates(results: SuiteResults) -> dict[str, list[str]]:
 
 
 def asked_again_table(results: SuiteResults) -> Table:
-    """Return a row for each run whose questions were asked again: do answers hold? No rows if
-    none were.
+    """Return a table with a row for each run whose questions were asked again.
+
+    The table shows how stable the answers are. It has no rows if no run asked questions again.
     """
     rows: list[list[TableCell]] = []
     for cell in results.cells:
@@ -344,6 +356,7 @@ def asked_again_table(results: SuiteResults) -> Table:
 
 
 def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:
+    """Return the row of a run, with the columns of `_ASKED_AGAIN`."""
     mean_of_repeats = NOTHING
     same_each_time = None
     if record.repeats:
@@ -367,7 +380,7 @@ def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:
     return [
         cell.target,
         cell.evaluation,
-        formats.score(cell.as_it_is, missing=NOTHING),
+        formats.score(cell.first_asking, missing=NOTHING),
         mean_of_repeats,
         _percent(same_each_time),
         worst_words,
@@ -393,11 +406,12 @@ _ASKED_AGAIN = (
 
 
 def _main_score(cell: CellResult) -> str:
-    """Return the main score with its interval; with repeats, their mean."""
+    """Return the main score with its interval; with repeats, the mean over the repeats."""
     return _with_interval(formats.score(cell.value, missing=NOTHING), cell.ci_low, cell.ci_high)
 
 
 def _share(share: Share | None) -> str:
+    """Return a share with its interval as a text."""
     if share is None:
         return NOTHING
     return _with_interval(formats.score(share.value), share.ci_low, share.ci_high)
@@ -411,12 +425,14 @@ def _with_interval(value: str, low: float | None, high: float | None) -> str:
 
 
 def _percent(share: Share | None) -> str:
+    """Return a share in percent, with the number of its questions, as a text."""
     if share is None:
         return NOTHING
     return f"{formats.percent(share.value, 0)} of {share.count:,}"
 
 
 def missing_table(results: SuiteResults) -> Table:
+    """Return the table of the cells without a score, with the reasons and the next actions."""
     rows = []
     for missing in results.missing:
         cell = missing.cell
@@ -425,7 +441,7 @@ def missing_table(results: SuiteResults) -> Table:
 
 
 def paid(cell: CellResult) -> list[str]:
-    """Return prompt tokens, answer tokens, and US dollars of what has a known price."""
+    """Return the prompt tokens, the answer tokens and the known cost in US dollars, as texts."""
     prompt_tokens = formats.count(cell.prompt_tokens, missing=NOTHING)
     completion_tokens = formats.count(cell.completion_tokens, missing=NOTHING)
     if cell.cost is None:

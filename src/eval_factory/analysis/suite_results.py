@@ -1,4 +1,6 @@
-"""The results of a suite's finished runs: scores, comparisons, ranks, win rates, missing runs."""
+"""Computes the results of a suite from its finished runs: scores, comparisons, ranks, win rates and
+missing runs.
+"""
 
 from __future__ import annotations
 
@@ -34,84 +36,85 @@ from eval_factory.scoring.paired import ALPHA
 
 @dataclass(frozen=True)
 class FinishedCell(OfCell):
-    """One run of a suite, as the runner leaves it."""
+    """A run of a suite after the runner has finished with it."""
 
     status: RunStatus
-    folder: Path  # its output folder
-    reason: str | None = None  # why it failed or is partial
-    attempts: int = 0  # how often it was started in the last invocation
+    folder: Path  # the output folder of the run
+    reason: str | None = None  # the reason why the run failed or is partial
+    attempts: int = 0  # the number of starts in the last invocation
 
 
 @dataclass(frozen=True)
-class Took:
-    """The requests and times of a run; another run of the same differs in them."""
+class RunUsage:
+    """The requests and times of a run. They differ between equal runs."""
 
-    attempts: int
-    requests: int  # all that were sent from the folder; those that were tried again among them
+    attempts: int  # the number of starts in the last invocation
+    requests: int  # all requests from the folder, with retries
     retries: int
-    cached: int
-    wall_s: float  # seconds of the last part of the run
+    cached: int  # the number of answers from the cache
+    wall_s: float  # the duration of the last helm-run, in seconds
     latency_p50_s: float | None
     latency_p95_s: float | None
-    # HELM's efficiency: mean seconds an answer of the main split, nothing perturbed
+    # HELM's efficiency: mean seconds per answer, for unperturbed instances of the main split
     inference_runtime_s: float | None
 
 
 @dataclass(frozen=True)
 class CellResult(OfCell):
-    """One evaluation of one target. What is not known, or was not computed, is None."""
+    """The result of one evaluation of one target. Unknown values are None."""
 
     status: RunStatus
     folder: Path
     reason: str | None = None
-    model: str | None = None  # as it was asked for
+    model: str | None = None  # the requested name of the model
     task: str | None = None
-    upstream: str | None = None  # its name and version, if it is not HELM
+    upstream: str | None = None  # the name and version of the package if it is not HELM
     main_metric: str | None = None
     value: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None
-    n: int | None = None  # instances that the value is of
+    n: int | None = None  # the number of instances with a value
     higher_is_better: bool | None = None
     scale: tuple[float, float] | None = None
     unit: str | None = None
     reportable: bool = False
-    not_reportable: tuple[str, ...] = ()  # why it is not reportable, in short
-    verdict: Verdict | None = None  # None of a cell without a value
+    not_reportable: tuple[str, ...] = ()  # short reasons why the value is not reportable
+    verdict: Verdict | None = None  # None if the cell has no value
     floor: float | None = None  # the best score without a model, on the same questions
-    floor_by: str | None = None  # which answers score it
-    unreadable: int | None = None  # answers that say nothing which can be scored
-    requested: int | None = None  # instances that were to be scored
-    failed: int | None = None  # how many of these instances have no answer
-    coverage: float | None = None
-    # US dollars of all that was paid for in the folder; None if no price is known
+    floor_by: str | None = None  # the answers that reach the floor
+    unreadable: int | None = None  # the number of answers that no score can read
+    requested: int | None = None  # the number of instances to be scored
+    failed: int | None = None  # the number of these instances without an answer
+    coverage: float | None = None  # the share of these instances with a score
+    # US dollars for all paid answers in the folder; None if no price is known
     cost: float | None = None
-    unpriced: int = 0  # answers that it does not hold the cost of
+    unpriced: int = 0  # the number of answers that are not in the cost
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     group_scores: tuple[GroupScore, ...] = ()
     asked_again: AskedAgain | None = None
-    # the score of the questions as they are, if they were asked again
-    as_it_is: float | None = None
+    # the score of the original questions, if questions were asked again
+    first_asking: float | None = None
     collected_by: str | None = None  # the version of eval-factory that wrote the result
-    took: Took | None = None
+    usage: RunUsage | None = None
 
     @property
     def enters_win_rates(self) -> bool:
-        """A value that may not be reported does not decide who wins."""
+        """True if the value counts for win rates: it must be reportable."""
         return self.value is not None and self.reportable
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A value that does not enter the win rates."""
+    """A value or a benchmark that does not count for the win rates."""
 
     evaluation: str
-    target: str | None  # None: the whole benchmark
+    target: str | None  # None if the complete benchmark is left out
     reason: str
 
     @property
     def name(self) -> str:
+        """The name of the cell or of the benchmark, for a message."""
         if self.target is None:
             return self.evaluation
         return f"{self.target}/{self.evaluation}"
@@ -119,16 +122,17 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class ComparedBenchmark:
-    """The models of one evaluation, compared with each other by its main metric."""
+    """The comparison of all models on one evaluation, by its main metric."""
 
     evaluation: str
     pairs: tuple[Pair, ...]
-    ranks: tuple[Ranked, ...]  # of the models that could be compared with another
+    ranks: tuple[Ranked, ...]  # the ranks of models with at least one comparable pair
 
     @property
     def is_asked_in_two_ways(self) -> bool:
-        """True: some models gave a letter and others reasoned. Their scores measure different
-        things.
+        """True if some models were asked for a letter and other models for reasoning.
+
+        Their scores measure different things.
         """
         for pair in self.pairs:
             if any(reason.name == ANSWER_STYLE for reason in pair.reasons):
@@ -137,6 +141,7 @@ class ComparedBenchmark:
 
     @property
     def comparisons(self) -> list[Comparison]:
+        """The comparisons of the comparable pairs."""
         return [pair.comparison for pair in self.pairs if pair.comparison is not None]
 
 
@@ -157,47 +162,48 @@ class SuiteResults:
     targets: tuple[str, ...]
     evaluations: tuple[str, ...]
     cells: tuple[CellResult, ...]  # in the order of the suite
-    win_rates: tuple[WinRate, ...]  # of the main metrics, as HELM's leaderboards have them
+    win_rates: tuple[WinRate, ...]  # over the main metrics, as on HELM's leaderboards
     left_out: tuple[LeftOut, ...]
-    # the win rates in HELM's metric groups that a run computed
+    # the win rates in each of HELM's metric groups that a run computed
     group_win_rates: Mapping[str, tuple[WinRate, ...]]
     benchmarks: tuple[ComparedBenchmark, ...]
     missing: tuple[Missing, ...]
 
     @property
     def compared(self) -> list[ComparedBenchmark]:
-        """The benchmarks that two models or more have a main score on."""
+        """The benchmarks on which at least two models have a main score."""
         return [benchmark for benchmark in self.benchmarks if benchmark.pairs]
 
     @property
     def has_win_rates(self) -> bool:
+        """True if at least one model has a win rate."""
         return any(rate.win_rate is not None for rate in self.win_rates)
 
     def cell(self, target: str, evaluation: str) -> CellResult | None:
-        """Return a cell; None if the suite leaves it out."""
+        """Return the cell of a target and an evaluation; None if the suite has no such cell."""
         for cell in self.cells:
             if (cell.target, cell.evaluation) == (target, evaluation):
                 return cell
         return None
 
 
-_MAX_REASON = 2_000  # characters
-_NOT_OURS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-"""Errors of reading a document that somebody changed by hand, if it still has the shape of a
-result.
-"""
+_MAX_REASON = 2_000  # in characters
+_FORM_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""The errors that reading a result may raise if somebody has edited its document by hand."""
 
 
 def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
-    """Return the results of all cells, in the order of the suite. A result that cannot be read
-    counts as failed.
+    """Return the results of all cells, in the order of the suite.
+
+    A cell whose result cannot be read has the status FAILED.
     """
     runs = list(cells)
     targets = tuple(dict.fromkeys(run.target for run in runs))
     evaluations = tuple(dict.fromkeys(run.evaluation for run in runs))
     by_name: dict[tuple[str, str], CellResult] = {}
     benchmarks = []
-    for evaluation in evaluations:  # the values of one benchmark at a time are in memory
+    # Only the values of one benchmark at a time are in memory.
+    for evaluation in evaluations:
         sides = []
         for run in runs:
             if run.evaluation == evaluation:
@@ -205,7 +211,7 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
                 by_name[cell.target, evaluation] = cell
                 if side is not None:
                     sides.append(side)
-        benchmarks.append(_compared(evaluation, sides))
+        benchmarks.append(_compare_models(evaluation, sides))
     results = [by_name[run.target, run.evaluation] for run in runs]
     columns, left_out = _columns(results, benchmarks)
     status = RunStatus.PARTIAL
@@ -224,9 +230,10 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
     )
 
 
-def _compared(evaluation: str, sides: Sequence[Side]) -> ComparedBenchmark:
+def _compare_models(evaluation: str, sides: Sequence[Side]) -> ComparedBenchmark:
+    """Compare all models on one evaluation."""
     pairs = comparison.compare_pairs(sides)
-    models: dict[Model, None] = {}  # those that could be compared with another
+    models: dict[Model, None] = {}  # the models with at least one comparable pair
     for pair in pairs:
         if pair.comparison:
             models[pair.a] = None
@@ -235,7 +242,7 @@ def _compared(evaluation: str, sides: Sequence[Side]) -> ComparedBenchmark:
 
 
 def _missing(cell: CellResult) -> Missing:
-    """Return why a cell has no value, and what to do."""
+    """Return the reason why a cell has no value, and the next action."""
     facts = RUN_STATUSES[cell.status]
     if not facts.has_result:
         reason = facts.usual_reason
@@ -247,7 +254,7 @@ def _missing(cell: CellResult) -> Missing:
 
 
 def _read(run: FinishedCell) -> tuple[CellResult, Side | None]:
-    """Return the result of a run, and the values by instance if it has a main score."""
+    """Return the result of a run, and its values by instance if it has a main score."""
     reason = None
     if run.reason is not None:
         reason = one_line(run.reason, _MAX_REASON)
@@ -257,18 +264,25 @@ def _read(run: FinishedCell) -> tuple[CellResult, Side | None]:
     try:
         return _cell_of_result(bare, load_result(run.folder), run.attempts)
     except PrerequisiteError as error:
-        why = str(error)
-    except _NOT_OURS as error:
-        why = (
+        fault = str(error)
+    except _FORM_ERRORS as error:
+        fault = (
             f"{run.folder}: eval-factory did not write its result in this form "
             f"({type(error).__name__}: {error})"
         )
-    return replace(bare, status=RunStatus.FAILED, reason=one_line(why, _MAX_REASON)), None
+    return replace(bare, status=RunStatus.FAILED, reason=one_line(fault, _MAX_REASON)), None
 
 
 def _cell_of_result(
     bare: CellResult, stored: StoredResult, attempts: int
 ) -> tuple[CellResult, Side | None]:
+    """Return the cell of a stored result, and its values by instance if it has a main score.
+
+    Args:
+        bare: the cell without the facts of the result.
+        stored: the result.
+        attempts: the number of starts in the last invocation.
+    """
     result = stored.result
     main = result.scores.get(result.main_metric)
     cell = _with_cost(_with_facts(bare, result), result)
@@ -282,7 +296,7 @@ def _cell_of_result(
     if times:
         runtime = fmean(times)
     all_runs = result.usage.all_runs.total
-    took = Took(
+    usage = RunUsage(
         attempts=attempts,
         requests=all_runs.requests,
         retries=all_runs.retries,
@@ -292,21 +306,21 @@ def _cell_of_result(
         latency_p95_s=all_runs.latency_p95_s,
         inference_runtime_s=runtime,
     )
-    return replace(cell, took=took), side
+    return replace(cell, usage=usage), side
 
 
 def _with_facts(cell: CellResult, result: TaskResult) -> CellResult:
-    """Add what there is to know of a result beside its score and its cost."""
+    """Return the cell with the facts of its result, except the score and the cost."""
     record = result.provenance
     validity = result.validity
     upstream = None
     if record.upstream != "helm":
         upstream = f"{record.upstream} {record.helm}"
-    as_it_is = None
+    first_asking = None
     if validity.asked_again is not None:
         score = result.scores.get(result.main_metric.replace(REPEATS_MEAN, ""))
         if score is not None:
-            as_it_is = score.value
+            first_asking = score.value
     return replace(
         cell,
         model=record.target,
@@ -322,12 +336,12 @@ def _with_facts(cell: CellResult, result: TaskResult) -> CellResult:
         group_scores=tuple(group_scores(result)),
         collected_by=record.eval_factory,
         asked_again=validity.asked_again,
-        as_it_is=as_it_is,
+        first_asking=first_asking,
     )
 
 
 def _with_cost(cell: CellResult, result: TaskResult) -> CellResult:
-    """Add tokens, and the cost as far as it is known, of all runs of the folder."""
+    """Return the cell with the tokens and the known cost of all runs in the folder."""
     paid = result.usage.all_runs.total
     cell = replace(cell, prompt_tokens=paid.prompt_tokens, completion_tokens=paid.completion_tokens)
     if paid.cost is None:
@@ -336,7 +350,7 @@ def _with_cost(cell: CellResult, result: TaskResult) -> CellResult:
 
 
 def _with_score(cell: CellResult, result: TaskResult, main: Score) -> CellResult:
-    """Add the main score, its verdict and the best score without a model."""
+    """Return the cell with the main score, its verdict and the best score without a model."""
     cell = replace(
         cell,
         value=main.value,
@@ -355,6 +369,7 @@ def _with_score(cell: CellResult, result: TaskResult, main: Score) -> CellResult
 
 
 def _why_not_reportable(result: TaskResult) -> tuple[str, ...]:
+    """Return short reasons why a result is not reportable; empty if it is."""
     if result.reportable:
         return ()
     validity = result.validity
@@ -368,7 +383,9 @@ def _why_not_reportable(result: TaskResult) -> tuple[str, ...]:
 def _timed(
     records: Iterable[InstanceRecord], main: Score, times: list[float]
 ) -> Iterator[InstanceRecord]:
-    """Yield the records, and note the times of instances of the main split, nothing perturbed."""
+    """Yield the records, and append the latencies (in seconds) of unperturbed instances of the main
+    split to `times`.
+    """
     for record in records:
         is_plain = record.split == main.split and record.perturbation is None
         if is_plain and record.latency_s is not None:
@@ -379,16 +396,17 @@ def _timed(
 def _columns(
     results: Sequence[CellResult], benchmarks: Sequence[ComparedBenchmark]
 ) -> tuple[list[Column], list[LeftOut]]:
-    """Return the columns of the win rates, which every model has a reportable value in, and the
-    values that are in none.
+    """Return the columns of the win rates, and the values that are left out.
+
+    Every model has a reportable value in each of the columns.
     """
     columns = []
     left_out = []
     pairs = list(chain.from_iterable(benchmark.pairs for benchmark in benchmarks))
-    # p values corrected for the pairs of all benchmarks: win rates are made of them
+    # Win rates use all benchmarks, so these p values are corrected for the pairs of all benchmarks.
     corrected = iter(comparison.corrected(pairs))
     for benchmark in benchmarks:
-        together = list(islice(corrected, len(benchmark.pairs)))
+        corrected_pairs = list(islice(corrected, len(benchmark.pairs)))
         entering = {}
         for cell in results:
             if cell.evaluation != benchmark.evaluation or cell.value is None:
@@ -396,30 +414,37 @@ def _columns(
             if cell.enters_win_rates:
                 entering[cell.target] = cell
             else:
-                why = f"its value is not reportable: {'; '.join(cell.not_reportable)}"
-                left_out.append(LeftOut(cell.evaluation, cell.target, why))
-        reason = _against(benchmark, entering)
-        if reason is not None:
-            left_out.append(LeftOut(benchmark.evaluation, None, reason))
+                reason = f"its value is not reportable: {'; '.join(cell.not_reportable)}"
+                left_out.append(LeftOut(cell.evaluation, cell.target, reason))
+        benchmark_reason = _reason_against(benchmark, entering)
+        if benchmark_reason is not None:
+            left_out.append(LeftOut(benchmark.evaluation, None, benchmark_reason))
         elif entering:
-            columns.append(_column(benchmark, entering, together))
+            columns.append(_column(benchmark, entering, corrected_pairs))
     models = _models_in(columns)
     complete = []
     for column in columns:
-        if lacking := sorted(models - column.values.keys()):
-            why = f"there is no reportable value of {formats.first_of(lacking, 3)}"
-            left_out.append(LeftOut(column.name, None, why))
+        if models_without_value := sorted(models - column.values.keys()):
+            names = formats.first_of(models_without_value, 3)
+            reason = f"there is no reportable value of {names}"
+            left_out.append(LeftOut(column.name, None, reason))
         else:
             complete.append(column)
     return complete, left_out
 
 
 def _column(
-    benchmark: ComparedBenchmark, entering: Mapping[str, CellResult], together: Iterable[Pair]
+    benchmark: ComparedBenchmark,
+    entering: Mapping[str, CellResult],
+    corrected_pairs: Iterable[Pair],
 ) -> Column:
-    """Return a benchmark's column.
+    """Return the column of a benchmark.
 
-    `together`: its pairs, with p values that are corrected for the pairs of all benchmarks.
+    Args:
+        benchmark: the benchmark.
+        entering: target -> its cell, of the cells whose values count.
+        corrected_pairs: the benchmark's pairs, with p values that are corrected for the pairs of
+            all benchmarks.
     """
     first = next(iter(entering.values()))
     values = {}
@@ -431,29 +456,30 @@ def _column(
         values,
         lower_is_better=first.higher_is_better is False,
         shown=_labels_of(comparison.better_and_worse(benchmark.pairs, ALPHA)),
-        certain=_labels_of(comparison.better_and_worse(together, ALPHA_OF_EACH)),
+        certain=_labels_of(comparison.better_and_worse(corrected_pairs, ALPHA_OF_EACH)),
         source=first.task,
     )
 
 
 def _labels_of(pairs: Iterable[tuple[Model, Model]]) -> frozenset[tuple[str, str]]:
+    """Return the labels of the models in each pair."""
     return frozenset((better.label, worse.label) for better, worse in pairs)
 
 
 def _models_in(columns: Iterable[Column]) -> set[str]:
-    """The models that win rates over these columns are of."""
+    """Return the names of the models with a value in at least one of the columns."""
     models = set[str]()
     for column in columns:
         models.update(column.values)
     return models
 
 
-def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -> str | None:
-    """Return why no win is counted in a benchmark; None if wins are."""
+def _reason_against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -> str | None:
+    """Return the reason why a benchmark does not count for the win rates; None if it counts."""
     for pair in benchmark.pairs:
         if pair.a.label in entering and pair.b.label in entering:
             for reason in pair.reasons:
-                # no pairs: two values are kept from a test, not from standing side by side
+                # Without common instances, two values cannot be tested, but still count.
                 if reason.name != "no_pairs":
                     return f"its results cannot be compared: {reason.message}"
     if len(entering) == 1:
@@ -468,8 +494,10 @@ def _group_win_rates(
     results: Sequence[CellResult],
     benchmarks: Sequence[ComparedBenchmark],
 ) -> Iterator[tuple[str, tuple[WinRate, ...]]]:
-    """Yield the win rates of each group that a run computed. A column is a score of a benchmark,
-    as in HELM's tables. A benchmark that was asked in two ways has none.
+    """Yield each metric group that a run computed, with its win rates.
+
+    A column is a score of a benchmark, as in HELM's tables. Benchmarks whose models were asked in
+    two ways are left out.
     """
     in_two_ways = set()
     for benchmark in benchmarks:
@@ -488,7 +516,9 @@ def _group_win_rates(
 
 
 def _group_columns(cells: Iterable[CellResult], group: str) -> list[Column]:
-    """Return a column for each score of a group, with the values of the models that have it."""
+    """Return a column for each score of a metric group, with the values of all models that have the
+    score.
+    """
     columns: dict[tuple[str, str], Column] = {}
     for cell in cells:
         for score in cell.group_scores:

@@ -1,11 +1,12 @@
-"""HELM's leaderboards: metric groups, mean win rates, and the ranks that chance leaves open.
+"""Computes the figures of HELM's leaderboards: metric groups, mean win rates, and possible ranks.
 
 The win rate is `compute_aggregate_row_win_rates` in helm/benchmark/presentation/summarize.py
-(crfm-helm 0.5.16): in each column the share of the other models that a model beats, a tie counting
-one half; the mean over the columns in which the model has a value. A column is skipped where no
-direction is better, or fewer than two models have a value. `tests/helm` holds ours to it, to the
-last digit. The groups are `metric_groups` of helm/benchmark/static/schema_classic.yaml, with the
-names that scores have in a result.
+(crfm-helm 0.5.16). A column is one metric of one benchmark. In each column, a model's win rate is
+the share of the other models that the model beats; a tie counts one half. The mean win rate is the
+mean over the columns in which the model has a value. A column is skipped if it has no better
+direction, or if fewer than two models have a value. `tests/helm` checks that our win rates equal
+HELM's to the last digit. The groups are `metric_groups` of
+helm/benchmark/static/schema_classic.yaml, with the names of the scores in a result.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from eval_factory.scoring.paired import ALPHA, rank_intervals, sign_flip_p
 ACCURACY = "accuracy"
 EFFICIENCY = "efficiency"
 _WORST = ".worst"
-"""The end of a perturbation's label if HELM took the worst value of each instance's variants.
+"""The ending of a perturbation's label if HELM took the worst value over each instance's variants.
 """
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "calibration": ("ece_10_bin",),
@@ -38,15 +39,16 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "toxicity": ("toxic_frac",),
 }
-"""Group -> metrics of which less is better; none: the main metric, with the perturbation that the
-group is called by. All but accuracy, which is the main metric, and efficiency: no two runs have the
-same times.
+"""Metric group -> its metrics, of which a lower value is better.
+
+An empty group has the main metric under the perturbation with the group's name. The mapping leaves
+out accuracy, which is the main metric, and efficiency, because times differ between equal runs.
 """
 
 
 @dataclass(frozen=True)
 class GroupScore:
-    """A score of a run that belongs to a group."""
+    """A score of a run that belongs to a metric group."""
 
     group: str
     label: str  # the score's name in the result
@@ -58,7 +60,7 @@ class GroupScore:
 
 
 def group_scores(result: TaskResult) -> Iterator[GroupScore]:
-    """Yield the scores of groups that the run computed, on the split of its main score."""
+    """Yield the scores of the metric groups that a run computed, on the split of its main score."""
     main = result.scores.get(result.main_metric)
     if main is None:
         return
@@ -82,7 +84,14 @@ def _scores_over(
     *,
     lower_is_better: bool | None,
 ) -> Iterator[GroupScore]:
-    """Yield the scores of a group that have this (metric, split, perturbation)."""
+    """Yield the scores of a group that have this metric, split and perturbation.
+
+    Args:
+        slice_of_metric: the metric, the split and the perturbation.
+        group: the group.
+        scores: all scores of the run.
+        lower_is_better: True if a lower score is better; None if not known.
+    """
     for label, score in scores.items():
         if (score.metric, score.split, score.perturbation) == slice_of_metric:
             stats = score.stats
@@ -98,8 +107,8 @@ def _scores_over(
 
 
 ALPHA_OF_EACH = ALPHA / 2
-"""Ranks rest on two kinds of tests, over instances and over benchmarks: each kind may be wrong
-half as often.
+"""The level of each of two kinds of tests. Ranks depend on tests over instances and on tests over
+benchmarks; with half the level for each kind, both together keep `ALPHA`.
 """
 
 
@@ -108,28 +117,29 @@ class Column:
     """A column of a leaderboard: one metric of one benchmark."""
 
     name: str
-    values: Mapping[str, float]  # model -> its value; a model without one is not there
+    values: Mapping[str, float]  # model -> value, of the models that have a value
     lower_is_better: bool | None
     shown: AbstractSet[tuple[str, str]] = field(default_factory=frozenset)
-    """The differences that the tests of this column show: (better, worse)."""
+    """The pairs (better model, worse model) that differ significantly in this column."""
     certain: AbstractSet[tuple[str, str]] = field(default_factory=frozenset)
-    """The differences that are shown at `ALPHA_OF_EACH` with all columns together: (better, worse).
+    """The pairs (better model, worse model) that differ significantly at `ALPHA_OF_EACH`, corrected
+    for the pairs of all columns.
     """
-    # the column that it shares its questions with; None: with no other column
+    # the name of the source of questions; columns with the same source share their questions
     source: str | None = None
 
     @property
     def counts(self) -> bool:
-        """True: the column enters win rates."""
+        """True if the column counts for win rates."""
         return self.lower_is_better is not None and len(self.values) > 1
 
     @property
     def opponents(self) -> int:
-        """The number of other models that each model meets in it."""
+        """The number of other models with which each model is compared in this column."""
         return len(self.values) - 1
 
     def wins(self, model: str) -> float:
-        """Return the models that this one beats, and half of those that it ties with."""
+        """Return the number of models that a model beats, plus half the number of ties."""
         value = self.values[model]
         rivals = list(self.values.values())
         rivals.remove(value)
@@ -142,29 +152,35 @@ class Column:
 
 @dataclass(frozen=True)
 class WinRate:
-    """One model's mean win rate. A field is None if no column counts that the model has a
-    value in, or nothing was tested.
+    """The mean win rate of one model.
+
+    The win rate is None if the model has no value in a column that counts. The other fields are
+    None in this case, too, or if differences were not tested.
     """
 
     model: str
     win_rate: float | None
-    columns: int  # columns that it is the mean of
+    columns: int  # the number of columns over which the mean is computed
     best_rank: int | None = None
     worst_rank: int | None = None
-    won: int | None = None  # other models in all columns that it is shown to be better than
+    won: int | None = None  # the number of comparisons, over all columns, that the model wins
     lost: int | None = None
-    undecided: int | None = None  # neither of the two, though one value be greater than the other
+    undecided: int | None = None  # the number of comparisons without a significant difference
 
 
 def win_rates(
     models: Sequence[str], columns: Iterable[Column], *, tested: bool
 ) -> tuple[WinRate, ...]:
-    """Return the mean win rate of each model, in their order; with ranks if the columns were
-    `tested`: they say what is shown.
+    """Return the mean win rate of each model, in the order of the models.
 
     The ranks are those of M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of Economic
-    Studies 91:476-518, 2024: a model's best rank leaves room for those alone that are shown to have
-    a greater mean win rate, all models together right in 95 % of samples.
+    Studies 91:476-518, 2024: a model's best rank is 1 plus the number of models that are shown to
+    have a greater mean win rate. In 95 % of samples, the ranks of all models are right together.
+
+    Args:
+        models: the names of the models.
+        columns: the columns of the leaderboard.
+        tested: True if the columns have the results of tests, so that ranks can be computed.
     """
     counted = [column for column in columns if column.counts]
     rates = []
@@ -180,6 +196,10 @@ def win_rates(
 
 
 def _with_ranks(rates: Sequence[WinRate], counted: Sequence[Column]) -> list[WinRate]:
+    """Return the win rates with the possible ranks and the numbers of decided comparisons.
+
+    `counted` has the columns that count for win rates.
+    """
     ranked = [rate.model for rate in rates if rate.win_rate is not None]
     shown = set(_by_columns(ranked, counted))
     for better, worse in permutations(ranked, 2):
@@ -200,7 +220,7 @@ def _with_ranks(rates: Sequence[WinRate], counted: Sequence[Column]) -> list[Win
 
 
 def _with_decisions(rate: WinRate, columns: Sequence[Column]) -> WinRate:
-    """Add how many models the tests show to be worse and better, and how many they leave open."""
+    """Return the win rate with the numbers of comparisons that are won, lost and undecided."""
     won = 0
     lost = 0
     opponents = 0
@@ -225,12 +245,13 @@ def _with_value(model: str, columns: Iterable[Column]) -> list[Column]:
 
 
 def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
-    """Yield (better, worse) by the columns that both have, as a sample: their wins, with the sign
-    flipped at random.
+    """Yield (better model, worse model) of each pair that differs significantly over benchmarks.
 
-    A paired test over benchmarks, with Holm's correction for the pairs (J. Demsar, Journal of
-    Machine Learning Research 7:1-30, 2006). It needs seven columns or more. Those of one source,
-    such as variants of a benchmark, are flipped together.
+    The test treats the columns as a sample and flips the sign of the difference of wins in each
+    column at random. It is a paired test over benchmarks, with Holm's correction for the pairs (J.
+    Demsar, Journal of Machine Learning Research 7:1-30, 2006). The test needs at least seven
+    columns to show a difference. Columns of one source, such as variants of a benchmark, are
+    flipped together.
     """
     pairs = list(combinations(models, 2))
     differences = []
@@ -252,7 +273,7 @@ def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tu
 
 
 def _differences_by_source(first: str, second: str, columns: Sequence[Column]) -> list[float]:
-    """Return how much greater the first model's win rate is, added up over each source."""
+    """Return the difference of the two win rates, summed over the columns of each source."""
     sums: dict[str, float] = {}
     for number, column in enumerate(columns):
         if first in column.values and second in column.values:
@@ -265,34 +286,40 @@ def _differences_by_source(first: str, second: str, columns: Sequence[Column]) -
 
 
 def _is_better(first: str, second: str, columns: Sequence[Column]) -> bool:
-    """Return whether the tests of each column show a greater mean win rate of the first model,
-    whatever became of the differences that are not shown.
+    """Return True if the tests within the columns show that the first model has the greater mean
+    win rate.
 
-    A model that is shown to be better than others has at least so many wins; one that is shown
-    to be worse lacks at least so many. Of two of which one is shown to be better, it has a win
-    more than the other there. Fractions: a sum of rounded numbers that ought to be 0 may be above
-    it.
+    The function compares the lowest possible win rate of the first model with the highest possible
+    win rate of the second model. The lowest win rate counts only the certain wins; the highest win
+    rate counts all comparisons but the certain losses. If the first model is certainly better than
+    the second model in a column, its win rate there is greater by at least one win. The sums are
+    exact fractions, because a sum of floats that should be 0 may be slightly above 0.
     """
     columns_of_first = _with_value(first, columns)
     columns_of_second = _with_value(second, columns)
-    # wins that are certain, as a share of the other models; all but those that certainly are not
-    at_least = [
+    lowest_of_first = [
         _certain_share(_pairs_won(first, column.certain), column) for column in columns_of_first
     ]
-    at_most = [
+    highest_of_second = [
         1 - _certain_share(_pairs_lost(second, column.certain), column)
         for column in columns_of_second
     ]
     if columns_of_first != columns_of_second:
-        return sum(at_least) * len(at_most) > sum(at_most) * len(at_least)
-    difference = Fraction(0)
-    for column, wins, wins_of_second in zip(columns_of_first, at_least, at_most, strict=True):
-        apart = wins - wins_of_second
+        # This compares the two means without a division.
+        return sum(lowest_of_first) * len(highest_of_second) > sum(highest_of_second) * len(
+            lowest_of_first
+        )
+    total = Fraction(0)
+    for column, lowest, highest in zip(
+        columns_of_first, lowest_of_first, highest_of_second, strict=True
+    ):
+        difference = lowest - highest
         if (first, second) in column.certain:
-            apart = max(apart, Fraction(1, column.opponents))
-        difference += apart
-    return difference > 0
+            difference = max(difference, Fraction(1, column.opponents))
+        total += difference
+    return total > 0
 
 
 def _certain_share(pairs: Sequence[tuple[str, str]], column: Column) -> Fraction:
+    """Return the number of pairs as a share of a model's opponents in a column."""
     return Fraction(len(pairs), column.opponents)

@@ -16,7 +16,7 @@ from eval_factory.analysis.suite_results import (
     CellResult,
     FinishedCell,
     LeftOut,
-    Took,
+    RunUsage,
     suite_results,
 )
 from eval_factory.analysis.win_rates import GroupScore
@@ -76,7 +76,7 @@ def test_a_cell_has_what_its_result_says(tmp_path: Path) -> None:
         prompt_tokens=1,
         completion_tokens=1,
         collected_by=PROVENANCE.eval_factory,
-        took=Took(1, 1, 0, 0, 1.0, 0.1, 0.1, 0.1),
+        usage=RunUsage(1, 1, 0, 0, 1.0, 0.1, 0.1, 0.1),
     )
 
 
@@ -122,7 +122,7 @@ def test_of_what_failed_or_was_not_begun_nothing_is_read(
 ) -> None:
     results = suite_results([replace(cell(tmp_path, "a", "x", SAME), status=status, reason=reason)])
     (one,) = results.cells
-    assert (one.value, one.reportable, one.model, one.took, one.status) == (
+    assert (one.value, one.reportable, one.model, one.usage, one.status) == (
         None,
         False,
         None,
@@ -153,7 +153,7 @@ def test_a_run_without_its_main_score_is_missing_with_the_reason(tmp_path: Path)
     results = suite_results([cell(tmp_path, "a", "x", SAME, main_metric="f1", reportable=False)])
     (one,) = results.cells
     assert (one.main_metric, one.value, one.n, one.model) == ("f1", None, None, "org/a")
-    assert one.took is not None
+    assert one.usage is not None
     says(str(results.missing[0].reason), "no main score")
     assert "read the notes" in results.missing[0].what_to_do
 
@@ -372,7 +372,7 @@ def test_what_was_paid_is_that_of_all_runs_and_what_it_took_stands_apart(tmp_pat
     given = replace(cell(tmp_path, "a", "x", SAME, usage=usage), attempts=2)
     (one,) = suite_results([given]).cells
     assert (one.cost, one.unpriced, one.prompt_tokens, one.completion_tokens) == (None, 0, 30, 15)
-    assert one.took == Took(2, 9, 2, 2, 7.5, 0.4, 0.5, 0.1)
+    assert one.usage == RunUsage(2, 9, 2, 2, 7.5, 0.4, 0.5, 0.1)
 
 
 def test_the_time_of_an_answer_is_that_of_the_main_split_with_nothing_perturbed(
@@ -389,7 +389,7 @@ def test_the_time_of_an_answer_is_that_of_the_main_split_with_nothing_perturbed(
         cell(tmp_path, name, "x", SAME, instances=found)
         for name, found in (("a", records), ("b", records[2:]))
     ]
-    assert [one.took and one.took.inference_runtime_s for one in suite_results(given).cells] == [
+    assert [one.usage and one.usage.inference_runtime_s for one in suite_results(given).cells] == [
         2.0,
         None,
     ]

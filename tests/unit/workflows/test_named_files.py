@@ -200,7 +200,11 @@ def test_each_file_of_a_custom_benchmark(
 
 def test_the_schema_of_a_custom_benchmark_names_no_other_file() -> None:
     names = set()
-    for model in (custom_benchmark._File, custom_benchmark._RubricFile, custom_benchmark._Metric):
+    for model in (
+        custom_benchmark._TableFile,
+        custom_benchmark._RubricFile,
+        custom_benchmark._Metric,
+    ):
         names |= {name for name in model.model_fields if "file" in name}
     assert names == {"prompt_file", "dataset_file"}
     assert {key.rpartition(".")[2] for _, key in CASES} == names
