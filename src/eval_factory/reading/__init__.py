@@ -1,9 +1,10 @@
-"""Reads what an answer to a multiple-choice question states, as a careful person reads.
+"""Reads which option an answer to a multiple-choice question states, as a careful person would.
 
-The package knows texts and options, nothing of HELM or of results. An answer is read in steps:
-`cleaning` takes out thinking and markup, `json_fields` finds the field of a JSON object, `mentions`
-the places that name an option, `clauses` the parts of sentences, `statements` the kinds of
-statement; `reader` has the one rule that weighs them. The words are in `phrases.yml`.
+The package knows texts and options; it knows nothing about HELM or results. An answer is read in
+steps. `cleaning` removes thinking and markup. `json_fields` finds the answer's field in a JSON
+object. `mentions` finds the places that name an option. `clauses` splits the text into parts of
+sentences. `statements` finds the sentences that state an option. Finally, `reader` decides which
+statement counts. The phrases of statements are in `phrases.yml`.
 """
 
 from eval_factory.reading.reader import VERSION as VERSION

@@ -1,4 +1,4 @@
-"""The kinds of statement that a text makes by the place of an option: first, last, alone."""
+"""Finds statements that a text makes by the place of an option: first, last, or alone in a line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PREAMBLE = compiled(rf"\W{{0,5}}{any_of('preamble')}")
 _LISTS = compiled(r"(?<!\w)(?:options|choices)\W*$")  # "Step 2: evaluate the options\nA."
 _STOPS = compiled(r"['\")\]]*\s*(?:$|[.:\n])")
 _IS_NOT_A = compiled(r"\W*\w+ not (?!correct|right|the)")
-_GOES_ON = compiled(rf" ?[{UNSPACED}]|\.\.")  # a particle, another word, a second thought
+_GOES_ON = compiled(rf" ?[{UNSPACED}]|\.\.")  # a word without a blank before it, or an ellipsis
 _NO_ANSWER = compiled(rf"\W{{0,3}}{any_of('no_answer')}{WORD_END}")
 _SHARE = compiled(r"\W{0,3}(?:\d+(?:\.\d+)? ?%|[01]?\.\d)")  # "A (20 %), B (70 %)", "A: 0.2"
 _ONLY_OPTIONS = compiled(rf"(?:\W|(?:{any_of('joiner')}|options?|choices?|both|either){WORD_END})*")
@@ -29,7 +29,7 @@ _OTHERS = compiled(rf"\W{{0,5}}{any_of('the_others')}{WORD_END}")
 
 
 def whole_text(document: Document) -> Iterator[Statement]:
-    """Yield the options of a text that is nothing else: "B", "B. Duodenal ulcer", "B or C"."""
+    """Yield the options of a text that has no other words: "B", "B. Duodenal ulcer", "B or C"."""
     parts = []
     start = 0
     for mention in document.mentions:
@@ -42,7 +42,7 @@ def whole_text(document: Document) -> Iterator[Statement]:
 
 
 def opening(document: Document) -> Iterator[Statement]:
-    """Yield what comes first, before its reasons: "B. Duodenal ulcer is what fits. ..."."""
+    """Yield the option that comes first, before its reasons: "B. Duodenal ulcer fits best. ..."."""
     clause = document.clauses[0]
     group = clause.groups[0]
     opens = _OPENS.fullmatch(document.text, _lines_that_answer(document)[0].start, group.start)
@@ -55,19 +55,23 @@ def opening(document: Document) -> Iterator[Statement]:
         return
     if _GOES_ON.match(after) or _NO_ANSWER.match(after):
         return
-    if len(group.labels) == 1 and _names_another_alone(document, group.first):
+    if len(group.labels) == 1 and _line_has_only_labels(document, group.first):
         return
-    # "Option B, ..., could be considered" opens a discussion; "Option B." is an answer
-    is_open = opens["option"] is not None or _is_text_first(document, group.first)
-    is_open = is_open or len(group.labels) > 1  # "A, B and C are right" is no answer
-    if is_open and not _STOPS.match(after):
+    # "Option B, ..., could be considered" begins a discussion; "Option B." is an answer. "A, B and
+    # C are right" is not an answer either.
+    may_be_discussion = (
+        opens["option"] is not None
+        or _is_text_first(document, group.first)
+        or len(group.labels) > 1
+    )
+    if may_be_discussion and not _STOPS.match(after):
         return
     if cues.ends_at(group.mentions[-1], after):
         yield statement_of(group)
 
 
-def _names_another_alone(document: Document, mention: Mention) -> bool:
-    """Return whether the mention's line holds another option's label, and no word: "A. C"."""
+def _line_has_only_labels(document: Document, mention: Mention) -> bool:
+    """Return True if the mention's line has several labels, and no other word: "A. C"."""
     for line in document.lines:
         if not line.start <= mention.start < line.end:
             continue
@@ -82,16 +86,18 @@ def _names_another_alone(document: Document, mention: Mention) -> bool:
 
 
 def _is_denied(document: Document, end: int) -> bool:
-    """Return whether what follows calls the option wrong: "B. Duodenal ulcer. This option is
-    wrong".
+    """Return True if the following text calls the option wrong.
+
+    Example: "B. Duodenal ulcer. This option is wrong".
     """
     after = document.text[end : end + 200]
     return cues.is_called_wrong(after) and not _IS_NOT_A.match(after)
 
 
 def _is_text_first(document: Document, mention: Mention) -> bool:
-    """Return whether a text stands before its label: in "Duodenal ulcer (B) causes pain" it is the
-    subject, no answer.
+    """Return True if the option's text comes before its label.
+
+    In "Duodenal ulcer (B) causes pain", the option is the subject of a sentence, not the answer.
     """
     return mention.form is Form.BOTH and not document.text.startswith(
         mention.label.lower(), mention.start
@@ -99,7 +105,7 @@ def _is_text_first(document: Document, mention: Mention) -> bool:
 
 
 def label_alone(document: Document) -> Iterator[Statement]:
-    """Yield the label that has a line to itself, if no other has: "...\\nB\\n..."."""
+    """Yield the label that is alone in its line, if only one label is: "...\\nB\\n..."."""
     alone = []
     for line in document.lines:
         if line.item is None or line.item.form is not Form.LABEL:
@@ -113,7 +119,10 @@ def label_alone(document: Document) -> Iterator[Statement]:
 
 
 def last_line(document: Document) -> Iterator[Statement]:
-    """Yield the option alone in the last line, but no list of them: "...\\n\\nB. Ulcer"."""
+    """Yield the option that is alone in the last line, unless it ends a list of options.
+
+    Example: "...\\n\\nB. Ulcer".
+    """
     last = document.lines[-1]
     if last.item is None or not last.is_alone or len(document.lines) == 1:
         return
@@ -122,7 +131,7 @@ def last_line(document: Document) -> Iterator[Statement]:
 
 
 def _only_begins(document: Document, line: Line) -> bool:
-    """Return whether a line at the end was cut off where it begins to speak of an option."""
+    """Return True if the text was cut off in its last line, just after an option was named."""
     if line is not document.lines[-1] or len(document.lines) == 1:
         return False
     before = document.lines[-2]
@@ -134,7 +143,7 @@ def _only_begins(document: Document, line: Line) -> bool:
 
 
 def _is_next_item(document: Document, line: Line) -> bool:
-    """Return whether a line at the end only begins the next item of a list: "... C) no.\n\nD)"."""
+    """Return True if the last line only begins the next item of a list: "... C) no.\\n\\nD)"."""
     if line.item is None:
         return False
     previous = line
@@ -151,8 +160,11 @@ def _is_next_item(document: Document, line: Line) -> bool:
 
 
 def _signs(document: Document, line: Line, item: Mention) -> list[object]:
-    """Return how a line's item is written: as "Option", and the signs around its label; only signs
-    before it if "Option C" ends the text, and may be cut off.
+    """Return how a line's item is written, to compare the form of two items.
+
+    The elements are: True if the word "Option" is before the label, the signs before the label, and
+    the sign behind the label. The last element is left out if the text ends with "Option C",
+    because the text may be cut off there.
     """
     end = item.start + len(item.label)
     signs: list[object] = [line.is_named, document.text[line.start : item.start].strip()]
@@ -162,7 +174,7 @@ def _signs(document: Document, line: Line, item: Mention) -> list[object]:
 
 
 def last_sentence(document: Document) -> Iterator[Statement]:
-    """Yield the label alone in the last sentence: "Not A, for there is no fever. B"."""
+    """Yield the label that is the complete last sentence: "Not A, for there is no fever. B"."""
     clause = document.clauses[-1]
     group = clause.groups[-1]
     words = clause.before(group) + clause.after(group) + document.text[clause.end :]
@@ -174,8 +186,9 @@ def last_sentence(document: Document) -> Iterator[Statement]:
 
 
 def named_before_the_others(document: Document) -> Iterator[Statement]:
-    """Yield what is named alone before the others: C of "... with fewer attacks (option
-    C).\\n\\nThe other options ...".
+    """Yield the only option that is named before the text discusses the other options.
+
+    In "... with fewer attacks (option C).\\n\\nThe other options ...", this is C.
     """
     start = _start_of_others(document)
     if start is None:
@@ -195,7 +208,7 @@ def named_before_the_others(document: Document) -> Iterator[Statement]:
 
 
 def _start_of_others(document: Document) -> int | None:
-    """Return where the first sentence begins that is about the other options."""
+    """Return the start of the first sentence about the other options; None if there is none."""
     for bound in document.bounds:
         if _OTHERS.match(document.text, bound):
             return bound
@@ -203,7 +216,7 @@ def _start_of_others(document: Document) -> int | None:
 
 
 def _items_from(document: Document, start: int) -> set[str]:
-    """Labels that lines begin with, from this place on."""
+    """Return the labels at the beginnings of lines, from this position on."""
     labels = set()
     for line in document.lines:
         if line.item is not None and line.start >= start:
@@ -212,7 +225,7 @@ def _items_from(document: Document, start: int) -> set[str]:
 
 
 def _lines_that_answer(document: Document) -> Sequence[Line]:
-    """The lines without a first one that only announces: "Sure, here is my answer."."""
+    """Return the lines without a first line that only announces: "Sure, here is my answer."."""
     first = document.lines[0]
     announces = _PREAMBLE.match(document.text, first.start, first.end)
     if announces is None or len(document.lines) == 1 or document.mentions[0].start < first.end:
@@ -221,7 +234,10 @@ def _lines_that_answer(document: Document) -> Sequence[Line]:
 
 
 def begins_with_walk(document: Document) -> bool:
-    """Return whether the text goes through options from its start: "A. ...: no\\nB. ...: yes"."""
+    """Return True if the text discusses the options one by one from its start.
+
+    Example: "A. ...: no\\nB. ...: yes".
+    """
     if _is_walk_in_a_line(document):
         return True
     lines = _lines_that_answer(document)
@@ -233,13 +249,17 @@ def begins_with_walk(document: Document) -> bool:
         return False
     if first.is_named != second.is_named:
         return False
-    # "B\nA. Appendicitis: no", "B. Colitis\nA. Appendicitis: no": the answer before a list
+    # "B\nA. Appendicitis: no" and "B. Colitis\nA. Appendicitis: no" begin with the answer, which
+    # is followed by a list.
     begins_list = first.item.form is not Form.LABEL and first.item.label < second.item.label
     return begins_list or not first.is_alone or second.is_alone
 
 
 def _is_walk_in_a_line(document: Document) -> bool:
-    """Return whether three labels stand in order, with the same sign: "A: ... B: ... C: ..."."""
+    """Return True if the first three clauses begin with labels in order, with the same sign.
+
+    Example: "A: ... B: ... C: ...".
+    """
     items = []
     for clause in document.clauses:
         mention = clause.groups[0].first

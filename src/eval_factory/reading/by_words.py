@@ -1,4 +1,4 @@
-"""The kinds of statement that a clause makes by its words."""
+"""Finds statements that a clause makes by its words, such as "the answer is B"."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from eval_factory.reading.statement import Statement, Strength, statement_of
 
 
 def said_to_be_the_answer(clause: Clause) -> Iterator[Statement]:
-    """Yield what is said to be the answer: "The correct answer to this question is B"."""
+    """Yield the option that follows "the answer is": "The correct answer to this question is B"."""
     yield from _objects(clause, cues.SAID, Strength.STATED)
     yield from _objects(clause, cues.SAID_DIRECTLY, Strength.STATED)
 
 
 def chosen(clause: Clause) -> Iterator[Statement]:
-    """Yield what is chosen: "I would choose B"."""
+    """Yield the option that the text chooses: "I would choose B"."""
     yield from _objects(clause, cues.CHOSEN, Strength.STATED)
 
 
 def called_the_answer(clause: Clause) -> Iterator[Statement]:
-    """Yield what is called the answer: "Option B, Duodenal ulcer, is the correct answer"."""
+    """Yield the option that is called the answer: "Option B, Ulcer, is the correct answer"."""
     yield from _subjects(clause, cues.CALLED_ANSWER, Strength.STATED)
 
 
 def called_right(clause: Clause) -> Iterator[Statement]:
-    """Yield what is called right: "Option B is correct"."""
+    """Yield the option that is called right: "Option B is correct"."""
     yield from _subjects(clause, cues.CALLED_RIGHT, Strength.STATED)
 
 
 def made_right(clause: Clause) -> Iterator[Statement]:
-    """Yield what something makes right: "... which makes B the correct answer", "this leaves B"."""
+    """Yield the option that a fact makes right: "which makes B the answer", "this leaves B"."""
     for group in clause.groups:
         before = clause.before(group).rpartition(",")[2]
         after = clause.after(group)
@@ -47,7 +47,10 @@ def made_right(clause: Clause) -> Iterator[Statement]:
 
 
 def concluded(clause: Clause) -> Iterator[Statement]:
-    """Yield what is concluded: "Therefore, B.", "not A but B.", "therefore, yes, it is safe"."""
+    """Yield the option of a short conclusion: "Therefore, B.", "not A but B.".
+
+    Also yield "yes" and the like before a comma: "therefore, yes, it is safe".
+    """
     group = clause.groups[-1]
     after = clause.after(group)
     is_yes_or_no = group.first.is_common and after.startswith(", ")
@@ -59,8 +62,10 @@ def concluded(clause: Clause) -> Iterator[Statement]:
 
 
 def said_of_it(clause: Clause) -> Iterator[Statement]:
-    """Yield what "it" is: "So it is B.", "it must be B"; only by a label, for "it is duodenal
-    ulcer" may tell of anything.
+    """Yield the label that follows "it is": "So it is B.", "it must be B".
+
+    The text of an option does not count here, because "it" may refer to anything in "it is duodenal
+    ulcer".
     """
     group = clause.groups[-1]
     if group.first.form is Form.TEXT or has_words(clause.after(group)):
@@ -70,19 +75,20 @@ def said_of_it(clause: Clause) -> Iterator[Statement]:
 
 
 def preferred(clause: Clause) -> Iterator[Statement]:
-    """Yield what is preferred: "The most likely diagnosis is B", "this points to B"."""
+    """Yield the option that is preferred: "The most likely diagnosis is B", "this points to B"."""
     yield from _objects(clause, cues.PREFERRED, Strength.PREFERRED)
     yield from _objects(clause, cues.POINTS_TO, Strength.PREFERRED)
 
 
 def called_preferred(clause: Clause) -> Iterator[Statement]:
-    """Yield what is called the preferred option: "B is the most likely finding"."""
+    """Yield the option that is called the preferred one: "B is the most likely finding"."""
     yield from _subjects(clause, cues.CALLED_PREFERRED, Strength.PREFERRED)
 
 
 def concluded_in_a_sentence(clause: Clause) -> Iterator[Statement]:
-    """Yield what a whole sentence concludes: "Therefore, the material used most is amalgam";
-    "Therefore, amalgam is the most used".
+    """Yield the option of a conclusion that is a complete sentence.
+
+    Examples: "Therefore, the material used most is amalgam"; "Therefore, amalgam is the most used".
     """
     group = clause.groups[-1]
     before = clause.before(group)
@@ -96,12 +102,14 @@ def concluded_in_a_sentence(clause: Clause) -> Iterator[Statement]:
 
 
 def _objects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterator[Statement]:
-    """Yield statements in which the option follows a cue."""
+    """Yield statements in which the option follows a cue, such as "the answer is"."""
     for match in cue.finditer(clause.text, clause.start, clause.groups[-1].start):
-        # the words before a comma are about something else
-        before = clause.text[clause.start : match.start()].rpartition(",")[2]
-        behind = clause.text[match.end("cue") : match.start("fill")]
-        if cues.is_doubted(before) or cues.is_doubted(behind) or cues.is_step_of_plan(match):
+        # Words before a comma do not refer to the cue.
+        before_cue = clause.text[clause.start : match.start()].rpartition(",")[2]
+        after_cue = clause.text[match.end("cue") : match.start("fill")]
+        if cues.is_doubted(before_cue) or cues.is_doubted(after_cue):
+            continue
+        if cues.is_step_of_plan(match):
             continue
         group = _object_at(clause, match)
         if group is None:
@@ -116,16 +124,20 @@ def _objects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterat
 
 
 def _answers_own_question(clause: Clause) -> bool:
-    """Return whether a clause answers a question that the text asks itself, and goes on: "Third,
-    is there a difference? The answer is yes ...\\nFourth, ...".
+    """Return True if a clause only answers a question that the text asks itself.
+
+    The text continues in another line: "Third, is there a difference? The answer is yes
+    ...\\nFourth, ...".
     """
     is_after_question = clause.text[: clause.start].rstrip().endswith("?")
     return is_after_question and "\n" in clause.text[clause.end :]
 
 
 def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
-    """The option directly behind a cue; else the one in parentheses behind what it describes:
-    "the answer is an effect of the drug (option B)".
+    """Return the option that a cue refers to; None if there is none.
+
+    This is the option directly behind the cue. Otherwise it is the only marked option behind a
+    description: "the answer is an effect of the drug (option B)".
     """
     later = [group for group in clause.groups if group.start >= match.start("fill")]
     if not later:
@@ -142,7 +154,10 @@ def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
 
 
 def _with_joined(clause: Clause, first: Group, later: Sequence[Group]) -> Group:
-    """The option, with those that join it: "C) a text of its own and D) another"."""
+    """Return the option with the options that "and" or "or" joins to it.
+
+    Example: "C) the first text and D) the second text".
+    """
     mentions = first.mentions
     for group in later[1:]:
         between = clause.text[mentions[-1].end : group.start]
@@ -152,7 +167,7 @@ def _with_joined(clause: Clause, first: Group, later: Sequence[Group]) -> Group:
 
 
 def _subjects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterator[Statement]:
-    """Yield statements in which the option goes before what it is called."""
+    """Yield statements in which the option precedes a cue, such as "is the answer"."""
     for group in clause.groups:
         if group.first.is_common or not cue.match(clause.text, group.end, clause.end):
             continue

@@ -1,4 +1,4 @@
-"""Lines, sentences and clauses of a text, with the options that each mentions."""
+"""Splits a text into lines and clauses, with the options that each line or clause mentions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _BREAK = (
 )
 _BREAKS = re.compile(_BREAK.format(begin=r"[^a-z\s]"))
 _BREAKS_OF_LOWER_CASE = re.compile(_BREAK.format(begin=r"\S"))
-"""The breaks of a text that has no capital letter."""
+"""The breaks of a text without any capital letter."""
 _GOES_ON = compiled(
     r" (?:but|so|therefore|thus|hence|making|whereas"
     r"|(?:or )?rather|(?<!therefore, )(?<!thus, )(?<!hence, )(?<!so, )no,|no wait|wait"
     r"|it's|it is)(?!\w)"
 )
-"""Words that begin another clause behind a comma."""
+"""Words that begin a new clause after a comma."""
 _CONCEDES = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession')}(?!\w)")
 _ABBREVIATION = re.compile(
     r"(?<!\w)(?:e\.?g|i\.?e|vs|dr|approx|ans|no|ca|cf|st|etc|al|fig)$", re.IGNORECASE
@@ -51,37 +51,45 @@ class Group(NamedTuple):
 
     @property
     def start(self) -> int:
+        """The start of the first mention in the text."""
         return self.mentions[0].start
 
     @property
     def end(self) -> int:
+        """The end of the last mention in the text."""
         return self.mentions[-1].end
 
     @property
     def first(self) -> Mention:
+        """The first mention."""
         return self.mentions[0]
 
     @property
     def labels(self) -> frozenset[str]:
-        named: set[str] = set()
+        """The labels of all mentioned options."""
+        labels: set[str] = set()
         for mention in self.mentions:
-            named.update(mention.labels)
-        return frozenset(named)
+            labels.update(mention.labels)
+        return frozenset(labels)
 
 
 class Clause(NamedTuple):
-    """A part of a sentence that says one thing."""
+    """A part of a sentence that makes one statement."""
 
-    text: str
-    start: int
+    text: str  # the complete text
+    start: int  # the start of the clause in the text
     end: int
     groups: tuple[Group, ...]
 
     def is_question(self) -> bool:
+        """Return True if the clause ends with a question mark."""
         return self.text[self.start : self.end].rstrip().endswith("?")
 
     def without_texts(self, start: int, end: int) -> str:
-        """A part of the text without the texts of options, whose words say nothing of them."""
+        """Return `text[start:end]` without the texts of options.
+
+        The words in an option's text make no statement about the option.
+        """
         parts = []
         for group in self.groups:
             for mention in group.mentions:
@@ -92,36 +100,42 @@ class Clause(NamedTuple):
         return " ".join(parts)
 
     def before(self, group: Group) -> str:
+        """Return the clause's text before a group."""
         return self.text[self.start : group.start]
 
     def after(self, group: Group) -> str:
+        """Return the clause's text after a group."""
         return self.text[group.end : self.end]
 
 
 class Line(NamedTuple):
-    """A line; `item` is the mention it begins with, as the lines of a list of options do."""
+    """A line of a text."""
 
     start: int
     end: int
-    item: Mention | None
-    is_alone: bool  # the mention, and nothing else
-    is_named: bool  # "Option B"
+    item: Mention | None  # the option that the line begins with, as in a list of options
+    is_alone: bool  # True if the line has no words apart from the option
+    is_named: bool  # True if the word "option" precedes the label: "Option B"
 
 
 @dataclass(frozen=True)
 class Document:
+    """A text, split into lines and clauses."""
+
     text: str  # in lower case
-    lines: tuple[Line, ...]  # without empty ones
-    clauses: tuple[Clause, ...]  # clauses that mention an option
+    lines: tuple[Line, ...]  # all lines
+    clauses: tuple[Clause, ...]  # the clauses that mention an option
     mentions: tuple[Mention, ...]
-    bounds: tuple[int, ...]  # the beginnings of clauses, those without an option too
-    headed: frozenset[int]  # the beginnings of lines whose heading says that they are the answer
+    bounds: tuple[int, ...]  # the starts of all clauses, and the end of the text
+    headed: frozenset[int]  # the starts of lines below a heading such as "The answer is:"
 
     def is_headed(self, line: Line) -> bool:
+        """Return True if a heading above the line says that the line is the answer."""
         return line.start in self.headed
 
 
 def read_document(original: str, mentions: Sequence[Mention]) -> Document:
+    """Split a text into lines and clauses."""
     text = in_lower_case(original)
     lines = tuple(_lines(text, mentions))
     headed = frozenset(_headed_items(text, lines))
@@ -131,6 +145,7 @@ def read_document(original: str, mentions: Sequence[Mention]) -> Document:
 
 
 def _lines(text: str, mentions: Sequence[Mention]) -> Iterator[Line]:
+    """Yield the lines of a text."""
     start = 0
     number = 0
     for line in text.split("\n"):
@@ -154,29 +169,43 @@ def _lines(text: str, mentions: Sequence[Mention]) -> Iterator[Line]:
 
 
 def _clauses(text: str, mentions: Sequence[Mention], bounds: Sequence[int]) -> Iterator[Clause]:
+    """Yield the clauses that mention an option."""
     number = 0
     for start, end in pairwise(bounds):
-        here = []
+        mentions_of_clause = []
         while number < len(mentions) and mentions[number].start < end:
-            here.append(mentions[number])
+            mentions_of_clause.append(mentions[number])
             number += 1
-        if here:
-            yield Clause(text, start, end, tuple(_groups(text, here)))
+        if mentions_of_clause:
+            yield Clause(text, start, end, tuple(_groups(text, mentions_of_clause)))
 
 
 def _ends_clause(text: str, end: int, start: int, *, is_in_list: bool) -> bool:
-    """Return whether a comma ends a clause: "it is rare, so B", "While A is rare, B is not"."""
+    """Return True if a comma ends a clause: "it is rare, so B", "While A is rare, B is not".
+
+    Args:
+        text: the complete text, in lower case.
+        end: the position after the comma.
+        start: the start of the clause.
+        is_in_list: True if the comma directly follows an option.
+    """
     if _GOES_ON.match(text, end):
         return True
     return not is_in_list and _CONCEDES.match(text, start) is not None
 
 
 MAX_CLAUSE = 600
-"""Characters of a clause; a longer one is cut, so that reading takes time in proportion."""
+"""The greatest length of a clause, in characters.
+
+Longer clauses are cut, so that the time for reading is proportional to the length of the text.
+"""
 
 
 def _headed_items(text: str, lines: Sequence[Line]) -> set[int]:
-    """Return where lines begin that have a heading and no list: "The answer is:\\nB. Ulcer"."""
+    """Return the starts of lines with an option below a heading: "The answer is:\\nB. Ulcer".
+
+    A heading above a list of options does not count.
+    """
     headed = set()
     for number in range(1, len(lines)):
         line = lines[number]
@@ -195,7 +224,10 @@ def _headed_items(text: str, lines: Sequence[Line]) -> set[int]:
 def _bounds(
     original: str, text: str, mentions: Sequence[Mention], headed: frozenset[int]
 ) -> list[int]:
-    """Return where clauses end; neither a mention is cut ("B. Duodenal ulcer") nor its heading."""
+    """Return the starts of the clauses, and the end of the text.
+
+    No clause ends inside a mention, such as "B. Duodenal ulcer", or between a heading and its line.
+    """
     bounds = [0]
     number = 0
     breaks = _BREAKS_OF_LOWER_CASE if original == text else _BREAKS
@@ -220,19 +252,23 @@ def _bounds(
 
 
 def _cut(bounds: Sequence[int], mentions: Sequence[Mention]) -> Iterator[int]:
-    """Bounds, and more of them if a clause is too long, but none in a mention."""
+    """Yield the bounds, with further bounds inside clauses that are too long.
+
+    No bound lies inside a mention.
+    """
     yield bounds[0]
     number = 0
     for start, end in pairwise(bounds):
-        for place in range(start + MAX_CLAUSE, end, MAX_CLAUSE):
-            while number < len(mentions) and mentions[number].end <= place:
+        for position in range(start + MAX_CLAUSE, end, MAX_CLAUSE):
+            while number < len(mentions) and mentions[number].end <= position:
                 number += 1
-            if number == len(mentions) or mentions[number].start >= place:
-                yield place
+            if number == len(mentions) or mentions[number].start >= position:
+                yield position
         yield end
 
 
 def _groups(text: str, mentions: Sequence[Mention]) -> Iterator[Group]:
+    """Yield the groups of options that are named together."""
     group = [mentions[0]]
     for mention in mentions[1:]:
         if _JOINED.fullmatch(text, group[-1].end, mention.start):

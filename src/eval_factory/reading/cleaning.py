@@ -1,6 +1,6 @@
-"""Takes out of a completion what is no answer: thinking, the marks of a chat template, and markup.
+"""Removes from a completion the parts that are not the answer: thinking, template marks and markup.
 
-Nothing is read out of thinking, because what a model considers there is no answer.
+Thinking is never read, because an option that a model considers there is not its answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from eval_factory.reading.phrases import any_of
 
 MAX_MARKS = 30
-"""So many combining marks of one letter are kept, as in Unicode's stream-safe text (UAX #15)."""
+"""The greatest number of combining marks per letter, as in Unicode's stream-safe text (UAX #15)."""
 
 _TAGS = "think|seed:think|thinking|thought|reasoning|scratchpad"
 _BEGINS = (
@@ -46,18 +46,19 @@ _TURN_BEGINS = re.compile(
 _NEXT_QUESTION = re.compile(rf"\n{any_of('next_question')} *:", re.IGNORECASE)
 
 _LATEX_BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
-"""A box with its content, which ends at its brace: in "\\boxed{7} of 9" the answer is 7."""
+"""A box with its content up to the closing brace: in "\\boxed{7} of 9", the answer is 7."""
 _BOX = re.compile(r"<\|begin_of_box\|>|\\boxed(?=\{)|<(?:final[ _])?answer>", re.IGNORECASE)
 _SIGNS_OF_TEMPLATES = ("<", "[", "◁", "#", "\\boxed")
-"""Each mark of thinking, mark of a template and box has one of them: a text without any is not
-searched for these.
+"""Signs of which every mark of thinking, of a template or of a box has at least one.
+
+A text without these signs is not searched for marks, which saves time.
 """
 
 _LINE_MARK = re.compile(r"```\w*|(?:[#>]+|[-•*])[ \t]+|#+")
 _SIGNS_OF_LINES = frozenset("`#>-•*")
 _INLINE_MARK = re.compile(r"[*_$`{}]|</?[a-z]{1,10}>|\\(?:textbf|text|mathrm|mathbf)|\\[()\[\]]")
 _SIGNS_OF_MARKS = ("*", "_", "$", "`", "{", "}", "<", "\\")
-_TO_ASCII = 0xFEE0  # the code of a full-width sign is that of its ASCII sign and so much more
+_TO_ASCII = 0xFEE0  # the difference between the code of a full-width sign and its ASCII sign
 _FULL_WIDTH = {code: code - _TO_ASCII for code in range(0xFF01, 0xFF5F)}
 _DOUBLE_QUOTES = dict.fromkeys((0x201C, 0x201D, 0x201E, 0xAB, 0xBB), '"')
 _SINGLE_QUOTES = dict.fromkeys((0x2018, 0x2019, 0xB4), "'")
@@ -70,19 +71,20 @@ _PLAIN_SIGNS: dict[int, int | str] = {
 }
 _TICK = re.compile(r"[ |*]*[\u2713\u2714\u2705]\ufe0f?(?=[ |*]*$)", re.MULTILINE)
 _CROSS = re.compile(r"[ |*]*[\u2717\u2718\u274c]\ufe0f?(?=[ |*]*$)", re.MULTILINE)
-"""A tick or a cross behind an option is a verdict on it: "B. Duodenal ulcer \u2713"."""
+"""A tick or a cross at the end of a line is a verdict on its option: "B. Duodenal ulcer \u2713"."""
 _ABBREVIATIONS = re.compile(r"(?<!\w)([ie])\. ?([eg])\.")
-"""The letters of "i.e." and "e.g." are no labels of options."""
+"""Abbreviations whose letters are not labels of options: "i.e." and "e.g."."""
 _SIGNS_OF_ABBREVIATIONS = (".g.", ". g.", ".e.", ". e.")
 _MAY_COMBINE = re.compile(
     r"[^\x00-\u02ff\u2000-\u20cf\u2100-\u22ff\u4e00-\u9fff\uac00-\ud7af\uff00-\uffef]"
 )
-"""Finds any sign outside of the blocks of Unicode that hold no combining marks."""
+"""Finds signs outside the Unicode blocks that contain no combining marks."""
 
 
 def answering_part(answer: str) -> str:
-    """Return the text after thinking, up to the end of the model's turn; empty if the answer ends
-    while the model still thinks.
+    """Return the text after thinking, up to the end of the model's turn.
+
+    Return an empty text if the answer ends while the model is still thinking.
     """
     if not _has_any(answer, _SIGNS_OF_TEMPLATES):
         return answer
@@ -93,7 +95,7 @@ def answering_part(answer: str) -> str:
     if begin is not None:
         text = text[: begin.start()]
     for turn in _TURN_ENDS.split(text):
-        reply = turn.rpartition("[/INST]")[2]  # what the model repeats of the question is before it
+        reply = turn.rpartition("[/INST]")[2]  # leaves out a question that the model repeats
         words = _without_boxes(reply)
         if words.strip():
             return words
@@ -101,14 +103,15 @@ def answering_part(answer: str) -> str:
 
 
 def _without_boxes(turn: str) -> str:
-    """Return a turn without its template's marks; "Answer: " is put before what is in a box."""
+    """Return a turn without template marks, with "Answer: " before the content of each box."""
     boxed = _LATEX_BOX.sub(r"\nAnswer: \1\n", turn)
     return _TURN_BEGINS.sub(" ", _BOX.sub("\nAnswer: ", boxed))
 
 
 def plain_text(text: str) -> str:
-    """Return a text without Markdown, LaTeX, full-width signs and empty lines; one blank is between
-    words.
+    """Return a text without Markdown, LaTeX, full-width signs and empty lines.
+
+    There is one blank between words.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFC", _with_bounded_marks(text)).translate(_PLAIN_SIGNS)
@@ -135,6 +138,7 @@ def plain_text(text: str) -> str:
 
 
 def _has_any(text: str, signs: Iterable[str]) -> bool:
+    """Return True if the text contains any of the signs."""
     return any(sign in text for sign in signs)
 
 
@@ -146,7 +150,7 @@ def _with_bounded_marks(text: str) -> str:
     """
     if not _MAY_COMBINE.search(text):
         return text
-    kept = []
+    letters = []
     marks = 0
     for letter in text:
         if unicodedata.combining(letter):
@@ -154,12 +158,12 @@ def _with_bounded_marks(text: str) -> str:
         else:
             marks = 0
         if marks <= MAX_MARKS:
-            kept.append(letter)
-    return "".join(kept)
+            letters.append(letter)
+    return "".join(letters)
 
 
 def before_next_question(text: str) -> str:
-    """Return the text up to another question that a model made up after its answer."""
+    """Return the text up to a further question, which some models invent after their answer."""
     question = _NEXT_QUESTION.search(text)
     if question is None:
         return text

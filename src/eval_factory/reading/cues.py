@@ -1,4 +1,7 @@
-"""The words around an option that make a statement of it, or keep it from being one."""
+"""Regular expressions for the words around an option that state the option as the answer.
+
+Further expressions find words that doubt, deny or restrict a statement.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from eval_factory.reading.phrases import UNSPACED, WORD_BEGIN, WORD_END, any_of,
 
 _FILLER = rf"(?:\W|{any_of('filler')}{WORD_END})*"
 OBJECT = rf"(?P<fill>{_FILLER})"
-"""Words that may stand between a cue and its option: "the answer is clearly the option (B"."""
+"""Words between a cue and its option: "clearly the option (" in "the answer is clearly the option
+(B".
+"""
 
 _IS = rf"(?:{WORD_BEGIN}{any_of('is')}{WORD_END}|{any_of('is_sign')})"
 _VERB = (
@@ -19,9 +24,11 @@ _VERB = (
 )
 _ADVERB = r"(?:(?:clearly|therefore|thus|indeed|definitely|likely|probably|also|hence|in fact) )?"
 _APPOSITION = r"(?:\W*['\"(][^'\"()]{1,120}['\")]|[^,.;()]{1,80},)?"
-"""A text that says of an option what it is: "option B, the duodenal ulcer, is"."""
+"""A description directly behind an option: ", the duodenal ulcer," in "option B, the duodenal
+ulcer, is".
+"""
 
-# Before an option
+# Cues before an option
 SAID = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('answer')})(?:,? [\w'()-]+){{0,7}}? ?{_IS}{OBJECT}")
 SAID_DIRECTLY = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('answer_directly')}){OBJECT}")
 _TO_BE = rf"(?:(?<= )(?:is|are|would be|should be|was|will be){WORD_END}|:)"
@@ -33,7 +40,10 @@ CHOSEN = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('choose')}){OBJECT}")
 ANY = compiled(
     rf"{WORD_BEGIN}{any_of('answer', 'answer_directly', 'choose', 'points_to', 'preferred')}"
 )
-"""One of the words that the cues above begin with: most clauses have none."""
+"""Finds a beginning of one of the cues above.
+
+Most clauses have none, so a search for these words first saves time.
+"""
 THEREFORE = compiled(rf"\W*(?:and )?{any_of('therefore')}{WORD_END}")
 THEREFORE_ALONE = compiled(rf"{THEREFORE.pattern}{_FILLER}")
 THEREFORE_IS = compiled(rf"{THEREFORE.pattern}.*?\w.*? (?:is|are|would be){_FILLER}")
@@ -51,7 +61,7 @@ _STEPS = compiled(
     r" (?:steps?|thing to do|thing you)(?!\w)"
 )
 
-# Behind an option
+# Cues behind an option
 _ELSEWHERE = r"(?! (?:in|for|if|when|only|to)(?! (?:this|the (?:question|patient|case|above))))"
 CALLED_ANSWER = compiled(
     rf"{_APPOSITION}\W*{_VERB} {_ADVERB}{any_of('is_answer')}{WORD_END}{_ELSEWHERE}"
@@ -77,8 +87,9 @@ _OPINION = (
 SUBJECT = compiled(
     rf"{_INTRODUCTION}(?:\W|(?:{_OPINION}|{any_of('therefore', 'filler')}){WORD_END})*"
 )
-"""Words that may stand before an option that is a sentence's subject: "Of these, option"; what
-begins with "if" or "although" is recognised by `is_supposed`.
+"""Words before an option that is the subject of a sentence: "Of these, option".
+
+`is_supposed` recognises clauses that begin with "if" or "although".
 """
 
 _DOUBT = compiled(rf"(?<!\w){any_of('doubt')}{WORD_END}|n't{WORD_END}")
@@ -101,51 +112,61 @@ _COMMON_TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;:,(\n。-])")
 
 
 def joins(between: str) -> bool:
-    """Return whether the words between two labels join them: "C) a text of its own, and D"."""
+    """Return True if the words between two labels join them: "C) the first text, and D"."""
     return _JOINS.search(between) is not None
 
 
 def is_step_of_plan(match: re.Match[str]) -> bool:
-    """Return whether a cue names a step, the text another: "First ... The next step is B"."""
+    """Return True if a cue names a step of a plan, and the text names another step.
+
+    Example: "First ... The next step is B".
+    """
     if not _STEPS.search(match["cue"]):
         return False
     return len(set(_STEPS.findall(match.string))) > 1
 
 
 def is_doubted(before: str) -> bool:
-    """Return whether words deny what follows: "it is unlikely that", but not "the one that is
-    not".
+    """Return True if these words deny the following option: "it is unlikely that".
+
+    Words that describe the requested option do not count: "the one that is not".
     """
     return _DOUBT.search(_NOT_ASKED_FOR.sub("", before)) is not None
 
 
 def is_denied_behind(after: str) -> bool:
-    """Return whether a language denies behind the option, as Japanese does."""
+    """Return True if a negation follows the option, as in Japanese."""
     return _DENIED_BEHIND.match(after) is not None
 
 
 def is_said_of_others(after: str) -> bool:
-    """Return whether others are spoken of, "The answer would be B in a child": what is right
-    elsewhere is no answer here.
+    """Return True if the statement is about other patients: "The answer would be B in a child".
+
+    An option that is right for another question is not the answer to this question.
     """
     return _OF_OTHERS.match(after) is not None
 
 
 def is_supposed(clause: Clause) -> bool:
-    """Return whether a clause only supposes: "Although B is the answer", "B would be right if"."""
+    """Return True if a clause is a supposition: "Although B is right", "B would be right if"."""
     words = clause.without_texts(clause.start, clause.end)
     return _CONCESSION.match(words) is not None or _CONDITION.search(words) is not None
 
 
 def is_called_wrong(after: str) -> bool:
-    """Return whether an option is called wrong: "is incorrect", ". This option is wrong". "is not a
-    virus", and "this statement is false", may be what is asked for.
+    """Return True if an option is called wrong: "is incorrect", ". This option is wrong".
+
+    "is not a virus" and "this statement is false" do not count: a question may ask for a false
+    statement.
     """
     return _CALLED_WRONG.match(after) is not None
 
 
 def ends_at(mention: Mention, after: str) -> bool:
-    """Return whether an option ends here: neither "B cells" nor "fever of unknown origin"."""
+    """Return True if the option's name ends at the end of the mention.
+
+    The name continues in "B cells", and in "fever of unknown origin" for the option "fever".
+    """
     if mention.form in (Form.BOTH, Form.CONFLICT):
         return True
     if mention.form is Form.LABEL:

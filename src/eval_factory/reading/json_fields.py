@@ -1,4 +1,7 @@
-"""The field of a JSON object that holds the answer: {"reasoning": "...", "answer_choice": "B"}."""
+"""Finds the fields of JSON objects that contain the answer.
+
+Example: {"reasoning": "...", "answer_choice": "B"}.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ _OBJECT = re.compile(r"\{\s*(?:[\"'{]|$)")
 
 
 def answer_fields(text: str) -> list[str] | None:
-    """The values of fields that hold an answer; None if the text is no JSON.
+    """Return the values of the fields that contain an answer; None if the text is not JSON.
 
-    An object without such a field, and one whose field is null, hold no answer: an empty list.
+    Return an empty list if the JSON objects have no field for an answer, or if its value is null.
     """
     begin = _OBJECT.search(text)
     if begin is None:
@@ -38,7 +41,7 @@ def answer_fields(text: str) -> list[str] | None:
 
 
 def _values_in(text: str, start: int) -> list[str] | None:
-    """The fields of the objects from this place on; None if the first is not complete."""
+    """Return the answers in all objects from this position on; None if the first is incomplete."""
     values: list[str] = []
     begin = _OBJECT.search(text, start)
     is_first = True
@@ -56,7 +59,7 @@ def _values_in(text: str, start: int) -> list[str] | None:
 
 
 def _inner_values(value: dict[str, Any]) -> list[str]:
-    """Answers in objects of an object that has none of its own: {"final": {"answer": "B"}}."""
+    """Return the answers in the inner objects of an object: {"final": {"answer": "B"}}."""
     named: list[str] = []
     for inner in value.values():
         if isinstance(inner, dict):
@@ -65,6 +68,12 @@ def _inner_values(value: dict[str, Any]) -> list[str]:
 
 
 def _values(value: Any, *, is_answer: bool) -> list[str]:
+    """Return the answers in a JSON value.
+
+    Args:
+        value: the parsed JSON value.
+        is_answer: True if the value belongs to a field for an answer; numbers and texts count then.
+    """
     if isinstance(value, dict):
         named: list[str] = []
         for key, inner in value.items():

@@ -1,4 +1,4 @@
-"""A mention: a place of a text that names an option."""
+"""Defines a mention: a place in a text that names an option."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from typing import NamedTuple
 
 
 class Form(Enum):
+    """The way in which a mention names an option."""
+
     LABEL = auto()
     TEXT = auto()
-    BOTH = auto()
-    CONFLICT = auto()  # a label, and directly behind it another option's text
+    BOTH = auto()  # the label and the text of the option
+    CONFLICT = auto()  # a label, followed directly by the text of another option
 
 
 class Mention(NamedTuple):
-    """An option named in `text[start:end]`."""
+    """A place `text[start:end]` that names an option."""
 
     label: str
     start: int
     end: int
     form: Form
-    is_marked: bool = False  # "option B", "(B)", "'B'": no other word can be meant
-    is_common: bool = False  # the option's text is a word of any sentence: "no", "maybe"
-    is_word: bool = False  # a label that may be a word: "A patient", "B cells"
-    is_before_name: bool = False  # "B Coxiella": a text that is spelt in another way
-    text_label: str | None = None  # the option whose text it is, of a conflict
+    is_marked: bool = False  # True for "option B", "(B)", "'B'": the letter must be a label
+    is_common: bool = False  # True if the option's text is a frequent word: "no", "maybe"
+    is_word: bool = False  # True if the label may be a word: "A patient", "B cells"
+    # True if a capitalised word follows: "B Coxiella"; it may be the text in another spelling
+    is_before_name: bool = False
+    text_label: str | None = None  # for a conflict: the label of the option that the text names
 
     @property
     def labels(self) -> tuple[str, ...]:
+        """The labels of the named options: two for a conflict, else one."""
         if self.text_label is None:
             return (self.label,)
         return (self.label, self.text_label)

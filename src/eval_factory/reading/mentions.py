@@ -1,4 +1,7 @@
-"""All mentions of options in a text: labels and texts that belong together are one mention."""
+"""Finds all mentions of options in a text.
+
+A label and a text that belong together, such as "B. Duodenal ulcer", are one mention.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,12 @@ _HEADING_SIGNS = {".", ")", ":", "]"}
 
 
 def find_mentions(text: str, options: Mapping[str, str]) -> list[Mention]:
-    """All mentions in order of their places."""
+    """Return all mentions of options in a text, in the order of the text.
+
+    Args:
+        text: the answer without thinking and markup.
+        options: label -> text of each option.
+    """
     words = words_of(in_lower_case(text))
     texts = option_texts(tuple(options.items()))
     by_text, taken = mentions_by_text(words, texts)
@@ -32,7 +40,10 @@ def find_mentions(text: str, options: Mapping[str, str]) -> list[Mention]:
 
 
 def _joined(text: str, mentions: Sequence[Mention]) -> list[Mention]:
-    """Mentions without labels that are words ("A patient"), pairs made one."""
+    """Return the mentions, with each label joined to its text.
+
+    Letters that are words rather than labels are left out: "A patient".
+    """
     joined: list[Mention] = []
     number = 0
     while number < len(mentions):
@@ -48,7 +59,7 @@ def _joined(text: str, mentions: Sequence[Mention]) -> list[Mention]:
 
 
 def _pair(text: str, mention: Mention, later: Sequence[Mention]) -> Mention | None:
-    """A label and a text, one behind the other, as one mention; None if they are two."""
+    """Return one mention for a label and a text that follow each other; None if they are two."""
     if not later:
         return None
     following = later[0]
@@ -62,7 +73,7 @@ def _pair(text: str, mention: Mention, later: Sequence[Mention]) -> Mention | No
     if not _BETWEEN.fullmatch(between):
         return None
     if mention.label == "A" and between == " " and text[following.start].islower():
-        return None  # "A cohort study": an article
+        return None  # In "A cohort study", A is an article.
     if mention.label == following.label:
         return mention._replace(end=following.end, form=Form.BOTH, is_marked=True, is_word=False)
     text_has_label = len(later) == 2 and _has_label(text, following, later[1])
@@ -73,7 +84,7 @@ def _pair(text: str, mention: Mention, later: Sequence[Mention]) -> Mention | No
 
 
 def _has_label(text: str, by_text: Mention, by_label: Mention) -> bool:
-    """Return whether a text's own label follows it: "colonoscopy (option B)"."""
+    """Return True if the label of an option follows its text: "colonoscopy (option B)"."""
     if by_label.form is not Form.LABEL or by_text.label != by_label.label:
         return False
     return _TO_LABEL.fullmatch(text, by_text.end, by_label.start) is not None

@@ -1,4 +1,4 @@
-"""The words of a text, so that texts are compared without regard to case, signs and spelling."""
+"""Splits a text into normalised words, to compare texts regardless of case, signs and spelling."""
 
 from __future__ import annotations
 
@@ -11,61 +11,67 @@ from eval_factory.reading.phrases import UNSPACED
 from eval_factory.reading.spelling import BRITISH, american
 
 _LETTER = rf"[^\W\d_{UNSPACED}]"
-# a word, a number, or a sign that tells texts apart: "<5%" is not ">5%"
+# a word, a number, or a sign that distinguishes texts: "<5%" differs from ">5%"
 _WORD = re.compile(
     rf"({_LETTER}+(?:'{_LETTER}+)*"
     rf"|\d+(?:[.,]\d+)*|[{UNSPACED}]|[<>=\u2264\u2265\u00b1+%\u00b0]|(?<!\w)-(?=\d))"
 )
 _ASCII_WORD = re.compile(
     r"([a-z]+(?:'[a-z]+)*|\d+(?:[.,]\d+)*|[<>=+%]|(?<!\w)-(?=\d))", re.ASCII
-)  # the same, and much quicker
+)  # the same pattern for ASCII texts, which is much faster
 _WORD_SIGN = re.compile(r"[^\W_]")
-_MAY_BE_SPELT_ANEW = re.compile(f"'|{BRITISH.pattern}")
+_MAY_NEED_NORMALISING = re.compile(f"'|{BRITISH.pattern}")
 
 
 @dataclass(frozen=True)
 class Words:
-    """The words of a text, without apostrophes and in American spelling, and their places."""
+    """The words of a text, without apostrophes and in American spelling, and their positions."""
 
-    texts: tuple[str, ...]
-    bounds: Sequence[int]  # the beginning and the end of each word
-    known: frozenset[str]
+    texts: tuple[str, ...]  # the normalised words
+    bounds: Sequence[int]  # start and end of each word in turn, as positions in the text
+    distinct: frozenset[str]  # the distinct words
 
     def start(self, number: int) -> int:
+        """Return the position in the text where the word with this number starts."""
         return self.bounds[2 * number]
 
     def end(self, number: int) -> int:
+        """Return the position in the text where the word with this number ends."""
         return self.bounds[2 * number + 1]
 
 
 def words_of(lower: str) -> Words:
-    """The words of a text in lower case."""
+    """Return the normalised words of a text that is in lower case."""
     pattern = _WORD
     if lower.isascii():
         pattern = _ASCII_WORD
-    pieces = pattern.split(lower)  # the text between words, and words, by turns
+    pieces = pattern.split(lower)  # the text between words, and the words, in turn
     bounds = list(accumulate(map(len, pieces)))
     texts = pieces[1::2]
-    spelt = _spelt(texts)
-    if spelt:
-        texts = [spelt.get(word, word) for word in texts]
+    normalised = _normalised(texts)
+    if normalised:
+        texts = [normalised.get(word, word) for word in texts]
     return Words(tuple(texts), bounds, frozenset(texts))
 
 
 def has_words(text: str) -> bool:
+    """Return True if the text contains a letter or a digit."""
     return _WORD_SIGN.search(text) is not None
 
 
-def _spelt(texts: Sequence[str]) -> dict[str, str]:
-    """Return how words that are spelt in another way are compared, by word."""
-    spelt = {}
-    for word in filter(_MAY_BE_SPELT_ANEW.search, set(texts)):
-        spelt[word] = american(word.replace("'", ""))
-    return spelt
+def _normalised(texts: Sequence[str]) -> dict[str, str]:
+    """Return word -> normalised word, for each word with an apostrophe or a British spelling."""
+    normalised = {}
+    for word in filter(_MAY_NEED_NORMALISING.search, set(texts)):
+        normalised[word] = american(word.replace("'", ""))
+    return normalised
 
 
 def in_lower_case(text: str) -> str:
-    """The text in lower case, each letter in its place."""
+    """Return the text in lower case, with each letter at the same position.
+
+    A letter whose lower case has several characters is left unchanged.
+    """
     lower = text.lower()
     if len(lower) == len(text):
         return lower

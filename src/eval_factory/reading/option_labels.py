@@ -1,4 +1,7 @@
-"""Mentions of an option by its label, if neither a word nor an abbreviation can be meant."""
+"""Finds mentions of an option by its label, such as "B" or "option b".
+
+Letters that are words or abbreviations, such as the article "a", are left out.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ from eval_factory.reading.normalised_words import Words
 from eval_factory.reading.phrases import any_of, compiled_for_any_case
 
 MAX_LABEL = 2
-"""Characters of a label; a longer one ("yes") is read as a text."""
-MAX_SUFFIXED = MAX_LABEL + 3  # characters of a label with a suffix
+"""The greatest length of a label in characters; a longer label ("yes") is read as a text."""
+MAX_SUFFIXED = MAX_LABEL + 3  # the greatest length of a label with a suffix
 
 _OPTION_BEFORE = compiled_for_any_case(rf"(?<!\w){any_of('option')} ['\"(\[]{{0,2}}\Z")
-_BEFORE = 24  # characters that are looked at for such a word
+_BEFORE = 24  # the number of characters before a label that are searched for these words
 _SUFFIX = compiled_for_any_case(rf"{any_of('suffix')}(?!\w)")
 _CLOSES = re.compile(r"[).:'](?!\w)")
 _IN_LINE = re.compile(r"\s*(?:\n|-\s)| (?:because|since|is (?:correct|right|the))\b")
 _ARTICLE = re.compile(r"(?<!\w)(?:the|an?) \Z")
 _ENDS_TEXT = re.compile(r"[.)\]'\"\s]{0,5}\Z")
 _IN_A_WORD = re.compile(r"-\S|[/.](?![A-Z])\w|'\w")
-"""Signs that make a part of a word of the letter before them: "D-dimer", "e.g", "I'm"."""
+"""Signs after a letter that show that the letter is part of a word: "D-dimer", "e.g", "I'm"."""
 _NEXT_WORD = re.compile(r" ([^\W\d_]+)")
 _STEP = re.compile(r"[.)]? [^\W\d_]")
 _NO_NOUN = compiled_for_any_case(rf",? {any_of('reason', 'after_label', 'joiner', 'verb')}(?!\w)")
@@ -35,7 +38,14 @@ _CLOSING = {")", "]", "'", '"', ":"}
 def mentions_by_label(
     text: str, words: Words, taken: set[int], options: Mapping[str, str]
 ) -> Iterator[Mention]:
-    """Mentions by label; `taken` are the numbers of words that an option's text holds."""
+    """Yield the mentions of options by their labels.
+
+    Args:
+        text: the text.
+        words: the words of the text.
+        taken: the numbers of the words that belong to mentions by an option's text.
+        options: label -> text of each option.
+    """
     labels = {label.lower(): label for label in options if len(label) <= MAX_LABEL}
     has_suffixes = _SUFFIX.search(text) is not None
     for number, word in enumerate(words.texts):
@@ -51,31 +61,35 @@ def mentions_by_label(
         else:
             continue
         label = labels.get(text[start:end].lower())
-        if label is None or not _is_whole(text, end, word_end):
+        if label is None or not _is_complete_word(text, end, word_end):
             continue
         if _is_label(text, start, end, label, options[label]):
             yield _mention(text, start, end, word_end, label)
 
 
-def _is_whole(text: str, end: int, word_end: int) -> bool:
-    """Return whether a label is all of its word, but for a suffix: Turkish "B'dir" is "is B"."""
+def _is_complete_word(text: str, end: int, word_end: int) -> bool:
+    """Return True if a label is a complete word, apart from a suffix: Turkish "B'dir" is "is B"."""
     return end == word_end or _SUFFIX.fullmatch(text, end, word_end) is not None
 
 
 def _is_label(text: str, start: int, end: int, label: str, option_text: str) -> bool:
+    """Return True if the letters are a label, not part of a word or of a species' name."""
     is_suffixed = text[end : end + 1] == "'" and _SUFFIX.match(text, end) is not None
     if _IN_A_WORD.match(text, end) and not is_suffixed:
         return False
     if text[start - 1 : start] == "'" and text[start - 2 : start - 1].isalpha():
         return False
-    if text[start:end] != label and not _is_closed(text, start, end):  # "b" in place of "B"
+    # A label in lower case, "b" instead of "B", needs further signs of a label.
+    if text[start:end] != label and not _is_lower_case_label(text, start, end):
         return False
     return not _is_species(text, end, option_text)
 
 
-def _is_closed(text: str, start: int, end: int) -> bool:
-    """Return whether a small letter stands as a label does: "b)", "option b is", "it is b", or in
-    the beginning of a line; not the "a" of "a patient", nor that of a text which was cut off.
+def _is_lower_case_label(text: str, start: int, end: int) -> bool:
+    """Return True if a letter in lower case is used as a label.
+
+    Examples are "b)", "option b is", "it is b", and a letter at the beginning of a line. The "a" of
+    "a patient" is not a label, and neither is the "c" of a cut-off text "so the c".
     """
     if _CLOSES.match(text, end):
         return True
@@ -86,13 +100,13 @@ def _is_closed(text: str, start: int, end: int) -> bool:
     if text[start - 1 : start] in ("", "\n") and _IN_LINE.match(text, end):
         return True
     is_article = start > 0 and text[start - 1 : end] == " a" and text[start - 2] not in ":-"
-    if _ARTICLE.search(text, max(0, start - _BEFORE), start):  # "so the c", of a text cut off
+    if _ARTICLE.search(text, max(0, start - _BEFORE), start):  # "so the c", a cut-off text
         return False
     return not is_article and _ENDS_TEXT.match(text, end) is not None
 
 
 def _mention(text: str, start: int, end: int, word_end: int, label: str) -> Mention:
-    """A mention up to the end of its word: a suffix is part of it."""
+    """Return the mention of a label; the mention includes a suffix of the label."""
     is_enclosed = text[start - 1 : start] in _OPENS and text[end : end + 1] in _CLOSING
     is_named = _OPTION_BEFORE.search(text, max(0, start - _BEFORE), start) is not None
     is_marked = is_enclosed or is_named
@@ -110,7 +124,10 @@ def _mention(text: str, start: int, end: int, word_end: int, label: str) -> Ment
 
 
 def _is_word(text: str, end: int, label: str) -> bool:
-    """Return whether a label is a word or a step's number: "A patient", "B cells", "1. First"."""
+    """Return True if a letter may be a word, or a digit the number of a step.
+
+    Examples: "A patient", "B cells", "1. First".
+    """
     if label.isdigit():
         return _STEP.match(text, end) is not None
     word = _NEXT_WORD.match(text, end)
@@ -120,8 +137,9 @@ def _is_word(text: str, end: int, label: str) -> bool:
 
 
 def _is_species(text: str, end: int, option_text: str) -> bool:
-    """Return whether a label is a genus cut to its letter, "E. coli", and the option's own text
-    does not go on so.
+    """Return True if a letter abbreviates a genus: "E. coli".
+
+    Return False if the name of the species is in the text of the option itself.
     """
     word = _LATIN_WORD.match(text, end)
     if word is None:

@@ -1,4 +1,4 @@
-"""Mentions of an option by its text."""
+"""Finds mentions of an option by its text, such as "duodenal ulcer"."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ _COMMON = frozenset(phrases.words("common_texts"))
 
 @dataclass(frozen=True)
 class OptionText:
+    """The text of an option, as normalised words."""
+
     label: str
     words: tuple[str, ...]
-    is_common: bool  # a word of any sentence: "no", "maybe"
+    is_common: bool  # True if the text is a frequent word: "no", "maybe"
 
 
 @lru_cache(maxsize=256)
 def option_texts(options: tuple[tuple[str, str], ...]) -> tuple[OptionText, ...]:
-    """The texts that tell options apart, longest first; neither equal ones nor those that are
-    labels.
+    """Return the texts that identify an option, the longest first.
+
+    Texts that several options share, and texts that are themselves labels, are left out.
     """
     labels = {label.casefold() for label, _ in options if len(label) == 1}
     texts = []
@@ -43,7 +46,7 @@ def option_texts(options: tuple[tuple[str, str], ...]) -> tuple[OptionText, ...]
 
 
 def _without_mark(label: str, text: str) -> str:
-    """An option's text without quotes, and without its own label before it ("a) Tetanus")."""
+    """Return an option's text without quotes and without its label in front ("a) Tetanus")."""
     plain = plain_text(text).strip("\"' ")
     mark = _LIST_MARK.match(plain)
     if mark is not None and mark[1].casefold() == label.casefold():
@@ -52,18 +55,21 @@ def _without_mark(label: str, text: str) -> str:
 
 
 def mentions_by_text(words: Words, texts: Sequence[OptionText]) -> tuple[list[Mention], set[int]]:
-    """Mentions by text, and the numbers of the words that they hold."""
-    places: dict[str, list[int]] = {option.words[0]: [] for option in texts}
+    """Return the mentions by text, and the numbers of all words in these mentions.
+
+    A text that occurs nowhere is searched again with tolerance for misspellings.
+    """
+    numbers_by_word: dict[str, list[int]] = {option.words[0]: [] for option in texts}
     for number, word in enumerate(words.texts):
-        if word in places:
-            places[word].append(number)
+        if word in numbers_by_word:
+            numbers_by_word[word].append(number)
     taken: set[int] = set()
     mentions = []
     by_initial = _by_initial(words)
     for option in texts:
-        starts = _places_of(words, places[option.words[0]], option)
+        starts = _starts_of(words, numbers_by_word[option.words[0]], option)
         if not starts:
-            starts = _places_of_misspelt(words, by_initial, option)
+            starts = _starts_of_misspelt(words, by_initial, option)
         for first in starts:
             numbers = range(first, first + len(option.words))
             if taken.isdisjoint(numbers):
@@ -72,65 +78,72 @@ def mentions_by_text(words: Words, texts: Sequence[OptionText]) -> tuple[list[Me
     return mentions, taken
 
 
-MIN_CUT_LETTERS = 8
-MIN_LETTERS_OF_CUT_WORD = 5
-MIN_LETTERS_BEHIND_A_WORD = 2
-"""If a limit of tokens cut an option's text off: so many letters of its first word have to be
-there, of its first word that is cut itself, and of a cut word behind the first one.
-"""
+# A token limit may cut off an option's text. The numbers of letters that identify the option then:
+MIN_CUT_LETTERS = 8  # of the first word, if the text is cut after this word
+MIN_LETTERS_OF_CUT_WORD = 5  # of the first word, if the text is cut inside this word
+MIN_LETTERS_BEHIND_A_WORD = 2  # of a later word that is cut
 
 
 def cut_text(words: Words, texts: Sequence[OptionText]) -> Mention | None:
-    """Return the option whose text begins after one word, and is cut: "C. Calcium channel", "C.
-    Serum bil". None if several begin so, or more follows.
+    """Return the mention of an option whose text is cut off at the end of the answer.
+
+    The text must begin after one word: "C. Calcium channel", "C. Serum bil". Return None if the
+    words are the beginning of no option's text, or of several.
     """
-    spoken = words.texts[1:]
-    if not spoken:
+    beginning = words.texts[1:]
+    if not beginning:
         return None
-    begun = [option for option in texts if _begins(option, spoken)]
-    if len(begun) != 1:
+    candidates = [option for option in texts if _begins_with(option, beginning)]
+    if len(candidates) != 1:
         return None
-    return _mention(words, range(1, len(words.texts)), begun[0])
+    return _mention(words, range(1, len(words.texts)), candidates[0])
 
 
-def _begins(option: OptionText, spoken: tuple[str, ...]) -> bool:
-    """Return whether the option's text begins so, and goes on."""
-    place = len(spoken) - 1
-    last = spoken[place]
-    if len(option.words) <= place or option.words[:place] != spoken[:place]:
+def _begins_with(option: OptionText, beginning: tuple[str, ...]) -> bool:
+    """Return True if the option's text begins with these words, and has further letters."""
+    index = len(beginning) - 1
+    last = beginning[index]
+    if len(option.words) <= index or option.words[:index] != beginning[:index]:
         return False
-    if option.words[place] == last:
-        goes_on = len(option.words) > len(spoken)
-        return goes_on and (place > 0 or len(last) >= MIN_CUT_LETTERS)
-    enough = MIN_LETTERS_BEHIND_A_WORD if place > 0 else MIN_LETTERS_OF_CUT_WORD
-    return len(last) >= enough and option.words[place].startswith(last)
+    if option.words[index] == last:
+        has_more_words = len(option.words) > len(beginning)
+        return has_more_words and (index > 0 or len(last) >= MIN_CUT_LETTERS)
+    min_letters = MIN_LETTERS_BEHIND_A_WORD if index > 0 else MIN_LETTERS_OF_CUT_WORD
+    return len(last) >= min_letters and option.words[index].startswith(last)
 
 
 def _mention(words: Words, numbers: range, option: OptionText) -> Mention:
+    """Return the mention of an option by the words with these numbers."""
     start = words.start(numbers[0])
     end = words.end(numbers[-1])
     return Mention(option.label, start, end, Form.TEXT, is_common=option.is_common)
 
 
-def _places_of(words: Words, possible: Sequence[int], option: OptionText) -> list[int]:
-    """Numbers of the first words of each place where an option's text stands."""
+def _starts_of(words: Words, candidates: Sequence[int], option: OptionText) -> list[int]:
+    """Return the number of the first word of each occurrence of an option's text.
+
+    Args:
+        words: the words of the answer.
+        candidates: the numbers of the words that equal the first word of the option's text.
+        option: the option's text.
+    """
     length = len(option.words)
-    return [place for place in possible if words.texts[place : place + length] == option.words]
+    return [first for first in candidates if words.texts[first : first + length] == option.words]
 
 
 def _by_initial(words: Words) -> dict[str, set[str]]:
-    """The text's words that may be misspelt, by their first letter."""
+    """Return first letter -> the words that are long enough to be recognised if misspelt."""
     by_initial: dict[str, set[str]] = {}
-    for word in words.known:
+    for word in words.distinct:
         if len(word) >= MIN_LENGTH:
             by_initial.setdefault(word[0], set()).add(word)
     return by_initial
 
 
-def _places_of_misspelt(
+def _starts_of_misspelt(
     words: Words, by_initial: Mapping[str, set[str]], option: OptionText
 ) -> list[int]:
-    """Numbers of the first words where the text stands with a word spelt in another way."""
+    """Return the number of the first word of each occurrence with misspelt words."""
     spellings = _spellings(words, by_initial, option)
     if spellings is None:
         return []
@@ -138,8 +151,8 @@ def _places_of_misspelt(
     for first in range(len(words.texts) - len(option.words) + 1):
         if words.texts[first] not in spellings[0]:
             continue
-        for number, same in enumerate(spellings, first):
-            if words.texts[number] not in same:
+        for number, spellings_of_word in enumerate(spellings, first):
+            if words.texts[number] not in spellings_of_word:
                 break
         else:
             starts.append(first)
@@ -149,14 +162,17 @@ def _places_of_misspelt(
 def _spellings(
     words: Words, by_initial: Mapping[str, set[str]], option: OptionText
 ) -> list[set[str]] | None:
-    """Return the text's words that are the same as each word of an option; None if one has none."""
+    """Return for each word of an option its accepted spellings in the answer.
+
+    Return None if a word of the option does not occur in the answer in any spelling.
+    """
     spellings = []
     for expected in option.words:
-        same = {expected}
+        accepted = {expected}
         if len(expected) >= MIN_LENGTH:
-            possible = by_initial.get(expected[0], set())
-            same.update(word for word in possible if is_same_word(word, expected))
-        if words.known.isdisjoint(same):
+            candidates = by_initial.get(expected[0], set())
+            accepted.update(word for word in candidates if is_same_word(word, expected))
+        if words.distinct.isdisjoint(accepted):
             return None
-        spellings.append(same)
+        spellings.append(accepted)
     return spellings

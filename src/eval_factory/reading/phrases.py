@@ -1,4 +1,4 @@
-"""The words of statements, from phrases.yml, as regular expressions."""
+"""Builds regular expressions from the phrases of statements in phrases.yml."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from eval_factory.core.plain_yaml import packaged
 _PHRASES: dict[str, Any] = packaged("reading/phrases.yml")
 
 UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-"""Signs of languages that write no blanks between words, or none before a suffix."""
+"""Letters of languages that write no blanks between words, or no blank before a suffix."""
 WORD_BEGIN = rf"(?<![^\W_{UNSPACED}])"
 WORD_END = r"(?!\w)"
 
 
 def words(topic: str) -> tuple[str, ...]:
-    """The entries of a topic."""
+    """Return the entries of a topic in phrases.yml."""
     return tuple(str(entry) for entry in _PHRASES[topic])
 
 
 def any_of(*topics: str) -> str:
-    """A regular expression for any phrase of these topics, the longest first."""
+    """Return a regular expression that matches any phrase of these topics, longest first."""
     entries: list[str] = []
     for topic in topics:
         entries.extend(words(topic))
@@ -30,9 +30,13 @@ def any_of(*topics: str) -> str:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern for a text in lower case: such a search takes half the time."""
+    """Compile a pattern for texts in lower case; a search takes half the time of one in any case.
+
+    In such a pattern, `^` and `$` match only at the ends of the text.
+    """
     return re.compile(pattern)
 
 
 def compiled_for_any_case(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern that ignores case; `^` and `$` match at each line."""
     return re.compile(pattern, re.IGNORECASE | re.MULTILINE)

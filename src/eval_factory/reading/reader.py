@@ -1,4 +1,4 @@
-"""The rule that weighs what an answer states."""
+"""Reads an answer, and decides which option it states if it contains several statements."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from eval_factory.reading.statements import statements_in
 from eval_factory.reading.yes_or_no import affirmed
 
 VERSION = 3
-"""Version of the rule; it rises with every change of what is read. `compare` and `gate` read the
-answers of two versions again by this one.
+"""The version of the reader; raise it with every change of what is read.
+
+If the answers of two results were read by different versions, `compare` and `gate` read the
+answers again by this version.
 """
 
 _HEADING = compiled_for_any_case(rf"^((?:\w+ ){{0,2}}{any_of('answer')}) ?:?\n(?=.)")
@@ -28,36 +30,39 @@ _CORRECTION = compiled(rf"\W{{0,5}}{any_of('correction')}(?!\w)")
 
 
 class Kind(Enum):
-    """The kinds of what an answer states."""
+    """The kind of a reading."""
 
-    STATED = "stated"  # one option
-    SEVERAL = "several"  # two or more options together
-    CONFLICT = "conflict"  # statements that disagree, and no correction
-    NOTHING = "nothing"  # no statement of a known kind
+    STATED = "stated"  # the answer states one option
+    SEVERAL = "several"  # the answer states two or more options together
+    CONFLICT = "conflict"  # the answer has statements that disagree, without a correction
+    NOTHING = "nothing"  # the answer has no statement of a known kind
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The statement of an answer; `label` is the option's, and None unless the kind is STATED."""
+    """The result of reading an answer."""
 
     kind: Kind
-    label: str | None = None
+    label: str | None = None  # the label of the stated option; None unless the kind is STATED
 
 
 NOTHING = Reading(Kind.NOTHING)
 
 
 def stated_option(answer: str, options: Mapping[str, str]) -> str | None:
-    """The label of the option that an answer states; None: it states none, several, or two that
-    disagree.
+    """Return the label of the option that an answer states.
 
-    `options`: label -> the option's text; empty, or the label itself, where it is not known.
+    Return None if the answer states no option, several options, or options that disagree.
+
+    Args:
+        answer: the answer, with any thinking and markup.
+        options: label -> the option's text; an unknown text is empty, or the label itself.
     """
     return read_answer(answer, options).label
 
 
 def read_answer(answer: str, options: Mapping[str, str]) -> Reading:
-    """Return what an answer to a multiple-choice question states: see `stated_option`."""
+    """Return the reading of an answer; the arguments are those of `stated_option`."""
     text = answering_part(answer)
     if not options or not text.strip():
         return NOTHING
@@ -73,6 +78,7 @@ def read_answer(answer: str, options: Mapping[str, str]) -> Reading:
 
 
 def _read(text: str, options: Mapping[str, str]) -> Reading:
+    """Return the reading of a text that is not JSON."""
     plain = _HEADING.sub(r"\1:\n", before_next_question(plain_text(text)))
     mentions = find_mentions(plain, options)
     reading = NOTHING
@@ -88,7 +94,10 @@ def _read(text: str, options: Mapping[str, str]) -> Reading:
 
 
 def weigh(statements: Sequence[Statement]) -> Reading:
-    """The rule: what is stated goes before what is preferred, and all of it has to agree."""
+    """Return the reading that follows from all statements of an answer.
+
+    Statements of the greatest strength decide. The reading is a conflict if they disagree.
+    """
     if not statements:
         return NOTHING
     strongest = max(statement.strength for statement in statements)
@@ -104,35 +113,40 @@ def weigh(statements: Sequence[Statement]) -> Reading:
 
 
 def without_narrowed(statements: Sequence[Statement]) -> list[Statement]:
-    """Statements without those that a later one narrows: "This leaves B and C. ... So it is C"."""
-    kept = []
+    """Return the statements without those that a later statement narrows.
+
+    Example: "This leaves B and C. ... So it is C".
+    """
+    remaining = []
     for statement in statements:
         for later in statements:
             if later.start > statement.start and later.labels < statement.labels:
                 break
         else:
-            kept.append(statement)
-    return kept
+            remaining.append(statement)
+    return remaining
 
 
 def without_denied(statements: list[Statement], document: Document) -> list[Statement]:
-    """Statements without those behind which the text says "This option is incorrect", before it
-    names another option.
+    """Return the statements without those that the text denies afterwards.
+
+    A denial, such as "This option is incorrect", counts if it comes before the next mention of
+    another option.
     """
     denials = [bound for bound in document.bounds if _DENIAL.match(document.text, bound)]
     if not denials:
         return statements
     others = _starts_of_others(document)
-    kept = []
+    remaining = []
     for statement in statements:
         number = bisect_right(denials, statement.start)
         if number == len(denials) or denials[number] > others[statement.start]:
-            kept.append(statement)
-    return kept
+            remaining.append(statement)
+    return remaining
 
 
 def _starts_of_others(document: Document) -> dict[int, int]:
-    """Return where the next mention of another option begins, by each mention's start."""
+    """Return start of each mention -> start of the next mention of another option."""
     others = {}
     start_of_other = len(document.text)
     following = None
@@ -145,17 +159,20 @@ def _starts_of_others(document: Document) -> dict[int, int]:
 
 
 def without_corrected(statements: list[Statement], document: Document) -> list[Statement]:
-    """Statements without those that the text takes back: "... is A. Wait, that is wrong. ..."."""
+    """Return the statements without those that the text retracts.
+
+    Example: "... is A. Wait, that is wrong. ...".
+    """
     if not statements:
         return statements
     last = max(statement.start for statement in statements)
-    beginnings = {clause.start for clause in document.clauses}
-    taken_back = 0
+    clause_starts = {clause.start for clause in document.clauses}
+    last_retraction = 0
     for bound in document.bounds:
         if _RETRACTION.match(document.text, bound):
-            taken_back = bound
-        # "B, or rather A" takes B back, and "The answer is B. Actually, it is rare" does not
-        is_followed = bound <= last or bound in beginnings
+            last_retraction = bound
+        # "B, or rather A" retracts B, but "The answer is B. Actually, it is rare" does not.
+        is_followed = bound <= last or bound in clause_starts
         if is_followed and _CORRECTION.match(document.text, bound):
-            taken_back = bound
-    return [statement for statement in statements if statement.start >= taken_back]
+            last_retraction = bound
+    return [statement for statement in statements if statement.start >= last_retraction]

@@ -1,7 +1,8 @@
-"""Words that are the same but for their spelling.
+"""Recognises words that differ in their spelling alone.
 
-A letter left out or added, and the British spelling, leave a word the same. Another letter makes
-another word: abduction and adduction, peroneal and perineal.
+Two words are the same if one is the British spelling of the other, or if both are long and one has
+one letter less. Words with a different letter are different words: abduction and adduction,
+peroneal and perineal.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ BRITISH = re.compile(
     r"|(?<=[bt])re(?=s?$)"
 )
 MIN_LENGTH = 7
-"""Letters of a word that may be misspelt; in a shorter word a letter more is another word."""
+"""The number of letters from which on a word with one letter more or less is the same word."""
 
 
 def is_same_word(word: str, right: str) -> bool:
-    """Return whether a word is another one with a letter more or less."""
+    """Return True if `word` is the word `right` with one letter more or less."""
     length = len(word)
     if abs(length - len(right)) != 1 or length < MIN_LENGTH or word[0] != right[0]:
         return False
@@ -28,12 +29,12 @@ def is_same_word(word: str, right: str) -> bool:
 
 
 def american(word: str) -> str:
-    """A word in lower case as Americans spell it: oesophagus is esophagus, tumour is tumor."""
+    """Return a word in American spelling: oesophagus is esophagus, tumour is tumor."""
     return BRITISH.sub(lambda match: _AMERICAN[match[0]], word)
 
 
 def has_letter_left_out(short: str, long: str) -> bool:
-    """Return whether `short` is `long` without one of its letters."""
+    """Return True if `short` is `long` without one of its letters."""
     if len(long) != len(short) + 1:
         return False
     same = 0

@@ -1,4 +1,4 @@
-"""All statements of a text: the list of the kinds."""
+"""Finds all statements of a text, by all kinds of statements."""
 
 from __future__ import annotations
 
@@ -30,10 +30,14 @@ BY_WORDS = (
     by_words.concluded_in_a_sentence,
 )
 MAX_ITEMS = 2
-"""Options that lines may begin with, before "B is correct" is one of several true statements."""
+"""The number of options in a list up to which "B is correct" states the answer.
+
+In a longer list, "B is correct" may be one of several statements that are true.
+"""
 
 
 def statements_in(document: Document) -> Iterator[Statement]:
+    """Yield all statements of a text."""
     whole = list(by_place.whole_text(document))
     yield from whole
     if whole and len(document.lines) == 1:

@@ -1,4 +1,4 @@
-"""The part of an answer that is said to be the answer, if a value is asked for."""
+"""Finds the value in an answer to a question that asks for a number."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _NEAR_NUMBER = re.compile(r"[^\d\n]{0,30}\d")
 
 
 def stated_value(answer: str) -> str:
-    """The text behind the last "the answer is" with a number; all of the answer if it has none.
+    """Return the text after the last "the answer is" that is followed by a number.
 
-    Thinking and markup are taken out; of JSON the field of the answer is taken.
+    If there is none, return the complete answer. Thinking and markup are removed. If the answer is
+    JSON, only its field for the answer is read.
     """
     text = answering_part(answer)
     fields = answer_fields(text)

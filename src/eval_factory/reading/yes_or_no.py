@@ -1,7 +1,7 @@
-"""Yes, if reasoning ends in a sentence that affirms: "Therefore, X is indeed safer".
+"""Reads "yes" from reasoning that ends with an affirmation: "Therefore, X is indeed safer".
 
-What a sentence affirms or denies by its meaning alone is unread: "X does not raise mortality" is
-"no" to one question, and "yes" to "Is X safe?".
+A sentence that affirms or denies by its meaning alone is not read: "X does not raise mortality" is
+"no" to one question, but "yes" to "Is X safe?".
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _LIMITS = compiled(rf"(?<!\w){any_of('limit')}(?!\w)")
 
 
 def affirmed(text: str, options: Mapping[str, str]) -> str | None:
-    """The label of the option "yes", if the last sentence affirms what was asked."""
+    """Return the label of the option "yes" if the last sentence affirms the question; else None.
+
+    The options must include "yes" and "no".
+    """
     labels = {option.strip().casefold(): label for label, option in options.items()}
     if not {"yes", "no"} <= labels.keys():
         return None
