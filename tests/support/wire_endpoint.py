@@ -19,7 +19,7 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.replies import RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.servers import servers_of
+from eval_factory.endpoint.servers import make_servers
 
 AT_ONCE = 8
 Send = Callable[[bytes], None]
@@ -156,7 +156,7 @@ class Asker:
                 **changes,
             }
         )
-        servers = servers_of(
+        servers = make_servers(
             settings,
             env={},
             redactor=Redactor(["a-key-that-is-known-0123"]),

@@ -138,13 +138,13 @@ class BatchApi:
                 `/v1/chat/completions`.
             metadata: the metadata by which the batch is recognized, with the field `INTENT`.
         """
-        wanted = {
+        request = {
             "input_file_id": file_id,
             "endpoint": address,
             "completion_window": COMPLETION_WINDOW,
             "metadata": dict(metadata),
         }
-        return BatchStatus.read(self._json("POST", "batches", json=wanted))
+        return BatchStatus.read(self._json("POST", "batches", json=request))
 
     def status(self, batch_id: str) -> BatchStatus:
         """Return the status of a batch."""
@@ -194,16 +194,16 @@ class BatchApi:
             except requests.RequestException as error:
                 raise BatchApiError(self._plain(str(error))) from None
 
-    def _json(self, method: str, path: str, **more: Any) -> Any:
+    def _json(self, method: str, path: str, **options: Any) -> Any:
         """Send a request, and return the JSON document of its answer."""
-        with self._answer(method, path, **more) as answer:
+        with self._answer(method, path, **options) as answer:
             try:
                 return answer.json()
             except ValueError:
                 raise BatchApiError(f"{self._shown(path)}: the answer is not JSON") from None
 
     def _answer(
-        self, method: str, path: str, *, timeout: float = TIMEOUT_S, **more: Any
+        self, method: str, path: str, *, timeout: float = TIMEOUT_S, **options: Any
     ) -> requests.Response:
         """Send a request, and return its answer; `more` are further arguments of `requests`.
 
@@ -226,7 +226,7 @@ class BatchApi:
                 proxies={urlsplit(url).scheme: proxy} if proxy else {},
                 verify=certificates()[0],
                 auth=_keep_headers,
-                **more,
+                **options,
             )
         except SignInError as error:
             raise BatchApiError(str(error), 401) from None

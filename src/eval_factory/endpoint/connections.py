@@ -402,19 +402,21 @@ def _request_head(
     scheme, _, port = _address(url)
     host = (url.host or "") if port == _PORTS[scheme] else f"{url.host}:{port}"
     target = f"{scheme}://{host}{url.request_uri}" if by_proxy else url.request_uri
-    own = {
+    default_fields = {
         "Host": host,
         "Accept-Encoding": "identity",
         "User-Agent": f"eval-factory/{__version__}",
         "Content-Type": "application/json",
         "Accept": "application/json",
     }
-    named = {name.lower(): name for name in own}
+    named = {name.lower(): name for name in default_fields}
     for name, value in fields:
         if any(letter in f"{name}{value}" for letter in "\r\n\0"):
             raise ValueError(f"Invalid header value of {name}")
-        own.pop(named.get(name.lower(), ""), None)  # the user's field replaces the default
-        own[name] = value
+        default_fields.pop(
+            named.get(name.lower(), ""), None
+        )  # the user's field replaces the default
+        default_fields[name] = value
     lines = [f"{method} {target} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in own.items()]
+    lines += [f"{name}: {value}" for name, value in default_fields.items()]
     return "".join(f"{line}\r\n" for line in lines).encode("latin-1")

@@ -177,7 +177,7 @@ class EndpointSettings:
 
     def to_args(self) -> dict[str, Any]:
         """Return the fields as plain values for YAML, by their names and in their order."""
-        args = {known.name: getattr(self, known.name) for known in fields(EndpointSettings)}
+        args = {setting.name: getattr(self, setting.name) for setting in fields(EndpointSettings)}
         args["headers"] = dict(self.headers)
         for name in _RARE:
             if not args[name]:

@@ -31,5 +31,5 @@ def kind_of(reason: Any) -> str | None:
     if not isinstance(reason, str):
         return None
     word, _, _ = reason.partition(":")
-    plain = re.sub(r"[\s-]+", "_", word.strip().lower())
-    return _kinds().get(plain.removeprefix(_PREFIX))
+    normalized = re.sub(r"[\s-]+", "_", word.strip().lower())
+    return _kinds().get(normalized.removeprefix(_PREFIX))

@@ -311,9 +311,9 @@ class Wire(asyncio.Protocol):
         Proxies may add transfer codings on the way (RFC 9112, 7).
         """
         codings = []
-        for wanted in (b"content-encoding", b"transfer-encoding"):
+        for coding_field in (b"content-encoding", b"transfer-encoding"):
             for name, value in self.fields:
-                if name == wanted:
+                if name == coding_field:
                     codings += [part.strip().lower() for part in value.split(b",")]
         applied: list[bytes] = []
         for coding in codings:

@@ -174,11 +174,11 @@ def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mappin
         parts.append(next(files, {"text": PLACE}))
         parts.append({"text": text_after_file})
     # Drop blank texts, which some endpoints refuse.
-    kept: list[Mapping[str, Any]] = []
+    remaining: list[Mapping[str, Any]] = []
     for part in parts:
         if part.get("text") is None or part["text"].strip():
-            kept.append(part)
-    return kept
+            remaining.append(part)
+    return remaining
 
 
 def _part(media_object: Mapping[str, Any], rule: SendingRule) -> dict[str, Any]:

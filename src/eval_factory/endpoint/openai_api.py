@@ -219,8 +219,8 @@ def request_body(
             "n": request.get("num_completions", 1),
             RESPONSE_FORMAT: BASE64,
         }
-        wanted = request.get("image_generation_parameters") or {}
-        sides = [wanted.get(f"output_image_{name}") for name in ("width", "height")]
+        image_parameters = request.get("image_generation_parameters") or {}
+        sides = [image_parameters.get(f"output_image_{name}") for name in ("width", "height")]
         if None not in sides:
             body["size"] = "x".join(map(str, sides))
         if adapter:
@@ -693,10 +693,10 @@ def _error_in(document: Any, problem: str) -> UnusableAnswer:
     words = message_in(document)
     if words is None and problem.startswith("the answer"):
         return UnusableAnswer(problem)
-    shown = said_in(document)
-    if code is not None and str(code) != shown:
-        shown = f"{code}: {shown}"
-    message = f"{problem}: {shown}"
+    shown_error = said_in(document)
+    if code is not None and str(code) != shown_error:
+        shown_error = f"{code}: {shown_error}"
+    message = f"{problem}: {shown_error}"
     status = stated_errors.status_of(code, words or "")
     if status is None:
         return UnusableAnswer(message)

@@ -173,8 +173,8 @@ def limit_cost(usage: Any, tokens: tuple[int, int], price: Price | None) -> floa
         tokens: the tokens of prompt and answer, as `limit_tokens` counts them.
         price: the price of the model; None if it is unknown.
     """
-    known = (stated_cost(usage), _by_price(usage, tokens, price))
-    return max((cost for cost in known if cost is not None), default=None)
+    costs = (stated_cost(usage), _by_price(usage, tokens, price))
+    return max((cost for cost in costs if cost is not None), default=None)
 
 
 def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> None:

@@ -104,15 +104,21 @@ class ReplyReader:
         """
         if len(reply.data) > MAX_ERROR:
             return f"an error of {len(reply.data)} bytes"
-        words = None
+        error_text = None
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
-            words = foreign_text.said_in(self._redactor.tree(openai_api.parse_answer(reply.data)))
-        if words is None:
-            words = foreign_text.plain(self._redactor.text(reply.data.decode("utf-8", "replace")))
+            error_text = foreign_text.said_in(
+                self._redactor.tree(openai_api.parse_answer(reply.data))
+            )
+        if error_text is None:
+            error_text = foreign_text.plain(
+                self._redactor.text(reply.data.decode("utf-8", "replace"))
+            )
         if media.has_media(sent):
             # Some servers quote the content of a file that they cannot read.
-            words = re.sub(_BASE64, "[...]", words)
-        return foreign_text.one_line(words, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))
+            error_text = re.sub(_BASE64, "[...]", error_text)
+        return foreign_text.one_line(
+            error_text, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent)
+        )
 
 
 class RequestFailed(Exception):
@@ -198,29 +204,29 @@ class StopMessages:
         """Return the messages that name all servers of the endpoint."""
         return replace(self, url=_listed(urls))
 
-    def refused(self, status: int, words: str) -> str:
+    def refused(self, status: int, error_text: str) -> str:
         """Return the message for a refused key (401, 403), or a wrong URL or model (404).
 
         Args:
             status: the HTTP status.
-            words: the endpoint's error text.
+            error_text: the endpoint's error text.
         """
-        error = f"HTTP {status}: {words}"
+        error = f"HTTP {status}: {error_text}"
         if spares_the_key(error):
             advice = hint_for(error, self.settings.role)
-            return self.of_role(f"{self.url} answers {status}{_it_says(words)}\n  {advice}")
+            return self.of_role(f"{self.url} answers {status}{_it_says(error_text)}\n  {advice}")
         if status == 404:
-            return self._not_found(words)
+            return self._not_found(error_text)
         return self.of_role(
-            f"Authentication error detected: {self.url} answers {status}{_it_says(words)}\n"
+            f"Authentication error detected: {self.url} answers {status}{_it_says(error_text)}\n"
             f"  {self._key_advice()}{self._oauth_advice()}"
         )
 
-    def _not_found(self, words: str) -> str:
+    def _not_found(self, error_text: str) -> str:
         """Return the message for a URL or a model that does not exist (404)."""
         return self.of_role(
             f"{self.url} answers 404: there is no such address, "
-            f"or no model {self.settings.model_id!r}{_it_says(words)}\n"
+            f"or no model {self.settings.model_id!r}{_it_says(error_text)}\n"
             f"  check {self._settings('url', 'model_id')}{self._url_hint()}"
         )
 
@@ -238,16 +244,16 @@ class StopMessages:
         with_v1 = urlunsplit((parts.scheme, parts.netloc, "/v1", "", ""))
         return f"; most servers answer under /v1: {with_v1}"
 
-    def refused_probe(self, status: int, words: str) -> str:
+    def refused_probe(self, status: int, error_text: str) -> str:
         """Return the message for a refused preflight request, with advice.
 
         `core/failure_causes` has the advice for known errors.
         """
-        advice = hint_for(f"HTTP {status}: {words}", self.settings.role)
+        advice = hint_for(f"HTTP {status}: {error_text}", self.settings.role)
         if advice is None:
             advice = f"check {self._settings('model_id', 'url', 'api_key')}"
         return self.of_role(
-            f"{self.url} refuses a first short request: HTTP {status}{_it_says(words)}\n"
+            f"{self.url} refuses a first short request: HTTP {status}{_it_says(error_text)}\n"
             f"  {advice}; --no_preflight starts without this request"
         )
 
@@ -269,19 +275,19 @@ class StopMessages:
         lines.append("to go on all the same: --overrides config.params.extra.stop_after_failures=0")
         return self.of_role("\n  ".join(lines))
 
-    def no_credit(self, status: int, words: str) -> str:
+    def no_credit(self, status: int, error_text: str) -> str:
         """Return the message for an account without credit."""
         return self.of_role(
-            f"{self.url} answers {status}: the account has no credit{_it_says(words)}\n"
+            f"{self.url} answers {status}: the account has no credit{_it_says(error_text)}\n"
             "  add credit; what was answered is kept: the same command goes on"
         )
 
-    def long_limit(self, status: int, words: str, pause: float | None) -> str:
+    def long_limit(self, status: int, error_text: str, pause: float | None) -> str:
         """Return the message for a limit of hours or days.
 
         Args:
             status: the HTTP status.
-            words: the endpoint's error text.
+            error_text: the endpoint's error text.
             pause: the seconds until the limit ends; None if unknown.
         """
         limit = "a limit for hours or days"
@@ -289,7 +295,7 @@ class StopMessages:
             end = datetime.now().astimezone() + timedelta(seconds=min(pause, MAX_SHOWN_PAUSE_S))
             limit = f"a daily limit until {end:%Y-%m-%d %H:%M %Z}"
         return self.of_role(
-            f"{self.url} answers {status}: {limit}{_it_says(words)}\n"
+            f"{self.url} answers {status}: {limit}{_it_says(error_text)}\n"
             "  what was answered is kept: the same command goes on then"
         )
 
@@ -386,8 +392,8 @@ def _listed(names: Sequence[str]) -> str:
     return last
 
 
-def _it_says(words: str) -> str:
+def _it_says(error_text: str) -> str:
     """Return the line of a message with the endpoint's error text; empty without a text."""
-    if not words:
+    if not error_text:
         return ""
-    return f"\n  it says: {words}"
+    return f"\n  it says: {error_text}"

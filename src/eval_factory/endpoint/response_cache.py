@@ -432,10 +432,10 @@ def note_interrupted(path: Path) -> None:
 
     The caller holds the lock of the folder, so no other process sends requests from there.
     """
-    left = in_flight.interrupted_requests(path)
-    if left and path.is_file():
+    interrupted = in_flight.interrupted_requests(path)
+    if interrupted and path.is_file():
         with closing(_connect(path)) as connection, connection:
-            connection.executemany(_INTERRUPTED, [vars(sent) for sent in left])
+            connection.executemany(_INTERRUPTED, [vars(sent) for sent in interrupted])
     in_flight.file_of(path).unlink(missing_ok=True)
 
 

@@ -534,11 +534,11 @@ class RetryingClient:
         A change that has not led to an answer is only used for its own request: an error may name
         a parameter only because the prompt names it.
         """
-        known: dict[str, openai_api.Change] = {}
+        applicable: dict[str, openai_api.Change] = {}
         for name, new in list(self._changes.items()):
             if name in body:
-                known[name] = new
-        return known
+                applicable[name] = new
+        return applicable
 
     def _gone(self, failed: RequestFailed) -> replies.EndpointGone:
         """Return the error for an endpoint that no longer answers, or never did."""
@@ -721,9 +721,9 @@ class RetryingClient:
         """
         if status in refused_parameters.STATUSES:
             error_text = reply.data[: refused_parameters.LOOKED_AT].decode("utf-8", "replace")
-            wanted = refused_parameters.changes_asked_for(error_text, sent)
-            if wanted:
-                raise _RetryWithChanges(status, wanted)
+            changes = refused_parameters.changes_asked_for(error_text, sent)
+            if changes:
+                raise _RetryWithChanges(status, changes)
         messages = turn.server.messages
         headers = replies.headers_of(reply)
         self._raise_if_waiting_cannot_help(status, text, headers, reply, turn.server)

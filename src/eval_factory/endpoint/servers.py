@@ -242,7 +242,7 @@ class Servers:
             server.admission.stop()
 
 
-def servers_of(  # noqa: PLR0913 - an endpoint has many properties
+def make_servers(  # noqa: PLR0913 - an endpoint has many properties
     settings: EndpointSettings,
     *,
     env: Mapping[str, str],
@@ -276,18 +276,18 @@ def servers_of(  # noqa: PLR0913 - an endpoint has many properties
         reached_at = reached(filled(configured, env), env) if served_url is None else (served_url,)
         bases += [(base, configured if len(reached_at) == 1 else base) for base in reached_at]
     together, *server_limits = limit_names(settings.role, len(bases))
-    made = []
+    server_list = []
     for (base, name), limit in zip(bases, server_limits or [together], strict=True):
         url = request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
         transport = Transport(base, timeout_s=settings.request_timeout, say=say)
         messages = StopMessages.of(settings, redactor.text(url), env)
-        made.append(
+        server_list.append(
             Server(
                 settings, url, transport, messages, name, shared(limit), has_answered=has_answered
             )
         )
     return Servers(
-        made,
+        server_list,
         signed,
         redactor,
         shared(together) or LocalAdmission(settings.limit) if server_limits else None,

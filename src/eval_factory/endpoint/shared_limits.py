@@ -87,7 +87,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             self._socket.settimeout(GREETING_WITHIN_S)
             self._socket.connect(settings.address)
             greeting = json.loads(self._lines.readline())
-            self._limits = {name: LimitOf(**most) for name, most in greeting["groups"].items()}
+            self._limits = {name: LimitOf(**limit) for name, limit in greeting["groups"].items()}
             self._has_budget = greeting["budget"]
             seconds_left = greeting["seconds_left"]
             if seconds_left is not None:
@@ -213,9 +213,9 @@ class LimitServer:
             limits: the limits by the name of the group of roles that shares them.
             budget: the budget of all runs together; None if there is no budget.
         """
-        self.limits = {name: LiveLimit(most) for name, most in limits.items()}
+        self.limits = {name: LiveLimit(limit) for name, limit in limits.items()}
         self.budget = budget
-        self._groups = {name: vars(most) for name, most in limits.items()}
+        self._groups = {name: vars(limit) for name, limit in limits.items()}
         self._writers: set[asyncio.StreamWriter] = set()
         self._priorities = itertools.count()
         self.address = ""
@@ -261,9 +261,13 @@ class LimitServer:
         # and scores while later processes use the endpoint.
         client = _Client(self, writer, next(self._priorities))
         self._writers.add(writer)
-        left = None if self.budget is None else self.budget.seconds_left
+        seconds_left = None if self.budget is None else self.budget.seconds_left
         client.send(
-            {"groups": self._groups, "budget": self.budget is not None, "seconds_left": left}
+            {
+                "groups": self._groups,
+                "budget": self.budget is not None,
+                "seconds_left": seconds_left,
+            }
         )
         with suppress(ValueError, TypeError, KeyError, OSError):
             while line := await reader.readline():

@@ -111,8 +111,8 @@ def read_token(file: Path) -> Token | None:
         # O_NONBLOCK: opening a FIFO would wait for a writer.
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, encoding="utf-8") as opened:
-            about = os.fstat(descriptor)
-            if about.st_mode != stat.S_IFREG | PRIVATE or about.st_uid != os.geteuid():
+            file_state = os.fstat(descriptor)
+            if file_state.st_mode != stat.S_IFREG | PRIVATE or file_state.st_uid != os.geteuid():
                 return None
             document = json.loads(opened.read(65536))
         value = document["access_token"]
@@ -142,14 +142,20 @@ def write_token(file: Path, token: Token) -> None:
 
 
 LIFETIME_UNKNOWN_S = 300.0  # the lifetime of a token whose service states none
-TOKEN_TIMEOUT_S = 20.0
-LOCK_TIMEOUT_S = 60.0
+TOKEN_TIMEOUT_S = 20.0  # for the service's answer
+LOCK_TIMEOUT_S = 60.0  # for another process that fetches the token
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_RETRIED_TOKEN_STATUSES = (429, 500, 502, 503, 504)
+"""The HTTP statuses after which a token is requested again.
+
+- 429 Too Many Requests: a limit was reached.
+- 500, 502, 503 and 504: the service or a gateway failed.
+"""
 _TOKEN_RETRIES = Retry(
     total=2,
     read=False,
     backoff_factor=0.5,
-    status_forcelist=(429, 500, 502, 503, 504),
+    status_forcelist=_RETRIED_TOKEN_STATUSES,
     allowed_methods=None,
     raise_on_status=False,
 )
@@ -393,8 +399,11 @@ class OAuthSignIn(SignIn):
     def _error(self, reason: str, hint: str = "") -> SignInError:
         """Return the error for a token that is not available, with the variables to check."""
         *first, last = self._names.values()
-        shown = one_line(self._redactor.text(reason), 200)
-        lines = [f"Error creating {self.service} OAuth token: {shown}", *([hint] if hint else [])]
+        shown_reason = one_line(self._redactor.text(reason), 200)
+        lines = [
+            f"Error creating {self.service} OAuth token: {shown_reason}",
+            *([hint] if hint else []),
+        ]
         return SignInError(
             "\n".join(lines)
             + f"\n  check {', '.join(first)} ({self._redactor.text(str(self._url))}) and {last}"

@@ -226,11 +226,11 @@ def look_for_helm(upstream: Upstream) -> Environment:
     environment = environment_of(upstream)
     if environment.version_of(upstream.package) is None:
         if upstream is HELM:
-            place = f"the environment of eval-factory, {sys.prefix}"
+            folder = f"the environment of eval-factory, {sys.prefix}"
         else:
-            place = str(home_of(upstream))
+            folder = str(home_of(upstream))
         raise PrerequisiteError(
-            f"HELM ({upstream.package}) is not installed in {place}\n  {how_to_install(upstream)}"
+            f"HELM ({upstream.package}) is not installed in {folder}\n  {how_to_install(upstream)}"
         )
     return environment
 
@@ -282,10 +282,10 @@ def install_command(requirements: Iterable[str], python: str) -> str:
         requirements: the packages in pip's form, such as `sacrebleu~=2.2`.
         python: the path of the interpreter.
     """
-    wanted = sorted(set(requirements))
+    packages = sorted(set(requirements))
     if python != sys.executable or util.find_spec("pip") is not None:
-        return shlex.join([python, "-m", "pip", "install", *wanted])
-    return shlex.join(["uv", "pip", "install", "--python", python, *wanted])
+        return shlex.join([python, "-m", "pip", "install", *packages])
+    return shlex.join(["uv", "pip", "install", "--python", python, *packages])
 
 
 _MODULE = re.compile(

@@ -106,11 +106,11 @@ def deployment_name(slug: str) -> str:
     return f"{_ORGANIZATION}/{slug}"
 
 
-def model_entry(name: str, shown: str, description: str) -> dict[str, Any]:
-    """Return the entry of a model in HELM's model_metadata.yaml; `shown` is the display name."""
+def model_entry(name: str, display_name: str, description: str) -> dict[str, Any]:
+    """Return the entry of a model in HELM's model_metadata.yaml."""
     return {
         "name": name,
-        "display_name": shown,
+        "display_name": display_name,
         "description": description,
         "creator_organization_name": _ORGANIZATION,
         "access": "limited",

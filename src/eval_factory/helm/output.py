@@ -213,9 +213,10 @@ class HelmRun:
     folder: Path
     run_spec: StoredRunSpec
     stats: list[Stat]
-    _small_run: list[RequestState] = field(
+    _stored_states: list[RequestState] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
+    """The requests of a small run, after they were read; empty for a large run."""
 
     @property
     def jury(self) -> JuryNames | None:
@@ -268,7 +269,7 @@ class HelmRun:
             HelmError: the file cannot be read.
         """
         path = self.folder / names.SCENARIO_STATE_FILE
-        if not self._small_run:
+        if not self._stored_states:
             helm_dir = self.folder.parents[2]
             entries = (
                 _with_media(state, helm_dir)
@@ -276,8 +277,8 @@ class HelmRun:
             )
             if not path.is_file() or path.stat().st_size > SMALL_FILE_SIZE:
                 return entries
-            self._small_run.extend(entries)
-        return iter(self._small_run)
+            self._stored_states.extend(entries)
+        return iter(self._stored_states)
 
     def per_instance_stats(self) -> Iterator[PerInstanceStats]:
         """Yield the statistics of each instance, in HELM's order.
@@ -334,21 +335,21 @@ def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
             update={"input": instance_input.model_copy(update={"text": text})}
         )
         state = state.model_copy(update={"instance": instance})
-    made = [
+    made_contents = [
         completion.multimodal_content
         for completion in (state.result.completions if state.result else ())
     ]
     # Pictures that the model made have no text: one completion lists all of them.
-    if state.result and any(made):
+    if state.result and any(made_contents):
         located = []
-        for content in made:
+        for content in made_contents:
             if content:
                 located.append(
                     _located(content, helm_dir, names.MADE_PICTURES_FOLDER)[MEDIA_OBJECTS]
                 )
-        shown = Completion(text=media.as_text(chain.from_iterable(located)).strip())
+        listing = Completion(text=media.as_text(chain.from_iterable(located)).strip())
         state = state.model_copy(
-            update={"result": state.result.model_copy(update={"completions": [shown]})}
+            update={"result": state.result.model_copy(update={"completions": [listing]})}
         )
     return state
 

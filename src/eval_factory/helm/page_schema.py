@@ -150,8 +150,8 @@ def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> l
     for run in runs:
         for name in run.metrics:
             if name not in by_name:
-                words = name.replace("_", " ")
-                by_name[name] = {"name": name, "display_name": words[:1].upper() + words[1:]}
+                readable = name.replace("_", " ")
+                by_name[name] = {"name": name, "display_name": readable[:1].upper() + readable[1:]}
                 better = facts_of(name).higher_is_better
                 if better is not None:
                     by_name[name]["lower_is_better"] = not better

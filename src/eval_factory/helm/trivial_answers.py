@@ -270,11 +270,11 @@ def _cuts(
     """
     rows = sorted((measure(question.text), question.right[0] == first) for question in fitted)
     firsts = sum(is_first for _, is_first in rows)
-    so_far = 0
+    firsts_so_far = 0
     for count, (length, is_first) in enumerate(rows, start=1):
-        so_far += is_first
+        firsts_so_far += is_first
         if count == len(rows) or rows[count][0] > length:
-            hits = so_far + (len(rows) - count) - (firsts - so_far)
+            hits = firsts_so_far + (len(rows) - count) - (firsts - firsts_so_far)
             yield length, hits, len(rows) - hits
 
 

@@ -49,7 +49,7 @@ from eval_factory.endpoint.replies import (
 )
 from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
-from eval_factory.endpoint.servers import servers_of
+from eval_factory.endpoint.servers import make_servers
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import (
     Session,
@@ -164,7 +164,7 @@ class Endpoint:
             read_changes(self._cache.path, settings.url, settings.model_id)
         )
         """The changes with which the endpoint answered requests that it had refused unchanged."""
-        servers = servers_of(
+        servers = make_servers(
             settings,
             env=os.environ,
             redactor=session.redactor,

@@ -10,7 +10,7 @@ from eval_factory.core.secrets import Redactor, filled
 from eval_factory.core.urls import base_of, reached
 from eval_factory.endpoint.batch_api import NO_SUCH_ADDRESS, BatchApi, BatchApiError
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.servers import servers_of
+from eval_factory.endpoint.servers import make_servers
 from eval_factory.tasks.oauth_services import services_in
 
 
@@ -28,7 +28,7 @@ def batch_api_of(
         redactor: gets the key, so that messages do not show it.
         say: gets messages about a sign-in.
     """
-    servers = servers_of(endpoint, env=env, redactor=redactor, say=say, services=services_in(env))
+    servers = make_servers(endpoint, env=env, redactor=redactor, say=say, services=services_in(env))
     (address,) = reached(filled(endpoint.url, env), env)
     return BatchApi(servers, base_of(address), redactor)
 

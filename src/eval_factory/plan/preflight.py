@@ -29,7 +29,7 @@ from eval_factory.endpoint.replies import (
     StopMessages,
 )
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
-from eval_factory.endpoint.servers import Server, Servers, servers_of
+from eval_factory.endpoint.servers import Server, Servers, make_servers
 from eval_factory.plan.batch_endpoints import check_batches
 from eval_factory.plan.run_plan import EndpointPlan
 from eval_factory.tasks.oauth_services import services_in
@@ -97,7 +97,7 @@ def probe(
         requests_per_minute=None,
         tokens_per_minute=None,
     )
-    servers = servers_of(
+    servers = make_servers(
         settings,
         env=env,
         redactor=redactor,

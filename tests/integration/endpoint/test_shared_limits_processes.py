@@ -28,13 +28,13 @@ from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.servers import servers_of
+from eval_factory.endpoint.servers import make_servers
 from eval_factory.endpoint.shared_limits import SharedLimits
 
 shared, args, prompts = json.loads(sys.argv[1])
 settings = EndpointSettings.from_args(args)
 limits = SharedLimits(SharedLimitsSettings(**shared))
-servers = servers_of(settings, env={}, redactor=Redactor(), say=print, shared=limits.admission)
+servers = make_servers(settings, env={}, redactor=Redactor(), say=print, shared=limits.admission)
 client = RetryingClient(settings, servers)
 
 def ask(prompt):

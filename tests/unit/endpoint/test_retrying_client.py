@@ -821,7 +821,7 @@ def test_headers_of_ones_own_are_sent_beside_the_key() -> None:
 
     settings = endpoint_settings(headers={"dataClassification": "confidential", "X-B": "${MY_B}"})
     assert settings.secret_variables == ["MY_B"]
-    made = servers.servers_of(
+    made = servers.make_servers(
         settings, env={"MY_B": "secret-b"}, redactor=Redactor(), say=lambda _line: None
     )
     made.all[0].transport = Recording(reply(200))

@@ -24,7 +24,7 @@ from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import LocalAdmission
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.servers import ABSENCE_S, Server, Servers, servers_of
+from eval_factory.endpoint.servers import ABSENCE_S, Server, Servers, make_servers
 from eval_factory.endpoint.sign_in import OAuthSignIn
 from facts import naming
 
@@ -80,7 +80,7 @@ SETTINGS = endpoint_settings(
 def servers_with(transports: Sequence[Transport], **options: Any) -> Servers:
     """So many of a, b and c."""
     settings = replace(SETTINGS, servers=SETTINGS.servers[: len(transports)])
-    found = servers_of(settings, env={}, redactor=Redactor(), say=print, **options)
+    found = make_servers(settings, env={}, redactor=Redactor(), say=print, **options)
     for server, transport in zip(found.all, transports, strict=True):
         server.transport = transport
     return found
@@ -309,7 +309,7 @@ def test_the_key_is_signed_with_and_never_shown() -> None:
     settings = endpoint_settings(
         key_names=("UNSET", "KEY"), url=f"http://h/{KEY}/v1/", request_timeout=3.0
     )
-    servers = servers_of(settings, env={"KEY": KEY}, redactor=redactor, say=print)
+    servers = make_servers(settings, env={"KEY": KEY}, redactor=redactor, say=print)
     (server,) = servers.all
     assert server.url == f"http://h/{KEY}/v1/chat/completions"
     assert servers.sign_in.header() == f"Bearer {KEY}"
@@ -324,7 +324,7 @@ def test_a_service_signs_in_place_of_a_key() -> None:
     settings = endpoint_settings(
         key_names=("KEY",), oauth=OAuthSettings("openai", "https://t/token", None)
     )
-    servers = servers_of(settings, env={"KEY": KEY}, redactor=Redactor(), say=print)
+    servers = make_servers(settings, env={"KEY": KEY}, redactor=Redactor(), say=print)
     assert isinstance(servers.sign_in, OAuthSignIn)
     assert servers.sign_in.service == "openai"
 
@@ -351,7 +351,7 @@ def test_a_service_signs_in_place_of_a_key() -> None:
 def test_where_an_endpoint_is_asked(
     url: str, env: dict[str, str], served_url: str | None, asked: str
 ) -> None:
-    found = servers_of(
+    found = make_servers(
         endpoint_settings(url=url), env=env, redactor=Redactor(), say=print, served_url=served_url
     )
     assert found.all[0].url == asked
@@ -360,7 +360,7 @@ def test_where_an_endpoint_is_asked(
 def test_the_url_of_a_cloud_function_is_taken_as_it_is() -> None:
     settings = endpoint_settings(url="http://h/functions/x", use_nvcf=True)
     assert (
-        servers_of(settings, env={}, redactor=Redactor(), say=print).all[0].url
+        make_servers(settings, env={}, redactor=Redactor(), say=print).all[0].url
         == "http://h/functions/x"
     )
 
@@ -370,4 +370,4 @@ def test_the_url_of_a_cloud_function_is_taken_as_it_is() -> None:
 )
 def test_an_endpoint_that_is_nowhere(url: str, said: str) -> None:
     with pytest.raises(PrerequisiteError, match=said):
-        servers_of(endpoint_settings(url=url), env={}, redactor=Redactor(), say=print)
+        make_servers(endpoint_settings(url=url), env={}, redactor=Redactor(), say=print)
