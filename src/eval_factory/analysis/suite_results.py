@@ -23,7 +23,7 @@ from eval_factory.analysis.win_rates import (
     win_rates,
 )
 from eval_factory.core import formats
-from eval_factory.core.enums import OfCell, RunStatus
+from eval_factory.core.enums import CellRecord, RunStatus
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import REPEATS_MEAN, AskedAgain, InstanceRecord, Score, TaskResult
@@ -35,7 +35,7 @@ from eval_factory.scoring.paired import ALPHA
 
 
 @dataclass(frozen=True)
-class FinishedCell(OfCell):
+class FinishedCell(CellRecord):
     """A run of a suite after the runner has finished with it."""
 
     status: RunStatus
@@ -60,7 +60,7 @@ class RunUsage:
 
 
 @dataclass(frozen=True)
-class CellResult(OfCell):
+class CellResult(CellRecord):
     """The result of one evaluation of one target. Unknown values are None."""
 
     status: RunStatus

@@ -24,7 +24,7 @@ from eval_factory.config.rules import BENCHMARK_KEY, WAITS_IN_JOB, prescribed_ro
 from eval_factory.config.suite_layers import PASSED_KEYS, TOP, name_with_variant, overlaid
 from eval_factory.config.suite_model import SuiteSection, problems_of_serve, served_target
 from eval_factory.core.budget import Budget
-from eval_factory.core.enums import LOCAL, OfCell
+from eval_factory.core.enums import LOCAL, CellRecord
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.rundir import SuiteDir, suite_dir
 from eval_factory.core.urls import base_of
@@ -229,7 +229,7 @@ def origins_of(combination: Combination, section: Mapping[str, Any]) -> dict[str
 
 
 @dataclass(frozen=True)
-class Cell(OfCell):
+class Cell(CellRecord):
     """A cell of the suite: one run.
 
     Attributes:
@@ -247,7 +247,7 @@ class Cell(OfCell):
 
 
 @dataclass(frozen=True)
-class ReusedCell(OfCell):
+class ReusedCell(CellRecord):
     """A cell of the suite's table with a finished result, which is copied and not run.
 
     Attributes:

@@ -322,7 +322,7 @@ class RatedQuestion:
             return None
         return record.metrics.get(self.metric)
 
-    def marks_of(self, record: InstanceRecord) -> dict[str, dict[int, float]]:
+    def judge_ratings_of(self, record: InstanceRecord) -> dict[str, dict[int, float]]:
         """Return the judges' ratings of one answer: judge -> index of the question -> rating.
 
         In a result without judges, the metric's name takes the place of a judge's name.
@@ -374,7 +374,7 @@ class RatedQuestion:
         return statistics.fmean(values)
 
 
-def asked_of(
+def questions_to_raters(
     result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]
 ) -> RatedQuestion:
     """Return the questions that raters are asked about the answers of a result.

@@ -39,7 +39,7 @@ class RunStatus(Word):
 
 
 @dataclass(frozen=True)
-class OfCell:
+class CellRecord:
     """A base class for records about one cell of a suite: one evaluation of one target."""
 
     target: str

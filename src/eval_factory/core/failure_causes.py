@@ -68,9 +68,11 @@ class Causes:
         ]
 
     @property
-    def all_last(self) -> bool:
+    def all_permanent(self) -> bool:
         """True if each error would recur with the same request; False if there are no errors."""
-        return bool(self._groups) and all(lasts(group.first) for group in self._groups.values())
+        return bool(self._groups) and all(
+            is_permanent(group.first) for group in self._groups.values()
+        )
 
     def listed(self) -> tuple[FailureCause, ...]:
         """Return the causes: those of the model first, then by judge, the most frequent first.
@@ -153,13 +155,13 @@ def hint_for(error: str, role: str) -> str | None:
     return remedy.judge
 
 
-def lasts(error: str) -> bool:
+def is_permanent(error: str) -> bool:
     """Return True if the same request would fail in the same way again."""
     remedy = remedy_for(error)
     return remedy is not None and not remedy.again
 
 
-def spares_the_key(error: str) -> bool:
+def is_not_about_key(error: str) -> bool:
     """Return True if a 401 or 403 is not about the key, or a 404 not about the model."""
     remedy = remedy_for(error)
     return remedy is not None and remedy.not_the_key

@@ -15,7 +15,7 @@ from typing import Any
 
 MAX_FOREIGN_TEXT = 500  # the limit of a shown foreign text, in characters
 MAX_LOG_LINE = 10_000  # in characters
-LOOKED_AT = 16
+READ_FACTOR = 16
 """The number of characters that are read for each character that is shown: white space and tags
 take space that the shown text does not have.
 """
@@ -74,7 +74,7 @@ def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] 
         limit: the maximum length in characters.
         prompt: the texts of the request; quotes of these texts are replaced by `QUOTED_PROMPT`.
     """
-    line = " ".join(text[: LOOKED_AT * limit].split())
+    line = " ".join(text[: READ_FACTOR * limit].split())
     for question in prompt:
         line = _without_quotes(line, " ".join(question.split()))
     return printable(line)[:limit]
@@ -88,7 +88,7 @@ def own_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
-def said_in(document: Any) -> str:
+def message_or_default(document: Any) -> str:
     """Return the message of an error object, or `NO_MESSAGE`.
 
     Other parts of the object are not returned, because they may contain the request.
@@ -144,7 +144,7 @@ def plain(text: str) -> str:
 
     Escaped line breaks and tabs (`\\n`) become blanks. A long response is cut.
     """
-    start = text[: LOOKED_AT * MAX_FOREIGN_TEXT]
+    start = text[: READ_FACTOR * MAX_FOREIGN_TEXT]
     if "<" in start and ">" in start:
         start = re.sub(r"<[^<>]{0,2000}>", " ", start)
     return re.sub(r"\\[nrt]", " ", start)

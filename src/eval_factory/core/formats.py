@@ -24,7 +24,7 @@ def rounded(number: float, digits: int = 6) -> float:
     return float(f"{number:.{digits}g}")
 
 
-def by_hand(value: float, exponent: int) -> float:
+def round_half_up(value: float, exponent: int) -> float:
     """Return a number rounded to a multiple of 10 ** exponent.
 
     A number that is not finite, or too large to have this digit, is returned unchanged.
@@ -51,7 +51,7 @@ def decimals(value: float | None, digits: int, *, sign: str = "", missing: str =
     """
     if value is None:
         return missing
-    return f"{by_hand(value, -digits):{sign}.{digits}f}"
+    return f"{round_half_up(value, -digits):{sign}.{digits}f}"
 
 
 def significant(value: float | None, digits: int, *, sign: str = "", missing: str = "") -> str:
@@ -66,7 +66,7 @@ def significant(value: float | None, digits: int, *, sign: str = "", missing: st
     if value is None:
         return missing
     exponent = Decimal(repr(float(value))).adjusted() if value and value - value == 0 else 0
-    return f"{by_hand(value, exponent - digits + 1):{sign}.{digits}g}"
+    return f"{round_half_up(value, exponent - digits + 1):{sign}.{digits}g}"
 
 
 def score(value: float | None, *, sign: str = "", missing: str = "") -> str:
@@ -81,14 +81,14 @@ def short(value: float | None, *, sign: str = "", missing: str = "") -> str:
 
 def points(share: float, *, sign: str = "") -> str:
     """Return a share, or a difference of shares, in percentage points: 4.1."""
-    return f"{by_hand(share, -3) * 100:{sign}.1f}"
+    return f"{round_half_up(share, -3) * 100:{sign}.1f}"
 
 
 def percent(share: float | None, digits: int = 1, *, missing: str = "") -> str:
     """Return a share (from 0 to 1) in percent: 41.2 %."""
     if share is None:
         return missing
-    return f"{by_hand(share, -2 - digits) * 100:.{digits}f} %"
+    return f"{round_half_up(share, -2 - digits) * 100:.{digits}f} %"
 
 
 def coefficient(value: float | None, *, missing: str = "") -> str:
@@ -130,7 +130,7 @@ def between(
 
 def money(dollars: float) -> str:
     """Return an amount of US dollars: 12.34 USD; below one dollar with four digits: 0.01234 USD."""
-    shown = f"{by_hand(dollars, -2):,.2f}" if dollars >= 1 else significant(dollars, 4)
+    shown = f"{round_half_up(dollars, -2):,.2f}" if dollars >= 1 else significant(dollars, 4)
     return f"{shown} USD"
 
 
@@ -152,7 +152,7 @@ def megabytes(value: float) -> str:
     """Return a size: 1.5 MB, 1,234 MB."""
     if value < 10:
         return f"{decimals(value, 1)} MB"
-    return f"{count(by_hand(value, 0))} MB"
+    return f"{count(round_half_up(value, 0))} MB"
 
 
 def rate(per_second: float) -> str:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from eval_factory.core.budget import Budget, Price
 
 SETTINGS = "EVAL_FACTORY_SETTINGS"  # the variable with the settings, as JSON
-WITHOUT = "EVAL_FACTORY_WITHOUT"  # set by the user: the names of HELM patches to skip
+SKIPPED_PATCHES = "EVAL_FACTORY_WITHOUT"  # set by the user: the names of HELM patches to skip
 # set by the user: the paths of environments that are not in the user's data folder
 MEDHELM_HOME = "EVAL_FACTORY_MEDHELM"
 HEIM_HOME = "EVAL_FACTORY_HEIM"
@@ -35,7 +35,7 @@ PROXY_VARIABLES = frozenset(
 )
 """Variables that are removed for an offline helm-run, because a proxy could reach other hosts."""
 
-Place = tuple[str, int]  # (host, port)
+HostAndPort = tuple[str, int]  # (host, port)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class HelmRunSettings:
     roles from standard input before its first request: the parent probes the endpoints while
     helm-run imports HELM. If both are None, no endpoint is probed.
     """
-    allowed: tuple[Place, ...] | None = None  # offline: the hosts that may be contacted
+    allowed: tuple[HostAndPort, ...] | None = None  # offline: the hosts that may be contacted
     # offline: URL of an endpoint -> URL of the proxy for this endpoint
     proxies: Mapping[str, str] | None = None
     pins: Pins | None = None

@@ -56,7 +56,7 @@ class Holder:
         )
 
     @classmethod
-    def written_in(cls, file: Path) -> Holder | None:
+    def read_from(cls, file: Path) -> Holder | None:
         """Return the holder that a file names; None if the file is missing or incomplete.
 
         The holder's process may have ended.
@@ -344,7 +344,7 @@ class RunDir:
                 BlockingIOError,
                 PermissionError,
             ):  # the lock is held; some file systems raise PermissionError
-                holder = Holder.written_in(self.lock_holder)
+                holder = Holder.read_from(self.lock_holder)
                 waited = time.monotonic() - started
             except OSError as error:
                 raise PrerequisiteError(

@@ -157,7 +157,7 @@ def run(
     *,
     env: Mapping[str, str],
     seconds: float,
-    given: bytes = b"",
+    standard_input: bytes = b"",
 ) -> EndedProgram:
     """Run a program in a new sandbox, and wait until it ends.
 
@@ -167,7 +167,7 @@ def run(
         allowed: the permissions of the program.
         env: the complete environment of the program.
         seconds: the time limit, after which the program is killed.
-        given: the program's standard input.
+        standard_input: the program's standard input.
 
     Raises:
         PrerequisiteError: bubblewrap is not installed, or does not support this machine.
@@ -180,7 +180,7 @@ def run(
         tempfile.TemporaryFile() as refused,
     ):
         for file, content in (
-            (stdin, given),
+            (stdin, standard_input),
             (refused, refused_calls(allowed)),
         ):
             file.write(content)

@@ -24,7 +24,7 @@ from eval_factory.core.safe_files import json_line
 
 REDACTED = "[API_KEY_REDACTED]"
 SHORTEST_SECRET = 12  # characters; shorter values are never redacted
-LONG = 100_000
+LONG_TEXT = 100_000
 """The length (in characters) from which a text is long: a long text that occurs in several lines is
 checked only once.
 """
@@ -305,7 +305,7 @@ class Redactor:
 
         False may be returned for a value without secrets, which is then redacted slowly.
         """
-        if len(line) >= LONG:
+        if len(line) >= LONG_TEXT:
             long_texts: list[str] = []
             line = json_line(_without_long_texts(value, long_texts))
             if not all(map(self._is_long_text_clean, long_texts)):
@@ -327,7 +327,7 @@ def _without_long_texts(value: Any, long_texts: list[str]) -> Any:
 
     Keys of mappings are not changed.
     """
-    if isinstance(value, str) and len(value) >= LONG:
+    if isinstance(value, str) and len(value) >= LONG_TEXT:
         long_texts.append(value)
         return ""
     if isinstance(value, Mapping):

@@ -163,7 +163,7 @@ def _end() -> None:
     os._exit(1)
 
 
-THRESHOLD = 100_000
+GC_THRESHOLD = 100_000
 """The number of new objects after which Python collects garbage; Python's default is 700. A
 collection takes 10 ms, and the dry run of a suite makes fewer objects than this.
 """
@@ -174,5 +174,5 @@ def collect_rarely() -> None:
 
     At the end, Python would examine all objects twice, although the system frees their memory.
     """
-    gc.set_threshold(THRESHOLD, 20, 20)
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
     atexit.register(gc.freeze)

@@ -18,12 +18,12 @@ from urllib.parse import urlsplit, urlunsplit
 from eval_factory.core.errors import PrerequisiteError
 
 if TYPE_CHECKING:
-    from eval_factory.core.helm_run_settings import Place
+    from eval_factory.core.helm_run_settings import HostAndPort
 
 _PORTS = {"http": 80, "https": 443}
 
 
-def place_of(url: str) -> Place | None:
+def place_of(url: str) -> HostAndPort | None:
     """Return (host, port) of a URL; None if the URL has no host or is not http(s)."""
     parts = urlsplit(url)
     if not parts.hostname or parts.scheme not in _PORTS:

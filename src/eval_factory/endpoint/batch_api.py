@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import requests
 
-from eval_factory.core.foreign_text import MAX_FOREIGN_TEXT, one_line, plain, said_in
+from eval_factory.core.foreign_text import MAX_FOREIGN_TEXT, message_or_default, one_line, plain
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.proxies import certificates, proxy_for
 from eval_factory.endpoint.servers import Servers
@@ -241,7 +241,7 @@ class BatchApi:
     def _error_text(self, answer: requests.Response) -> str:
         """Return the message of a refusal on one line, without secrets."""
         try:
-            message = said_in(answer.json())
+            message = message_or_default(answer.json())
         except (ValueError, RecursionError):
             message = None
         return self._plain(message or answer.text[:MAX_FOREIGN_TEXT])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eval_factory.core.finish_reasons import FinishReason, facts_of
-from eval_factory.core.foreign_text import message_in, said_in, with_each_text
+from eval_factory.core.foreign_text import message_in, message_or_default, with_each_text
 from eval_factory.endpoint import event_stream, finish_reasons, native_answers, stated_errors
 
 KEY_VERSION = 1
@@ -693,7 +693,7 @@ def _error_in(document: Any, problem: str) -> UnusableAnswer:
     words = message_in(document)
     if words is None and problem.startswith("the answer"):
         return UnusableAnswer(problem)
-    shown_error = said_in(document)
+    shown_error = message_or_default(document)
     if code is not None and str(code) != shown_error:
         shown_error = f"{code}: {shown_error}"
     message = f"{problem}: {shown_error}"

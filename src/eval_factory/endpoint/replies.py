@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core import foreign_text
 from eval_factory.core.enums import MODEL_ROLE
-from eval_factory.core.failure_causes import Causes, hint_for, line_of, spares_the_key
+from eval_factory.core.failure_causes import Causes, hint_for, is_not_about_key, line_of
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
 from eval_factory.endpoint import media, openai_api
@@ -106,7 +106,7 @@ class ReplyReader:
             return f"an error of {len(reply.data)} bytes"
         error_text = None
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
-            error_text = foreign_text.said_in(
+            error_text = foreign_text.message_or_default(
                 self._redactor.tree(openai_api.parse_answer(reply.data))
             )
         if error_text is None:
@@ -212,7 +212,7 @@ class StopMessages:
             error_text: the endpoint's error text.
         """
         error = f"HTTP {status}: {error_text}"
-        if spares_the_key(error):
+        if is_not_about_key(error):
             advice = hint_for(error, self.settings.role)
             return self.of_role(f"{self.url} answers {status}{_it_says(error_text)}\n  {advice}")
         if status == 404:
@@ -269,7 +269,7 @@ class StopMessages:
         if not_shown:
             lines.append(f"{not_shown} x something else")
         check = f"check {self._settings('url', 'model_id')}, and the server"
-        if not causes.all_last:
+        if not causes.all_permanent:
             check += "; then run the same command again"
         lines.append(check)
         lines.append("to go on all the same: --overrides config.params.extra.stop_after_failures=0")

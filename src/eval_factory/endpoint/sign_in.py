@@ -26,7 +26,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
-from eval_factory.core.foreign_text import one_line, said_in
+from eval_factory.core.foreign_text import message_or_default, one_line
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, secret_in, variable_of
@@ -350,7 +350,8 @@ class OAuthSignIn(SignIn):
         except OAuth2Error as error:
             # `error` and `description` may be any JSON value.
             code, description = (
-                said_in(value) if value else "" for value in (error.error, error.description)
+                message_or_default(value) if value else ""
+                for value in (error.error, error.description)
             )
             reason = (
                 " ".join(filter(None, (f"({code})" if code else "", description)))

@@ -24,7 +24,7 @@ from typing import IO, Any, TextIO
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import MAX_LOG_LINE, printable
-from eval_factory.core.helm_run_settings import ALL_FILES, HEIM_HOME, MEDHELM_HOME, WITHOUT
+from eval_factory.core.helm_run_settings import ALL_FILES, HEIM_HOME, MEDHELM_HOME, SKIPPED_PATCHES
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import SERVED_AT
@@ -340,7 +340,7 @@ ALLOWED_VARIABLES = frozenset(
         "NVCF_STATUS_URL",
         "OAUTHLIB_INSECURE_TRANSPORT",
         "SYSTEMROOT",
-        WITHOUT,
+        SKIPPED_PATCHES,
         SERVED_AT,
         MEDHELM_HOME,
         HEIM_HOME,

@@ -17,7 +17,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.helm_run_settings import PROXY_VARIABLES, SETTINGS, HelmRunSettings, Place
+from eval_factory.core.helm_run_settings import (
+    PROXY_VARIABLES,
+    SETTINGS,
+    HelmRunSettings,
+    HostAndPort,
+)
 from eval_factory.core.urls import host_of
 from eval_factory.endpoint.proxies import proxy_from_environment
 from eval_factory.helm import names
@@ -43,7 +48,7 @@ def _as_text(host: str, port: int | None = None) -> str:
 class NetworkGuard:
     """The guard of a process: allows or refuses connections, and records the refusals."""
 
-    def __init__(self, allowed: Iterable[Place]) -> None:
+    def __init__(self, allowed: Iterable[HostAndPort]) -> None:
         self._ports: dict[str, set[int]] = {}
         for host, port in allowed:
             self.allow(host, port)

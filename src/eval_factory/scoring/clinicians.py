@@ -409,7 +409,7 @@ def _match_ratings(
                 continue
             answer = rated.rated.setdefault(key, RatedAnswer(drawn.questions))
             answer.by_rater.update(by_rater)
-            answer.marks = rated.question.marks_of(record)
+            answer.marks = rated.question.judge_ratings_of(record)
     for _, by_rater in chain.from_iterable(unmatched.values()):
         rated.unused += sum(map(len, by_rater.values()))
     return rated

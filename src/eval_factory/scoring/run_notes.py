@@ -162,7 +162,7 @@ def _note_on_failures(draft: Draft) -> Note:
             )
     asks_again = (
         tally.something_to_ask
-        and not tally.causes.all_last
+        and not tally.causes.all_permanent
         and read_origin(plan.rundir.cache_db) is None
     )
     again = "; the same command asks them again" if asks_again else ""

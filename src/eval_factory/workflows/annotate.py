@@ -34,7 +34,7 @@ from eval_factory.core.annotations import (
     AnswerKey,
     Sample,
     ShownAnswer,
-    asked_of,
+    questions_to_raters,
     read_annotations,
     read_sample,
 )
@@ -161,7 +161,7 @@ def _chosen(
     for record in stored.result.instances:
         if record.metrics:
             records.append(record)
-    form = asked_of(stored.result, records, kind, system_prompts(stored))
+    form = questions_to_raters(stored.result, records, kind, system_prompts(stored))
     categories = set(chain.from_iterable(record.categories for record in records))
     group_field = next((name for name in stored.result.groups if name in categories), None)
     candidates = []

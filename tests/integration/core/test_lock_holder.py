@@ -29,12 +29,12 @@ def test_who_has_ended_is_known() -> None:
 def test_who_is_written_down_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "holder.json"
     holder = Holder.this_process()
-    assert Holder.written_in(file) is None
+    assert Holder.read_from(file) is None
     file.write_text(holder.as_json())
-    assert Holder.written_in(file) == holder
+    assert Holder.read_from(file) == holder
     assert (holder.pid, holder.host, holder.program) == (os.getpid(), socket.gethostname(), None)
     assert str(holder) == f"process {os.getpid()} on {holder.host}, since {holder.since}"
     assert datetime.fromisoformat(holder.since.replace("Z", "+00:00")) <= datetime.now(timezone.utc)
     for nobody in ("", "[]", "{}", '{"pid": 1}', "{"):
         file.write_text(nobody)
-        assert Holder.written_in(file) is None
+        assert Holder.read_from(file) is None

@@ -416,7 +416,7 @@ def test_what_the_program_may_not_read_is_named(tmp_path: Path) -> None:
 def test_input_output_and_end(tmp_path: Path) -> None:
     def ended(*argv: str, seconds: float = 20, given: bytes = b"") -> sandbox.EndedProgram:
         return sandbox.run(
-            argv, tmp_path, env={"PATH": "/usr/bin:/bin"}, seconds=seconds, given=given
+            argv, tmp_path, env={"PATH": "/usr/bin:/bin"}, seconds=seconds, standard_input=given
         )
 
     assert ended("cat", given="ä\n".encode()) == sandbox.EndedProgram(0, "ä\n".encode())

@@ -11,8 +11,8 @@ from eval_factory.core.failure_causes import (
     MAX_CAUSE,
     Causes,
     hint_for,
-    lasts,
-    spares_the_key,
+    is_not_about_key,
+    is_permanent,
 )
 from eval_factory.core.results import MODEL_ROLE
 
@@ -203,13 +203,13 @@ def test_an_error_has_one_remedy_and_lasts_or_does_not(
     error: str, advice: str, again: bool
 ) -> None:
     assert advice in str(hint_for(error, MODEL_ROLE))
-    assert lasts(error) is not again
+    assert is_permanent(error) is not again
     causes = Causes()
-    assert causes.all_last is False
+    assert causes.all_permanent is False
     causes.add(MODEL_ROLE, error)
-    assert causes.all_last is not again
+    assert causes.all_permanent is not again
 
 
 def test_a_firewall_does_not_speak_of_the_key() -> None:
-    assert spares_the_key("HTTP 403: error code: 1010")
-    assert not spares_the_key("HTTP 403: this key may not use the model")
+    assert is_not_about_key("HTTP 403: error code: 1010")
+    assert not is_not_about_key("HTTP 403: this key may not use the model")

@@ -97,7 +97,7 @@ def test_a_line_has_blanks_for_white_space_and_an_end() -> None:
     ],
 )
 def test_of_an_error_object_the_message_alone_is_shown(document: Any, message: str) -> None:
-    assert foreign_text.said_in(document) == message
+    assert foreign_text.message_or_default(document) == message
 
 
 def test_what_an_error_quotes_of_the_prompt_is_left_out() -> None:

@@ -60,7 +60,7 @@ def asked(
     record: InstanceRecord, label: str, scale: tuple[float, float] | None, **more: Any
 ) -> annotated.RatedQuestion:
     kind = more.pop("kind", None)
-    return annotated.asked_of(
+    return annotated.questions_to_raters(
         scored(record, label, scale, **more), [record], kind, frozenset(["You are GPT."])
     )
 
@@ -72,10 +72,10 @@ def test_answers_that_are_right_or_wrong_are_rated_yes_or_no() -> None:
     assert shown.answer == "answer to q"
     assert (shown.references, shown.questions) == (("yes",), (Question(annotated.IS_CORRECT),))
     assert found.choices == YES_NO
-    assert found.marks_of(instance("q", 1.0)) == {"exact_match": {0: 1.0}}
+    assert found.judge_ratings_of(instance("q", 1.0)) == {"exact_match": {0: 1.0}}
     assert found.scores_of(instance("q", 0.0)) == {"exact_match": 0.0}
     assert found.score_by(shown.questions, [1.0]) == 1.0
-    assert found.marks_of(instance("q", None)) == {}
+    assert found.judge_ratings_of(instance("q", None)) == {}
     assert found.scores_of(instance("q", None)) == {}
 
 
@@ -83,7 +83,7 @@ def test_a_jurys_criteria_are_asked_on_its_scale() -> None:
     found = asked(of_jury(), "jury", (1, 5), jury=JuryReport({}, None, {}, {}))
     assert found.questions(of_jury()) == (Question("accuracy"), Question("clarity"))
     assert found.choices == tuple(RatingChoice(float(one), str(one)) for one in range(1, 6))
-    assert found.marks_of(of_jury()) == {"kind": {0: 5.0, 1: 4.0}, "silent": {}, "odd": {}}
+    assert found.judge_ratings_of(of_jury()) == {"kind": {0: 5.0, 1: 4.0}, "silent": {}, "odd": {}}
     assert found.scores_of(of_jury()) == {"kind": 4.5}
     assert found.score_by(found.questions(of_jury()), [1.0, 4.0]) == 2.5
 
@@ -98,7 +98,7 @@ def test_labels_and_criteria_of_the_benchmark_are_shown_to_raters() -> None:
         Question("accuracy"),
         Question("clarity: a patient understands it"),
     )
-    assert found.marks_of(of_jury())["kind"] == {0: 5.0, 1: 4.0}
+    assert found.judge_ratings_of(of_jury())["kind"] == {0: 5.0, 1: 4.0}
     assert asked(CASE, "rubric_score", (0, 1), jury=jury).choices == YES_NO
 
 
@@ -106,7 +106,7 @@ def test_each_criterion_of_a_rubric_is_met_or_not() -> None:
     found = asked(CASE, "rubric_score", (0, 1))
     assert found.kind == "criteria"
     assert found.questions(CASE) == (Question("says when", 5.0), Question("harms", -3.0))
-    assert found.marks_of(CASE) == {"one": {0: 1.0, 1: 0.0}, "two": {0: 0.0}}
+    assert found.judge_ratings_of(CASE) == {"one": {0: 1.0, 1: 0.0}, "two": {0: 0.0}}
     assert found.score_by(found.questions(CASE), [1.0, 1.0]) == pytest.approx(2 / 5)
     whole = asked(CASE, "rubric_score", (0, 1), kind="ratings")
     assert [one.label for one in whole.choices] == ["0", "0.25", "0.5", "0.75", "1"]
@@ -204,4 +204,4 @@ def test_what_nobody_can_rate_is_refused(
     with pytest.raises(ConfigError, match=said):
         asked(record, "exact_match", scale, kind=kind)
     with pytest.raises(ConfigError, match=naming("exact_match could not")):
-        annotated.asked_of(replace(result([]), scores={}), [], None, frozenset())
+        annotated.questions_to_raters(replace(result([]), scores={}), [], None, frozenset())

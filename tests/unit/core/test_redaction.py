@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from eval_factory.core import secrets
 from eval_factory.core.safe_files import json_line
-from eval_factory.core.secrets import LONG, REDACTED, Redactor, is_placeholder
+from eval_factory.core.secrets import LONG_TEXT, REDACTED, Redactor, is_placeholder
 
 KEY = "plain-looking-value-77"
 
@@ -308,7 +308,7 @@ def test_a_line_with_a_long_text_is_that_of_the_redacted_value(
     before: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the secret stands in the long text, beside it, and in a name that is as long."""
-    monkeypatch.setattr(secrets, "LONG", 500)
+    monkeypatch.setattr(secrets, "LONG_TEXT", 500)
     redactor = Redactor([KEY, ODD_KEY, ODD_LETTERS])
     long = before + "word " * (500 // 5)
     for hidden in HIDDEN:
@@ -333,9 +333,9 @@ def test_a_long_text_is_looked_through_once_for_all_its_lines_until_a_secret_is_
             return super().text(text)
 
     redactor = Counting()
-    text = f"{KEY} " + "word " * (LONG // 5)
+    text = f"{KEY} " + "word " * (LONG_TEXT // 5)
     for value in ({"completion": text}, {"response": {"choices": [{"text": text}]}}):
         assert redactor.line(value) == (json_line(value), value)
-    assert [len(read) >= LONG for read in seen].count(True) == 1
+    assert [len(read) >= LONG_TEXT for read in seen].count(True) == 1
     redactor.learn(KEY)
     assert KEY not in redactor.line({"completion": text})[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from builders import endpoint_settings
 from eval_factory.core.enums import MODEL_ROLE
-from eval_factory.core.failure_causes import hint_for, lasts, remedies, remedy_for
+from eval_factory.core.failure_causes import hint_for, is_permanent, remedies, remedy_for
 from eval_factory.endpoint.openai_api import cut_off_advice
 from eval_factory.endpoint.replies import StopMessages
 from eval_factory.scoring.reportable import Unreadable, too_unreadable
@@ -85,7 +85,7 @@ def of_errors() -> Iterator[str]:
         yield f"{error}"
         yield f"  model: {hint_for(error, MODEL_ROLE)}"
         yield f"  judge: {hint_for(error, 'gpt')}"
-        yield f"  the same command would fail again: {lasts(error)}"
+        yield f"  the same command would fail again: {is_permanent(error)}"
 
 
 def of_answers() -> Iterator[str]:

@@ -143,7 +143,7 @@ def _run_in_sandbox(
         allowed,
         env=sandbox.without_secrets(folder),
         seconds=seconds,
-        given=standard_input,
+        standard_input=standard_input,
     )
 
 

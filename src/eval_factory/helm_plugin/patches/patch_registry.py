@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.helm_run_settings import WITHOUT, HelmRunSettings
+from eval_factory.core.helm_run_settings import SKIPPED_PATCHES, HelmRunSettings
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
@@ -174,7 +174,7 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
     """
     helm = installed_upstream()
     run_specs = names.asked_run_specs(sys.argv)
-    turned_off = set(os.environ.get(WITHOUT, "").split(","))
+    turned_off = set(os.environ.get(SKIPPED_PATCHES, "").split(","))
     candidates = []
     for patch in patches:
         is_turned_off = patch.only_speed and turned_off & {"all", patch.name}

@@ -17,7 +17,7 @@ from eval_factory import __version__
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.config.suite import ReusedCell, Suite, build_suite
-from eval_factory.core.enums import OfCell, RunStatus
+from eval_factory.core.enums import CellRecord, RunStatus
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.run_statuses import ENDED, GOING_ON, WITH_RESULT
@@ -43,7 +43,7 @@ from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
 
 @dataclass(frozen=True)
-class CellCheck(OfCell):
+class CellCheck(CellRecord):
     """The result of checking one cell."""
 
     status: RunStatus

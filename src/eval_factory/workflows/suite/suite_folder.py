@@ -103,7 +103,7 @@ def locked(folder: SuiteDir) -> Iterator[None]:
     try:
         while not _is_lock_acquired(descriptor, folder):
             if time.monotonic() - started > MAX_LOOK_S:
-                holder = Holder.written_in(folder.lock) or "an unknown process"
+                holder = Holder.read_from(folder.lock) or "an unknown process"
                 raise BusyError(
                     f"{folder.root} is in use by another run_suite: {holder}\n"
                     f"  look at it with 'eval-factory suite status {folder.root}', "
@@ -154,7 +154,7 @@ def holder_now(folder: SuiteDir) -> Holder | None:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     except BlockingIOError:
-        holder = Holder.written_in(folder.lock) or UNKNOWN
+        holder = Holder.read_from(folder.lock) or UNKNOWN
     except OSError:  # the file system supports no locks: no process can have locked the file
         return None
     finally:

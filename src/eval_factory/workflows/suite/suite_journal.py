@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from eval_factory.core.enums import OfCell, RunStatus
+from eval_factory.core.enums import CellRecord, RunStatus
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.run_statuses import GOING_ON
@@ -112,7 +112,7 @@ WAS_NOT_STARTED = "not started yet"
 
 
 @dataclass(frozen=True)
-class CellState(OfCell):
+class CellState(CellRecord):
     """The state of a cell by its last event."""
 
     status: RunStatus = RunStatus.WAITING

@@ -36,7 +36,7 @@ def test_garbage(apply_patch: ApplyPatch) -> None:
     before = gc.get_threshold()
     try:
         apply_patch("look_for_garbage_less_often")
-        assert gc.get_threshold() == (this_process.THRESHOLD, 20, 20)
+        assert gc.get_threshold() == (this_process.GC_THRESHOLD, 20, 20)
     finally:
         gc.set_threshold(*before)
 

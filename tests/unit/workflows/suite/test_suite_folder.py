@@ -123,7 +123,7 @@ def test_the_number_of_a_process_that_ended_may_be_anothers(tmp_path: Path) -> N
     """Whom nobody may stop."""
     folder = suite_folder(tmp_path)
     with module.locked(folder):
-        assert holder_now(folder) == Holder.written_in(folder.lock), "it is this process"
+        assert holder_now(folder) == Holder.read_from(folder.lock), "it is this process"
         folder.lock.write_text(replace(Holder.this_process(), pid=os.getppid()).as_json())
         assert holder_now(folder) is None
 
