@@ -100,7 +100,7 @@
     return !state.words || [entry, ...entry.askings].some((one) => one.rows.some(said));
   }
 
-  // Returns the text of a tag or criterion. Results number their tags and criteria differently, so numbers cannot be compared.
+  // Returns the text of a tag or criterion. Results number their tags and criteria differently.
   const nameOfLost = (run, place) => JSON.stringify(run.head.lost[place]);
 
   // Returns a comparison for sorting. Unknown values come last, in both directions.
