@@ -14,7 +14,7 @@ from eval_factory.core.secrets import filled, variables_in
 from eval_factory.endpoint import media, openai_api
 
 BATCH_OR_SINGLE = "fallback"  # the value of `batch` that sends a batch's leftovers one by one
-_RARE = (  # fields that model_deployments.yaml leaves out if they are empty
+_OMITTED_IF_EMPTY = (  # fields that model_deployments.yaml leaves out if they are empty
     "servers",
     "headers",
     "max_image_side",
@@ -179,7 +179,7 @@ class EndpointSettings:
         """Return the fields as plain values for YAML, by their names and in their order."""
         args = {setting.name: getattr(self, setting.name) for setting in fields(EndpointSettings)}
         args["headers"] = dict(self.headers)
-        for name in _RARE:
+        for name in _OMITTED_IF_EMPTY:
             if not args[name]:
                 del args[name]
         plain: dict[str, Any] = {}

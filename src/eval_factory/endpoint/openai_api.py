@@ -142,10 +142,10 @@ def _part_of_marker(text: str, marker: str) -> str:
     for length in range(min(len(marker) - 1, len(text)), 0, -1):
         part = marker[:length]
         if text.endswith(part):
-            alone = text.strip() == part and length > 1
-            if not (alone or 2 * length > len(marker)):
-                return ""
-            return part
+            is_alone = text.strip() == part and length > 1
+            if is_alone or 2 * length > len(marker):
+                return part
+            return ""
     return ""
 
 
@@ -311,14 +311,14 @@ def cut_off_advice(granted: int, given: int | None) -> str:
     return TOO_FEW_TOKENS.format(granted=granted)
 
 
+_PATH = re.compile(r"(?:/|\.{1,2}/|~/|[A-Za-z]:[\\/]).|.*\.(?:gguf|safetensors|bin)\Z")
+
+
 def states_path(model_id: str, stated: Any) -> bool:
     """Return True if an answer states a file's path as its model, in place of the model's id."""
     if not isinstance(stated, str) or stated == model_id:
         return False
     return bool(_PATH.match(stated))
-
-
-_PATH = re.compile(r"(?:/|\.{1,2}/|~/|[A-Za-z]:[\\/]).|.*\.(?:gguf|safetensors|bin)\Z")
 
 
 class UnusableAnswer(Exception):
@@ -386,6 +386,9 @@ def parse_answer(data: bytes, content_type: str = "") -> Any:
     raise UnusableAnswer(failure)
 
 
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
+
+
 def _text_of(data: bytes, content_type: str) -> str:
     """Decode a body: as Unicode JSON (RFC 8259), or else by the charset of its Content-Type.
 
@@ -404,6 +407,7 @@ def _text_of(data: bytes, content_type: str) -> str:
     return data.decode(encoding, "replace")
 
 
+_PAGE_HEAD = 20_000  # the number of bytes in which the title of a page is looked for
 _PAGE = re.compile(rb"\s*<(?:!doctype html|html|head)\b", re.IGNORECASE)
 _TITLE = re.compile(rb"<title[^<>]{0,200}>\s*([^<]{1,200})", re.IGNORECASE)
 
@@ -422,10 +426,6 @@ def _page_in(data: bytes) -> str:
     return f" but a web page: {title[1].decode('utf-8', 'replace').strip()}"
 
 
-_PAGE_HEAD = 20_000  # the number of bytes in which the title of a page is looked for
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
-
-
 def _without_surrogates(answer: Any) -> Any:
     """Return the document with U+FFFD for each half of a surrogate pair."""
     return with_each_text(
@@ -434,7 +434,7 @@ def _without_surrogates(answer: Any) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """Parse a JSON document; read it a second time, leniently, if a number is not usual."""
+    """Parse a JSON document; parse it again, leniently, if a number is too long or not finite."""
     try:
         return parse_cached(text)
     except (UnusableAnswer, ValueError):

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+# classes and modules of the plug-in
 CLIENT_CLASS = "eval_factory.helm_plugin.client.EndpointClient"
 RUNNER_CLASS = "eval_factory.helm_plugin.runner.EvalRunner"
 MEASURING_RUNNER_CLASS = "eval_factory.helm_plugin.runner.MeasuringRunner"
@@ -15,6 +16,7 @@ RUBRIC_METRIC_CLASS = "eval_factory.helm_plugin.rubric.rubric_metric.RubricMetri
 PLUGIN_MODULE = "eval_factory.helm_plugin.plugin"
 LOG_FILTER_CLASS = "eval_factory.helm_plugin.log_filter.WithholdText"
 
+# the generated files in model_configs/
 MODEL_DEPLOYMENTS = "model_deployments.yaml"
 MODEL_METADATA = "model_metadata.yaml"
 JUDGES = "judges.yaml"
@@ -62,6 +64,7 @@ JURY_RUN_SPECS = frozenset(
 )
 """The run specs that a jury scores, or may score."""
 
+# folders in HELM's output folder
 RUNS_FOLDER = "runs"
 SCENARIOS_FOLDER = "scenarios"
 MADE_PICTURES_FOLDER = "generated_images"

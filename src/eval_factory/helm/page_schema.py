@@ -57,20 +57,20 @@ def plain_name(name: str, longest: int = _MAX_NAME) -> str:
     return _NOT_IN_A_FILE_NAME.sub("_", name).lstrip(".")[:longest] or "_"
 
 
-def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, Any]:
+def page_schema(runs: Sequence[PageRun], helm_schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema for the option `--schema-path`.
 
     Args:
         runs: the runs that the pages show.
-        helms: HELM's schema for MedHELM; empty if the installed HELM has none.
+        helm_schema: HELM's schema for MedHELM; empty if the installed HELM has none.
     """
-    groups = set()
-    for group in helms.get("run_groups", ()):
+    groups = set()  # HELM's groups of scenarios, without the groups of groups
+    for group in helm_schema.get("run_groups", ()):
         if not group.get("subgroups"):
             groups.add(group["name"])
     used = groups & set(chain.from_iterable(run.groups for run in runs))
     by_group = _runs_by_group(runs, used)
-    metrics = _metrics(runs, helms.get("metrics", ()))
+    metrics = _metrics(runs, helm_schema.get("metrics", ()))
     _drop_repeated_names(metrics, by_group.values())
     metric_groups: list[dict[str, Any]] = []
     run_groups: list[dict[str, Any]] = []
@@ -78,9 +78,9 @@ def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, 
         metric_groups, run_groups = _groups_of(by_group)
     return {
         "metrics": metrics,
-        "perturbations": list(helms.get("perturbations", ())),
-        "metric_groups": [*helms.get("metric_groups", ()), *metric_groups],
-        "run_groups": [*_with_members(helms.get("run_groups", ()), used), *run_groups],
+        "perturbations": list(helm_schema.get("perturbations", ())),
+        "metric_groups": [*helm_schema.get("metric_groups", ()), *metric_groups],
+        "run_groups": [*_with_members(helm_schema.get("run_groups", ()), used), *run_groups],
     }
 
 
