@@ -331,13 +331,13 @@ def test_a_prescribed_judge_elsewhere_that_fails(tmp_path: Path, run_program: Ru
         assert judge.requests
     assert outcome.returncode == 3, outcome.stderr
     assert "could not be asked" in outcome.stderr
-    assert "kept" in outcome.stderr
+    assert "are stored" in outcome.stderr
 
 
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("simple_mcqa:max_train_instances=all", "stands for 6 runs, name one of them"),
+        ("simple_mcqa:max_train_instances=all", "means 6 runs, name one of them"),
         ("blimp:phenomenon=binding", "asks a model for the log probabilities of its prompts"),
         ("legalbench:subset=nonsense", "AssertionError: Unknown subset: nonsense"),
     ],

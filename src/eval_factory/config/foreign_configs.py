@@ -61,10 +61,10 @@ _KEYS_READ: Mapping[str, tuple[str, ...]] = {  # the path of a section -> the ke
     ADAPTER: (*AdapterConfig.model_fields, "interceptors", "use_system_prompt"),
 }
 _MISSING = "???"  # Hydra's mark of a value that the user has to set
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
-_INTERPOLATION = re.compile(r"\$\{([^${}]*)\}")
-_ENVIRONMENT = re.compile(r"oc\.env:\s*([A-Za-z_]\w*)\s*(?:,(.*))?\Z")
-_SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")  # `${NAME}`
+_INTERPOLATION = re.compile(r"\$\{([^${}]*)\}")  # a reference of Hydra
+_ENVIRONMENT = re.compile(r"oc\.env:\s*([A-Za-z_]\w*)\s*(?:,(.*))?\Z")  # `oc.env:NAME,default`
+_SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")  # a value of `env_vars`
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class _FileImport:
             section: the path of the section.
             value: the section as the file holds it.
             known_keys: the keys that are read.
-            prefix: the path of the layer in the file, which the findings begin with.
+            prefix: the path of the layer in the file, with which findings begin.
         """
         if value is not None and not isinstance(value, Mapping):
             self.note(f"{prefix}{section}", "must be a mapping of keys to values")
@@ -344,7 +344,7 @@ class _FileImport:
             execution: the section `execution`.
             deployment: the section `deployment`.
         """
-        chosen = {
+        type_of = {
             "execution": LOCAL,
             "deployment": "generic" if "image" in deployment else "none",
         }
@@ -353,13 +353,13 @@ class _FileImport:
             choice = entry
             if isinstance(entry, Mapping):
                 group, choice = next(iter(entry.items()), ("", None))
-            if group in chosen:
-                chosen[group] = str(choice or "none").partition("/")[0]
+            if group in type_of:
+                type_of[group] = str(choice or "none").partition("/")[0]
             elif choice != "_self_":
                 self.note(f"defaults[{number}]", _MESSAGES["defaults"])
-        return str(execution.get("type", chosen["execution"])), str(
-            deployment.get("type") or chosen["deployment"]
-        )
+        execution_type = execution.get("type", type_of["execution"])
+        deployment_type = deployment.get("type") or type_of["deployment"]
+        return str(execution_type), str(deployment_type)
 
     def slurm(self, execution: Mapping[str, Any], executor: str) -> _Tree:
         """Return our `executor` and `slurm` for a section `execution` of the launcher.
@@ -372,13 +372,14 @@ class _FileImport:
             self.note("execution.type", _ADVICE["execution.*"])
         if not options:
             return {}
-        options_of_sbatch = {}
+        sbatch_options = {}
         for name, option in options.items():
             if value := execution.get(name):
-                options_of_sbatch[option] = value
+                sbatch_options[option] = value
+        further_options = sbatch_options.pop("", {})
         slurm: _Tree = {}
-        for name, value in {**options_of_sbatch.pop("", {}), **options_of_sbatch}.items():
-            key = OWN_OPTIONS.get(name, name)
+        for name, value in {**further_options, **sbatch_options}.items():
+            key = OWN_OPTIONS.get(name, name)  # our key; None if eval-factory sets the option
             text = str(value).removeprefix("gpu:")
             if isinstance(value, int) and value >= 3600:  # YAML reads 4:00:00 as 14400 seconds.
                 text = f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
@@ -525,7 +526,7 @@ class _RunDocument:
         Args:
             path: the path of the section in a run config.
             value: the section as the file holds it.
-            prefix: the path of the layer in the file, which the findings begin with.
+            prefix: the path of the layer in the file, with which findings begin.
         """
         tree = self.source.known_values(path, value, _KEYS_READ[path], prefix)
         for name in tree:
@@ -556,7 +557,7 @@ class _RunDocument:
         Args:
             endpoint: the section of the endpoint, which is changed.
             adapter: the endpoint's `adapter_config`, which is changed.
-            prefix: the path of the layer in the file, which the findings begin with.
+            prefix: the path of the layer in the file, with which findings begin.
         """
         for number, name, interceptor in interceptors_in(adapter.pop("interceptors", [])):
             path = f"{INTERCEPTORS}[{number}]"

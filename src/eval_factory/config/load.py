@@ -118,10 +118,10 @@ def _is_secret(match: re.Match[str], path: str) -> bool:
     if _PLACE_OF_FIELDS.match(path):
         field = path.rpartition(".")[2]
     elif _PLACES_OF_URLS.fullmatch(path):
-        before = match.string[: match.start()]
-        if not _PAST_THE_HOST.search(before):
+        beginning = match.string[: match.start()]  # the URL up to the variable
+        if not _PAST_THE_HOST.search(beginning):
             return False  # The host of a URL is not a secret.
-        field = re.split("[/?&;#]", before)[-1].rpartition("=")[0]
+        field = re.split("[/?&;#]", beginning)[-1].rpartition("=")[0]
     else:
         return False
     return names_a_secret(match["name"]) or field_names_a_secret(field)

@@ -641,10 +641,10 @@ def shown_value(value: object) -> str:
     """Return a value as messages show it: without secrets and not too long."""
     if isinstance(value, (dict, list)):
         return f"a {'mapping' if isinstance(value, dict) else 'list'}"
-    shown = Redactor().text(repr(value))
-    if len(shown) <= MAX_SHOWN:
-        return shown
-    return f"{shown[:MAX_SHOWN]} ..."
+    text = Redactor().text(repr(value))
+    if len(text) <= MAX_SHOWN:
+        return text
+    return f"{text[:MAX_SHOWN]} ..."
 
 
 def known_keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:

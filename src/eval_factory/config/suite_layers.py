@@ -105,7 +105,7 @@ def _problems_of(
 
 
 NEEDED_KEYS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
-MAX_EXTENDED = 20
+MAX_EXTENDED = 20  # the maximum number of files of a suite
 COPY_ADVICE = "a suite can extend a file only in its own folder, or below: copy the file there"
 _RUN_CONFIG_KEYS = ("config", "target")
 _PRESETS = Path(__file__).with_name("presets")
@@ -290,14 +290,12 @@ def name_of_type(task_type: str, framework: Framework) -> str:
     The name for `helm.pubmed_qa` is `pubmed_qa`. The name for `helm:mmlu:subject=anatomy` is
     `helm-mmlu-subject-anatomy`. A long name is cut, and ends with a hash of the type.
     """
-    slug = _UNSAFE_IN_NAME.sub("-", task_type.removeprefix(f"{framework.framework.name}.")).strip(
-        "-."
-    )
-    if 0 < len(slug) <= _MAX_NAME_LENGTH:
-        return slug
-    return f"{slug[:_MAX_NAME_LENGTH]}-{hashlib.sha256(task_type.encode()).hexdigest()[:8]}".strip(
-        "-."
-    )
+    short_type = task_type.removeprefix(f"{framework.framework.name}.")
+    name = _UNSAFE_IN_NAME.sub("-", short_type).strip("-.")
+    if 0 < len(name) <= _MAX_NAME_LENGTH:
+        return name
+    digest = hashlib.sha256(task_type.encode()).hexdigest()[:8]
+    return f"{name[:_MAX_NAME_LENGTH]}-{digest}".strip("-.")
 
 
 def name_with_variant(evaluation: str, variant: Mapping[str, Any]) -> str:

@@ -75,11 +75,13 @@ class EndpointStopped(NonRetriableException):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class _Reply:
+    """The reply to a request, from the cache or from the endpoint."""
+
     key: str  # the cache key of the answer
     completion: openai_api.Completion
     latency_s: float
     created: float  # in seconds since 1970
-    cached: bool
+    cached: bool  # True if this run did not send the request for this reply
 
 
 class _KeyedRequest:
@@ -98,7 +100,7 @@ class _KeyedRequest:
 
     @property
     def random(self) -> str | None:
-        """The text by which intended repeats of a request differ; None if there are no repeats."""
+        """The text by which intended repeats of a request differ; None without such repeats."""
         return self._random
 
     def with_changes(self, changes: Changes) -> _KeyedRequest:
@@ -117,7 +119,7 @@ class EndpointClient(Client):  # type: ignore[misc]
     """
 
     def __init__(self, *, cache_db: str, **settings: Any) -> None:
-        """Take the `args` of model_deployments.yaml.
+        """Make the client from the `args` in model_deployments.yaml.
 
         Args:
             cache_db: the path of the response cache.
@@ -152,14 +154,15 @@ class Endpoint:
             session.redactor.learn(secret_in(os.environ, name) or "")
         self._is_asked = session.asks_model or settings.role != MODEL_ROLE
         self._failures = {} if self._is_asked else self._cache.failures()
-        served = _demo_url() if settings.is_demo else None
+        served_url = _demo_url() if settings.is_demo else None
         if not self._is_asked:
-            # The model's server may have ended, or the secret of its URL may be unset.
-            served = "http://nobody.invalid"
+            # No request is sent, so use a URL that does not exist: the model's server may have
+            # ended, and the secret of its URL may be unset.
+            served_url = "http://nobody.invalid"
         self._secret_fields = settings.secret_fields(os.environ) if self._is_asked else {}
         """Fields that are sent in every request, and never stored."""
         self._picture_folder = RunDir(self._cache.path.parent).made_pictures
-        answered = self._cache.has_answers(settings.role, settings.model_id)
+        has_cached_answers = self._cache.has_answers(settings.role, settings.model_id)
         self._variants: list[Changes] = list(
             read_changes(self._cache.path, settings.url, settings.model_id)
         )
@@ -169,24 +172,27 @@ class Endpoint:
             env=os.environ,
             redactor=session.redactor,
             say=_print_to_stderr,
-            served_url=served,
+            served_url=served_url,
             shared=lambda name: None if session.limits is None else session.limits.admission(name),
             has_answered=settings.role
             in (HelmRunSettings.from_environment(os.environ).probed or ()),
             services=services_in(os.environ),
         )
-        first_requests = 0 if answered else settings.stop_after_failures
+        # The run stops if this number of first requests all fail. Cached answers show that the
+        # endpoint works; then there is no such limit.
+        first_requests = 0 if has_cached_answers else settings.stop_after_failures
         self._batch = self._batched_role()
         self._keys_of_earlier_passes = set[str]()
         if RunDir(self._cache.path.parent).batches.is_file():
             self._keys_of_earlier_passes = self._cache.answered_in_this_run(self._role)
         if self._batch is not None:
+            # With batches, an answer 429 always uses up a retry.
             for server in servers.all:
                 server.is_patient = False
         self._client = RetryingClient(
             settings, servers, first=first_requests, budget=session.spending
         )
-        self._has_several = len(servers.all) > 1
+        self._has_several_servers = len(servers.all) > 1
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
         self._stopped: str | None = None
@@ -212,7 +218,7 @@ class Endpoint:
         except sqlite3.Error as error:
             self._stop(
                 f"cannot write {self._cache.path}: {error}\n"
-                "  check the disk; the answers that are stored stay there"
+                "  check the disk; the stored answers are not lost"
             )
         # Only a defect of eval-factory gets here. If the error reached HELM, HELM would send the
         # paid request five times and then give up.
@@ -269,13 +275,16 @@ class Endpoint:
         self._cache.journal(self._instant_attempt(self._keyed(request).key, "unscorable", reason))
 
     def _instant_attempt(
-        self, key: str, outcome: str, why: str | None, *tokens: int | None, number: int = 0
+        self, key: str, outcome: str, reason: str | None, *tokens: int | None, number: int = 0
     ) -> Attempt:
         """Return a journal entry for an event that took no time, such as a cache hit."""
-        return Attempt(key, self._role, number, outcome, None, why, time.time(), 0.0, *tokens)
+        return Attempt(key, self._role, number, outcome, None, reason, time.time(), 0.0, *tokens)
 
     def _keyed(self, request: Request) -> _KeyedRequest:
-        """Return HELM's request as the body that is sent, with the body's cache key."""
+        """Return HELM's request as the body that is sent, with the body's cache key.
+
+        The run is stopped if the type of the endpoint does not fit the request.
+        """
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
         parameters = request.image_generation_parameters
         if (parameters is None) == (self._settings.endpoint_type == openai_api.IMAGES):
@@ -286,20 +295,23 @@ class Endpoint:
         fields["image_generation_parameters"] = None if parameters is None else vars(parameters)
         if self._settings.structured:
             fields["schema"] = verdict_schema()
-        shown = [] if request.multimodal_prompt is None else request.multimodal_prompt.media_objects
-        judged = [] if self._role == MODEL_ROLE else judged_pictures()
-        if judged and self._settings.sees_images:
-            shown = [*judged, MediaObject("text/plain", text=request.prompt)]
-        elif judged:
+        media_objects = []
+        if request.multimodal_prompt is not None:
+            media_objects = request.multimodal_prompt.media_objects
+        pictures_to_judge = [] if self._role == MODEL_ROLE else judged_pictures()
+        if pictures_to_judge and self._settings.sees_images:
+            media_objects = [*pictures_to_judge, MediaObject("text/plain", text=request.prompt)]
+        elif pictures_to_judge:
             fields["prompt"] = request.prompt.replace(PLACE, NOT_SHOWN)
-        if not shown:
+        if not media_objects:
             return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
         if self._settings.endpoint_type != openai_api.CHAT:
             self._stop(
                 "this benchmark shows pictures or plays sounds, which needs "
                 "target.api_endpoint.type: chat"
             )
-        fields["multimodal_prompt"] = {"media_objects": [medium.to_dict() for medium in shown]}
+        media_fields = [medium.to_dict() for medium in media_objects]
+        fields["multimodal_prompt"] = {"media_objects": media_fields}
         return _KeyedRequest(
             self._settings, bridge.run_in_thread(self._settings.body_of, fields), request.random
         )
@@ -328,11 +340,11 @@ class Endpoint:
         with self._lock:
             if self._stopped is not None:
                 raise EndpointStopped(self._stopped)
-            in_flight = self._in_flight.get(keyed.key)
-            mine: Future[_Reply] = Future()
-            self._in_flight.setdefault(keyed.key, mine)
-        if in_flight is not None:
-            reply = replace(bridge.wait_for(in_flight), cached=True)
+            equal_request = self._in_flight.get(keyed.key)
+            own_request: Future[_Reply] = Future()
+            self._in_flight.setdefault(keyed.key, own_request)
+        if equal_request is not None:
+            reply = replace(bridge.wait_for(equal_request), cached=True)
             self._cache.journal(
                 self._instant_attempt(
                     reply.key, AttemptState.CACHED, None, *reply.completion.tokens
@@ -343,10 +355,10 @@ class Endpoint:
             cached = (self._from_cache(variant.key) for variant in self._variants_of(keyed))
             stored = next((answer for answer in cached if answer is not None), None)
             reply = stored or self._ask(keyed)
-            mine.set_result(reply)
+            own_request.set_result(reply)
             return reply
         except BaseException as error:
-            mine.set_exception(error)
+            own_request.set_exception(error)
             raise
         finally:
             with self._lock:
@@ -385,6 +397,11 @@ class Endpoint:
         return is_first
 
     def _ask(self, keyed: _KeyedRequest) -> _Reply:
+        """Return the endpoint's reply to a request without a cached answer.
+
+        Raises:
+            RequestFailed: the request failed, or this run does not ask the model.
+        """
         if not self._is_asked:
             if keyed.key not in self._failures:
                 self._session.not_stored.add(keyed.key)
@@ -401,6 +418,7 @@ class Endpoint:
         def note(
             number: int, outcome: str, error: RequestFailed, started: float, latency: float
         ) -> None:
+            """Note a failed attempt in the journal."""
             if batched is not None and not batched.consume():
                 return
             self._report_busy(error)
@@ -447,14 +465,14 @@ class Endpoint:
         for name, change in changes.items():
             adjustments.append(adjustment_of(name, change, judge))
         completion = answered.completion
-        server = completion.body.get(CONVERTED_FROM)
-        if isinstance(server, str):
-            adjustments.append(other_form_of(server))
+        server_name = completion.body.get(CONVERTED_FROM)
+        if isinstance(server_name, str):
+            adjustments.append(other_form_of(server_name))
         for adjustment in adjustments:
             self._warn_once(adjustment)
-        took = (answered.started, answered.latency_s)
+        times = (answered.started, answered.latency_s)
         answer = Answer(
-            keyed.key, self._role, self._settings.model_id, keyed.body, completion.body, *took
+            keyed.key, self._role, self._settings.model_id, keyed.body, completion.body, *times
         )
         attempt = Attempt(
             keyed.key,
@@ -463,7 +481,7 @@ class Endpoint:
             AttemptState.ANSWERED,
             200,
             "; ".join(adjustments) or None,
-            *took,
+            *times,
             *completion.tokens,
         )
         try:
@@ -472,17 +490,18 @@ class Endpoint:
         except OSError as error:
             self._stop(
                 f"cannot write {self._picture_folder}: {error}\n"
-                "  check the disk; the answers that are stored stay there"
+                "  check the disk; the stored answers are not lost"
             )
-        changed = (self._settings.url, changes) if changes else None
-        stated = completion.body.get("model")
-        if openai_api.states_path(self._settings.model_id, stated):
-            shown = one_line(str(stated), MAX_SHOWN_MODEL_NAME)
+        url_and_changes = (self._settings.url, changes) if changes else None
+        stated_model = completion.body.get("model")
+        if openai_api.states_path(self._settings.model_id, stated_model):
+            shown_name = one_line(str(stated_model), MAX_SHOWN_MODEL_NAME)
             self._warn_once(
-                f"the server states {shown} as its model, not {self._settings.model_id}: "
+                f"the server states {shown_name} as its model, not {self._settings.model_id}: "
                 "set extra.max_model_mismatch: 1 if both names mean the same model"
             )
-        self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
+        server = answered.server if self._has_several_servers else None
+        self._cache.save(answer, attempt, url_and_changes, server)
         answered.doubt.then(partial(self._session.doubt, self._role, keyed.key))
         self._session.spending.answered(self._role, keyed.body, completion)
         with self._lock:
@@ -505,10 +524,11 @@ class Endpoint:
             _print_to_stderr(f"{self._role}: {error}")
 
     def _warn_once(self, message: str) -> None:
+        """Emit a warning, unless an equal warning was emitted before."""
         with self._lock:
-            first = message not in self._warnings
+            is_new = message not in self._warnings
             self._warnings.add(message)
-        if first:
+        if is_new:
             self._events.emit(logs.WARNING, role=self._role, message=message)
 
     def _stop(self, message: str, kind: str | None = None) -> NoReturn:
@@ -570,13 +590,12 @@ class Endpoint:
             picture = MediaObject(content_type=content_type, location=str(file))
             content = MultimediaObject([picture])
             return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=content)
-        cut_off = choice.finish_reason == openai_api.CUT_OFF
-        split = self._adapter.without_reasoning(choice.text, cut_off=cut_off)
+        is_cut_off = choice.finish_reason == openai_api.CUT_OFF
+        split = self._adapter.without_reasoning(choice.text, cut_off=is_cut_off)
         text = split.answer
-        thought = split.thought
-        if cut_off and not text and self._role == MODEL_ROLE:
+        if is_cut_off and not text and self._role == MODEL_ROLE:
             self._warn_once(openai_api.cut_off_advice(request.max_tokens, answer_tokens))
-        reasoning = choice.reasoning if thought is None else thought
+        reasoning = choice.reasoning if split.thought is None else split.thought
         if request.echo_prompt and self._settings.endpoint_type == openai_api.CHAT:
             text = request.prompt + text
         output = GeneratedOutput(
@@ -615,8 +634,8 @@ def adjustment_of(name: str, change: openai_api.Change, judge: str | None = None
     """
     if judge is not None and name == openai_api.RESPONSE_FORMAT:
         return (
-            f"the endpoint of judge {judge} refuses {name} with a schema (structured): the "
-            "form of its verdicts stood in the prompt alone"
+            f"the endpoint of judge {judge} refuses {name} with a schema (structured): only the "
+            "prompt stated the form of the verdicts"
         )
     if change is None:
         return f"the endpoint refuses {name}: it was left out, the model's own default was used"
@@ -629,7 +648,7 @@ def other_form_of(server: str) -> str:
     """Return the sentence by which the result reports answers in a server's own form."""
     return (
         f"the answers have the form of {server}, not of the OpenAI-compatible API that was "
-        "asked: that server may ignore the temperature and the limit of tokens"
+        "asked: the server may ignore the temperature and the limit of tokens"
     )
 
 

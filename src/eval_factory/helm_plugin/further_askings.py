@@ -209,7 +209,7 @@ def spec_of(kind: type, **args: Any) -> PerturbationSpec:
     return PerturbationSpec(class_name=f"{kind.__module__}.{kind.__qualname__}", args=args)
 
 
-def _with_confidence(adapter: AdapterSpec) -> AdapterSpec:
+def _adapter_with_confidence(adapter: AdapterSpec) -> AdapterSpec:
     """Return an adapter whose prompt asks for the answer and the confidence together.
 
     Raises:
@@ -220,17 +220,14 @@ def _with_confidence(adapter: AdapterSpec) -> AdapterSpec:
             f"extra.confidence: {asking_forms.STATED_ONLY} changes the instructions of a prompt, "
             "and this run spec sends no instructions"
         )
-    instructions = (
-        "\n".join(
-            filter(None, (adapter.instructions.strip(), asking_forms.ANSWER_WITH_CONFIDENCE, ""))
-        )
-        + "\n"
-    )
+    parts = (adapter.instructions.strip(), asking_forms.ANSWER_WITH_CONFIDENCE)
+    instructions = "\n".join(filter(None, parts)) + "\n"
     tokens = adapter.max_tokens + asking_forms.CONFIDENCE_TOKENS
     return replace(adapter, instructions=instructions, max_tokens=tokens, stop_sequences=[])
 
 
-def _may_abstain(run_spec: RunSpec, cost: str) -> list[PerturbationSpec]:
+def _abstention_specs(run_spec: RunSpec, cost: str) -> list[PerturbationSpec]:
+    """Return the spec of the perturbation that allows to abstain; `cost` is `cost_of_wrong`."""
     has_options = run_spec.adapter_spec.method == ADAPT_MULTIPLE_CHOICE_JOINT
     return [spec_of(MayAbstain, cost_of_wrong=float(cost), has_options=has_options)]
 
@@ -240,7 +237,8 @@ def register_expander(option: str, expand: Callable[[RunSpec, str], RunSpec]) ->
 
     Args:
         option: the name of the option.
-        expand: returns the changed run spec, from the run spec and the option's value.
+        expand: the function. Its arguments are a run spec and the option's value, and it returns
+            the changed run spec.
     """
 
     class Expander(RunExpander):  # type: ignore[misc]
@@ -279,12 +277,14 @@ def _with_more_metrics(run_spec: RunSpec, value: str) -> RunSpec:
 
 
 def _with_confidence_asked(run_spec: RunSpec, form: str) -> RunSpec:
+    """Return a run spec that asks for the confidence: in the same prompt, or in a further turn."""
     if form == asking_forms.STATED_ONLY:
-        return replace(run_spec, adapter_spec=_with_confidence(run_spec.adapter_spec))
+        return replace(run_spec, adapter_spec=_adapter_with_confidence(run_spec.adapter_spec))
     return with_more_askings(run_spec, [spec_of(AsItIs, name=asking_forms.CONFIDENCE)])
 
 
 def _register_askings(option: str, specs: Callable[[RunSpec, str], list[PerturbationSpec]]) -> None:
+    """Register an option that adds perturbations; `specs` returns the perturbations' specs."""
     register_expander(
         option, lambda run_spec, value: with_more_askings(run_spec, specs(run_spec, value))
     )
@@ -298,14 +298,14 @@ def _with_reasoning(run_spec: RunSpec, task: str) -> RunSpec:
             table of reasoned tasks knows.
     """
     entry = reasoned_tasks()[task]
-    before = run_spec.adapter_spec
+    original = run_spec.adapter_spec
     adapter = replace(
-        before,
-        instructions=entry.instructions(before.instructions),
+        original,
+        instructions=entry.instructions(original.instructions),
         output_prefix=entry.request,
         max_tokens=MAX_TOKENS,
         stop_sequences=[],
-        max_train_instances=before.max_train_instances if entry.has_examples else 0,
+        max_train_instances=original.max_train_instances if entry.has_examples else 0,
     )
     return replace(run_spec, adapter_spec=adapter)
 
@@ -313,7 +313,7 @@ def _with_reasoning(run_spec: RunSpec, task: str) -> RunSpec:
 register_expander("answer_style", _with_reasoning)
 register_expander("more_metrics", _with_more_metrics)
 register_expander("confidence", _with_confidence_asked)
-_register_askings("cost_of_wrong", _may_abstain)
+_register_askings("cost_of_wrong", _abstention_specs)
 _register_askings(
     "repeats",
     lambda _, count: [
@@ -333,7 +333,7 @@ _register_askings("options_only", lambda *_: [spec_of(OptionsOnly)])
 _register_askings("none_of_the_others", lambda *_: [spec_of(NoneOfTheOthers)])
 _register_askings("ask_unread", lambda *_: [spec_of(AsItIs, name=asking_forms.ASK_LETTER)])
 _register_askings(
-    "chance_questions", lambda _, n: [spec_of(AsItIs, name=f"{asking_forms.SAME_WORDS}{n}")]
+    "chance_questions", lambda _, count: [spec_of(AsItIs, name=f"{asking_forms.SAME_WORDS}{count}")]
 )
 _register_askings(
     "blind_control",
@@ -380,6 +380,7 @@ class AskingWhatFollows:
         self._output_path = output_path
 
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
+        """Return the scenario state with the answers that HELM scores."""
         if self._has_answers:
             return replace(scenario_state, request_states=self._from_data(scenario_state))
         if any(state.instance.input.multimedia_content for state in scenario_state.request_states):
@@ -398,16 +399,16 @@ class AskingWhatFollows:
             for state in scenario_state.request_states
         ):
             return self._inner.execute(scenario_state)
-        by_key = self._by_key(scenario_state)
-        in_order = []
+        answered_by_key = self._answered_by_key(scenario_state)
+        answered_states = []  # in HELM's order
         for state in scenario_state.request_states:
-            if _key(state) in by_key:
-                in_order.append(by_key[_key(state)])
-        for name, name_of_file in REPLY_FILES.items():
+            if _key(state) in answered_by_key:
+                answered_states.append(answered_by_key[_key(state)])
+        for name, file_name in REPLY_FILES.items():
             if any(_asking_name(state) == name for state in scenario_state.request_states):
-                replies = [state for state in in_order if _asking_name(state) == name]
-                write_replies(self._output_path / name_of_file, replies)
-        scored = [state for state in in_order if _asking_name(state) not in REPLY_FILES]
+                replies = [state for state in answered_states if _asking_name(state) == name]
+                write_replies(self._output_path / file_name, replies)
+        scored = [state for state in answered_states if _asking_name(state) not in REPLY_FILES]
         return replace(scenario_state, request_states=scored)
 
     def _from_data(self, scenario_state: ScenarioState) -> list[RequestState]:
@@ -420,33 +421,32 @@ class AskingWhatFollows:
             states.append(replace(state, result=answered(answer_in_data(state) or "")))
         return states
 
-    def _by_key(self, scenario_state: ScenarioState) -> dict[_Key, RequestState]:
+    def _answered_by_key(self, scenario_state: ScenarioState) -> dict[_Key, RequestState]:
         """Ask all questions, depth by depth, and return the asked questions with their answers."""
         by_depth: dict[int, list[RequestState]] = defaultdict(list)
         for state in scenario_state.request_states:
             by_depth[_depth(state)].append(state)
         blindfold = Blindfold(scenario_state.request_states, self._output_path)
-        by_key = dict[_Key, RequestState]()
+        answered_by_key = dict[_Key, RequestState]()
         for depth, states in sorted(by_depth.items()):
             to_ask = []
             if depth:
-                right_answers = chance_repeats(states, by_key)
                 for state in states:
-                    if is_asked_now(state, by_key):
-                        to_ask.append(with_further_turn(state, by_key))
-                for state in right_answers:
+                    if is_asked_now(state, answered_by_key):
+                        to_ask.append(with_further_turn(state, answered_by_key))
+                for state in chance_repeats(states, answered_by_key):
                     to_ask.append(with_room(_with_own_draw(state)))
             else:
                 for state in states:
                     to_ask.append(blindfold.on(_with_own_draw(with_room(state))))
             for state in self._answered(scenario_state, to_ask):
-                by_key[_key(state)] = state
-        return by_key
+                answered_by_key[_key(state)] = state
+        return answered_by_key
 
     def _answered(
         self, scenario_state: ScenarioState, states: list[RequestState]
     ) -> Iterator[RequestState]:
-        """Ask the questions that have no result yet; yield all with their results."""
+        """Ask the questions that have no result yet, and yield all questions with their results."""
         to_ask = []
         for state in states:
             if state.result is None:
@@ -532,12 +532,17 @@ def _key(state: RequestState) -> _Key:
 
 
 def _depth(state: RequestState) -> int:
+    """Return 0 for a question that is asked at once.
+
+    A further turn is asked after all questions of the depth before it: its depth is at least 1.
+    """
     if _asking_name(state) in REPLY_FILES or _measures_chance(state):
         return 1
     return asking_forms.turn_of(_asking_name(state))
 
 
 def _measures_chance(state: RequestState) -> bool:
+    """Return True if the question is asked again in the same words, to measure chance."""
     return _asking_name(state).startswith(asking_forms.SAME_WORDS)
 
 
@@ -668,36 +673,34 @@ def with_further_turn(state: RequestState, done: Mapping[_Key, RequestState]) ->
     """
     turn = asking_forms.turn_of(_asking_name(state))
     instance, trial, _ = _key(state)
-    before = done[instance, trial, f"{asking_forms.PUSHBACK}{turn - 1}" if turn > 1 else ""]
-    if before.result is None or not before.result.success:
-        return replace(state, result=before.result)
-    answer = before.result.completions[0].text
-    request_before = before.request
-    new = (
-        asking_forms.pushback_text(instance, turn)
-        if turn
-        else _FURTHER_TURN_TEXTS[_asking_name(state)]
-    )
-    earlier = request_before.messages or [{"role": "user", "content": request_before.prompt}]
-    turns = [
+    earlier_name = f"{asking_forms.PUSHBACK}{turn - 1}" if turn > 1 else ""
+    earlier = done[instance, trial, earlier_name]
+    if earlier.result is None or not earlier.result.success:
+        return replace(state, result=earlier.result)
+    answer = earlier.result.completions[0].text
+    earlier_request = earlier.request
+    if turn:
+        new_text = asking_forms.pushback_text(instance, turn)
+    else:
+        new_text = _FURTHER_TURN_TEXTS[_asking_name(state)]
+    messages = [
+        *(earlier_request.messages or [{"role": "user", "content": earlier_request.prompt}]),
         {"role": "assistant", "content": answer.strip() or NO_ANSWER},
-        {"role": "user", "content": new},
+        {"role": "user", "content": new_text},
     ]
     # Endpoints of the completions type read the prompt, all others read the messages.
-    text = f"{request_before.prompt}{answer}\n\n{new}\n"
-    request = replace(request_before, messages=[*earlier, *turns], prompt=text, stop_sequences=[])
+    prompt = f"{earlier_request.prompt}{answer}\n\n{new_text}\n"
+    request = replace(earlier_request, messages=messages, prompt=prompt, stop_sequences=[])
     return with_room(replace(state, request=request))
 
 
 def with_room(state: RequestState) -> RequestState:
     """Return the request with `max_tokens` raised to the number of tokens that its asking needs."""
-    granted = state.request.max_tokens
-    if (
-        not asking_forms.has_more_tokens(_asking_name(state))
-        or granted >= asking_forms.MIN_ANSWER_TOKENS
-    ):
+    needed = asking_forms.MIN_ANSWER_TOKENS
+    needs_more = asking_forms.has_more_tokens(_asking_name(state))
+    if not needs_more or state.request.max_tokens >= needed:
         return state
-    return replace(state, request=replace(state.request, max_tokens=asking_forms.MIN_ANSWER_TOKENS))
+    return replace(state, request=replace(state.request, max_tokens=needed))
 
 
 class Blindfold:
@@ -762,9 +765,8 @@ class Blindfold:
         try:
             with Image.open(str(picture.location)) as opened:
                 size = opened.size
-        except (
-            OSError
-        ):  # A broken picture makes its request fail with or without the blind control.
+        except OSError:
+            # A broken picture makes its request fail with or without the blind control.
             return picture
         file = self._folder / f"blank_{size[0]}x{size[1]}.png"
         if not file.exists():

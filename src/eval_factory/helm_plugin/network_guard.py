@@ -95,6 +95,7 @@ class NetworkGuard:
             self._check_family(arguments[0].family)
 
     def _check_address(self, address: object) -> None:
+        """Refuse a connection to an address that is not allowed."""
         if not isinstance(address, tuple) or len(address) < 2:
             return  # a Unix socket, or a socket that is already connected
         host = host_of(address[0])
@@ -116,6 +117,7 @@ class NetworkGuard:
             self._refuse(host)
 
     def _is_known(self, host: str) -> bool:
+        """Return True if the host is this machine, or an allowed host."""
         return host in ("", self._own_name) or host in self._ports
 
     def _check_family(self, family: int) -> None:
@@ -123,6 +125,7 @@ class NetworkGuard:
             self._refuse(f"a socket of the family {_family_name(family)}")
 
     def _refuse(self, host: str, port: int | None = None) -> None:
+        """Record and report a refusal, and raise BlockedConnectionError."""
         refused = _as_text(host, port)
         self.blocked.append(refused)
         self.report(refused)

@@ -80,7 +80,10 @@ _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(
     r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL
 )
-_MAX_NAME = 200  # maximum bytes of a run folder's name; file systems allow 255, HELM appends some
+_MAX_NAME = 200
+"""The maximum length of a run folder's name, in bytes. File systems allow 255 bytes, and HELM
+appends a suffix to the name.
+"""
 
 
 class NoInstancesError(ValueError):
@@ -97,7 +100,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session = session_for(Path(self.output_path).absolute().parent)
         self._guard = network_guard.guard()
         if self._guard is not None:
-            self._guard.report = lambda place: self._session.events.emit(logs.BLOCKED, place=place)
+            self._guard.report = lambda address: self._session.events.emit(
+                logs.BLOCKED, place=address
+            )
         self._blocked_before = 0
         self._annotated: ScenarioState | None = None
         executor = _BatchStoppingExecutor(self.executor, self._session)
@@ -119,6 +124,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         )
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
+        """Return the path of the run folder, which overrides HELM's path."""
         name = _NOT_IN_A_FILE_NAME.sub("_", run_spec.name)
         text = name.encode()
         if len(text) > _MAX_NAME:  # for example, an argument of the run spec is a path
@@ -137,6 +143,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path))
 
     def _report_unscorable(self, state: RequestState, reason: str) -> None:
+        """Report an unscorable answer in the events and in the journal."""
         self._session.events.emit(
             logs.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}"
         )
@@ -157,7 +164,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 self._blocked_before = len(self._guard.blocked) if self._guard else 0
                 import_run_parts(run_spec)
                 self.run_one(run_spec)
-                self._stop_where_answers_are_doubted()
+                self._stop_if_answers_are_doubted()
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(logs.RUN_DONE, run=run_spec.name, path=path.as_posix())
             except BatchesAwaited as awaited:
@@ -170,7 +177,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             finally:
                 self._session.report_limit()
 
-    def _stop_where_answers_are_doubted(self) -> None:
+    def _stop_if_answers_are_doubted(self) -> None:
         """Archive the doubted answers, so that the next run asks again.
 
         Raises:
@@ -198,9 +205,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 "answers, which eval-factory cannot ask for"
             )
         elif len(run_specs) > 1:
-            message = (
-                f"the run entry stands for {len(run_specs)} runs, name one of them: "
-                + "; ".join(spec.name for spec in run_specs[:5])
+            message = f"the run entry means {len(run_specs)} runs, name one of them: " + "; ".join(
+                spec.name for spec in run_specs[:5]
             )
         else:
             return run_specs
@@ -209,6 +215,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         sys.exit(1)
 
     def _report_failure(self, run_spec: RunSpec, error: Exception) -> None:
+        """Report a failed run in the events; print the reason unless it was printed before."""
         stopped = _cause_of_kind(error, EndpointStopped)
         if stopped is not None:
             self._session.events.emit(
@@ -232,6 +239,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session.events.emit(logs.RUN_FAILED, run=run_spec.name, error=message, stopped=False)
 
     def _before_asking(self, state: ScenarioState) -> None:
+        """Check that the run can ask the model, and report the beginning of the phase."""
         # The parent process probes the endpoints while HELM is imported, and writes the roles that
         # answered to standard input. If an endpoint cannot be asked, the parent writes nothing, and
         # this process ends.
@@ -239,10 +247,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if settings.parent is not None and settings.probed is None:
             probed = frozenset(json.loads(sys.stdin.readline().strip() or sys.exit(1)))
             os.environ.update(replace(settings, probed=probed).environment())
-        self._stop_where_data_were_refused()
+        self._stop_if_data_were_refused()
         if not state.request_states:
             raise NoInstancesError(
-                "HELM's scenario found no instances in its data: is the path to them right?"
+                "HELM's scenario found no instances in its data: is the path of the data right?"
             )
         file = Path(self.output_path).absolute() / names.RUN_RECORD_FILE
         scenarios.refuse_old_media(
@@ -256,7 +264,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session.expect(MODEL_ROLE, total)
         self._session.events.emit(logs.PHASE, phase=logs.ASKING, total=total)
 
-    def _stop_where_data_were_refused(self) -> None:
+    def _stop_if_data_were_refused(self) -> None:
         """Raise BlockedConnectionError if the guard refused a connection since the run began.
 
         Some scenarios ignore a file that they could not download. They would go on with fewer
@@ -265,7 +273,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         blocked = self._guard.blocked[self._blocked_before :] if self._guard else []
         if blocked:
             raise network_guard.BlockedConnectionError(
-                f"offline: its data would have to be downloaded from {blocked[0]}"
+                f"offline: the benchmark's data would have to be downloaded from {blocked[0]}"
             )
 
     def _asks_again(self, *, of_model: bool) -> bool:
@@ -284,6 +292,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         return count > 0
 
     def _after_asking(self) -> None:
+        """Check that all answers are there, and apply the patches of the scoring."""
         self._session.report(MODEL_ROLE, final=True)
         # Check for missing answers before any judge is asked, because judges cost money.
         if missing := len(self._session.not_stored):
@@ -298,6 +307,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         run_record.note(patches=patch_registry.applied())
 
     def _before_judging(self, state: ScenarioState) -> None:
+        """Report the beginning of the phase, if the run has annotators."""
         self._unscorable.watch(state)
         if state.annotator_specs:
             self._session.events.emit(
@@ -305,6 +315,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             )
 
     def _after_judging(self, state: ScenarioState) -> None:
+        """Probe the judges if the settings ask for it, and report the beginning of the scoring."""
         self._unscorable.watch(state)
         if state.annotator_specs and HelmRunSettings.from_environment(os.environ).probe_judges:
             self._probe_judges(state)
@@ -484,7 +495,7 @@ class MeasuringRunner(EvalRunner):
             super().run_one(run_spec)
 
     def _before_asking(self, state: ScenarioState) -> None:
-        self._stop_where_data_were_refused()
+        self._stop_if_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data")
         states = map(with_room, within_chance_limit(state.request_states))

@@ -113,9 +113,9 @@ class RunSpending:
         A timer is needed, because a thread that waits for the end of a pause does not check the
         clock.
         """
-        left = self.seconds_left
-        if left is not None:
-            timer = threading.Timer(min(left, threading.TIMEOUT_MAX), stop, (MAX_WALL,))
+        seconds = self.seconds_left
+        if seconds is not None:
+            timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop, (MAX_WALL,))
             timer.daemon = True
             timer.start()
 

@@ -146,29 +146,32 @@ def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
         seed: the seed of the sample.
     """
     shares: dict[str, int] = {}
-    rest = dict(sizes)
-    left = size
+    large_strata = dict(sizes)
+    remaining_size = size
+    # Give one instance to each stratum whose proportional share is less than one instance. This
+    # changes the shares of the other strata, so repeat until no such stratum is left.
     while size >= len(sizes):
-        total = sum(rest.values())
-        small = {name for name, count in rest.items() if count * left < total}
+        total = sum(large_strata.values())
+        small = {name for name, count in large_strata.items() if count * remaining_size < total}
         if not small:
             break
         for name in small:
             shares[name] = 1
-            del rest[name]
-        left -= len(small)
-    total = sum(rest.values())
+            del large_strata[name]
+        remaining_size -= len(small)
+    total = sum(large_strata.values())
     remainders = {}
-    for name, count in rest.items():
-        shares[name], remainders[name] = divmod(count * left, total)
-    missing = left - sum(shares[name] for name in rest)
-    by_remainder = sorted(remainders, key=lambda name: (-remainders[name], _rank(seed, name)))
-    for name in by_remainder[:missing]:
+    for name, count in large_strata.items():
+        shares[name], remainders[name] = divmod(count * remaining_size, total)
+    missing = remaining_size - sum(shares[name] for name in large_strata)
+    largest_first = sorted(remainders, key=lambda name: (-remainders[name], _rank(seed, name)))
+    for name in largest_first[:missing]:
         shares[name] += 1
     return shares
 
 
 def _rank(seed: int, subject: object) -> bytes:
+    """Return the hash by which instances, or strata with equal remainders, are ordered."""
     return hashlib.sha256(json.dumps([seed, subject]).encode()).digest()
 
 

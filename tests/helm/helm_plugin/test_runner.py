@@ -158,7 +158,7 @@ def test_an_endpoint_that_refuses_ends_it(tmp_path: Path) -> None:
             specs("b", method="language_modeling"),
             "b asks a model for the log probabilities of its prompts or answers",
         ),
-        (specs("a", "b"), "the run entry stands for 2 runs, name one of them: a; b"),
+        (specs("a", "b"), "the run entry means 2 runs, name one of them: a; b"),
     ],
 )
 def test_what_is_not_one_run_of_text_is_refused(
@@ -174,7 +174,7 @@ def test_what_is_not_one_run_of_text_is_refused(
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (runner.EvalRunner, "is the path to them right"),
+        (runner.EvalRunner, "is the path of the data right"),
         (runner.MeasuringRunner, "found no instances"),
     ],
 )

@@ -583,8 +583,9 @@ def _predicted_rows(database: Path, query: str) -> tuple[Rows | None, str | None
     try:
         return _rows_of(database, query, limit)
     finally:
-        if (took := time.monotonic() - started) > SHORT_LIMIT_S:
-            _slow_query_times.append(took)
+        seconds = time.monotonic() - started
+        if seconds > SHORT_LIMIT_S:
+            _slow_query_times.append(seconds)
 
 
 def _rows_of(
