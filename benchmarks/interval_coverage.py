@@ -24,7 +24,7 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 
-from eval_factory.analysis.annotation_sheets import parts_of, shares_of
+from eval_factory.analysis.annotation_sheets import score_ranges_of, shares_of
 from eval_factory.scoring import paired
 from eval_factory.scoring.intervals import interval_of_mean
 from eval_factory.scoring.paired import paired_difference
@@ -123,7 +123,8 @@ def rated_sample(
 ) -> Rated:
     """Draw the answers that are rated, as `annotate export` does."""
     strata = [
-        np.flatnonzero((low <= judge) & (judge <= high)) for low, high in parts_of(judge.tolist())
+        np.flatnonzero((low <= judge) & (judge <= high))
+        for low, high in score_ranges_of(judge.tolist())
     ]
     found = []
     for all_of, count in zip(strata, shares_of([len(one) for one in strata], rated), strict=True):

@@ -24,7 +24,7 @@ from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import one_line, own_lines, printable
 from eval_factory.core.formats import counted
 from eval_factory.core.this_process import ignore_sighup
-from eval_factory.tasks.framework import added_points
+from eval_factory.tasks.framework import entry_points_of
 
 if TYPE_CHECKING:
     from eval_factory.api import StoredResult, Verified
@@ -358,7 +358,7 @@ class _ExportGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, sorted."""
-        added = [point.name for point in added_points(EXPORTS)]
+        added = [point.name for point in entry_points_of(EXPORTS)]
         return sorted({*super().list_commands(ctx), *added})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -366,7 +366,7 @@ class _ExportGroup(click.Group):
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             return command
-        for point in added_points(EXPORTS):
+        for point in entry_points_of(EXPORTS):
             if point.name == cmd_name:
                 return _added_export(point)
         return None

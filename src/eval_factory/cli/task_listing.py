@@ -55,7 +55,7 @@ def run_spec_record(
             if parameter not in run_entry.RESERVED_ARGUMENTS
         },
         "any_parameter": spec.any_parameter,
-        "arguments_of_every_run_spec": run_entry.for_every_run_spec(load_index(upstream)),
+        "arguments_of_every_run_spec": run_entry.common_arguments(load_index(upstream)),
         "main_metric": spec.main_metrics[0] if spec.main_metrics else None,
         "main_metrics": list(spec.main_metrics),
         "main_split": spec.main_split,

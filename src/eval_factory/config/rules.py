@@ -33,7 +33,7 @@ from eval_factory.tasks.reasoned import (
     reasoned_tasks,
     tasks_that_reason_already,
 )
-from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, duplicate_settings
+from eval_factory.tasks.run_entry import CONFIG_TYPE, PATH_PARAMETERS, duplicate_settings
 from eval_factory.tasks.run_specs import IMAGES, refusal
 from eval_factory.tasks.upstreams import HELM
 
@@ -332,7 +332,7 @@ def _code_execution_problems(evaluation: Evaluation) -> Iterator[str]:
     helm = evaluation.task.helm
     refused = refusal(helm.run_spec, helm.arguments)
     if refused is not None and not evaluation.extra.allow_code_execution:
-        yield f"{WHERE}: {refused}"
+        yield f"{CONFIG_TYPE}: {refused}"
 
 
 def _metric_problems(evaluation: Evaluation) -> Iterator[str]:
@@ -735,7 +735,7 @@ def _data_of_run_entry(task: Task, framework: Framework) -> OwnData | None:
     for name, path in task.helm.arguments.items():
         if name in PATH_PARAMETERS:
             layout = _layout_of_run_spec(task.helm.run_spec, name, framework)
-            return OwnData(f"{WHERE}: {name}", Path(path), layout, task.helm.arguments)
+            return OwnData(f"{CONFIG_TYPE}: {name}", Path(path), layout, task.helm.arguments)
     return None
 
 

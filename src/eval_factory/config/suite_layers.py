@@ -34,7 +34,7 @@ from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
 from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import Framework
-from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, RunEntry, prefix_of
+from eval_factory.tasks.run_entry import CONFIG_TYPE, PATH_PARAMETERS, RunEntry, prefix_of
 from eval_factory.tasks.upstreams import MEDHELM
 
 TOP = "suite"  # the only key at the top of a suite's file
@@ -434,7 +434,7 @@ def _type(task_type: str, path: str, framework: Framework, problems_of_suite: li
         # The task exists for medhelm only. The check of each cell knows the cell's upstream, and
         # reports a wrong upstream.
         problems.clear()
-    problems_of_suite += [problem.replace(WHERE, path, 1) for problem in problems]
+    problems_of_suite += [problem.replace(CONFIG_TYPE, path, 1) for problem in problems]
     if (
         task is None
         or not task.helm.any_run_spec

@@ -32,15 +32,15 @@ _INT = f"{_TAG}int"
 _STR = f"{_TAG}str"
 _MERGE = f"{_TAG}merge"
 _NUMBERS = (_INT, f"{_TAG}float")
-_KINDS = frozenset(
+_ALLOWED_TAGS = frozenset(
     {_STR, *_NUMBERS, *(_TAG + name for name in ("map", "seq", "bool", "null", "merge"))}
 )
 
 
 try:
-    _Fast: Any = yaml.CSafeLoader
+    _FastBase: Any = yaml.CSafeLoader
 except AttributeError:  # PyYAML built without libyaml
-    _Fast = yaml.SafeLoader
+    _FastBase = yaml.SafeLoader
 
 
 class YamlError(ValueError):
@@ -51,11 +51,11 @@ class YamlSyntaxError(YamlError):
     """A text that is not YAML."""
 
 
-class _FastLoader(_Fast):  # type: ignore[misc]
+class _FastLoader(_FastBase):  # type: ignore[misc]
     """A loader of documents that eval-factory wrote."""
 
 
-def _finite(loader: Any, node: yaml.ScalarNode) -> float:
+def _finite_float(loader: Any, node: yaml.ScalarNode) -> float:
     """Return a number. Raises YamlSyntaxError if the number is infinite or NaN."""
     value: float = loader.construct_yaml_float(node)
     if not math.isfinite(value):
@@ -63,10 +63,10 @@ def _finite(loader: Any, node: yaml.ScalarNode) -> float:
     return value
 
 
-_FastLoader.add_constructor(f"{_TAG}float", _finite)
+_FastLoader.add_constructor(f"{_TAG}float", _finite_float)
 
 
-class _Checked(yaml.SafeLoader):
+class _CheckedLoader(yaml.SafeLoader):
     """A loader of users' documents, which checks their values.
 
     A repeated key is an error. PyYAML would silently use the last value.
@@ -116,8 +116,8 @@ def _number(loader: Any, node: yaml.ScalarNode) -> float | str:
     return number
 
 
-_Checked.add_constructor(f"{_TAG}int", _whole_number)
-_Checked.add_constructor(f"{_TAG}float", _number)
+_CheckedLoader.add_constructor(f"{_TAG}int", _whole_number)
+_CheckedLoader.add_constructor(f"{_TAG}float", _number)
 
 
 def parse(text: str) -> Any:
@@ -131,7 +131,7 @@ def parse(text: str) -> Any:
             are not finite.
     """
     try:
-        document = yaml.load(text, Loader=_Checked)  # noqa: S506 - a safe loader
+        document = yaml.load(text, Loader=_CheckedLoader)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
         raise YamlSyntaxError(_syntax_problem(error)) from None
     except RecursionError:
@@ -252,7 +252,7 @@ def _measured(
         key = entry[0] if isinstance(node, yaml.MappingNode) else None
         if key is not None and not isinstance(key, yaml.ScalarNode):
             raise YamlError(_at(key, "a key must be text, not a list or a mapping"))
-        if key is not None and key.tag in _KINDS and key.tag not in (_STR, _INT, _MERGE):
+        if key is not None and key.tag in _ALLOWED_TAGS and key.tag not in (_STR, _INT, _MERGE):
             kind = key.tag.removeprefix(_TAG)
             raise YamlError(
                 _at(key, f"a key must be text: {key.value!r} is read as {kind}; put it in quotes")
@@ -270,7 +270,7 @@ def _check_kind(node: yaml.Node) -> None:
     """Raise YamlError if a value has a type that is not allowed, or cannot be written to a file."""
     if node.tag == f"{_TAG}timestamp":
         raise YamlError(_at(node, "is read as a date; put it in quotes"))
-    if node.tag not in _KINDS:
+    if node.tag not in _ALLOWED_TAGS:
         shown = f"!!{node.tag.removeprefix(_TAG)}" if node.tag.startswith(_TAG) else node.tag
         plain = "a configuration holds texts, numbers, true, false, null, lists and mappings"
         raise YamlError(_at(node, f"is {shown}; {plain}"))

@@ -65,8 +65,8 @@ from eval_factory.tasks.asking_forms import (
     PUSHBACK,
     REPEAT,
     STATED_ONLY,
+    begins_not_to_know,
     is_asked_again,
-    is_not_to_know,
 )
 from eval_factory.tasks.choice_question import refers_to_others
 from eval_factory.tasks.perturbations import FAMILIES
@@ -602,4 +602,6 @@ def _points_of_answer(value: float, cost: float) -> float:
 
 def _is_none_of_these(option: str) -> bool:
     """Return True if the option says that no other option is right, or that nobody knows."""
-    return is_not_to_know(option) or (refers_to_others(option) and _NONE.match(option) is not None)
+    return begins_not_to_know(option) or (
+        refers_to_others(option) and _NONE.match(option) is not None
+    )

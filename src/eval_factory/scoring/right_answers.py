@@ -17,7 +17,7 @@ from eval_factory.scoring.part import Part
 from eval_factory.scoring.readability import AnswerForm, option_read, right_answers
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.tasks.asking_forms import ABSTAIN, is_not_to_know, says_not_to_know
+from eval_factory.tasks.asking_forms import ABSTAIN, begins_not_to_know, says_not_to_know
 
 MAX_STORED = 200  # in characters
 
@@ -104,7 +104,7 @@ class RightAnswers(Part):
         options = state.output_mapping or {}
         option = options.get(label)
         if option is not None:
-            return is_not_to_know(option) and option not in right_answers(state)
+            return begins_not_to_know(option) and option not in right_answers(state)
         is_label = self.form is not None and label in self.form.labels(state)
         return not is_label and says_not_to_know(answer, options.keys())
 

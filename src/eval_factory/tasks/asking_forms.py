@@ -103,13 +103,13 @@ _NOT_TO_KNOW = (
     r"ich\s+wei(?:\u00df|ss)\s+(?:es\s+)?nicht|je\s+ne\s+sais\s+pas|no\s+(?:lo\s+)?s\u00e9",
     r"n\u00e3o\s+sei",
 )
-_ANY_OF_THEM = "|".join(_NOT_TO_KNOW)
-_FIRST_WORDS = rf"^\W*(?:{_ANY_OF_THEM}|{_UNABLE}|(?:do\s+not|don.?t)\s+know)\b"
+_ANY_NOT_TO_KNOW = "|".join(_NOT_TO_KNOW)
+_FIRST_WORDS = rf"^\W*(?:{_ANY_NOT_TO_KNOW}|{_UNABLE}|(?:do\s+not|don.?t)\s+know)\b"
 # Only as the complete answer: "Unknown primary tumor" is an answer.
 _ALONE = r"^\W*(?:unknown|unsure|not\s+sure|no\s+idea|no\s+clue|abstain|n/a)\W*$"
 _BEGINS_NOT_TO_KNOW = re.compile(rf"{_FIRST_WORDS}|{_ALONE}", re.IGNORECASE)
 _SAYS_NOT_TO_KNOW = re.compile(
-    rf"{_FIRST_WORDS}|{_ALONE}|[\s(*:.](?:{_ANY_OF_THEM})\b", re.IGNORECASE
+    rf"{_FIRST_WORDS}|{_ALONE}|[\s(*:.](?:{_ANY_NOT_TO_KNOW})\b", re.IGNORECASE
 )
 _LABEL_FIRST = re.compile(r"\W*([A-Za-z])(?:[.):]|\s*$)")
 
@@ -177,8 +177,8 @@ _DIGITS = r"(\d+(?:[.,]\d+)?)"
 _MINUS = r"[-\u2212\u2013]"
 _NOT_BEFORE = r"(?<![\d.,])"
 _NOT_AFTER = r"(?![.,]?\d)"
-_NUMBERED = "type|grade|stage|step|phase|option|question|item|reason|point|case|vitamin"
-_BEHIND_CONFIDENCE = (
+_NUMBERED_NOUNS = "type|grade|stage|step|phase|option|question|item|reason|point|case|vitamin"
+_WORDS_AFTER_CONFIDENCE = (
     "per|percent|out|of|sure|certain|confident|likely|probable|certainty|confidence|likelihood|"
     "probability|is|was|would|as|because|since|on|for|in|with|and|or|but|to|that|which|i|it|my|the|"
     "this|points?"
@@ -200,14 +200,15 @@ CONFIDENCE_FORMS = (
     ),
     ConfidenceForm(
         {"type 1 diabetes": None, "vitamin B12": None, "question 5: 85": 0.85},  # part of a name
-        re.compile(rf"\b(?:(?:{_NUMBERED})\s+|[^\W\d_]+-?)\d+\b", re.IGNORECASE),
+        re.compile(rf"\b(?:(?:{_NUMBERED_NOUNS})\s+|[^\W\d_]+-?)\d+\b", re.IGNORECASE),
         1.0,
         is_ignored=True,
     ),
     ConfidenceForm(
         {"exactly 100 words": None, "3 options": None, "60 mg": None},  # an amount of something
         re.compile(
-            rf"{_NOT_BEFORE_AMOUNT}\d+(?:[.,]\d+)?[ \t]+(?!(?:{_BEHIND_CONFIDENCE})\b)[^\W\d_]+",
+            rf"{_NOT_BEFORE_AMOUNT}\d+(?:[.,]\d+)?[ \t]+"
+            rf"(?!(?:{_WORDS_AFTER_CONFIDENCE})\b)[^\W\d_]+",
             re.IGNORECASE,
         ),
         1.0,
@@ -346,7 +347,7 @@ def may_abstain_text(cost_of_wrong: float) -> str:
     )
 
 
-def is_not_to_know(option: str) -> bool:
+def begins_not_to_know(option: str) -> bool:
     """Return True if a text begins with words such as "I do not know".
 
     Args:
@@ -417,7 +418,7 @@ def confidence_in(reply: str, *, shares: bool = False) -> float | None:
     """
     values = set()
     rest = reply
-    if says_not_to_know(reply):  # "I'm not sure of the number, but I give a 100 % answer"
+    if says_not_to_know(reply):  # such as "I'm not sure of the number, but I give a 100 % answer"
         return None
     for form in CONFIDENCE_FORMS:
         if not form.is_ignored:

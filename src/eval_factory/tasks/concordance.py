@@ -99,14 +99,15 @@ def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
                 continue
             name = (row["question_id"] or "").strip()
             expert_counts = [_number(row[str(column)]) for column in RATINGS]
-            wrong = []
+            wrong_columns = []
             for column, count in zip(RATINGS, expert_counts, strict=True):
                 if count is None:
-                    wrong.append(str(column))
+                    wrong_columns.append(str(column))
             counts = tuple(count for count in expert_counts if count is not None)
-            if wrong:
+            if wrong_columns:
                 content.problems.append(
-                    f"row {number}: column {wrong[0]}: must be the number of experts who chose it"
+                    f"row {number}: column {wrong_columns[0]}: must be the number of experts who "
+                    "chose it"
                 )
             elif not any(counts):
                 content.problems.append(f"row {number}: no expert chose a rating")
@@ -122,7 +123,7 @@ def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
 
 
 def _number(cell: str | None) -> float | None:
-    """Return the number of experts in a cell; None if the cell holds no finite number from 0 on."""
+    """Return the number of experts in a cell; None if it is not a finite number of at least 0."""
     try:
         count = float(cell or "")
     except ValueError:

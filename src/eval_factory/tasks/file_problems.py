@@ -27,14 +27,14 @@ from eval_factory.core.table_files import (
 
 Row = TypeVar("Row")
 
-_SHEET = "text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
+_TEXT_REMEDY = "text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
 _UTF_16 = ("is UTF-16", "UTF-8; save it as UTF-8 (or: iconv -f utf-16 -t utf-8)")
 _KINDS = {
-    b"PK\x03\x04": ("is an Excel or Word file or another ZIP archive", _SHEET),
+    b"PK\x03\x04": ("is an Excel or Word file or another ZIP archive", _TEXT_REMEDY),
     b"\xff\xfe": _UTF_16,
     b"\xfe\xff": _UTF_16,
-    b"\xd0\xcf\x11\xe0": ("is an Excel or Word file", _SHEET),
-    b"PAR1": ("is a Parquet file", _SHEET),
+    b"\xd0\xcf\x11\xe0": ("is an Excel or Word file", _TEXT_REMEDY),
+    b"PAR1": ("is a Parquet file", _TEXT_REMEDY),
     b"\x1f\x8b": ("is compressed by gzip", "text; unpack it first"),
 }
 """First bytes of a file -> (the kind of the file, the kind that is needed and how to get it)."""

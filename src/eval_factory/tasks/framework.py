@@ -52,11 +52,11 @@ class PlugIn:
         """Return the error that reports that the plug-in cannot be used."""
         return ConfigError(
             f"the package {self.package}, which adds tasks ({_GROUP}), cannot be used: {reason}\n"
-            f"  correct it, or take it out: pip uninstall {self.package}"
+            f"  correct the package, or remove it: pip uninstall {self.package}"
         )
 
 
-def added_points(group: str) -> Sequence[metadata.EntryPoint]:
+def entry_points_of(group: str) -> Sequence[metadata.EntryPoint]:
     """Return the entry points of a group in this environment.
 
     A package with an unreadable list of entry points is skipped and named on standard error.
@@ -68,6 +68,7 @@ def added_points(group: str) -> Sequence[metadata.EntryPoint]:
 
 
 def _readable_points(group: str) -> Iterator[metadata.EntryPoint]:
+    """Yield the entry points of a group, without those of packages that cannot be read."""
     for package in metadata.distributions():
         try:
             points = tuple(package.entry_points)
@@ -75,7 +76,7 @@ def _readable_points(group: str) -> Iterator[metadata.EntryPoint]:
             name = package.metadata["Name"]
             sys.stderr.write(
                 f"warning: the package {name} has an entry_points.txt that cannot be read "
-                f"({type(error).__name__}): what it adds is left out; install it again\n"
+                f"({type(error).__name__}): its entry points are ignored; install it again\n"
             )
             continue
         yield from (point for point in points if point.group == group)
@@ -89,7 +90,7 @@ def plug_ins() -> tuple[PlugIn, ...]:
     """
     packages: list[PlugIn] = []
     for point in sorted(
-        added_points(_GROUP), key=lambda point: str(point.dist and point.dist.name)
+        entry_points_of(_GROUP), key=lambda point: str(point.dist and point.dist.name)
     ):
         package = point.dist.name if point.dist is not None else point.value
         try:
@@ -124,7 +125,7 @@ def code_named(name: str) -> Any:
     return getattr(importlib.import_module(module), function)
 
 
-class _Part:
+class _Record:
     """A base class of the records in framework.yml.
 
     The types of values are not checked here, because pydantic is too slow for every command: a test
@@ -135,7 +136,7 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class FrameworkInfo(_Part):
+class FrameworkInfo(_Record):
     """The description of the harness itself."""
 
     name: str
@@ -146,7 +147,7 @@ class FrameworkInfo(_Part):
 
 
 @dataclass(frozen=True)
-class FileLayout(_Part):
+class FileLayout(_Record):
     """A file of the user's own data, and the content that HELM needs in this file."""
 
     # A path or glob pattern under `data_path`; `{NAME}` is replaced by the value of the parameter
@@ -197,7 +198,7 @@ class FileLayout(_Part):
 
 
 @dataclass(frozen=True)
-class ScenarioParameter(_Part):
+class ScenarioParameter(_Record):
     """A parameter of a task's scenario: a key of `params.extra`."""
 
     required: bool = False
@@ -217,7 +218,7 @@ class ScenarioParameter(_Part):
 
 
 @dataclass(frozen=True)
-class ClusterRule(_Part):
+class ClusterRule(_Record):
     """The rule that finds an instance's cluster: the source that several instances share.
 
     The cluster is found by `field` or by `text`. If `records` are named, the value that was found
@@ -268,7 +269,7 @@ class ClusterRule(_Part):
 
 
 @dataclass(frozen=True)
-class HelmEntry(_Part):
+class HelmEntry(_Record):
     """The facts that are needed to run a task with HELM and to read its results.
 
     For HELM's own run specs, the index of run specs knows `zero_shot`, `images` and `choices`:
@@ -349,7 +350,7 @@ class HelmEntry(_Part):
 
 
 @dataclass(frozen=True)
-class About(_Part):
+class About(_Record):
     """The facts about a task that `ls` shows."""
 
     tags: tuple[str, ...]
@@ -385,7 +386,7 @@ class About(_Part):
 
 
 @dataclass(frozen=True)
-class JudgeDefault(_Part):
+class JudgeDefault(_Record):
     """A judge of the default jury."""
 
     model_id: str
@@ -394,7 +395,7 @@ class JudgeDefault(_Part):
 
 
 @dataclass(frozen=True)
-class OAuthService(_Part):
+class OAuthService(_Record):
     """The token URL and the scope of an OAuth service; environment variables override both."""
 
     token_url: str | None = None
@@ -402,7 +403,7 @@ class OAuthService(_Part):
 
 
 @dataclass(frozen=True)
-class Task(_Part):
+class Task(_Record):
     """One benchmark that can be run."""
 
     name: str
@@ -436,7 +437,7 @@ class Task(_Part):
 
 
 @dataclass(frozen=True)
-class _Defaults(_Part):
+class _Defaults(_Record):
     """The global defaults, for all tasks."""
 
     command: str
@@ -452,7 +453,7 @@ class _Defaults(_Part):
 
 
 @dataclass(frozen=True)
-class Framework(_Part):
+class Framework(_Record):
     """The content of framework.yml, with the tasks of plug-ins."""
 
     framework: FrameworkInfo

@@ -35,7 +35,7 @@ def _option_letter(letter: str, options: Options) -> str | None:
 
 
 def _marked(answer: str, options: Options) -> str | None:
-    """Read "(b)"."""
+    """Read a letter with other characters around it: "(b)"."""
     match = _MARKED.fullmatch(answer)
     if match is not None:
         return _option_letter(match[1], options)
@@ -43,7 +43,7 @@ def _marked(answer: str, options: Options) -> str | None:
 
 
 def _with_text(answer: str, options: Options) -> str | None:
-    """Read "B. fever"."""
+    """Read a letter with its option's text: "B. fever"."""
     match = _WITH_TEXT.fullmatch(answer)
     if match is None:
         return None
@@ -65,7 +65,7 @@ def _in_other_case(answer: str, options: Options) -> str | None:
 
 
 def _named(answer: str, options: Options) -> str | None:
-    """Read "opb" and "option_b"."""
+    """Read a letter after a word: "opb" or "option_b"."""
     match = _NAMED.fullmatch(answer)
     if match is not None:
         return _option_letter(match[1], options)
@@ -85,12 +85,12 @@ def _numbered(answer: str, options: Options, first: int) -> str | None:
 
 
 def _from_one(answer: str, options: Options) -> str | None:
-    """Read "2", "2.0" and "option2"."""
+    """Read the number of an option, counted from 1: "2", "2.0" or "option2"."""
     return _numbered(answer, options, 1)
 
 
 def _from_zero(answer: str, options: Options) -> str | None:
-    """Read "1" for the second option."""
+    """Read the number of an option, counted from 0: "1" is the second option."""
     return _numbered(answer, options, 0)
 
 
@@ -111,10 +111,10 @@ def _plain(text: str) -> str:
 
 
 FORMS: dict[str, Callable[[str, Options], str | None]] = {
-    "letters in other signs": _marked,
+    "letters with other characters around them": _marked,
     "letters with their option's text": _with_text,
-    "options' texts in other letter case": _in_other_case,
-    "letters behind a word such as op": _named,
+    "options' texts in another letter case": _in_other_case,
+    "letters after a word such as op": _named,
     "numbers from 1": _from_one,
     "numbers from 0": _from_zero,
     "Cyrillic letters that look like Latin ones": _look_alike,

@@ -103,6 +103,7 @@ def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
 
 
 def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+    """Yield each problem of a table: a CSV, Excel, JSON lines, Parquet or Feather file."""
     kind = _kind_of(file, entry)
     if kind in ("parquet", "feather"):
         yield from _arrow_faults(file, entry, kind)
@@ -121,6 +122,7 @@ def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
 
 
 def _no_column(missing: Iterable[str], columns: Iterable[str]) -> str:
+    """Return the message for a table in which columns are missing."""
     return f"has no column {', '.join(missing)}; it has {', '.join(map(str, columns)) or 'none'}"
 
 
@@ -196,6 +198,7 @@ def _pandas_table(file: Path, entry: FileLayout, kind: str) -> tuple[list[str], 
 
 
 def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
+    """Yield the rows of a file of JSON lines. Raises ValueError if a line is not a JSON object."""
     with open_text(file) as lines:
         for number, line in enumerate(lines, start=1):
             if number == 1 and line.startswith(_BYTE_ORDER_MARK):
@@ -219,6 +222,7 @@ def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
 
 
 def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
+    """Yield each problem of a Parquet or Feather file."""
     import pyarrow as pa
     from pyarrow import compute, dataset
 
@@ -229,9 +233,7 @@ def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
         return
     for name in entry.dates:
         if not pa.types.is_timestamp(data.schema.field(name).type):
-            yield (
-                f"column {name}: must hold points in time, and holds {data.schema.field(name).type}"
-            )
+            yield f"column {name}: must hold timestamps, but holds {data.schema.field(name).type}"
     if data.count_rows() == 0:
         yield "has no rows"
     for name in entry.filled:
@@ -245,6 +247,7 @@ def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
 
 
 def _xml_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+    """Yield each problem of an XML file's elements."""
     from xml.etree import ElementTree as ET
 
     try:
@@ -377,6 +380,7 @@ def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[st
 
 
 def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
+    """Return the problems of the files in `data_path` that match one entry of the layout."""
     name = str(entry.file)
     matching = sorted(folder.glob(name))
     if not matching:

@@ -21,7 +21,7 @@ from eval_factory.tasks.run_specs import (
 )
 from eval_factory.tasks.upstreams import DIFFERENCES_FROM_HELM, HELM, UPSTREAMS, Upstream
 
-WHERE = "config.type"
+CONFIG_TYPE = "config.type"
 
 REEVAL_RUN = "reeval_run"
 NO_REEVAL = (
@@ -79,6 +79,7 @@ def prefix_of(framework: Framework) -> str:
 
 
 def is_run_entry(name: str, framework: Framework) -> bool:
+    """Return True if a `config.type` is a run entry."""
     return name.startswith(prefix_of(framework))
 
 
@@ -128,23 +129,26 @@ def task_of_run_entry(
         key = key.strip()
         if not equals or not key:
             mistakes_found.append(
-                f"{WHERE}: a run entry has the form name:key=value,key=value; {part!r} has not"
+                f"{CONFIG_TYPE}: a run entry has the form name:key=value,key=value; {part!r} "
+                "does not"
             )
         elif key in arguments:
-            mistakes_found.append(f"{WHERE}: {key} is given twice")
+            mistakes_found.append(f"{CONFIG_TYPE}: {key} is set twice")
         arguments[key] = value.strip()
     entry = RunEntry(run_spec.strip(), arguments)
     spec = index.run_specs.get(entry.name)
     if entry.name == REEVAL_RUN:
-        mistakes_found.append(f"{WHERE}: {NO_REEVAL}")
+        mistakes_found.append(f"{CONFIG_TYPE}: {NO_REEVAL}")
     elif spec is None and framework.task(entry.name) is not None:
         remedy = f"write it without {prefix_of(framework)!r}"
-        mistakes_found.append(f"{WHERE}: {entry.name!r} is a task of eval-factory's own: {remedy}")
+        mistakes_found.append(
+            f"{CONFIG_TYPE}: {entry.name!r} is a task of eval-factory's own: {remedy}"
+        )
     elif spec is None:
-        mistakes_found.append(f"{WHERE}: {_unknown(entry.name, index, upstream)}")
+        mistakes_found.append(f"{CONFIG_TYPE}: {_unknown(entry.name, index, upstream)}")
     else:
         for problem in mistakes(entry, spec, index):
-            mistakes_found.append(f"{WHERE}: {problem}")
+            mistakes_found.append(f"{CONFIG_TYPE}: {problem}")
     problems += mistakes_found
     if mistakes_found or spec is None:
         return None
@@ -176,8 +180,9 @@ def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iter
         elif name and name not in takes and name not in index.expanders and not spec.any_parameter:
             near = did_you_mean(name, [*takes, *index.expanders])
             yield (
-                f"{entry.name} has no parameter {name!r}{near}; {parameters_of(entry.name, spec)};"
-                f" every run spec takes: {', '.join(for_every_run_spec(index))}"
+                f"{entry.name} has no parameter {name!r}{near}; "
+                f"{parameters_clause(entry.name, spec)};"
+                f" every run spec takes: {', '.join(common_arguments(index))}"
             )
     if (wrong := wrong_processor(entry.arguments)) is not None:
         yield wrong
@@ -186,7 +191,7 @@ def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iter
         yield (
             f"{entry.name} needs {', '.join(missing)}: write"
             f" helm:{entry.name}:{','.join(f'{name}=...' for name in missing)}; "
-            f"{parameters_of(entry.name, spec)}"
+            f"{parameters_clause(entry.name, spec)}"
         )
 
 
@@ -201,12 +206,12 @@ def duplicate_settings(task: Task, params: Any) -> Iterator[str]:
                 section = params.extra
             if getattr(section, path.removeprefix("extra.")) is not None:
                 yield (
-                    f"{WHERE}: {name} and config.params.{path} are the same setting; "
+                    f"{CONFIG_TYPE}: {name} and config.params.{path} are the same setting; "
                     "set only one of the two"
                 )
 
 
-def parameters_of(name: str, spec: IndexedRunSpec) -> str:
+def parameters_clause(name: str, spec: IndexedRunSpec) -> str:
     """Return a clause that lists the run spec's parameters, each with its default or `needed`."""
     if spec.any_parameter:
         return f"{name} takes any parameter"
@@ -219,7 +224,7 @@ def parameters_of(name: str, spec: IndexedRunSpec) -> str:
     return f"its parameters: {', '.join(shown)}"
 
 
-def for_every_run_spec(index: RunSpecIndex) -> list[str]:
+def common_arguments(index: RunSpecIndex) -> list[str]:
     """Return the arguments that HELM accepts for every run spec, without those in
     `RESERVED_ARGUMENTS`.
     """

@@ -74,7 +74,7 @@ class TaskInfo:
     notes: tuple[str, ...]
     # known defects of the benchmark, and the remedy for each
     errata: tuple[Mapping[str, Any], ...]
-    # the language of code in answers (such as SQL) -> the program that executes the code
+    # the language of code in answers that HELM executes (such as SQL) -> the place in HELM's source
     executes: Mapping[str, str]
 
     @property

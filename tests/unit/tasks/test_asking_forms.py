@@ -12,11 +12,11 @@ from eval_factory.tasks.asking_forms import (
     MAX_TURNS,
     NEUTRAL,
     WITH_AUTHORITY,
+    begins_not_to_know,
     confidence_in,
     follows_an_answer,
     is_asked_again,
     is_in_another_form,
-    is_not_to_know,
     may_abstain_text,
     pushback_text,
     says_not_to_know,
@@ -136,7 +136,7 @@ def test_an_answer_ends_where_its_confidence_begins(
     ],
 )
 def test_not_to_know_is_said_in_plain_words(answer: str, as_option: bool, as_answer: bool) -> None:
-    assert is_not_to_know(answer) is as_option
+    assert begins_not_to_know(answer) is as_option
     assert says_not_to_know(answer, "ABCD") is as_answer
 
 

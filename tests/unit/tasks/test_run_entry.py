@@ -95,8 +95,8 @@ def test_what_makes_no_sense_with_pictures() -> None:
         ("helm:mmul:subject=x", "no run spec 'mmul', did you mean 'mm"),
         ("helm:MMLU:subject=a", "no run spec 'MMLU', did you mean 'mmlu'?"),
         ("helm:mmlu", "mmlu needs subject: write helm:mmlu:subject=..."),
-        ("helm:mmlu:", "'' has not"),
-        ("helm:mmlu:subject=a,subject=b", "subject is given twice"),
+        ("helm:mmlu:", "'' does not"),
+        ("helm:mmlu:subject=a,subject=b", "subject is set twice"),
         ("helm:mmlu:subjekt=a", "no parameter 'subjekt', did you mean 'subject'?"),
         (
             "helm:mmlu:subjekt=a",

@@ -382,7 +382,7 @@ def test_the_options_are_those_of_the_row(tmp_path: Path) -> None:
 
 
 def test_right_answers_in_one_known_form_are_mapped_and_said_to_be(tmp_path: Path) -> None:
-    for answers, form in (("123", "numbers from 1"), (["opa", "opb"], "behind a word")):
+    for answers, form in (("123", "numbers from 1"), (["opa", "opb"], "after a word")):
         data = COLUMNS + "".join(f"Q{answer}?,fever,cough,pain,{answer}\n" for answer in answers)
         (note,) = load_benchmark(write(tmp_path, prompt=CHOICES, data=data)).notes
         says(note, "correct_answer", form)

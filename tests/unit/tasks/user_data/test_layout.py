@@ -243,7 +243,7 @@ BROKEN: list[tuple[str, str, Break, str]] = [
         "ehrshot",
         "times",
         _parquet(LABELS, lambda labels: labels.astype({"prediction_time": str})),
-        "column prediction_time: must hold points in time",
+        "column prediction_time: must hold timestamps",
     ),
     (
         "mimiciv_billing_code",
