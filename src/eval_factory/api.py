@@ -258,18 +258,24 @@ def run_suite(
     from eval_factory.workflows.suite.suite_journal import ScreenLines
     from eval_factory.workflows.suite.suite_report import SuiteOptions as Chosen
 
-    given = plain_document(flags or {})
-    given |= {} if preset is None else {"suite.preset": preset}
-    given |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
+    suite_flags = plain_document(flags or {})
+    suite_flags |= {} if preset is None else {"suite.preset": preset}
+    suite_flags |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
     document = plain_document(run_config) if isinstance(run_config, Mapping) else None
     path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
-    chosen = options or Chosen()
+    suite_options = options or Chosen()
     suite = build_suite(
-        path, document=document, flags=given, overrides=as_tuple(chosen.overrides), env=_env(env)
+        path,
+        document=document,
+        flags=suite_flags,
+        overrides=as_tuple(suite_options.overrides),
+        env=_env(env),
     )
-    chosen = replace(chosen, reuse=tuple(Path(folder) for folder in chosen.reuse))
+    suite_options = replace(
+        suite_options, reuse=tuple(Path(folder) for folder in suite_options.reuse)
+    )
     with interruptible():
-        return run(suite, chosen, env=_env(env), screen=ScreenLines(screen or io.StringIO()))
+        return run(suite, suite_options, env=_env(env), screen=ScreenLines(screen or io.StringIO()))
 
 
 def dry_run(
@@ -363,11 +369,11 @@ def gate(
     from eval_factory.report.reader import run_folders
     from eval_factory.workflows.read_again import read_by_one_rule
 
-    read = load_policy(Path(policy))
+    loaded_policy = load_policy(Path(policy))
     new = [Path(folder) for folder in as_tuple(candidates)]
     old = [Path(folder) for folder in as_tuple(baselines)]
     with read_by_one_rule(run_folders([*new, *old])) as load:
-        return evaluate_policy(read, new, old, load)
+        return evaluate_policy(loaded_policy, new, old, load)
 
 
 def calibrate(

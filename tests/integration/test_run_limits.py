@@ -114,7 +114,7 @@ def test_a_run_stops_at_each_limit_and_goes_on_there(
     assert api.verify(whole.output_dir).findings == ()
 
     estimated = api.estimate(tmp_path / "custom.yml", env={})
-    assert (estimated.requests, estimated.cost, estimated.kept) == (
+    assert (estimated.requests, estimated.cost, estimated.cached_answers) == (
         2 * ROWS,
         ROWS * (OF_MODEL + OF_JUDGE),
         2 * ROWS,

@@ -69,7 +69,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "durations": lambda text: readability._FORMS["value"].reads(STATE, text),
     "parsing": unreadable,
     "parsing a text": lambda text: unreadable(f'{{"a": "{text}"}}'),
-    "the last lines": lambda text: helm_run.raised_at_the_end([text]),
+    "the last lines": lambda text: helm_run.last_exception([text]),
     "a missing package": environments.module_named_in,
     "an error's text": lambda text: foreign_text.one_line(
         foreign_text.plain(text), prompt=["a prompt " * 50]

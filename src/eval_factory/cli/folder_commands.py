@@ -280,23 +280,23 @@ def export_sheets(
     from eval_factory.workflows import annotate as workflow
 
     folder = one_run(folder, "annotate export")
-    made = workflow.export_sheets(
+    exported = workflow.export_sheets(
         folder, out, count, raters, seed=seed, kind=kind, with_reference=not no_reference
     )
-    rating_count = sum(len(answer.questions) for answer in made.sample.answers)
-    stratum_counts = Counter(answer.stratum for answer in made.sample.answers)
-    answer_count = len(made.sample.stratum_of)
+    rating_count = sum(len(answer.questions) for answer in exported.sample.answers)
+    stratum_counts = Counter(answer.stratum for answer in exported.sample.answers)
+    answer_count = len(exported.sample.stratum_of)
     lines = [
         (
-            f"sheet {made.sample.id}: {len(made.sample.answers)} of {answer_count} answers, "
-            f"{rating_count} ratings a rater"
+            f"sheet {exported.sample.id}: {len(exported.sample.answers)} of {answer_count} "
+            f"answers, {rating_count} ratings a rater"
         )
     ]
-    for number, name in enumerate(made.sample.strata):
+    for number, name in enumerate(exported.sample.strata):
         lines.append(f"  {stratum_counts[number]} answers of: {name}")
     lines += [
         f"  for the raters: {out} (a form and a table each; a rater fills in one of the two)",
-        f"  not for the raters: {made.sample_file}, which maps the codes to answers",
+        f"  not for the raters: {exported.sample_file}, which maps the codes to answers",
         f"  when the sheets come back: eval-factory annotate import {folder} FILE...",
     ]
     click.echo(own_lines("\n".join(lines)))
@@ -317,14 +317,14 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     from eval_factory.report.result_sentences import clinician_lines
     from eval_factory.workflows.annotate import import_sheets
 
-    made = import_sheets(one_run(folder, "annotate import"), sheets)
+    imported = import_sheets(one_run(folder, "annotate import"), sheets)
     lines = [
-        f"{made.ratings} ratings imported"
-        + (f"; {made.empty} rows were left empty" if made.empty else "")
+        f"{imported.ratings} ratings imported"
+        + (f"; {imported.empty} rows were left empty" if imported.empty else "")
     ]
-    lines += [f"  {line}" for line in clinician_lines(made.clinicians)]
-    lines += [f"  note: {note}" for note in made.notes]
-    lines.append(f"  results: {made.stored.folder / 'evaluation_config.yaml'}")
+    lines += [f"  {line}" for line in clinician_lines(imported.clinicians)]
+    lines += [f"  note: {note}" for note in imported.notes]
+    lines.append(f"  results: {imported.stored.folder / 'evaluation_config.yaml'}")
     click.echo(own_lines("\n".join(lines)))
 
 

@@ -81,10 +81,10 @@ def import_results(
     from eval_factory.report.summary import result_summary
     from eval_factory.workflows.import_results import import_results as import_all
 
-    given: dict[str, Any] = {"id": options["id_column"]}
+    column_names: dict[str, Any] = {"id": options["id_column"]}
     for name in ("answer", "right", "value", "question", "options"):
-        given[name] = options[name]
-    columns = Columns(**given)
+        column_names[name] = options[name]
+    columns = Columns(**column_names)
     months: dict[str, Any] = {
         "published": options["published"],
         "training_cutoff": options["training_cutoff"],

@@ -470,7 +470,7 @@ def calibrate(
             "calibrate: several judges get the names of their fields: leave out --judge"
         )
     with explained_write_errors(to or labels):
-        made = api.calibrate(
+        calibrated = api.calibrate(
             labels,
             judge_labels=judge_labels,
             judge=judge,
@@ -479,31 +479,31 @@ def calibrate(
             probes=probes,
             screen=sys.stderr,
         )
-    text = _calibration_json(made) if as_json else _calibration_text(made)
+    text = _calibration_json(calibrated) if as_json else _calibration_text(calibrated)
     tolerant_stream(sys.stdout).write(text)
-    for path in made.files:
+    for path in calibrated.files:
         click.echo(str(path), err=as_json)
 
 
-def _calibration_json(made: Calibrated) -> str:
+def _calibration_json(calibrated: Calibrated) -> str:
     """Return the figures as JSON: of the only judge, or of each judge by name."""
     from eval_factory.report.judge_passport import calibration_document
 
     documents = {}
-    for passport in made.passports:
+    for passport in calibrated.passports:
         documents[passport.judge] = calibration_document(passport.found)
     if len(documents) == 1:
-        return json.dumps(documents[made.passport.judge], indent=2) + "\n"
+        return json.dumps(documents[calibrated.passport.judge], indent=2) + "\n"
     return json.dumps(documents, indent=2) + "\n"
 
 
-def _calibration_text(made: Calibrated) -> str:
+def _calibration_text(calibrated: Calibrated) -> str:
     """Return the passports and the table of juries as a text for the screen."""
     from eval_factory.core.tables import screen
     from eval_factory.report.judge_passport import JURIES_HINT, juries_table, passport_text
 
-    parts = [passport_text(passport) for passport in made.passports]
-    if made.juries:
-        table = screen(juries_table(made.juries))
+    parts = [passport_text(passport) for passport in calibrated.passports]
+    if calibrated.juries:
+        table = screen(juries_table(calibrated.juries))
         parts.append("\n".join([*table, "", *textwrap.wrap(JURIES_HINT, 80), ""]))
     return own_lines("\n".join(parts))

@@ -118,7 +118,7 @@ _FLAGS = {name: f"suite.{name}" for name in _SUITE_KEYS} | {
 @click.option("--debug", is_flag=True, help="The same as before the command.")
 @click.pass_context
 def run_suite(
-    ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **given: Any
+    ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **values: Any
 ) -> None:
     """Run every evaluation for every target of a suite, and write one table.
 
@@ -128,32 +128,32 @@ def run_suite(
     """
     from eval_factory.config.suite import build_suite  # imported late, to keep `--help` fast
 
-    output = RunOutput(quiet=given["quiet"], as_json=given["as_json"])
-    debug = bool(given["debug"] or ctx.obj["debug"])
+    output = RunOutput(quiet=values["quiet"], as_json=values["as_json"])
+    debug = bool(values["debug"] or ctx.obj["debug"])
     with output.failures_reported():
-        if given["dry_run"] and given["estimate"]:
+        if values["dry_run"] and values["estimate"]:
             raise ConfigError("run_suite: give one of --dry_run and --estimate")
-        if given["dry_run"] and (given["quiet"] or given["as_json"]):
+        if values["dry_run"] and (values["quiet"] or values["as_json"]):
             raise ConfigError(
                 "run_suite: --dry_run prints cells to read: leave out --quiet and --json"
             )
         flags = {}
         for name, path in _FLAGS.items():
-            if given[name] is not None:
-                flags[path] = given[name]
+            if values[name] is not None:
+                flags[path] = values[name]
         suite_ = build_suite(run_config, flags=flags, overrides=overrides, env=os.environ)
-        if given["dry_run"]:
+        if values["dry_run"]:
             from eval_factory.workflows.suite.suite_preview import preview_suite
 
             show_dry_run(preview_suite(suite_, env=os.environ, debug=debug), output.screen())
             return
-        if given["estimate"]:
+        if values["estimate"]:
             from eval_factory.workflows.suite.suite_estimate import estimate_suite
 
             estimated = estimate_suite(
                 suite_, os.environ, lambda text: output.screen().write(f"{text}\n")
             )
-            if given["as_json"]:
+            if values["as_json"]:
                 click.echo(json.dumps(estimated.as_dict()))
             else:
                 click.echo(own_lines(estimated.to_text()))
@@ -163,7 +163,7 @@ def run_suite(
         from eval_factory.workflows.suite.suite_report import SuiteOptions
 
         options = SuiteOptions(
-            given["fresh"], debug, given["no_preflight"], given["reuse"], wait=given["wait"]
+            values["fresh"], debug, values["no_preflight"], values["reuse"], wait=values["wait"]
         )
         with progress_view(suite_.folder, output) as observer:
             report = run(suite_, options, env=os.environ, screen=observer)
@@ -430,7 +430,7 @@ def run_leaderboard(
     name: str,
     model: tuple[str, ...],
     overrides: tuple[str, ...],
-    **given: Any,
+    **values: Any,
 ) -> None:
     """Run the leaderboard NAME: helm-run over all its entries, then helm-summarize."""
     from eval_factory.workflows.leaderboard.board import (
@@ -444,9 +444,9 @@ def run_leaderboard(
     debug = bool(ctx.obj and ctx.obj["debug"])
     flags = {}
     for flag in FLAGS:
-        if given[flag] is not None and given[flag] is not False:
-            flags[flag] = given[flag]
-    settings = {option: given[option] for option in ("run_config", "conf", "reasoning", "dry_run")}
+        if values[flag] is not None and values[flag] is not False:
+            flags[flag] = values[flag]
+    settings = {option: values[option] for option in ("run_config", "conf", "reasoning", "dry_run")}
     request = LeaderboardRequest(name, flags, model=model, overrides=overrides, **settings)
     screen = tolerant_stream(sys.stderr)
     board = make_board(request, os.environ, screen)
@@ -464,7 +464,7 @@ def run_leaderboard(
         from eval_factory.workflows.suite.run_suite import run_suite
         from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-        options = SuiteOptions(debug=debug, no_preflight=given["no_preflight"])
+        options = SuiteOptions(debug=debug, no_preflight=values["no_preflight"])
         with progress_view(board.suite.folder, RunOutput()) as observer:
             cells = run_suite(board.suite, options, env=os.environ, screen=observer).cells
     with ignore_sighup():

@@ -411,15 +411,15 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
             arguments.append(run_entry.signature(name, properties).replace(" (needed)", ""))
         if record["any_parameter"]:
             arguments.append("...")
-        about = record["description"]
+        description = record["description"]
         if not record["runs"]:
-            about += f" [cannot be run: asks for {record['asks']}]"
+            description += f" [cannot be run: asks for {record['asks']}]"
         elif record["needs_permission"]:
-            about += (
+            description += (
                 f" [executes the model's answers ({', '.join(record['executes'])}): "
                 f"needs {CODE_EXECUTION_FLAG}]"
             )
-        rows.append((record["type"], ", ".join(arguments), about))
+        rows.append((record["type"], ", ".join(arguments), description))
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)
     else:

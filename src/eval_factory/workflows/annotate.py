@@ -51,7 +51,7 @@ from eval_factory.scoring.clinicians import people_scores
 from eval_factory.scoring.intervals import design_effect, effective_clusters, lower_end
 from eval_factory.scoring.prediction_powered import MIN_RATED, Expected, half_width_of, needed_for
 from eval_factory.workflows.recollect import last_state, recollected
-from eval_factory.workflows.resume import remember_result
+from eval_factory.workflows.resume import write_result_state
 
 UPDATED_FILES = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """The files of a result that people's ratings change, in the order in which a run writes them."""
@@ -125,13 +125,13 @@ def export_sheets(
             "choose another folder with --out"
         )
     draw = Draw(count, seed, names, stored.result.provenance.run_identity)
-    sample, shown = _chosen(stored, kind, draw, read_annotations(rundir.ratings).rated_answers)
+    sample, shown = _draw_sample(stored, kind, draw, read_annotations(rundir.ratings).rated_answers)
     sample_file = rundir.sample(sample.id)
     with rundir.locked():
         rundir.annotations.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         write_atomic(sample_file, json.dumps(asdict(sample), indent=1) + "\n", mode=PRIVATE)
-        if before := listed_checksums(rundir):
-            _write_checksums_of(rundir, [sample_file], before, stored.result.provenance)
+        if earlier_digests := listed_checksums(rundir):
+            _write_checksums_of(rundir, [sample_file], earlier_digests, stored.result.provenance)
     media = PageMedia(_MAX_PICTURE_SIDE, _MAX_MEDIA_SIZE)
     blocks: list[Markup] = []
     for answer in shown.values():
@@ -147,7 +147,7 @@ def export_sheets(
     return Exported(sample, tuple(files), sample_file)
 
 
-def _chosen(
+def _draw_sample(
     stored: StoredResult, kind: str | None, draw: Draw, rated: frozenset[AnswerKey]
 ) -> tuple[Sample, dict[str, ShownAnswer]]:
     """Return the sample, and the texts that a rater sees of each chosen answer, by code.
@@ -233,19 +233,19 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
         annotations = read_annotations(rundir.ratings).with_returned(samples, returned.ratings)
         changed = [rundir.ratings, *(rundir.root / name for name in UPDATED_FILES)]
         with _restored_on_failure(rundir, changed):
-            before = listed_checksums(rundir)
+            earlier_digests = listed_checksums(rundir)
             rundir.forget_checksums()
             write_atomic(rundir.ratings, annotations.as_lines(), mode=PRIVATE)
-            with recollected(rundir, stored) as made:
+            with recollected(rundir, stored) as updated:
                 for name in reversed(UPDATED_FILES):
-                    source = made.rundir.root / name
+                    source = updated.rundir.root / name
                     write_atomic(
                         rundir.root / name,
                         source.read_text("utf-8"),
                         mode=source.stat().st_mode & 0o777,
                     )
-            _write_checksums_of(rundir, changed, before, stored.result.provenance)
-    return Imported(len(returned.ratings), returned.empty, load_result(folder), made.notes)
+            _write_checksums_of(rundir, changed, earlier_digests, stored.result.provenance)
+    return Imported(len(returned.ratings), returned.empty, load_result(folder), updated.notes)
 
 
 def _write_checksums_of(
@@ -285,7 +285,7 @@ def _write_checksums_of(
     if state.inputs == state.digest_of_inputs(vars(old_provenance)):
         # The state names the program that wrote the result only if a run wrote the result.
         program = None if rundir.evaluation_config in changed else state.program
-        digests = remember_result(
+        digests = write_result_state(
             rundir, replace(state, program=program), digests, vars(result.provenance)
         )
     rundir.forget_checksums()
@@ -328,11 +328,11 @@ def plan_of(folder: Path, half_width: float | None) -> list[str]:
         raise ConfigError(
             f"--half_width {half_width:g}: give a number above 0, in units of the score"
         )
-    return plan_lines(known_of(folder), half_width)
+    return plan_lines(plan_basis(folder), half_width)
 
 
 @dataclass(frozen=True)
-class Known:
+class PlanBasis:
     """The facts about a result from which a rating plan is computed."""
 
     metric: str
@@ -344,7 +344,7 @@ class Known:
     correlation: float | None = None
 
 
-def plan_lines(basis: Known, half_width: float | None) -> list[str]:
+def plan_lines(basis: PlanBasis, half_width: float | None) -> list[str]:
     """Return the lines of a table that shows how many answers people must rate.
 
     The table has a row for each assumed correlation of judge and people, and a column for each half
@@ -390,7 +390,7 @@ def plan_lines(basis: Known, half_width: float | None) -> list[str]:
     ]
 
 
-def known_of(folder: Path) -> Known:
+def plan_basis(folder: Path) -> PlanBasis:
     """Return the facts for a rating plan, read from the result and the ratings in the folder.
 
     Raises ConfigError if fewer than two answers have a score, or if all scores are equal and the
@@ -449,4 +449,4 @@ def known_of(folder: Path) -> Known:
     effect = design_effect(judged, scale, sources)
     sharing = len(sources) / effective_clusters(sources)
     expected = Expected(len(judged), mean, stddev, scale, effect, sharing)
-    return Known(result.main_metric, expected, high - low, len(people), correlation)
+    return PlanBasis(result.main_metric, expected, high - low, len(people), correlation)

@@ -55,12 +55,12 @@ class AskingPhase:
         self._settings = replace(settings, probed=probed)
         self._batches = batches_of(context, plan, options.batch_choice, settings.budget)
 
-    def ask(self, argv: Sequence[str], read: DataRead) -> tuple[FinishedRun, Sequence[str]]:
+    def ask(self, argv: Sequence[str], data: DataRead) -> tuple[FinishedRun, Sequence[str]]:
         """Ask all questions, in several looks if the configuration has a stopping rule.
 
         Args:
             argv: The command line of helm-run, used if helm-run runs once.
-            read: The facts about the data, which the results of the looks record.
+            data: The facts about the data, which the results of the looks record.
 
         Returns:
             The last helm-run and its command line.
@@ -71,7 +71,7 @@ class AskingPhase:
         if stop is None:
             return self.run_once(argv), argv
         return ask_in_looks(
-            self._context, self._plan, stop, read, self.run_once, debug=self._options.debug
+            self._context, self._plan, stop, data, self.run_once, debug=self._options.debug
         )
 
     def run_once(self, argv: Sequence[str]) -> FinishedRun:

@@ -125,7 +125,7 @@ class Batches:
         self._ledger.begin_invocation()
         for batch in self._ledger.open_batches():
             if batch.state is BatchState.CREATING:
-                self._settle(batch)
+                self._resolve_unknown(batch)
             elif batch.state is not BatchState.SENT:
                 self._ledger.to_be_sent_again(batch.intent)
         self._wait()
@@ -148,7 +148,7 @@ class Batches:
             ended = run(settings)
             if not any(event["event"] == BATCHES_AWAITED for event in ended.events):
                 return replace(ended, wall_s=time.monotonic() - started)
-            takes_rest = self._takes_rest()
+            takes_rest = self._has_unanswered_rest()
             if takes_rest:
                 self._ledger.forget_waiting()
             else:
@@ -162,13 +162,13 @@ class Batches:
                 asks_rest_of_batches=takes_rest,
             )
 
-    def _takes_rest(self) -> bool:
+    def _has_unanswered_rest(self) -> bool:
         """Return True if a batch left requests unanswered that must now be sent one by one."""
-        rest = []
+        unanswered = []
         for line in self._ledger.waiting():
             if self._roles[line.role].asks_rest and self._ledger.replies(line.key):
-                rest.append(line)
-        return bool(rest)
+                unanswered.append(line)
+        return bool(unanswered)
 
     def send_and_wait(self) -> None:
         """Send the waiting requests that the limits allow, and wait until their batches have ended.
@@ -179,29 +179,29 @@ class Batches:
             InterruptedRunError: The user pressed Ctrl-C; the batches continue at the endpoint.
         """
         for role, lines in _by_role(self._affordable(self._ledger.waiting())).items():
-            for part in self._parts(self._roles[role], lines):
-                batch = self._intended(role, part)
+            for part in self._split_for_files(self._roles[role], lines):
+                batch = self._record_intent(role, part)
                 self._send(batch)
         self._wait()
         self._ledger.forget_waiting()
 
     def cancel(self) -> list[str]:
         """Cancel all open batches. Returns a line for each batch."""
-        return [self._cancelled(batch) for batch in self._ledger.open_batches()]
+        return [self._cancel_batch(batch) for batch in self._ledger.open_batches()]
 
-    def _cancelled(self, batch: Batch) -> str:
+    def _cancel_batch(self, batch: Batch) -> str:
         """Cancel one batch, and return a line that says what the endpoint answered."""
         if batch.state is BatchState.CREATING:
-            self._settle(batch)
+            self._resolve_unknown(batch)
             batch = self._ledger.batch(batch.intent)
         if batch.batch_id is None:
             self._ledger.to_be_sent_again(batch.intent)
-            return f"{self._of(batch)}: was never sent, so there is nothing to cancel"
+            return f"{self._label(batch)}: was never sent, so there is nothing to cancel"
         try:
             status = self._role_of_batch(batch).api.cancel(batch.batch_id)
         except BatchApiError as error:
-            return f"{self._of(batch)}: {error}"
-        return f"{self._of(batch)}: {status.status}"
+            return f"{self._label(batch)}: {error}"
+        return f"{self._label(batch)}: {status.status}"
 
     def _affordable(self, lines: Sequence[Line]) -> list[Line]:
         """Return the first requests whose maximum use fits within the rest of the run's limits.
@@ -226,7 +226,7 @@ class Batches:
             )
         return chosen
 
-    def _parts(self, role: _Role, lines: Sequence[Line]) -> Iterator[list[Line]]:
+    def _split_for_files(self, role: _Role, lines: Sequence[Line]) -> Iterator[list[Line]]:
         """Yield the lines in parts, each small enough for the file of one batch.
 
         Raises:
@@ -251,7 +251,7 @@ class Batches:
         if part:
             yield part
 
-    def _intended(self, role: str, lines: Sequence[Line]) -> Batch:
+    def _record_intent(self, role: str, lines: Sequence[Line]) -> Batch:
         """Record the intent to send these lines as one batch, and return the batch."""
         data = self._roles[role].file_of(lines)
         digest = hashlib.sha256(data).hexdigest()
@@ -262,12 +262,12 @@ class Batches:
         role = self._role_of_batch(batch)
         data = role.file_of(self._ledger.lines_of(batch.intent))
         name = f"{batch.intent}.jsonl"
-        file_id = self._tried(role, lambda: role.api.upload(name, data))
-        status = self._tried(role, lambda: self._made(batch, role, file_id))
+        file_id = self._with_retries(role, lambda: role.api.upload(name, data))
+        status = self._with_retries(role, lambda: self._create(batch, role, file_id))
         self._ledger.sent(batch.intent, status.id)
         self._say(batch, status)
 
-    def _made(self, batch: Batch, role: _Role, file_id: str) -> BatchStatus:
+    def _create(self, batch: Batch, role: _Role, file_id: str) -> BatchStatus:
         """Create a batch from its uploaded file, and return its status.
 
         Raises:
@@ -281,21 +281,21 @@ class Batches:
         except BatchApiError as error:
             if error.status is None or error.status >= 500:
                 raise EndpointUnreachableError(
-                    f"{self._of(batch)}: it is unknown whether the endpoint created it: {error}\n"
-                    f"  {SAME_COMMAND}, and first looks for this batch"
+                    f"{self._label(batch)}: it is unknown whether the endpoint created it: "
+                    f"{error}\n  {SAME_COMMAND}, and first looks for this batch"
                 ) from None
             self._ledger.uploaded(batch.intent, file_id)
             raise
 
-    def _settle(self, batch: Batch) -> None:
+    def _resolve_unknown(self, batch: Batch) -> None:
         """Find out whether the endpoint created a batch before an earlier command died."""
-        status = self._looked_for(batch)
+        status = self._find_batch(batch)
         if status is None:
             self._ledger.to_be_sent_again(batch.intent)
         else:
             self._ledger.sent(batch.intent, status.id)
 
-    def _looked_for(self, batch: Batch) -> BatchStatus | None:
+    def _find_batch(self, batch: Batch) -> BatchStatus | None:
         """Return the status of a batch whose ID did not arrive; None if it was not created.
 
         Raises:
@@ -303,29 +303,29 @@ class Batches:
         """
         role = self._role_of_batch(batch)
         if self._choice.batch_id is not None:
-            named = self._tried(role, lambda: role.api.status(str(self._choice.batch_id)))
-            self._refuse_another(batch, named)
+            named = self._with_retries(role, lambda: role.api.status(str(self._choice.batch_id)))
+            self._check_named_batch(batch, named)
             return named
         if self._choice.resend:
             return None
         has_metadata = False
         for pause in (0.0, SETTLING_S):
             time.sleep(pause)
-            for status in self._tried(role, lambda: list(role.api.listed())):
+            for status in self._with_retries(role, lambda: list(role.api.listed())):
                 has_metadata = has_metadata or status.has_metadata
                 if status.intent == batch.intent:
                     return status
         if has_metadata:
             return None
         raise PrerequisiteError(
-            f"{self._of(batch)}: it is unknown whether the endpoint has it, because the endpoint "
-            "lists batches without their metadata\n"
+            f"{self._label(batch)}: it is unknown whether the endpoint has it, because the "
+            "endpoint lists batches without their metadata\n"
             f"  the batch is named {batch.intent}, of the file {batch.file_id}; look for it at the "
             "provider, then give the same command with --batch_id ID, or with --resend if it is "
             "not there"
         )
 
-    def _refuse_another(self, batch: Batch, named: BatchStatus) -> None:
+    def _check_named_batch(self, batch: Batch, named: BatchStatus) -> None:
         """Check that the batch that the user named is the batch whose ID did not arrive.
 
         Another batch would have answers to other requests.
@@ -337,7 +337,7 @@ class Batches:
         is_other_size = named.total not in (0, batch.requests)
         if is_other_intent or is_other_size:
             raise PrerequisiteError(
-                f"--batch_id: {named.id} is another batch than {self._of(batch)}: it has "
+                f"--batch_id: {named.id} is another batch than {self._label(batch)}: it has "
                 f"{named.total} requests in place of {batch.requests}, or another name in its "
                 "metadata\n  nothing was sent; look for the id at the provider again"
             )
@@ -391,15 +391,15 @@ class Batches:
         if self._deadline is None:
             time.sleep(seconds)
             return
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        remaining_s = self._deadline - time.monotonic()
+        if remaining_s <= 0:
             count = len(self._ledger.open_batches())
             raise NotReportableError(
                 "stopped: max_wall_s is over; the endpoint continues "
                 f"{counted(count, 'batch', 'batches')}\n"
                 f"  no score is written yet; {SAME_COMMAND}"
             )
-        time.sleep(min(seconds, left))
+        time.sleep(min(seconds, remaining_s))
 
     def _poll(self, batch: Batch) -> None:
         """Poll one batch, and store its answers if it has ended.
@@ -420,13 +420,14 @@ class Batches:
             if error.status != 404:
                 raise refused(role.settings.role, error) from None
             if not self._choice.resend:
-                raise PrerequisiteError(self._vanished(batch)) from None
+                raise PrerequisiteError(self._vanished_message(batch)) from None
             self._ledger.to_be_sent_again(batch.intent)
 
-    def _vanished(self, batch: Batch) -> str:
+    def _vanished_message(self, batch: Batch) -> str:
         """Return the message for a batch that the endpoint no longer knows."""
         return (
-            f"{self._of(batch)}: the endpoint no longer knows the batch, and its cost is unknown\n"
+            f"{self._label(batch)}: the endpoint no longer knows the batch, and its cost is "
+            "unknown\n"
             "  give the same command with --resend: its requests are sent again, and paid again"
         )
 
@@ -455,15 +456,16 @@ class Batches:
                     replies[reply[0]] = reply[1:]
         if status.completed > len(replies) and not self._choice.resend:
             raise PrerequisiteError(
-                f"{self._of(batch)}: the endpoint completed {status.completed} requests, but its "
-                f"files have {len(replies)} answers: the other answers are paid, but missing\n"
+                f"{self._label(batch)}: the endpoint completed {status.completed} requests, but "
+                f"its files have {len(replies)} answers: the other answers are paid, but missing\n"
                 "  the same command looks for these answers again; with --resend the requests are "
                 "sent, and paid, again"
             )
         self._ledger.end(batch.intent, replies, f"its batch {status.status} before it was answered")
         missing = len(keys) - len(replies)
         self._context.say(
-            f"{self._of(batch)}: {status.status}, {len(replies)} of {len(keys)} requests answered"
+            f"{self._label(batch)}: {status.status}, "
+            f"{len(replies)} of {len(keys)} requests answered"
         )
         for count, consequence in (
             (missing, "requests are sent again"),
@@ -471,7 +473,7 @@ class Batches:
             (doubled, "lines of the answer repeat a request; the first line counts"),
         ):
             if count:
-                self._context.say(f"warning: {self._of(batch)}: {count} {consequence}")
+                self._context.say(f"warning: {self._label(batch)}: {count} {consequence}")
 
     def _store_refused(self, batch: Batch, status: BatchStatus, lines: Sequence[Line]) -> None:
         """Handle a batch that the endpoint refused, which costs nothing.
@@ -486,18 +488,18 @@ class Batches:
         if any(code == TOO_MANY_TOKENS for code, _ in status.errors) and len(lines) > 1:
             self._ledger.to_be_sent_again(batch.intent, BatchState.SPLIT)
             half = len(lines) // 2
-            self._intended(batch.role, lines[:half])
-            self._intended(batch.role, lines[half:])
-            self._context.say(f"{self._of(batch)}: {reasons}: the batch is sent in two parts")
+            self._record_intent(batch.role, lines[:half])
+            self._record_intent(batch.role, lines[half:])
+            self._context.say(f"{self._label(batch)}: {reasons}: the batch is sent in two parts")
             return
         self._ledger.to_be_sent_again(batch.intent)
         raise PrerequisiteError(
-            f"{self._of(batch)}: the endpoint refuses the batch: {reasons}\n"
+            f"{self._label(batch)}: the endpoint refuses the batch: {reasons}\n"
             "  nothing was paid; set batch: false, or correct the setting that the endpoint names: "
             f"{SAME_COMMAND}"
         )
 
-    def _tried(self, role: _Role, ask: Callable[[], _T]) -> _T:
+    def _with_retries(self, role: _Role, ask: Callable[[], _T]) -> _T:
         """Return the result of `ask`, which is called again if an error may be temporary.
 
         Raises:
@@ -527,12 +529,12 @@ class Batches:
         role = self._roles.get(batch.role)
         if role is None:
             raise ConfigError(
-                f"{self._of(batch)} is open, and {batch.role} is no longer asked by batch\n"
+                f"{self._label(batch)} is open, and {batch.role} is no longer asked by batch\n"
                 "  set batch: true again, or give --cancel_batches with batch: true first"
             )
         return role
 
-    def _of(self, batch: Batch) -> str:
+    def _label(self, batch: Batch) -> str:
         """Return a short text that names the batch in messages."""
         batch_id = ""
         if batch.batch_id:
@@ -542,11 +544,11 @@ class Batches:
     def _say(self, batch: Batch, status: BatchStatus) -> None:
         """Show the batch's state if it has changed, or if it was last shown some time ago."""
         role = self._role_of_batch(batch)
-        state, completed, when = role.shown_states.get(batch.intent, ("", -1, 0.0))
+        state, completed, shown_at = role.shown_states.get(batch.intent, ("", -1, 0.0))
         now = time.monotonic()
         is_new = state != status.status
-        is_due = completed != status.completed and now - when > MAX_PAUSE_S
-        if not (is_new or is_due or now - when > REPORT_INTERVAL_S):
+        is_due = completed != status.completed and now - shown_at > MAX_PAUSE_S
+        if not (is_new or is_due or now - shown_at > REPORT_INTERVAL_S):
             return
         role.shown_states[batch.intent] = (status.status, status.completed, now)
         until = ""

@@ -151,10 +151,10 @@ def calibrate(
     decisions = {}
     items: list[LabelledItem] = []
     for column in columns:
-        digest, items = _read(labels, column)
+        digest, items = _read_label_file(labels, column)
         decisions[column] = [bool(item.judged) for item in items]
         passports.append(JudgePassport(judge or column, column, digest, calibration_of(items)))
-    return _written(passports, _juries(items, decisions, {}), to, today)
+    return _write_passports(passports, _juries(items, decisions, {}), to, today)
 
 
 def calibrate_by_asking(
@@ -168,8 +168,8 @@ def calibrate_by_asking(
         NotReportableError: A judge left too many items without a decision.
         EvalFactoryError: For the same reasons as in `evaluate`.
     """
-    digest, items = _read(labels, None)
-    _refuse_others(asking.to)
+    digest, items = _read_label_file(labels, None)
+    _check_folder(asking.to)
     by_judge, changed, asked_judges = _ask_judges(items, asking, env=env, screen=screen)
     passports = []
     for name, decisions in by_judge.items():
@@ -194,7 +194,7 @@ def calibrate_by_asking(
             JudgePassport(name, "", digest, calibration, asked_judges[name], steadiness, undecided)
         )
     costs = {name: judge.cost_per_1000 for name, judge in asked_judges.items()}
-    return _written(passports, _juries(items, by_judge, costs), asking.to, None)
+    return _write_passports(passports, _juries(items, by_judge, costs), asking.to, None)
 
 
 def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = None) -> Calibrated:
@@ -241,7 +241,9 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
                 unjudged,
             )
         )
-    return _written(passports, _juries(items, chosen, {}) if len(scale) == 2 else (), to, None)
+    return _write_passports(
+        passports, _juries(items, chosen, {}) if len(scale) == 2 else (), to, None
+    )
 
 
 def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
@@ -287,14 +289,14 @@ def _juries(
     return tuple(best_juries([items[number] for number in complete], complete_decisions, costs))
 
 
-def _read(labels: Path, column: str | None) -> tuple[str, list[LabelledItem]]:
+def _read_label_file(labels: Path, column: str | None) -> tuple[str, list[LabelledItem]]:
     """Return the SHA-256 of the label file, and its items.
 
     Raises:
         ConfigError: The file is missing, cannot be read or has wrong lines.
     """
     try:
-        read = read_labels(labels, column)  # refuses a file that is too large to be hashed
+        label_file = read_labels(labels, column)  # refuses a file that is too large to be hashed
         digest = sha256_of(labels)
     except FileNotFoundError:
         raise ConfigError(f"{labels}: there is no such file") from None
@@ -302,14 +304,17 @@ def _read(labels: Path, column: str | None) -> tuple[str, list[LabelledItem]]:
         raise ConfigError(
             f"{labels}: cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
-    if read.problems:
+    if label_file.problems:
         raise ConfigError(
-            [f"{labels}: {problem}" for problem in shortened(read.problems, inside="the file")]
+            [
+                f"{labels}: {problem}"
+                for problem in shortened(label_file.problems, inside="the file")
+            ]
         )
-    return digest, read.rows
+    return digest, label_file.rows
 
 
-def _written(
+def _write_passports(
     passports: Sequence[JudgePassport],
     juries: tuple[BestJury, ...],
     to: Path | None,
@@ -323,7 +328,7 @@ def _written(
     if to is None:
         return Calibrated(tuple(passports), juries)
     several = len(passports) > 1
-    _refuse_others(to)
+    _check_folder(to)
     texts: dict[Path, str] = {}
     for passport in passports:
         folder = to
@@ -353,7 +358,7 @@ def _written(
 _CHOOSE_EMPTY_FOLDER = "name a folder that is new or empty"
 
 
-def _refuse_others(folder: Path) -> None:
+def _check_folder(folder: Path) -> None:
     """Check that `calibrate` may write to the folder.
 
     Raises:
@@ -380,7 +385,7 @@ def _stored_date(folder: Path, passport: JudgePassport) -> str | None:
     Raises:
         ConfigError: The folder contains another passport, or files that `calibrate` did not write.
     """
-    _refuse_others(folder)
+    _check_folder(folder)
     if not (folder / PASSPORT).exists():
         return None
     stored = load_mapping(folder / PASSPORT, "a judge's passport", inside=folder)
@@ -437,14 +442,14 @@ def _ask_judges(
     at_once = evaluation.extra.criteria_per_request or 1
     cases = [*_cases(items)]
     cases += _probes(cases, asking.probes, several=at_once > 1)
-    request = Request(document=_document(evaluation, asking))
+    request = Request(document=_run_config_document(evaluation, asking))
     _write_questions(to / QUESTIONS, cases, items)
     to_ask = build_evaluation(request, load_framework(), env)
     plan = make_plan(to_ask)
     evaluated = evaluate(request, Options(), env=env, screen=screen, evaluation=to_ask)
     if evaluated.failure is not None:
         raise NotReportableError(f"the judges are not calibrated: {evaluated.failure}")
-    by_judge, changed = _decisions_in(
+    by_judge, changed = _decisions_of(
         evaluated.result, cases, [judge.role for judge in plan.judges], len(items)
     )
     for name, decisions in by_judge.items():
@@ -480,14 +485,16 @@ def _probes(cases: Sequence[_Case], count: int, *, several: bool) -> Iterator[_C
     drawn = sorted(cases, key=lambda case: hashlib.sha256(case.name.encode()).digest())[:count]
     for case in drawn:
         for sample in range(1, _UNCHANGED_REPEATS + 1):
-            yield _changed(case, Change.AGAIN, sample=sample)
-        yield _changed(case, Change.PADDED, _PADDING)
-        yield _changed(case, Change.PRAISED, _PRAISE)
+            yield _changed_case(case, Change.AGAIN, sample=sample)
+        yield _changed_case(case, Change.PADDED, _PADDING)
+        yield _changed_case(case, Change.PRAISED, _PRAISE)
         if several and len(case.items) > 1:
-            yield _changed(case, Change.REORDERED)
+            yield _changed_case(case, Change.REORDERED)
 
 
-def _changed(case: _Case, change: Change, suffix: str = "", sample: int | None = None) -> _Case:
+def _changed_case(
+    case: _Case, change: Change, suffix: str = "", sample: int | None = None
+) -> _Case:
     """Return the case with `suffix` added to its answer, or with its criteria reversed."""
     text = replace(case.text, answer=case.text.answer + suffix)
     items = case.items[::-1] if change == Change.REORDERED else case.items
@@ -495,7 +502,7 @@ def _changed(case: _Case, change: Change, suffix: str = "", sample: int | None =
     return replace(case, name=name, text=text, items=items, change=change, sample=sample)
 
 
-def _document(evaluation: Evaluation, asking: Asking) -> dict[str, Any]:
+def _run_config_document(evaluation: Evaluation, asking: Asking) -> dict[str, Any]:
     """Return the run config that asks the judges about the labelled answers.
 
     The judges, limits and prices are those of the user's run config.
@@ -508,8 +515,8 @@ def _document(evaluation: Evaluation, asking: Asking) -> dict[str, Any]:
             raise ConfigError(
                 f"--judge {name}: {asking.run_config} has no judge of this name{hint}"
             )
-    given = evaluation.as_given()
-    params = given["config"].get("params", {})
+    user_settings = evaluation.as_given()
+    params = user_settings["config"].get("params", {})
     extra = {}
     for name, value in params.get("extra", {}).items():
         if name in _COPIED_EXTRA:
@@ -529,7 +536,11 @@ def _document(evaluation: Evaluation, asking: Asking) -> dict[str, Any]:
         "output_dir": str(to / RUN),
         "params": {**copied_params, "extra": extra},
     }
-    endpoint = {**given["target"]["api_endpoint"], "type": "chat", "model_id": "labelled-answers"}
+    endpoint = {
+        **user_settings["target"]["api_endpoint"],
+        "type": "chat",
+        "model_id": "labelled-answers",
+    }
     return {"config": config, "target": {"api_endpoint": endpoint}}
 
 
@@ -573,7 +584,7 @@ def _write_questions(folder: Path, cases: Sequence[_Case], items: Sequence[Label
     write_atomic(folder / BENCHMARK, to_yaml(about), mode=PRIVATE)
 
 
-def _decisions_in(
+def _decisions_of(
     result: TaskResult, cases: Sequence[_Case], judges: Sequence[str], count: int
 ) -> tuple[Mapping[str, Decisions], Mapping[str, ChangedDecisions]]:
     """Return, by judge, the decisions on the `count` items and on the repeated questions."""

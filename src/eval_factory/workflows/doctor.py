@@ -56,14 +56,14 @@ def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
     if not is_supported:
         python += f"\nneeds {', '.join(KNOWN_PYTHONS)}"
     yield Finding("Python", is_supported, python)
-    yield from _upstreams()
-    yield Finding("disk", *_disk(Path.cwd()))
-    yield _tried(
+    yield from _upstream_findings()
+    yield Finding("disk", *_disk_space(Path.cwd()))
+    yield _finding_of_check(
         "sandbox",
         lambda: sandbox.require("needed by benchmarks that execute answers"),
         needed=False,
     )
-    yield from _network(env)
+    yield from _network_findings(env)
     if request.run_config is None and not request.flags:
         names = [
             "OPENAI_API_KEY",
@@ -83,10 +83,10 @@ def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
             "not tested\nto test an endpoint: eval-factory doctor --run_config my_test.yml",
         )
     else:
-        yield from _run(request, env)
+        yield from _run_findings(request, env)
 
 
-def _upstreams() -> Iterator[Finding]:
+def _upstream_findings() -> Iterator[Finding]:
     """Yield a finding about each upstream. Only HELM is needed by every run."""
     for state in states():
         text = "not installed" if state.installed is None else f"{state.package} {state.installed}"
@@ -96,7 +96,7 @@ def _upstreams() -> Iterator[Finding]:
         yield Finding(state.name, state.works or (False if is_required else None), text)
 
 
-def _disk(folder: Path) -> tuple[bool, str]:
+def _disk_space(folder: Path) -> tuple[bool, str]:
     """Return whether the folder's disk has enough free space, and a text about the free space."""
     free_gb = shutil.disk_usage(folder).free / 1e9
     text = f"{free_gb:.0f} GB free in the current folder"
@@ -105,7 +105,7 @@ def _disk(folder: Path) -> tuple[bool, str]:
     return False, f"{text}\nmake room: a run stops at a full disk (all answers so far are stored)"
 
 
-def _network(env: Mapping[str, str]) -> Iterator[Finding]:
+def _network_findings(env: Mapping[str, str]) -> Iterator[Finding]:
     """Yield findings about the proxies, the certificates and the Hugging Face Hub."""
     redactor = Redactor.from_environment(env)
     if problems := proxies.proxy_problems(env):
@@ -119,11 +119,11 @@ def _network(env: Mapping[str, str]) -> Iterator[Finding]:
         place, origin = proxies.certificates()
         return f"{place} ({origin})"
 
-    yield _tried("certificates", certificates)
-    yield _tried("hub", lambda: _hub(env), needed=False)
+    yield _finding_of_check("certificates", certificates)
+    yield _finding_of_check("hub", lambda: _hub_text(env), needed=False)
 
 
-def _hub(env: Mapping[str, str]) -> str:
+def _hub_text(env: Mapping[str, str]) -> str:
     """Send a request to the Hugging Face Hub, and return the text of the finding.
 
     Raises:
@@ -151,7 +151,7 @@ def _hub(env: Mapping[str, str]) -> str:
     )
 
 
-def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
+def _run_findings(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
     """Yield findings about the run config, its packages, data, keys and endpoints."""
     plans: list[Plan] = []
 
@@ -162,15 +162,17 @@ def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
             f"\nwarning: {text}" for text in evaluation.warnings
         )
 
-    yield _tried("run config", config)
+    yield _finding_of_check("run config", config)
     if not plans:
         return
     plan = plans[0]
-    yield _tried("packages", lambda: look_for_prerequisites(plan))
+    yield _finding_of_check("packages", lambda: look_for_prerequisites(plan))
     if lines := lines_about([plan], env):
         yield Finding("metrics", None, "\n".join(lines))
-    yield _data(plan, env)
-    keys = _tried("keys", lambda: "\n".join(credentials_report(plan, env).lines) or "none needed")
+    yield _data_finding(plan, env)
+    keys = _finding_of_check(
+        "keys", lambda: "\n".join(credentials_report(plan, env).lines) or "none needed"
+    )
     yield keys
     if not keys.works:
         return
@@ -197,7 +199,7 @@ def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding(about, warning is None, redactor.text(warning or text))
 
 
-def _data(plan: Plan, env: Mapping[str, str]) -> Finding:
+def _data_finding(plan: Plan, env: Mapping[str, str]) -> Finding:
     """Return the finding about the location of the task's data, or about their source."""
     try:
         bundle = find_bundle(plan, env)
@@ -213,7 +215,7 @@ def _data(plan: Plan, env: Mapping[str, str]) -> Finding:
         return Finding("data", True, "as a run needs them")
     pull_command = f"eval-factory data pull {plan.task_name} --to bundle"
     try:
-        _hub(env)
+        _hub_text(env)
     except ConnectionError:
         text = f"not downloaded; the hub cannot be reached\nwith a network: {pull_command}"
         return Finding("data", None, text)
@@ -222,7 +224,9 @@ def _data(plan: Plan, env: Mapping[str, str]) -> Finding:
     return Finding("data", True, f"not downloaded: a run downloads the data from {source}")
 
 
-def _tried(about: str, check: Callable[[], str | None], *, needed: bool = True) -> Finding:
+def _finding_of_check(
+    about: str, check: Callable[[], str | None], *, needed: bool = True
+) -> Finding:
     """Return the finding of a check: `check` returns its text, or raises if something is wrong."""
     try:
         return Finding(about, True, check() or "available")

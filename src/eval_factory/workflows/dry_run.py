@@ -48,13 +48,14 @@ from eval_factory.workflows.stop_when import faults_of_own_files, first_look_siz
 def dry_run(
     request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO
 ) -> DryRun:
-    """Return the preview of a run: merge and check its configuration, and render both.
+    """Return the preview of a run: merge, check and render its configuration.
 
     Nothing is started and no file is written. With `options.diff`, the preview shows only the
     differences from another run config.
 
     Raises:
-        ConfigError: The configuration is wrong, as in a run before it checks its prerequisites.
+        ConfigError: The configuration is wrong. A run would raise the same error before it checks
+            its prerequisites.
     """
     if options.diff is not None:
         complete = replace(options, shows_nulls=True, diff=None)
@@ -72,7 +73,7 @@ def dry_run(
     show_warnings(evaluation, screen)
     show_uncomputed([plan], env, screen)
     files = model_files(plan, debug=options.debug)
-    files.pop(LOGGING, None)  # this file only sets the level of HELM's log, no part of a request
+    files.pop(LOGGING, None)  # this file sets the level of HELM's log; it changes no request
     keys = where_keys_go(plan.endpoints)
     text = preview(evaluation, argv, keys, files=files, shows_nulls=options.shows_nulls)
     if not evaluation.executor.is_local:

@@ -169,7 +169,7 @@ class Estimate(Total):
     task: str
     roles: tuple[RoleEstimate, ...]  # the model first, then the judges
     # number of answers in the output folder; the run pays nothing for those that it needs again
-    kept: int
+    cached_answers: int
     budget: Budget
     at_most: bool = False  # True if `extra.stop_when` may end the run early
 
@@ -199,7 +199,7 @@ class Estimate(Total):
             "task": self.task,
             **({"at_most": True} if self.at_most else {}),
             **self.figures(),
-            "kept_answers": self.kept,
+            "kept_answers": self.cached_answers,
             "beyond": self.beyond,
             "roles": [asdict(role) for role in self.roles],
         }
@@ -210,9 +210,9 @@ class Estimate(Total):
         for role in self.roles:
             lines.append(f"  {role.role} ({role.model_id}): {figures_in_words(role)}")
             lines += [f"    {name}: {source}" for name, source in role.sources.items()]
-        if self.kept:
+        if self.cached_answers:
             lines.append(
-                f"  {self.kept:,} answers are kept in the output folder: "
+                f"  {self.cached_answers:,} answers are kept in the output folder: "
                 "answers that are needed again cost nothing"
             )
         lines += self.lines_beyond()
@@ -260,7 +260,7 @@ def estimate(
     sizes = measured
     if typical and (measured is None or measured.requests is None):
         sizes = typical
-    requests = _requests(plan, earlier_requests, measured)
+    requests = _request_count(plan, earlier_requests, measured)
     judge_requests = _judge_requests(plan, earlier_requests, sizes, *requests)
     judge_requests = _with_judge_probes(plan, judge_requests, requests[0])
     prices = prices_of(plan).known
@@ -351,7 +351,7 @@ def _earlier_requests(plan: Plan) -> int | None:
     return result.validity.instances.requested
 
 
-def _requests(
+def _request_count(
     plan: Plan, earlier_requests: int | None, sizes: PromptSizes | None
 ) -> tuple[int | None, str]:
     """Return the number of requests to the model, and the source of this number."""
@@ -485,11 +485,11 @@ def _time(
     # once per answer, so the model's parallelism limits the judge's, too.
     by_criterion = endpoint is not plan.model and plan.evaluation.task.helm.rubric
     if by_criterion:
-        at_once = endpoint.parallelism
+        parallel = endpoint.parallelism
     else:
-        at_once = min(endpoint.parallelism, plan.model.parallelism)
+        parallel = min(endpoint.parallelism, plan.model.parallelism)
     seconds = {
-        f"{formats.seconds(latency)} a request, {at_once} at once": count * latency / at_once
+        f"{formats.seconds(latency)} a request, {parallel} at once": count * latency / parallel
     }
     if endpoint.requests_per_minute is not None:
         name = f"{endpoint.requests_per_minute} requests a minute"
@@ -561,7 +561,7 @@ class PromptSizes:
 def typical_sizes(plan: Plan) -> PromptSizes | None:
     """Return the typical sizes of a task with its public data; None if they are unknown."""
     typical = typical_requests().get(plan.task_name)
-    count, _ = _requests(plan, None, None)
+    count, _ = _request_count(plan, None, None)
     params = plan.evaluation.params
     if typical is None or count is None or params.extra.data_path is not None:
         return None
@@ -586,7 +586,7 @@ def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:
     """
     try:
         with tempfile.TemporaryDirectory(prefix="eval-factory-estimate-") as name:
-            return sizes_in(_events(replace(plan, rundir=RunDir(Path(name))), env))
+            return sizes_in(_measuring_events(replace(plan, rundir=RunDir(Path(name))), env))
     except EvalFactoryError as error:
         return PromptSizes(None, reason=str(error).partition("\n")[0][:200])
 
@@ -615,7 +615,7 @@ def own_scenarios(plan: Plan) -> Path:
     return RunDir(plan.evaluation.output_dir.absolute()).helm / names.SCENARIOS_FOLDER
 
 
-def _events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+def _measuring_events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
     """Run helm-run in the plan's folder without a network, and return its events.
 
     helm-run measures the requests and sends none. It can read the data in the evaluation's output

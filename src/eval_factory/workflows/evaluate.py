@@ -79,39 +79,39 @@ def evaluate(
     show_warnings(evaluation, screen)
     look_for_prerequisites(plan)
     show_uncomputed([plan], env, screen)
-    asking = replace(plan, asks_model=options.asks_model)
-    refuse_uncountable_limits(asking)
+    asking_plan = replace(plan, asks_model=options.asks_model)
+    refuse_uncountable_limits(asking_plan)
     bundle = find_bundle(plan, env)
-    with lock_folder(asking, env, screen, debug=options.debug) as context:
+    with lock_folder(asking_plan, env, screen, debug=options.debug) as context:
         if options.on_launch is not None:
             options.on_launch(launch_record(context, plan, argv))
         if options.fresh:
             refuse_to_forget_batches(plan.rundir)
-        read = with_other_run(plan, data_read(context, plan, bundle))
-        ran = None
+        data = with_other_run(plan, data_read(context, plan, bundle))
+        finished = None
         if not options.fresh:
-            ran = finished_before(plan, read)
-        if ran is not None:
-            unchanged = unchanged_evaluation(context, plan, ran)
+            finished = finished_before(plan, data)
+        if finished is not None:
+            unchanged = unchanged_evaluation(context, plan, finished)
             if unchanged is not None:
                 return unchanged
         plan.rundir.forget_checksums()
-        settings = data_settings(asking, bundle, context.env)
+        settings = data_settings(asking_plan, bundle, context.env)
         settings = replace(
             settings, limits=options.limits, budget=budget_of(plan), asks_model=options.asks_model
         )
         prepare(
-            context, plan, argv, settings, read.own_files, fresh=options.fresh, debug=options.debug
+            context, plan, argv, settings, data.own_files, fresh=options.fresh, debug=options.debug
         )
-        if ran is None:
+        if finished is None:
             if options.only_collect:
                 raise _changed_since_its_job(plan.rundir.root)
             raise_fd_limit(plan.model.parallelism * len(plan.endpoints))
-            settings = replace(settings, prices=prices_for_helm_run(asking))
+            settings = replace(settings, prices=prices_for_helm_run(asking_plan))
             place_data(context, plan, bundle)
-            ran, argv = AskingPhase(context, plan, settings, options).ask(argv, read)
+            finished, argv = AskingPhase(context, plan, settings, options).ask(argv, data)
         with ignore_sighup():
-            return collect_and_report(context, plan, argv, ran, read)
+            return collect_and_report(context, plan, argv, finished, data)
 
 
 def _changed_since_its_job(folder: Path) -> PrerequisiteError:
@@ -158,9 +158,9 @@ def look_for_prerequisites(plan: Plan) -> None:
         sandbox.require(f"{plan.task_name} executes the model's answers, and only in a sandbox")
 
 
-def finished_before(plan: Plan, read: resume.DataRead) -> FinishedRun | None:
+def finished_before(plan: Plan, data: resume.DataRead) -> FinishedRun | None:
     """Return the folder's last run if it is complete and identical to this run; otherwise None."""
-    state = resume.finished_run(plan, read)
+    state = resume.finished_run(plan, data)
     if state is None:
         return None
     return FinishedRun(
@@ -168,13 +168,15 @@ def finished_before(plan: Plan, read: resume.DataRead) -> FinishedRun | None:
     )
 
 
-def unchanged_evaluation(context: RunContext, plan: Plan, ran: FinishedRun) -> Evaluated | None:
+def unchanged_evaluation(
+    context: RunContext, plan: Plan, finished: FinishedRun
+) -> Evaluated | None:
     """Return the result of a finished run if collecting it again would write the same files.
 
     Otherwise return None: the caller must collect the result again.
     """
     result = resume.unchanged_result(
-        plan, ran.folders, context.redactor, git_hash=resume.checkout_commit()
+        plan, finished.folders, context.redactor, git_hash=resume.checkout_commit()
     )
     if result is None:
         context.log.info("this run is complete already: only collected again")
@@ -193,7 +195,11 @@ def unchanged_evaluation(context: RunContext, plan: Plan, ran: FinishedRun) -> E
 
 
 def collect_and_report(
-    context: RunContext, plan: Plan, argv: Sequence[str], ran: FinishedRun, read: resume.DataRead
+    context: RunContext,
+    plan: Plan,
+    argv: Sequence[str],
+    finished: FinishedRun,
+    data: resume.DataRead,
 ) -> Evaluated:
     """Collect the result of a finished run, and write all files of the result."""
     from eval_factory.scoring.collect import collect
@@ -203,23 +209,28 @@ def collect_and_report(
     commit = resume.checkout_commit()
     result = collect(
         plan,
-        ran.folders,
-        run_id=ran.run_id,
-        wall_s=ran.wall_s,
+        finished.folders,
+        run_id=finished.run_id,
+        wall_s=finished.wall_s,
         git_hash=commit,
-        data_bundle=read.bundle,
+        data_bundle=data.bundle,
     )
     write_atomic(plan.rundir.packages, installed_packages(environment_of_plan(plan)))
-    result = with_run_files(result, plan.rundir, ran.folders)
+    result = with_run_files(result, plan.rundir, finished.folders)
     written = write_result(
         plan, result, shlex.join(argv), plan.evaluation.as_given(), context.redactor
     )
     complete = not result.something_to_ask
-    digests = digests_of(plan.rundir, ran.folders, result.provenance.run_files)
+    digests = digests_of(plan.rundir, finished.folders, result.provenance.run_files)
     state = resume.ended_run(
-        plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read
+        plan,
+        finished.folders,
+        run_id=finished.run_id,
+        wall_s=finished.wall_s,
+        complete=complete,
+        data=data,
     )
-    digests = resume.remember_result(plan.rundir, state, digests, vars(written.provenance))
+    digests = resume.write_result_state(plan.rundir, state, digests, vars(written.provenance))
     write_checksums(plan.rundir, written, digests)
     context.log.info(
         "collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable

@@ -76,8 +76,10 @@ DATA_ERRORS = frozenset(
 )
 """The names of errors that mean: a data file is missing or cannot be downloaded."""
 MISSING_DATA_PHRASES = ("Couldn't find cache for", "NLTK Downloader")
-"""Parts of messages that mean the same, though the error's name does not show it. `datasets` writes
-the first phrase if it is offline and has only another configuration cached, NLTK the second.
+"""Phrases in the messages of other errors that also mean missing data.
+
+The package `datasets` writes the first phrase if it is offline and has cached only another
+configuration. NLTK writes the second phrase.
 """
 
 PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
@@ -102,7 +104,7 @@ class EndedHelmRun:
     wall_s: float
     returncode: int
     tail: tuple[str, ...]  # the last lines that helm-run printed, redacted
-    events: tuple[Mapping[str, Any], ...]  # all events of the run but those of progress
+    events: tuple[Mapping[str, Any], ...]  # all events of the run except progress events
 
 
 @dataclass(frozen=True)
@@ -203,11 +205,11 @@ def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = Tru
     if keeps_log:
         log_line = f"\n  log: {log}"
     raise HelmError(
-        f"{how_helm_run_ended('helm-summarize', finished.returncode, finished.tail)}{log_line}"
+        f"{program_end_text('helm-summarize', finished.returncode, finished.tail)}{log_line}"
     )
 
 
-def stopped_by(
+def limit_messages(
     limit: str, budget: Budget, spent: Spending, *, countable: bool, shared: bool
 ) -> tuple[str, str]:
     """Return two messages: which limit stopped the run, and the user's next action.
@@ -221,7 +223,7 @@ def stopped_by(
             can reach a limit of the suite while each cell is still below its own limit.
     """
     limit_value = getattr(budget, limit)
-    rest = "run the same command again: only unanswered questions are asked"
+    retry_hint = "run the same command again: only unanswered questions are asked"
     cost = ""
     if spent.cost or (limit == MAX_COST and countable):
         cost = f", {formats.money(spent.cost)}"
@@ -234,25 +236,27 @@ def stopped_by(
         )
         return (
             f"{why}; sent so far: {sent}",
-            f"remove {limit}, or set max_requests in its place, and {rest}",
+            f"remove {limit}, or set max_requests in its place, and {retry_hint}",
         )
-    of_suite = shared and (limit_value is None or spent.by_limit(math.inf)[limit] < limit_value)
-    if of_suite:
-        used_up = f"{limit} of the suite is reached; sent so far by this cell: {sent}"
+    is_suite_limit = shared and (
+        limit_value is None or spent.by_limit(math.inf)[limit] < limit_value
+    )
+    if is_suite_limit:
+        reached = f"{limit} of the suite is reached; sent so far by this cell: {sent}"
     else:
         shown_limit = ""
         if limit_value is not None:
             shown_limit = f" ({limit_value:g})"
-        used_up = f"{limit}{shown_limit} is reached; sent so far: {sent}"
+        reached = f"{limit}{shown_limit} is reached; sent so far: {sent}"
     if limit == MAX_WALL:
-        return used_up, (
+        return reached, (
             f"run the same command again (raise {limit} first if the run cannot even start "
             "within it): only unanswered questions are asked"
         )
-    return used_up, f"raise {'suite.' if of_suite else ''}{limit} and {rest}"
+    return reached, f"raise {'suite.' if is_suite_limit else ''}{limit} and {retry_hint}"
 
 
-def missing(events: Sequence[Mapping[str, Any]], answered: Mapping[str, int]) -> list[str]:
+def answered_lines(events: Sequence[Mapping[str, Any]], answered: Mapping[str, int]) -> list[str]:
     """Return lines that say how many instances and how many judge requests are answered.
 
     Args:
@@ -342,24 +346,24 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
     return HelmError(f"HELM failed while {plan.task_name} ran: {error}\n  {log}")
 
 
-def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> EvalFactoryError:
+def early_failure(plan: Plan, returncode: int, tail: Sequence[str]) -> EvalFactoryError:
     """Return the error of a helm-run that ended before HELM started a run.
 
     helm-run most likely failed while it built the run spec. The exception is read from the
     traceback in `tail`, the last lines that helm-run printed.
     """
-    if error := raised_at_the_end(tail):
+    if error := last_exception(tail):
         kind = error.partition(":")[0]
         if kind in PACKAGE_ERRORS | DATA_ERRORS:
             return explained_failure(plan, error, event_names.LOADING)
         if plan.evaluation.task.helm.any_run_spec and kind in ARGUMENT_ERRORS:
             return ConfigError(_unbuildable_run(plan, error))
     return HelmError(
-        f"{how_helm_run_ended('helm-run', returncode, tail)}\n  log: {plan.rundir.helm_log}"
+        f"{program_end_text('helm-run', returncode, tail)}\n  log: {plan.rundir.helm_log}"
     )
 
 
-def how_helm_run_ended(program: str, returncode: int, tail: Sequence[str]) -> str:
+def program_end_text(program: str, returncode: int, tail: Sequence[str]) -> str:
     """Return how the program ended, followed by its non-empty last lines from `tail`."""
     if returncode < 0:
         ended = f"{program} was killed by signal {-returncode}"
@@ -381,7 +385,7 @@ def _unbuildable_run(plan: Plan, error: str) -> str:
     )
 
 
-def raised_at_the_end(tail: Sequence[str]) -> str | None:
+def last_exception(tail: Sequence[str]) -> str | None:
     """Return `Kind: message` of the last exception in a traceback.
 
     `Kind` is the name of the exception without its module. Returns None if no line of `tail` names
@@ -466,13 +470,13 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
         if event["event"] == event_names.LIMIT_REACHED:
             spent = spent_so_far(plan.rundir.cache_db, prices_of(plan).known)
             countable = event["countable"]
-            used_up, next_step = stopped_by(
+            reached, next_step = limit_messages(
                 event["limit"], budget_of(plan), spent, countable=countable, shared=shared
             )
-            answered_lines = "; ".join(missing(run.events, event["answered"]))
+            answered_text = "; ".join(answered_lines(run.events, event["answered"]))
             message = (
-                f"stopped: {used_up}\n"
-                f"  {answered_lines}; no score is written, every answer is stored\n"
+                f"stopped: {reached}\n"
+                f"  {answered_text}; no score is written, every answer is stored\n"
                 f"  {next_step}"
             )
             log.error(message)
@@ -500,4 +504,4 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
                 )
             raise explained_failure(plan, event["error"], phase)
     if run.returncode != 0:
-        raise ended_before_it_ran(plan, run.returncode, run.tail)
+        raise early_failure(plan, run.returncode, run.tail)

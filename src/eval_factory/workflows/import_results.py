@@ -217,16 +217,16 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
     from eval_factory.importing.tables import Columns
     from eval_factory.scoring.clinicians import with_clinicians
 
-    about = stored.config["imported"]
+    source_record = stored.config["imported"]
     options = ImportOptions(
-        Path(about["source"]),
-        about["format"],
-        about["columns"],
-        about["task"],
-        about["model"],
+        Path(source_record["source"]),
+        source_record["format"],
+        source_record["columns"],
+        source_record["task"],
+        source_record["model"],
         stored.extra["min_coverage"],
-        about.get("published"),
-        about.get("training_cutoff"),
+        source_record.get("published"),
+        source_record.get("training_cutoff"),
     )
     run = None
     if options.source.exists():
@@ -239,13 +239,15 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
     with TemporaryDirectory() as folder:
         rundir = RunDir(Path(folder))
         rundir.create()
-        before = stored.result.provenance
+        old_provenance = stored.result.provenance
         # eval-factory's own knowledge about the data set may have changed since the first import
         age = DataAge(
-            options.published or before.published, before.answers_public, options.training_cutoff
+            options.published or old_provenance.published,
+            old_provenance.answers_public,
+            options.training_cutoff,
         )
         result = result_of(run, Redactor(), options.min_coverage, age)
-        importer_fields = {name: getattr(before, name) for name in _IMPORTER_FIELDS}
+        importer_fields = {name: getattr(old_provenance, name) for name in _IMPORTER_FIELDS}
         result = replace(result, provenance=replace(result.provenance, **importer_fields))
         result = _with_rescored_values(result, stored)
         result = with_clinicians(result, RunDir(stored.folder))

@@ -109,19 +109,19 @@ def install(
     _remove_leftovers(home)
     prefix = f"{_temporary_prefix(home)}{os.getpid()}."
     with tempfile.TemporaryDirectory(prefix=prefix, dir=home.parent) as name:
-        made = Path(name) / home.name
-        _run([sys.executable, "-m", "venv", str(made)], env)
+        environment = Path(name) / home.name
+        _run_command([sys.executable, "-m", "venv", str(environment)], env)
         if wheels is None:
-            _pip(made, upstream, ["install", "--no-compile", "--require-hashes"], env)
+            _run_pip(environment, upstream, ["install", "--no-compile", "--require-hashes"], env)
         else:
-            _pip(
-                made,
+            _run_pip(
+                environment,
                 upstream,
                 ["install", "--no-compile", "--no-index", "--find-links", str(wheels.absolute())],
                 env,
             )
-        _replace_paths(made, home)
-        made.replace(home)
+        _replace_paths(environment, home)
+        environment.replace(home)
     return home
 
 
@@ -147,13 +147,13 @@ def _is_running_process(process_id: str) -> bool:
     return process_id.isascii() and process_id.isdigit() and is_running(int(process_id))
 
 
-def _replace_paths(made: Path, home: Path) -> None:
+def _replace_paths(environment: Path, home: Path) -> None:
     """Replace the temporary path of an environment by its final path `home` in all scripts.
 
     The first line of a script names the Python of the environment by its absolute path.
     """
-    temporary_path = os.fsencode(made)
-    for file in [made / "pyvenv.cfg", *(made / "bin").iterdir()]:
+    temporary_path = os.fsencode(environment)
+    for file in [environment / "pyvenv.cfg", *(environment / "bin").iterdir()]:
         if file.is_symlink() or not file.is_file():
             continue
         content = file.read_bytes()
@@ -177,8 +177,8 @@ def download(upstream: Upstream, wheels: Path, *, env: Mapping[str, str], screen
     screen.write(f"downloading {upstream} and its dependencies to {wheels} ...\n")
     screen.flush()
     with tempfile.TemporaryDirectory() as name:
-        _run([sys.executable, "-m", "venv", name], env)
-        _pip(
+        _run_command([sys.executable, "-m", "venv", name], env)
+        _run_pip(
             Path(name),
             upstream,
             ["wheel", "--wheel-dir", str(wheels.absolute()), "--require-hashes"],
@@ -186,7 +186,7 @@ def download(upstream: Upstream, wheels: Path, *, env: Mapping[str, str], screen
         )
 
 
-def _pip(
+def _run_pip(
     environment: Path, upstream: Upstream, arguments: Sequence[str], env: Mapping[str, str]
 ) -> None:
     """Run pip on the packages of the lock, and on no other: medhelm itself would require torch.
@@ -210,10 +210,10 @@ def _pip(
         "--quiet",
         "--disable-pip-version-check",
     ]
-    _run([*pip, *arguments, "--no-deps", "-r", str(lock)], env)
+    _run_command([*pip, *arguments, "--no-deps", "-r", str(lock)], env)
 
 
-def _run(argv: Sequence[str], env: Mapping[str, str]) -> None:
+def _run_command(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Run a command. Raises PrerequisiteError with its last lines if the command fails."""
     pip_settings = []
     for name in env:

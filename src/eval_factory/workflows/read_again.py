@@ -57,7 +57,7 @@ def _read_by_current_version(stored: StoredResult, stack: ExitStack) -> StoredRe
     if provenance.reader_version == VERSION or provenance.imported is not None:
         return stored
     try:
-        made = stack.enter_context(recollected(RunDir(stored.folder), stored))
-        return replace(stored, result=made.result)
+        collected = stack.enter_context(recollected(RunDir(stored.folder), stored))
+        return replace(stored, result=collected.result)
     except (EvalFactoryError, OSError):
         return stored

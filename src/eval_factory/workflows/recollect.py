@@ -87,7 +87,7 @@ def last_state(rundir: RunDir) -> LastRunState:
     """
     state = read_state(rundir)
     if state is None and is_imported(rundir):
-        raise PrerequisiteError(_needs_a_run(rundir.root))
+        raise PrerequisiteError(_imported_result_message(rundir.root))
     if state is None:
         raise PrerequisiteError(
             f"{rundir.run_state}: is missing or cannot be read, so nothing can be collected again"
@@ -104,7 +104,7 @@ def last_state(rundir: RunDir) -> LastRunState:
     return state
 
 
-def _needs_a_run(folder: Path) -> str:
+def _imported_result_message(folder: Path) -> str:
     """Return the message for an imported result, which lacks HELM's files."""
     return (
         f"{folder}: is an imported result; this command needs HELM's files of a run.\n"
@@ -151,13 +151,15 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:
     params = document["config"].get("params")
     extra = params.get("extra") if isinstance(params, dict) else None
     path = extra.get(BENCHMARK_KEY) if isinstance(extra, dict) else None
-    benchmark = _benchmark(rundir, Path(path), stored.result) if isinstance(path, str) else None
+    benchmark = (
+        _stored_benchmark(rundir, Path(path), stored.result) if isinstance(path, str) else None
+    )
     return build_evaluation(
         Request(flags=stored_values), load_framework(), env, benchmark=benchmark
     )
 
 
-def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchmark:
+def _stored_benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchmark:
     """Return the custom benchmark of a run, read from the file that the run wrote for HELM.
 
     Raises:
@@ -227,10 +229,10 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
             if original.is_file():
                 shutil.copyfile(original, shadow.root / original.name)
         plan = replace(make_plan(evaluation, rundir), rundir=shadow)
-        yield _collected(rundir, stored, state, plan)
+        yield _collect_again(rundir, stored, state, plan)
 
 
-def _collected(
+def _collect_again(
     rundir: RunDir, stored: StoredResult, state: LastRunState, plan: Plan
 ) -> Recollected:
     """Collect the result of a run into the plan's folder, and compare the versions."""
@@ -242,29 +244,29 @@ def _collected(
     shadow = plan.rundir
     runs = [shadow.root / name for name in state.runs]
     files = run_files(rundir, [rundir.root / name for name in state.runs])
-    before = stored.result.provenance
-    remembered = _remembered(stored, plan)
+    old = stored.result.provenance
+    remembered = _stored_facts(stored, plan)
     result = collect(
         plan,
         runs,
         run_id=state.run_id,
         wall_s=state.wall_s,
-        git_hash=before.git_hash,
+        git_hash=old.git_hash,
         data_bundle=state.data_bundle,
         remembered=remembered,
     )
     installed = installed_packages(environment_of_plan(plan))
-    notes = versions_that_differ(before, result.provenance, _listed_packages(rundir), installed)
+    notes = versions_that_differ(old, result.provenance, _listed_packages(rundir), installed)
     if remembered.unread:
         notes.append(
             f"{remembered.unread} data files are missing, or are stored outside of the folder:"
             " their hashes were not computed again"
         )
-    if not shadow.events.is_file() and before.started_at is not None:
+    if not shadow.events.is_file() and old.started_at is not None:
         notes.append(
             "logs/events.jsonl is missing: the start and the end of the run were not checked again"
         )
-    collector_fields = {name: getattr(before, name) for name in COLLECTOR_FIELDS}
+    collector_fields = {name: getattr(old, name) for name in COLLECTOR_FIELDS}
     provenance = replace(result.provenance, run_files=files, **collector_fields)
     result = replace(result, provenance=provenance)
     document = stored_document(rundir)
@@ -292,7 +294,7 @@ def _collected(
     return Recollected(shadow, result, tuple(notes))
 
 
-def _remembered(stored: StoredResult, plan: Plan) -> Remembered:
+def _stored_facts(stored: StoredResult, plan: Plan) -> Remembered:
     """Return the facts about data and logs that only the stored result still has."""
     from eval_factory.scoring import provenance
 
@@ -415,7 +417,7 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     stored = load_result(folder)
     rundir = RunDir(folder)
     if stored.result.provenance.imported is not None:
-        raise PrerequisiteError(_needs_a_run(folder))
+        raise PrerequisiteError(_imported_result_message(folder))
     evaluation = stored_evaluation(rundir, stored)
     target = output_dir or folder.with_name(f"{folder.resolve().name}.reproduced")
     config = config_for(folder, target)
@@ -432,7 +434,7 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
         claim(RunDir(output_dir))
         file = output_dir / "reproduce.yml"
         write_atomic(file, text)
-    return Reproduction(text, changes, tuple(_needs(plan, env)), file)
+    return Reproduction(text, changes, tuple(_need_lines(plan, env)), file)
 
 
 def config_for(folder: Path, target: Path) -> dict[str, Any]:
@@ -446,7 +448,7 @@ def config_for(folder: Path, target: Path) -> dict[str, Any]:
         ConfigError: The two folders overlap.
     """
     if is_imported(RunDir(folder)):
-        raise PrerequisiteError(_needs_a_run(folder))
+        raise PrerequisiteError(_imported_result_message(folder))
     original = folder.resolve()
     resolved_target = target.resolve()
     if (
@@ -521,7 +523,7 @@ def differences_now(plan: Plan, old: Provenance, rundir: RunDir) -> Iterator[str
             yield f"data: {name} has SHA-256 {digests[name]}; it was {old_digest}"
 
 
-def _needs(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
+def _need_lines(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each key that is not set, and for each path that no longer exists."""
     for endpoint in plan.endpoints:
         if endpoint.key_names and not any(env.get(name) for name in endpoint.key_names):
@@ -562,19 +564,22 @@ def run_again(folder: Path, output_dir: Path, *, env: Mapping[str, str], screen:
 
 def evaluation_differences(old_result: TaskResult, new_result: TaskResult) -> Iterator[str]:
     """Yield a line for each difference between the evaluations of two results."""
-    before = old_result.provenance
-    after = new_result.provenance
-    if before.run_identity != after.run_identity:
-        yield f"run identity: {before.run_identity} then, {after.run_identity} now"
-    if before.prompts_sha256 != after.prompts_sha256:
+    old_provenance = old_result.provenance
+    new_provenance = new_result.provenance
+    if old_provenance.run_identity != new_provenance.run_identity:
+        yield f"run identity: {old_provenance.run_identity} then, {new_provenance.run_identity} now"
+    if old_provenance.prompts_sha256 != new_provenance.prompts_sha256:
         yield "the prompts are not the same"
-    for name in sorted(before.dataset_files.keys() | after.dataset_files.keys()):
-        old = before.dataset_files.get(name)
-        new = after.dataset_files.get(name)
+    for name in sorted(old_provenance.dataset_files.keys() | new_provenance.dataset_files.keys()):
+        old = old_provenance.dataset_files.get(name)
+        new = new_provenance.dataset_files.get(name)
         if old != new:
             yield f"data: {name}: SHA-256 {old or 'none'} then, {new or 'none'} now"
-    if before.errata_version != after.errata_version:
-        yield f"errata: version {before.errata_version} then, {after.errata_version} now"
+    if old_provenance.errata_version != new_provenance.errata_version:
+        yield (
+            f"errata: version {old_provenance.errata_version} then, "
+            f"{new_provenance.errata_version} now"
+        )
     if old_result.reportable and not new_result.reportable:
         yield "the first result may be reported, but the new result may not"
 

@@ -134,7 +134,7 @@ def read_state(rundir: RunDir) -> LastRunState | None:
         return None
 
 
-def finished_run(plan: Plan, read: DataRead) -> LastRunState | None:
+def finished_run(plan: Plan, data: DataRead) -> LastRunState | None:
     """Return the state of the folder's last run if this run need not be repeated; otherwise None.
 
     The last run must be complete, have the same identity, versions and data, and still have its
@@ -151,7 +151,7 @@ def finished_run(plan: Plan, read: DataRead) -> LastRunState | None:
     earlier_read = DataRead(
         state.data_bundle, state.data_files, state.all_files, tuple(state.uncomputed)
     )
-    if earlier_read != read:
+    if earlier_read != data:
         return None
     root = plan.rundir.root
     files = {root / name: digest for name, digest in state.files.items()}
@@ -165,7 +165,13 @@ def finished_run(plan: Plan, read: DataRead) -> LastRunState | None:
 
 
 def ended_run(
-    plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool, read: DataRead
+    plan: Plan,
+    runs: Sequence[Path],
+    *,
+    run_id: str,
+    wall_s: float,
+    complete: bool,
+    data: DataRead,
 ) -> LastRunState:
     """Return the state of a run that has just ended."""
     return LastRunState(
@@ -175,21 +181,21 @@ def ended_run(
         wall_s=wall_s,
         runs=[folder.relative_to(plan.rundir.root).as_posix() for folder in runs],
         complete=complete,
-        data_bundle=read.bundle,
-        data_files=read.own_files,
-        all_files=read.all_files,
+        data_bundle=data.bundle,
+        data_files=data.own_files,
+        all_files=data.all_files,
         program=this_program_sha256(),
         given=digest_of_given(plan),
-        uncomputed=read.uncomputed,
+        uncomputed=data.uncomputed,
     )
 
 
-def remember(rundir: RunDir, state: LastRunState) -> None:
+def write_state(rundir: RunDir, state: LastRunState) -> None:
     """Write the state of a run that has ended to the folder."""
     write_atomic(rundir.run_state, json.dumps(asdict(state), indent=2))
 
 
-def remember_result(
+def write_result_state(
     rundir: RunDir, state: LastRunState, digests: Mapping[str, str], provenance: Mapping[str, Any]
 ) -> dict[str, str]:
     """Write the state with the digests of the result's files.
@@ -197,7 +203,7 @@ def remember_result(
     Returns these digests together with the digest of the state's own file.
     """
     state = state.with_files(digests, rundir)
-    remember(rundir, replace(state, inputs=state.digest_of_inputs(provenance)))
+    write_state(rundir, replace(state, inputs=state.digest_of_inputs(provenance)))
     return {**digests, rundir.run_state.name: sha256_of(rundir.run_state)}
 
 

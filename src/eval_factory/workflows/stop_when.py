@@ -70,7 +70,7 @@ def ask_in_looks(
     context: RunContext,
     plan: Plan,
     stop: StopWhen,
-    read: DataRead,
+    data: DataRead,
     ask: Callable[[Sequence[str]], FinishedRun],
     *,
     debug: bool,
@@ -81,7 +81,7 @@ def ask_in_looks(
         context: The context of the run.
         plan: The plan of the run.
         stop: The stopping rule.
-        read: The data of the run.
+        data: The facts that identify the data of the run.
         ask: A function that runs helm-run with the given arguments to its end.
         debug: As for helm-run.
 
@@ -102,16 +102,16 @@ def ask_in_looks(
     while True:
         argv = command_line(plan, debug=debug, at_most=size)
         write_run_config(context, plan, argv)
-        ran = ask(argv)
-        wall_s = rounded(wall_s + ran.wall_s, DIGITS_OF_SECONDS)
-        ran = replace(ran, wall_s=wall_s)
+        finished = ask(argv)
+        wall_s = rounded(wall_s + finished.wall_s, DIGITS_OF_SECONDS)
+        finished = replace(finished, wall_s=wall_s)
         result = collect(
             plan,
-            ran.folders,
-            run_id=ran.run_id,
+            finished.folders,
+            run_id=finished.run_id,
             wall_s=wall_s,
             git_hash=None,
-            data_bundle=read.bundle,
+            data_bundle=data.bundle,
         )
         if stop.differs_from is not None:
             _refuse_other_questions(plan, result)
@@ -125,7 +125,7 @@ def ask_in_looks(
         is_last = stopped.holds or stopped.asked == max_instances
         context.say(_look_line(result.main_metric, stopped, None if is_last else size))
         if is_last:
-            return ran, argv
+            return finished, argv
 
 
 def _look_line(metric: str, stopped: StoppedEarly, next_size: int | None) -> str:
@@ -160,11 +160,12 @@ def other_run_text(plan: Plan) -> str | None:
         result = load_result(folder).result
         if Path(folder).resolve() == plan.evaluation.output_dir.resolve():
             raise ConfigError(f"{OTHER_RUN_KEY}: {folder} is the output folder of this run")
-        theirs = f"{result.task} on {result.provenance.upstream}"
-        ours = f"{plan.task_name} on {plan.upstream.name}"
-        if theirs != ours:
+        other_evaluation = f"{result.task} on {result.provenance.upstream}"
+        this_evaluation = f"{plan.task_name} on {plan.upstream.name}"
+        if other_evaluation != this_evaluation:
             raise ConfigError(
-                f"{OTHER_RUN_KEY}: {folder} is a run of {theirs}, and this run is of {ours}"
+                f"{OTHER_RUN_KEY}: {folder} is a run of {other_evaluation}, "
+                f"and this run is of {this_evaluation}"
             )
         is_measured = result.reportable or result.is_demo
         if not is_measured or result.something_to_ask:
@@ -205,21 +206,24 @@ def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
     return errors
 
 
-def with_other_run(plan: Plan, read: DataRead) -> DataRead:
-    """Write the facts about the other run to the folder, and return `read` with their hash.
+def with_other_run(plan: Plan, data: DataRead) -> DataRead:
+    """Write the facts about the other run to the folder, and return `data` with their hash.
 
     If the other run has changed, the hash differs, and an earlier run in this folder does not count
     as finished.
     """
     if (text := other_run_text(plan)) is None:
-        return read
+        return data
     file = plan.rundir.model_configs / names.OTHER_RUN
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
         plan.rundir.forget_checksums()
         write_atomic(file, text, mode=PRIVATE)
     return replace(
-        read,
-        own_files={**read.own_files, names.OTHER_RUN: hashlib.sha256(text.encode()).hexdigest()},
+        data,
+        own_files={
+            **data.own_files,
+            names.OTHER_RUN: hashlib.sha256(text.encode()).hexdigest(),
+        },
     )
 
 

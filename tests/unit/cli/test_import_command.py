@@ -90,7 +90,9 @@ def test_nothing_is_overwritten_without_force_and_the_translated_file_never() ->
     assert yaml.safe_load(Path("out.yml").read_text()) == yaml.safe_load(OLD)
     Path("link.yml").symlink_to("old.yml")
     for name in ("old.yml", "link.yml"):
-        says(refused("old.yml", "-o", name, "--force"), f"{name}: ", "is translated", "another file")
+        says(
+            refused("old.yml", "-o", name, "--force"), f"{name}: ", "is translated", "another file"
+        )
     assert Path("old.yml").read_text() == OLD
 
 

@@ -181,7 +181,7 @@ def test_each_variable_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_doctor_shows_a_proxy_without_user_and_password(proxy: str) -> None:
     env = {"HTTP_PROXY": proxy, "HF_HUB_OFFLINE": "1"}
-    about = {finding.about: finding for finding in doctor._network(env)}
+    about = {finding.about: finding for finding in doctor._network_findings(env)}
     assert "HTTP_PROXY=proxy.example:3128" in about["proxies"].text
     for secret in ("user", "pw", "p@w"):
         assert secret not in about["proxies"].text
@@ -190,7 +190,7 @@ def test_doctor_shows_a_proxy_without_user_and_password(proxy: str) -> None:
 @pytest.mark.parametrize("value", GARBLED)
 def test_doctor_names_a_variable_that_cannot_be_parsed(value: str) -> None:
     env = {"ALL_PROXY": value, "HF_HUB_OFFLINE": "1"}
-    about = {finding.about: finding for finding in doctor._network(env)}
+    about = {finding.about: finding for finding in doctor._network_findings(env)}
     assert about["proxies"].works is False
     assert "ALL_PROXY" in about["proxies"].text
     assert "proxy-password-1" not in about["proxies"].text

@@ -26,9 +26,9 @@ from eval_factory.scoring.intervals import design_effect
 from eval_factory.scoring.prediction_powered import Expected, half_width_of, needed_for
 from eval_factory.workflows import annotate
 from eval_factory.workflows.annotate import (
-    Known,
+    PlanBasis,
     import_sheets,
-    known_of,
+    plan_basis,
     plan_lines,
     plan_of,
     system_prompts,
@@ -266,7 +266,7 @@ def test_an_altered_sheet_is_found_whoever_makes_the_checksums_again(
 
 
 EXPECTED = Expected(1000, 3.0, 1.0, (1.0, 5.0))
-KNOWN = Known("jury", EXPECTED, 4.0)
+KNOWN = PlanBasis("jury", EXPECTED, 4.0)
 
 
 def row_of(correlation: float, *widths: float) -> list[str]:
@@ -303,10 +303,10 @@ def test_a_width_that_is_wanted_and_a_correlation_that_was_measured() -> None:
 def test_a_folder_before_and_after_ratings(folder: RunDir, tmp_path: Path) -> None:
     values = [is_right(one) for one in range(ANSWERS)]
     expected = Expected(ANSWERS, statistics.fmean(values), statistics.stdev(values), (0.0, 1.0))
-    assert known_of(folder.root) == Known("exact_match", expected, 1.0)
+    assert plan_basis(folder.root) == PlanBasis("exact_match", expected, 1.0)
     made = exported(folder, tmp_path / "sheet", raters=1)
     import_sheets(folder.root, [filled_in(made, "1", people_say)])
-    found = known_of(folder.root)
+    found = plan_basis(folder.root)
     assert plan_of(folder.root, 0.2) == plan_lines(found, 0.2)
     people = [float(people_say(one, 1) == "yes") for one in made.sample.answers]
     judged = [is_right(int(one.key.id[2:])) for one in made.sample.answers]
@@ -324,9 +324,9 @@ def test_people_who_say_one_thing_have_no_correlation(tmp_path: Path) -> None:
     import_sheets(
         folder.root, [filled_in(made, "1", lambda one, _: "yes" if one.code in few else "")]
     )
-    assert (known_of(folder.root).rated, known_of(folder.root).correlation) == (9, None)
+    assert (plan_basis(folder.root).rated, plan_basis(folder.root).correlation) == (9, None)
     import_sheets(folder.root, [filled_in(made, "1", lambda _one, _number: "yes")])
-    found = known_of(folder.root)
+    found = plan_basis(folder.root)
     assert (found.rated, found.correlation) == (20, 0.0)
     # the judges': people who agree about twenty answers need not agree about all
     assert found.expected.stddev > 0
@@ -336,11 +336,11 @@ def test_what_the_answers_share_and_what_a_rubric_can_take_away(folder: RunDir) 
     stored = load_result(folder.root)
     no_scale = {"exact_match": replace(stored.result.scores["exact_match"], scale=None)}
 
-    def known(**changes: Any) -> Known:
+    def known(**changes: Any) -> PlanBasis:
         records = [replace(one, **changes) for one in stored.result.instances]
         result = replace(stored.result, instances=records, scores=no_scale)
         with patch.object(annotate, "load_result", return_value=replace(stored, result=result)):
-            return known_of(stored.folder)
+            return plan_basis(stored.folder)
 
     found = known(cluster="one", criteria=({"points": 2.0}, {"points": -1.0}))
     effect = design_effect(

@@ -26,7 +26,7 @@ def finding(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], **flags: Any) 
             **{name.replace("__", "."): value for name, value in flags.items()},
         }
     )
-    monkeypatch.setattr(doctor, "_network", lambda _env: iter(()))
+    monkeypatch.setattr(doctor, "_network_findings", lambda _env: iter(()))
     monkeypatch.setattr("eval_factory.core.sandbox.require", lambda _why: None)
     (found,) = [one for one in doctor.examine(request, env) if one.about == "data"]
     return found
@@ -52,7 +52,7 @@ def test_data_that_are_not_here_are_said_to_be_so(
             raise ConnectionError("no route")
         return "answers"
 
-    monkeypatch.setattr(doctor, "_hub", hub)
+    monkeypatch.setattr(doctor, "_hub_text", hub)
     found = finding(monkeypatch, env)
     assert found.works is works
     says(found.text, *facts)
@@ -62,7 +62,7 @@ def test_files_of_the_user_need_no_hub(tmp_path: Path, monkeypatch: pytest.Monke
     def hub(_env: object) -> str:
         raise AssertionError("the hub was asked")
 
-    monkeypatch.setattr(doctor, "_hub", hub)
+    monkeypatch.setattr(doctor, "_hub_text", hub)
     write_example(tmp_path)
     own = {
         "config__type": "custom",
@@ -92,7 +92,7 @@ def test_an_endpoint_of_pictures_is_not_asked_and_metrics_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer would be paid for."""
-    monkeypatch.setattr(doctor, "_network", lambda _env: iter(()))
+    monkeypatch.setattr(doctor, "_network_findings", lambda _env: iter(()))
     monkeypatch.setattr("eval_factory.core.sandbox.require", lambda _why: None)
     monkeypatch.setattr(doctor, "look_for_prerequisites", lambda _plan: None)
     monkeypatch.setattr(doctor, "probe", lambda *_: pytest.fail("it was asked"))

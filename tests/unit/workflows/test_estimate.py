@@ -88,7 +88,7 @@ def test_tokens_are_of_the_data_where_nothing_was_asked_yet(
     assert model.hours is None
     says(model.sources["tokens"], "prompts in", "4 bytes a token", "each answer")
     assert model.sources["time"] == RUN_FIRST
-    assert (found.requests, found.tokens, found.kept) == (10, 1050.0, 0)
+    assert (found.requests, found.tokens, found.cached_answers) == (10, 1050.0, 0)
 
 
 def test_pictures_are_counted_and_the_estimate_says_how(
@@ -128,7 +128,7 @@ def test_tokens_are_of_earlier_answers_where_there_are_any(
     assert model.cost == pytest.approx((1000 * 1 + 200 * 10) / 1e6)
     assert model.hours == pytest.approx(10 * 0.5 / 5 / 3600)
     says(model.sources["time"], "0.5 s a request", "5 at once")
-    assert found.kept == 1
+    assert found.cached_answers == 1
 
 
 def test_what_answers_say_they_cost_goes_before_a_price(tmp_path: Path) -> None:

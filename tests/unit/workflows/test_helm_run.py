@@ -32,10 +32,10 @@ from eval_factory.workflows import helm_run as module
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import (
     EndedHelmRun,
-    ended_before_it_ran,
+    early_failure,
     explained_failure,
+    limit_messages,
     run_helm,
-    stopped_by,
 )
 from facts import each_says, says
 
@@ -262,19 +262,19 @@ def test_judges_that_helm_asks_itself() -> None:
     ],
 )
 def test_the_end_of_a_traceback(tail: list[str], found: str | None) -> None:
-    assert module.raised_at_the_end(tail) == found
+    assert module.last_exception(tail) == found
 
 
 def test_a_run_spec_that_helm_does_not_build() -> None:
     here = plan({"config.type": "helm:legalbench:subset=all"})
-    wrong = ended_before_it_ran(here, 1, ["Traceback", "AssertionError: Unknown subset: all"])
+    wrong = early_failure(here, 1, ["Traceback", "AssertionError: Unknown subset: all"])
     assert isinstance(wrong, ConfigError)
     assert "AssertionError: Unknown subset: all" in str(wrong)
     for said in (
         "ModuleNotFoundError: No module named 'torchvision'",
         "urllib.error.URLError: <urlopen error>",
     ):
-        assert isinstance(ended_before_it_ran(here, 1, ["Traceback", said]), PrerequisiteError)
+        assert isinstance(early_failure(here, 1, ["Traceback", said]), PrerequisiteError)
 
 
 def test_an_argument_that_a_scenario_does_not_take() -> None:
@@ -289,14 +289,14 @@ def test_an_argument_that_a_scenario_does_not_take() -> None:
 def test_an_end_without_words_is_said_in_one_sentence() -> None:
     """A suite shows the first line, or the first two where that ends with a colon."""
     for tail in ([], ["", " "]):
-        killed = str(ended_before_it_ran(plan(), -9, tail))
+        killed = str(early_failure(plan(), -9, tail))
         says(killed, "helm-run was killed", "signal 9", "printed nothing", "log: ")
-        says(module.how_helm_run_ended("helm-run", 0, tail), "ended with 0", "printed nothing")
-    failure = ended_before_it_ran(plan(), -9, ["ValueError: odd"])
+        says(module.program_end_text("helm-run", 0, tail), "ended with 0", "printed nothing")
+    failure = early_failure(plan(), -9, ["ValueError: odd"])
     assert isinstance(failure, HelmError), "a task of ours is not the user's mistake"
     says(str(failure), "helm-run was killed", "signal 9", "| ValueError: odd", "log: ")
     each_says(
-        module.how_helm_run_ended("helm-run", 1, ["", "a", "b"]).splitlines(),
+        module.program_end_text("helm-run", 1, ["", "a", "b"]).splitlines(),
         ["helm-run ended with 1"],
         ["| a"],
         ["| b"],
@@ -457,22 +457,25 @@ def test_what_was_used_and_what_to_do(
     used_up: str,
     next_step: str,
 ) -> None:
-    assert stopped_by(limit, budget, Spending(5, 9, cost), countable=countable, shared=shared) == (
+    assert limit_messages(
+        limit, budget, Spending(5, 9, cost), countable=countable, shared=shared
+    ) == (
         used_up,
         next_step,
     )
 
 
 def test_how_far_the_judges_came() -> None:
-    each_says(module.missing([LOADING_EVENT], {}), ["0 of 0 instances"])
+    each_says(module.answered_lines([LOADING_EVENT], {}), ["0 of 0 instances"])
     each_says(
-        module.missing([ASKING_EVENT, JUDGING_EVENT], {"model": 12}),
+        module.answered_lines([ASKING_EVENT, JUDGING_EVENT], {"model": 12}),
         ["12 of 12 instances"],
         ["12 requests to judges", "none"],
     )
-    told = module.missing([ASKING_EVENT, JUDGING_EVENT], {"odd": 2, "model": 12, "gpt": 3})
+    told = module.answered_lines([ASKING_EVENT, JUDGING_EVENT], {"odd": 2, "model": 12, "gpt": 3})
     says(told[1], "12 requests to judges", "gpt 3, odd 2")
     of_data = {**ASKING_EVENT, "total": 0}
     each_says(
-        module.missing([of_data, JUDGING_EVENT], {"gpt": 3}), ["12 requests to judges", "gpt 3"]
+        module.answered_lines([of_data, JUDGING_EVENT], {"gpt": 3}),
+        ["12 requests to judges", "gpt 3"],
     )

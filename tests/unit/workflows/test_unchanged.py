@@ -22,8 +22,8 @@ from eval_factory.workflows.resume import (
     DataRead,
     ended_run,
     read_state,
-    remember,
     unchanged_result,
+    write_state,
 )
 from finished_folder import RUN, finished_folder
 from unit.scoring.test_collect import state
@@ -165,7 +165,7 @@ def test_a_folder_without_checksums_or_of_an_earlier_version(folder: RunDir) -> 
     runs = [folder.root / RUN]
     assert unchanged_result(plan, runs, Redactor(), git_hash="abc123") is not None
     before = content(folder)
-    remember(folder, replace(remembered, inputs=None))
+    write_state(folder, replace(remembered, inputs=None))
     assert unchanged_result(plan, runs, Redactor(), git_hash="abc123") is None
     restore(before)
     folder.checksums.write_text("no checksums")
@@ -210,9 +210,9 @@ def ended(made: Plan, *, complete: bool = True, read: DataRead | None = None) ->
     run = made.rundir.helm / "run"
     run.mkdir(parents=True)
     (run / "stats.json").write_text("[]")
-    remember(
+    write_state(
         made.rundir,
-        ended_run(made, [run], run_id="r", wall_s=1.0, complete=complete, read=read or DataRead()),
+        ended_run(made, [run], run_id="r", wall_s=1.0, complete=complete, data=read or DataRead()),
     )
     return run
 

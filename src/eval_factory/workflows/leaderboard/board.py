@@ -291,14 +291,14 @@ def _with_runs(
     for entry in chosen:
         if not entry.is_left_out(board.row):
             runnable.append(entry)
-    named, unknown = _evaluations_of(runnable, evaluation)
+    entries_by_name, unknown = _evaluations_of(runnable, evaluation)
     not_run += unknown
     paths = Counter(
         path for entry in chosen if (path := entry.argument(DATA_PATH)) and not Path(path).exists()
     )
     for path, count in paths.items():
         screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
-    suite = _suite(board, named, evaluation, env) if named else None
+    suite = _suite(board, entries_by_name, evaluation, env) if entries_by_name else None
     cells = _ready_cells(suite, env, screen, dry_run=dry_run)
     unready = {}
     for cell in cells:
@@ -306,7 +306,7 @@ def _with_runs(
             unready[cell.cell.evaluation] = cell
     for name, cell in unready.items():
         code = HelmError.exit_code if cell.problems else PrerequisiteError.exit_code
-        for entry in named.pop(name):
+        for entry in entries_by_name.pop(name):
             not_run.append(NotRun(entry, "; ".join((*cell.problems, *cell.missing)), code))
     screen.writelines(
         f"warning: cannot run {left_out.entry.run}: {one_line(left_out.reason)}\n"
@@ -315,10 +315,10 @@ def _with_runs(
     )
     return replace(
         board,
-        suite=_suite(board, named, evaluation, env) if unready else suite,
-        entries={name: tuple(entries) for name, entries in named.items()},
+        suite=_suite(board, entries_by_name, evaluation, env) if unready else suite,
+        entries={name: tuple(entries) for name, entries in entries_by_name.items()},
         not_run=tuple(not_run),
-        cells=tuple(cell for cell in cells if cell.cell.evaluation in named),
+        cells=tuple(cell for cell in cells if cell.cell.evaluation in entries_by_name),
     )
 
 
@@ -329,7 +329,7 @@ def _evaluations_of(
 
     The second value are the entries that cannot be run.
     """
-    named: dict[str, list[Entry]] = {}
+    entries_by_name: dict[str, list[Entry]] = {}
     not_run = []
     for entry in entries:
         problems: list[str] = []
@@ -339,14 +339,14 @@ def _evaluations_of(
             continue
         # Different entries whose names differ at most in case would share a folder: number them.
         plain_name = name_of_type(entry.description, evaluation.framework)
-        used = {name.lower(): first.description for name, (first, *_) in named.items()}
+        used = {name.lower(): first.description for name, (first, *_) in entries_by_name.items()}
         name = plain_name
         number = 2
         while used.get(name.lower(), entry.description) != entry.description:
             name = f"{plain_name}-{number}"
             number += 1
-        named.setdefault(name, []).append(entry)
-    return named, not_run
+        entries_by_name.setdefault(name, []).append(entry)
+    return entries_by_name, not_run
 
 
 def _ready_cells(
@@ -383,7 +383,7 @@ def _type_of(entry: Entry, evaluation: Evaluation) -> str:
 
 def _suite(
     board: Board,
-    named: Mapping[str, Sequence[Entry]],
+    entries_by_name: Mapping[str, Sequence[Entry]],
     evaluation: Evaluation,
     env: Mapping[str, str],
 ) -> Suite:
@@ -391,9 +391,9 @@ def _suite(
 
     The endpoint, the judges and the parameters are those of `evaluation`.
     """
-    given = evaluation.as_given()
-    params = given["config"].get("params", {})
-    endpoint = given["target"]["api_endpoint"]
+    user_settings = evaluation.as_given()
+    params = user_settings["config"].get("params", {})
+    endpoint = user_settings["target"]["api_endpoint"]
     extra = dict(params.get("extra", {}))
     judges = {judge["name"]: dict(judge) for judge in extra.pop("judges", None) or []}
     settings = {}
@@ -409,7 +409,7 @@ def _suite(
                 slurm[name] = value
         settings |= {"executor": evaluation.executor.name, "slurm": slurm}
     evaluations = []
-    for name, (entry, *_) in named.items():
+    for name, (entry, *_) in entries_by_name.items():
         evaluations.append(
             {
                 "name": name,

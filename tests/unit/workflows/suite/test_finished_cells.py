@@ -11,7 +11,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, make_plan
 from eval_factory.report.checksums import read_checksums
-from eval_factory.workflows.resume import DataRead, ended_run, remember
+from eval_factory.workflows.resume import DataRead, ended_run, write_state
 from eval_factory.workflows.suite import finished_cells
 from eval_factory.workflows.suite.finished_cells import (
     finished,
@@ -87,7 +87,9 @@ def test_a_result_that_cannot_be_read_is_made_again(folder: RunDir) -> None:
 
 def leave_partial(folder: RunDir, made: Plan) -> None:
     runs = [folder.root / "helm/runs/s/r"]
-    remember(folder, ended_run(made, runs, run_id="r", wall_s=1.0, complete=False, read=DataRead()))
+    write_state(
+        folder, ended_run(made, runs, run_id="r", wall_s=1.0, complete=False, data=DataRead())
+    )
 
 
 def test_a_result_with_gaps_is_not_finished(folder: RunDir) -> None:

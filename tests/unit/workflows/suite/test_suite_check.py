@@ -17,7 +17,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.resume import DataRead, ended_run, remember
+from eval_factory.workflows.resume import DataRead, ended_run, write_state
 from eval_factory.workflows.suite import suite_check, suite_status
 from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.suite_check import (
@@ -73,9 +73,9 @@ def finish(plan: Plan, *, complete: bool = True, reportable: bool = True) -> Non
         plan.rundir.root, replace(made, validity=replace(made.validity, instances=counts)), whole
     )
     plan.rundir.run_config.write_text(to_yaml(whole))
-    remember(
+    write_state(
         plan.rundir,
-        ended_run(plan, [runs], run_id="r", wall_s=1.0, complete=complete, read=DataRead()),
+        ended_run(plan, [runs], run_id="r", wall_s=1.0, complete=complete, data=DataRead()),
     )
 
 
