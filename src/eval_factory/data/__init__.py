@@ -1,1 +1,4 @@
-"""Data bundles: a folder that holds what runs of some tasks read, so that they need no network."""
+"""Creates, checks and uses data bundles: folders with all data that runs of some tasks need.
+
+With a data bundle, a run needs no network except for its endpoints.
+"""

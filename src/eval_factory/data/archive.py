@@ -1,5 +1,7 @@
-"""`data pack` and `unpack` write and read one tar.gz to carry across a firewall; it is looked
-through before anything of it is written.
+"""Packs a data bundle into a tar.gz archive, and unpacks an archive (`data pack`, `data unpack`).
+
+An archive can be carried to a machine without network. An archive from elsewhere is checked
+completely before any of its files is written.
 """
 
 from __future__ import annotations
@@ -22,26 +24,33 @@ from eval_factory.data import bundle
 from eval_factory.data.sources import Sources, relative_path
 
 SUFFIXES = (".tar.gz", ".tgz")
-DEFAULT_LIMIT = 20 << 30  # bytes that an archive may unpack to
-LARGEST_MANIFEST = 64 << 20
+DEFAULT_LIMIT = 20 << 30  # the maximum size of all unpacked files together, in bytes
+MAX_MANIFEST_SIZE = 64 << 20  # in bytes
 MAX_FILES = 100_000
 PAX_HEADERS = {"path", "size"}
-"""The fields that `pack` writes beside tar's own: for names that are long or not ASCII, and for
-files of 8 GiB.
+"""The fields of extended headers that `pack` may write.
+
+They are needed for names that are long or not ASCII, and for files of 8 GiB or more.
 """
-# more than this tarfile asks for at once only if a header says so, to hold it in memory
-_LARGEST_READ = 1 << 20
+# The tarfile module reads a larger block at once only if a header claims this size: such an archive
+# is refused, for the block would be kept in memory.
+_MAX_READ_SIZE = 1 << 20
 
 
 def pack(root: Path, target: Path) -> int:
-    """Write a bundle into an archive; the same bundle gives the same bytes. Returns its size.
+    """Write a bundle into an archive; return the size of the archive in bytes.
+
+    Equal bundles give archives with equal bytes.
+
+    Args:
+        root: the folder of the bundle.
+        target: the path of the archive.
 
     Raises:
-        ConfigError: the archive's name says another format, or the archive would be in the bundle,
-            or is a folder.
-        BusyError: another process is packing into this archive, or is changing the bundle.
-        PrerequisiteError: the bundle is not what its manifest says, or cannot be read; the archive
-        cannot be written.
+        ConfigError: the name of the archive does not end with a suffix of `SUFFIXES`, or the
+            archive is inside of the bundle, or is a folder.
+        BusyError: another process is writing this archive, or is changing the bundle.
+        PrerequisiteError: the bundle does not match its manifest, or cannot be read.
     """
     _check_name(target)
     bundle.refuse_inside(root, target, "an archive")
@@ -55,7 +64,7 @@ def pack(root: Path, target: Path) -> int:
     names = [bundle.MANIFEST, *sorted(manifest.paths())]
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.part")
-    with _alone(partial, target) as raw:
+    with _opened_exclusively(partial, target) as raw:
         try:
             with (
                 gzip.GzipFile(
@@ -79,17 +88,23 @@ def pack(root: Path, target: Path) -> int:
 
 
 @contextmanager
-def _alone(partial: Path, target: Path) -> Iterator[IO[bytes]]:
-    """Open it, empty, for this process only: what a killed one left is written over. Raises
-    BusyError: another process has it open.
+def _opened_exclusively(partial: Path, target: Path) -> Iterator[IO[bytes]]:
+    """Open the file `partial` for this process only, and empty it.
+
+    A file that a killed process has left is overwritten.
+
+    Raises:
+        BusyError: another process is writing the archive `target`.
     """
     with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o644), "wb") as raw:
         try:
             fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ours = partial.stat().st_ino == os.fstat(raw.fileno()).st_ino
+            # Another process may have renamed the file to `target` before this process had the
+            # lock. The path then leads to another file, or to no file.
+            is_exclusive = partial.stat().st_ino == os.fstat(raw.fileno()).st_ino
         except (BlockingIOError, FileNotFoundError):
-            ours = False
-        if not ours:  # or it was renamed to be the archive, before the lock was had
+            is_exclusive = False
+        if not is_exclusive:
             raise BusyError(f"{target}: another process is packing into it")
         raw.truncate(0)
         yield raw
@@ -98,43 +113,53 @@ def _alone(partial: Path, target: Path) -> Iterator[IO[bytes]]:
 def unpack(
     source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_LIMIT
 ) -> bundle.Manifest:
-    """Make the bundle `root` of an archive: looked through, unpacked into a folder of its own,
-    verified, then moved.
+    """Unpack an archive into the new bundle `root`.
 
-    Returns the manifest, with the tasks that were found complete in place of those that it claims.
+    The archive is checked, unpacked into a staging folder, verified against its manifest, and then
+    moved.
+
+    Args:
+        source: the archive.
+        root: the folder of the new bundle.
+        sources: the table of sources.
+        limit: the maximum size of all unpacked files together, in bytes.
+
+    Returns:
+        The manifest; its `tasks` are those that were found complete, not those that the archive
+        claims.
 
     Raises:
-        ConfigError: `root` is not empty, or `source` no such file.
+        ConfigError: `root` is not empty, or `source` is not an archive.
         BusyError: another process is writing to `root`.
-        PrerequisiteError: the archive holds what a bundle has not, or is damaged; nothing is left
-        of it.
+        PrerequisiteError: the archive is damaged, or contains something that a bundle cannot have.
+            Nothing was unpacked.
     """
     _check_name(source)
     if not source.is_file():
         raise ConfigError(f"{source}: is not a file")
-    taken = ConfigError(f"{root}: is there already and not empty; name another folder")
+    not_empty = ConfigError(f"{root}: is there already and not empty; name another folder")
     if (root / bundle.MANIFEST).exists() and not bundle.interrupted(root):
-        raise taken
-    manifest, text, total = _looked_through(source, limit)
+        raise not_empty
+    manifest, text, total = _checked_manifest(source, limit)
     with bundle.staging(root, sources) as stage:
         if (root / bundle.MANIFEST).exists() and (root / bundle.MANIFEST).read_bytes() != text:
-            raise taken
+            raise not_empty
         free = shutil.disk_usage(root).free
         if free < total:
             raise PrerequisiteError(f"{root}: {total} bytes are needed and {free} are free")
         left = set(manifest.paths())
-        # `_members` looks at each of them again
+        # `_members` checks each member a second time, for the file may have changed.
         with contextlib.closing(_members(source, limit)) as members:
-            next(members, None)  # the manifest itself
+            next(members, None)  # skip the manifest
             for archive, member in members:
                 if member.name not in left:
                     raise PrerequisiteError(
                         f"{source}: was changed while it was read; nothing was unpacked"
                     )
                 left.remove(member.name)
-                place = stage.folder / member.name
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with place.open("xb") as out:
+                target = stage.folder / member.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("xb") as out:
                     _copy(source, archive, member, out)
         differences = bundle.compare_files(stage.folder, manifest)
         if differences:
@@ -147,14 +172,14 @@ def unpack(
 
 
 class _Bounded:
-    """A decompressed archive of which no more is read than a limit, and no large piece at once."""
+    """A decompressed archive that refuses to read beyond a limit, or a very large block at once."""
 
     def __init__(self, file: gzip.GzipFile, limit: int) -> None:
         self._file = file
         self._limit = limit
 
     def read(self, size: int = -1) -> bytes:
-        if size < 0 or size > _LARGEST_READ:
+        if size < 0 or size > _MAX_READ_SIZE:
             raise tarfile.ReadError("a header is larger than any that is needed")
         if self._file.tell() > self._limit:
             raise tarfile.ReadError(f"it unpacks to more than {self._limit} bytes")
@@ -170,15 +195,19 @@ class _Bounded:
 
 
 def _members(source: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """Yield each plain file of an archive, at a plain path. Raises PrerequisiteError: it is no
-    archive, or holds something else, or more than it may.
+    """Yield each file of an archive, with the opened archive.
+
+    Raises:
+        PrerequisiteError: the file is not an archive, contains something else than plain files at
+            relative paths, or unpacks to more than `limit` bytes.
     """
     total = 0
-    with gzip.open(source, "rb") as zipped, _refusing(source):
+    with gzip.open(source, "rb") as zipped, _damage_reported(source):
         bounded: Any = _Bounded(zipped, limit + 4096 * 1024 + limit // 8)
-        archive = tarfile.open(fileobj=bounded, mode="r:")  # noqa: SIM115 - it only reads what is open above
+        archive = tarfile.open(fileobj=bounded, mode="r:")  # noqa: SIM115 - `zipped` is closed above
         while (member := archive.next()) is not None:
-            archive.members.clear()  # type: ignore[attr-defined] # it keeps all that it has read
+            # The list of members would fill the memory.
+            archive.members.clear()  # type: ignore[attr-defined]
             total += member.size
             problem = _problem_of(archive, member)
             if problem is None and total > limit:
@@ -189,17 +218,18 @@ def _members(source: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfi
 
 
 @contextmanager
-def _refusing(source: Path) -> Iterator[None]:
-    """Refuse a damaged or hostile archive, whatever the libraries raise at it: each version raises
-    something else.
+def _damage_reported(source: Path) -> Iterator[None]:
+    """Turn the errors that libraries raise for a damaged or hostile archive into PrerequisiteError.
+
+    Errors of the disk are raised unchanged.
     """
     try:
         yield
     except PrerequisiteError:
         raise
-    except Exception as error:
+    except Exception as error:  # the kinds of errors differ between versions of the libraries
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk
+            raise  # an error of the disk
         reason = printable(str(error)) or type(error).__name__
         raise PrerequisiteError(
             f"{source}: is damaged, or not a tar.gz file: {reason}; nothing was unpacked"
@@ -207,8 +237,9 @@ def _refusing(source: Path) -> Iterator[None]:
 
 
 def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None:
-    """Return why a member is refused, whatever the manifest says. A packed bundle holds plain files
-    only, no folders.
+    """Return why a member of the archive is refused; None if it is accepted.
+
+    A packed bundle has only plain files, and no folders.
     """
     if member.issym() or member.islnk():
         return f"holds a link: {member.name!r}"
@@ -224,9 +255,15 @@ def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None
     return None
 
 
-def _looked_through(source: Path, limit: int) -> tuple[bundle.Manifest, bytes, int]:
-    """Return the manifest, its text, and how many bytes it unpacks to: every member is a file that
-    it lists, of that size.
+def _checked_manifest(source: Path, limit: int) -> tuple[bundle.Manifest, bytes, int]:
+    """Check that the members of an archive match its manifest, without unpacking them.
+
+    Returns:
+        The manifest, its text, and the size of all unpacked files together in bytes.
+
+    Raises:
+        PrerequisiteError: the archive has no manifest, or the names or sizes of its members differ
+            from the manifest.
     """
     with contextlib.closing(_members(source, limit)) as members:
         archive, member = next(members, (None, None))
@@ -236,13 +273,13 @@ def _looked_through(source: Path, limit: int) -> tuple[bundle.Manifest, bytes, i
             raise PrerequisiteError(
                 f"{source}: does not begin with {bundle.MANIFEST}: it is not a packed data bundle"
             )
-        if member.size > LARGEST_MANIFEST:
+        if member.size > MAX_MANIFEST_SIZE:
             raise PrerequisiteError(
                 f"{source}: its {bundle.MANIFEST} is too large; nothing was unpacked"
             )
-        held = io.BytesIO()
-        _copy(source, archive, member, held)
-        text = held.getvalue()
+        manifest_bytes = io.BytesIO()
+        _copy(source, archive, member, manifest_bytes)
+        text = manifest_bytes.getvalue()
         manifest = bundle.parse_manifest(text, f"{source}: {bundle.MANIFEST}")
         if len(manifest.files) > MAX_FILES:
             raise PrerequisiteError(
@@ -262,16 +299,19 @@ def _looked_through(source: Path, limit: int) -> tuple[bundle.Manifest, bytes, i
 
 
 def _copy(source: Path, archive: tarfile.TarFile, member: tarfile.TarInfo, out: IO[bytes]) -> None:
-    with _refusing(source):
+    """Copy the content of a member to `out`. `source`: the archive, for error messages."""
+    with _damage_reported(source):
         file = archive.extractfile(member)
-        while file is not None and (block := file.read(_LARGEST_READ // 4)):
+        while file is not None and (block := file.read(_MAX_READ_SIZE // 4)):
             out.write(block)
 
 
 def _check_name(path: Path) -> None:
+    """Raise ConfigError if the name of the archive has no known suffix."""
     if not path.name.endswith(SUFFIXES):
         raise ConfigError(f"{path}: an archive's name ends with {' or '.join(SUFFIXES)}")
 
 
-def _not_as_listed(place: Path, lines: list[str], consequence: str) -> str:
-    return f"{place}: differs from its manifest; {consequence}\n{bundle.first_lines(lines)}"
+def _not_as_listed(path: Path, lines: list[str], consequence: str) -> str:
+    """Return the message that a bundle or an archive differs from its manifest."""
+    return f"{path}: differs from its manifest; {consequence}\n{bundle.first_lines(lines)}"

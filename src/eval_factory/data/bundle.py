@@ -1,5 +1,8 @@
-"""A data bundle on disk: its manifest, its folders, what a task needs of it, and how something
-new gets into it.
+"""Reads, compares and changes data bundles on disk.
+
+A bundle is a folder of data with a manifest that lists all files. A change of a bundle is made in a
+staging folder first, and then committed. A commit that was interrupted is finished by the next
+command.
 """
 
 from __future__ import annotations
@@ -41,14 +44,18 @@ from eval_factory.data.sources import (
 MANIFEST = "manifest.json"
 LOCK = ".lock"
 STAGING_PREFIX = ".staging-"
-# a staging folder's name from the moment on that its files are the bundle's: `_finish` moves them
+# the name of a staging folder whose change is committed; `_finish` moves its files into the bundle
 COMMIT = ".commit"
-PREPARED = "hf/datasets/"  # the folder of data sets of the Hub
-_OURS = (MANIFEST, LOCK, COMMIT)  # names at the top of a bundle that the manifest does not list
+PREPARED_DATASETS = "hf/datasets/"  # the folder of data sets of the Hub
+# names in the top folder of a bundle that the manifest does not list
+_OWN_NAMES = (MANIFEST, LOCK, COMMIT)
 
 
 class FileEntry(StrictModel):
-    """One file. `source`: a URL, `hub:<id>@<revision>`, or `import:<folder name>`."""
+    """A file of a bundle.
+
+    `source`: a URL, `hub:<id>@<revision>`, or `import:<folder name>`.
+    """
 
     path: RelativePath
     size: Annotated[int, Field(ge=0, strict=True)]
@@ -57,61 +64,64 @@ class FileEntry(StrictModel):
     date: Plain
 
 
-def _prepared(folder: str) -> str:
-    if not folder.startswith(PREPARED):
-        raise ValueError(f"it is not in {PREPARED}")
+def _prepared_folder(folder: str) -> str:
+    """Return the folder; raise ValueError if it is not in the folder of prepared data sets."""
+    if not folder.startswith(PREPARED_DATASETS):
+        raise ValueError(f"it is not in {PREPARED_DATASETS}")
     return folder
 
 
 class HubEntry(StrictModel):
-    """A prepared Hugging Face data set; `revision` is None if nobody knows it (imported
-    data).
+    """A prepared data set of the Hugging Face Hub.
+
+    `revision`: None if the revision is unknown, as for imported data.
     """
 
     id: RelativePath
     config: Plain | None
     revision: Plain | None
-    folder: Annotated[RelativePath, AfterValidator(_prepared)]
+    folder: Annotated[RelativePath, AfterValidator(_prepared_folder)]
     source: Plain
 
 
-def _is_ours(path: str) -> bool:
-    """Return True if it belongs to what keeps a bundle, or to a change of it that is not done."""
+def _is_own_file(path: str) -> bool:
+    """Return True if the path is a file of the bundle's own, or belongs to an unfinished change."""
     top = path.split("/")[0]
-    return top in _OURS or top.startswith(STAGING_PREFIX)
+    return top in _OWN_NAMES or top.startswith(STAGING_PREFIX)
 
 
-def _different(files: list[FileEntry]) -> list[FileEntry]:
+def _checked_files(files: list[FileEntry]) -> list[FileEntry]:
+    """Return the files; raise ValueError if two paths clash, or a path is the bundle's own."""
     problem = next(clashes(file.path for file in files), None)
     if problem is not None:
         raise ValueError(problem)
-    if any(_is_ours(file.path.casefold()) for file in files):
+    if any(_is_own_file(file.path.casefold()) for file in files):
         raise ValueError("it lists itself")
     return files
 
 
 class Manifest(StrictModel):
-    """The contents of a bundle."""
+    """The manifest of a bundle: the list of its files and data sets."""
 
     format: Literal[1] = 1
     made_by: Plain = f"eval-factory {__version__}"
     tasks: list[Plain] = []
-    """Complete ones, when it was written: what a manifest says, not what was found."""
+    """The tasks that were complete when the manifest was written. Do not rely on this list."""
     hub: list[HubEntry] = []
-    files: Annotated[list[FileEntry], AfterValidator(_different)] = []
+    files: Annotated[list[FileEntry], AfterValidator(_checked_files)] = []
 
     def paths(self) -> dict[str, FileEntry]:
+        """Return the files by their path."""
         return {file.path: file for file in self.files}
 
     def hub_entry(self, dataset: str, config: str | None) -> HubEntry | None:
+        """Return the data set with this id and configuration; None if the bundle has none."""
         return next(
             (entry for entry in self.hub if (entry.id, entry.config) == (dataset, config)), None
         )
 
     def text(self) -> str:
-        """Return the manifest as it stands in the file: sorted, so that equal bundles have equal
-        manifests.
-        """
+        """Return the text of the manifest's file, sorted so that equal bundles have equal texts."""
         document = self.model_dump(mode="json")
         document["files"].sort(key=lambda file: file["path"])
         document["hub"].sort(key=lambda entry: (entry["id"], entry["config"] or ""))
@@ -120,22 +130,26 @@ class Manifest(StrictModel):
 
 
 def parse_manifest(text: str | bytes, origin: str) -> Manifest:
-    """Return the manifest in a text. Raises PrerequisiteError: it is not a manifest, or one of
-    another format.
+    """Parse the text of a manifest. `origin`: the name of the file for error messages.
+
+    Raises:
+        PrerequisiteError: the text is not a manifest, or has another format.
     """
     try:
         return Manifest.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = printable(".".join(str(part) for part in first["loc"]))[:200]
+        field = printable(".".join(str(part) for part in first["loc"]))[:200]
         raise PrerequisiteError(
-            f"{origin}: is not the manifest of a data bundle: {place}: {first['msg']}"
+            f"{origin}: is not the manifest of a data bundle: {field}: {first['msg']}"
         ) from None
 
 
 def read_manifest(root: Path) -> Manifest:
-    """Return the manifest of the bundle in a folder. Raises PrerequisiteError: there is none, or it
-    cannot be read.
+    """Read the manifest of the bundle in a folder.
+
+    Raises:
+        PrerequisiteError: the folder has no manifest, or the manifest cannot be read.
     """
     path = root / MANIFEST
     try:
@@ -152,7 +166,7 @@ def read_manifest(root: Path) -> Manifest:
 
 @dataclass(frozen=True)
 class Differences:
-    """The differences between a folder and its manifest."""
+    """The paths at which a folder differs from its manifest."""
 
     missing: tuple[str, ...] = ()
     altered: tuple[str, ...] = ()
@@ -162,6 +176,7 @@ class Differences:
         return bool(self.missing or self.altered or self.extra)
 
     def lines(self) -> list[str]:
+        """Return a line for each difference."""
         kinds = (("missing", self.missing), ("altered", self.altered), ("extra", self.extra))
         lines: list[str] = []
         for kind, paths in kinds:
@@ -170,16 +185,18 @@ class Differences:
 
 
 def files_under(root: Path) -> Iterator[str]:
-    """Relative paths of all that is no folder, links included, which are not followed. Raises
-    PrerequisiteError: a folder cannot be read.
+    """Yield the relative paths of all files and links below a folder. Links are not followed.
+
+    Raises:
+        PrerequisiteError: a folder cannot be read.
     """
 
-    def unreadable(error: OSError) -> None:
+    def raise_unreadable(error: OSError) -> None:
         raise PrerequisiteError(
             f"{printable(str(error.filename))}: cannot be read: {error.strerror}"
         )
 
-    for folder, folders, files in os.walk(root, onerror=unreadable):
+    for folder, folders, files in os.walk(root, onerror=raise_unreadable):
         linked = []
         for name in folders:
             if (Path(folder) / name).is_symlink():
@@ -191,9 +208,14 @@ def files_under(root: Path) -> Iterator[str]:
 def compare_files(
     root: Path, manifest: Manifest, *, only: Iterable[str] | None = None
 ) -> Differences:
-    """Hash the files and compare. `only`: look at these paths, and not for extra ones.
+    """Compare the files of a folder with the manifest, by size and SHA-256.
 
-    A link in a file's place, or on the way to it, counts as altered: a bundle has none.
+    A bundle has no links: a file counts as altered if it, or a folder above it, is a link.
+
+    Args:
+        root: the folder.
+        manifest: the manifest.
+        only: the paths to compare; None to compare all paths and to look for extra files too.
 
     Raises:
         PrerequisiteError: a file cannot be read.
@@ -205,13 +227,13 @@ def compare_files(
     for name in wanted:
         path = root / name
         entry = listed[name]
-        on_the_way = [path, *path.parents][: name.count("/") + 1]
+        path_and_folders = [path, *path.parents][: name.count("/") + 1]
         try:
             status = path.lstat()
-            same = stat.S_ISREG(status.st_mode) and not any(
-                part.is_symlink() for part in on_the_way
+            is_plain = stat.S_ISREG(status.st_mode) and not any(
+                part.is_symlink() for part in path_and_folders
             )
-            if not same or status.st_size != entry.size or sha256_of(path) != entry.sha256:
+            if not is_plain or status.st_size != entry.size or sha256_of(path) != entry.sha256:
                 altered.append(name)
         except (FileNotFoundError, NotADirectoryError):
             missing.append(name)
@@ -220,14 +242,14 @@ def compare_files(
     extra: list[str] = []
     if only is None:
         for name in files_under(root):
-            if name not in listed and not _is_ours(name):
+            if name not in listed and not _is_own_file(name):
                 extra.append(name)
         extra.sort()
     return Differences(tuple(missing), tuple(altered), tuple(extra))
 
 
 def first_lines(lines: Sequence[str], max_lines: int = 5) -> str:
-    """Return the first of these lines, indented, and how many more there are."""
+    """Return the first `max_lines` lines, indented, and the number of further lines."""
     remainder = [f"and {len(lines) - max_lines} more"] if len(lines) > max_lines else []
     return "\n".join(f"  {line}" for line in [*lines[:max_lines], *remainder])
 
@@ -239,60 +261,56 @@ TIKTOKEN = "tiktoken"
 FILE_LISTS = "file_lists"
 PRESENTATION = "presentation"
 PERTURBATIONS = "perturbations"
-FILES = "files"  # inside a staging folder, beside the manifest
+FILES = "files"  # the folder of files in a staging folder, next to the manifest
 
-LIST_LIMIT = 1000  # GitHub's list of a folder stops there, so HELM never sees more
+# GitHub lists at most this number of files of a folder, so that HELM never reads more
+LIST_LIMIT = 1000
 
 
 @dataclass(frozen=True)
 class Need:
-    """One thing that a task reads. `paths`: what of a bundle's files it is; empty if nothing
-    is there.
-    """
+    """A file, a data set or a folder that a task reads."""
 
     kind: str
     name: str
-    source: str
-    paths: tuple[str, ...] = ()
-    missing: str | None = None  # the missing thing, for a message
+    source: str  # the URL
+    paths: tuple[str, ...] = ()  # the files of the bundle; empty if the bundle has none
+    missing: str | None = None  # the missing path, for messages; None if nothing is missing
 
 
 def needs_of(
     task: TaskSources, manifest: Manifest, root: Path, sources: Sources, *, all_files: bool = False
 ) -> list[Need]:
-    """Return each thing that a task needs, found in a bundle or not, by its manifest."""
+    """Return all data that a task needs, with the matching files in the manifest.
+
+    `all_files`: True to need all files of a listing, not only the first `LIST_LIMIT`.
+    """
     listed = manifest.paths()
     needs = []
     for file in task.files:
         path = f"{SCENARIOS}/{task.scenario}/{file.path}"
         instead = f"{SCENARIOS}/{task.scenario}/{file.instead}"
-        here = tuple(candidate for candidate in (path, instead) if candidate in listed)
-        needs.append(Need("file", file.path, sources.url(file.url), here, None if here else path))
+        in_bundle = tuple(candidate for candidate in (path, instead) if candidate in listed)
+        missing = None if in_bundle else path
+        needs.append(Need("file", file.path, sources.url(file.url), in_bundle, missing))
     if task.listing is not None:
         needs.append(
             _listing_need(task.scenario, task.listing, listed, root, sources, all_files=all_files)
         )
     for dataset in task.hub:
         entry = manifest.hub_entry(dataset.id, dataset.config)
-        inside = []
+        dataset_paths = []
         if entry is not None:
             for path in listed:
                 if path.startswith(f"{entry.folder}/"):
-                    inside.append(path)
+                    dataset_paths.append(path)
         source = f"{sources.origins['hub']}/datasets/{dataset.id}"
-        needs.append(
-            Need(
-                "hub",
-                dataset.id,
-                source,
-                tuple(inside),
-                None if inside else f"{HF_HOME}: {dataset.id}",
-            )
-        )
-    single = [("tiktoken", name, TIKTOKEN, sources.tiktoken[name]) for name in task.tiktoken]
+        missing = None if dataset_paths else f"{HF_HOME}: {dataset.id}"
+        needs.append(Need("hub", dataset.id, source, tuple(dataset_paths), missing))
+    single_files = [("tiktoken", name, TIKTOKEN, sources.tiktoken[name]) for name in task.tiktoken]
     for file in sources.perturbation_files(task):
-        single.append(("perturbation", file.path, PERTURBATIONS, file))
-    for kind, name, folder, file in single:
+        single_files.append(("perturbation", file.path, PERTURBATIONS, file))
+    for kind, name, folder, file in single_files:
         path = f"{folder}/{file.path}"
         listed_paths = (path,) if path in listed else ()
         needs.append(
@@ -310,6 +328,7 @@ def _listing_need(
     *,
     all_files: bool,
 ) -> Need:
+    """Return the need for all text files of a scenario's folder."""
     file_list = f"{FILE_LISTS}/{scenario}.json"
     source = sources.url(listing.files)
     if file_list not in listed:
@@ -330,7 +349,11 @@ def _listing_need(
 
 
 def read_file_list(path: Path) -> list[str]:
-    """Return the names in a list of files. Raises PrerequisiteError: it is not such a list."""
+    """Return the names in a list of files.
+
+    Raises:
+        PrerequisiteError: the file is not a list of files.
+    """
     try:
         names = json.loads(path.read_text(encoding="utf-8"))["names"]
         if all("/" not in relative_path(name) for name in names):
@@ -345,24 +368,25 @@ def read_file_list(path: Path) -> list[str]:
 def complete_tasks(
     manifest: Manifest, root: Path, sources: Sources, *, staged: Path | None = None
 ) -> list[str]:
-    """Tasks all of whose data the bundle holds; those that need none, or the user's own, are not
-    counted.
+    """Return the names of the tasks whose data are all in the bundle.
 
-    `staged`: a folder whose files are to take the place of those in `root`.
+    Tasks that need no data, or data of the user's own, are left out.
+
+    `staged`: a folder whose files are about to replace files in `root`.
     """
     complete = []
     for name, task in sources.tasks.items():
-        newer = staged is not None and (staged / FILE_LISTS / f"{task.scenario}.json").is_file()
-        needs = needs_of(task, manifest, staged if staged is not None and newer else root, sources)
+        folder = root
+        if staged is not None and (staged / FILE_LISTS / f"{task.scenario}.json").is_file():
+            folder = staged
+        needs = needs_of(task, manifest, folder, sources)
         if needs and not task.own_data and not any(need.missing for need in needs):
             complete.append(name)
     return complete
 
 
 class Staging:
-    """A folder inside the bundle where new files are put together; nothing counts before
-    `commit`.
-    """
+    """A folder inside of the bundle for new files; `commit` makes them a part of the bundle."""
 
     def __init__(self, root: Path, sources: Sources) -> None:
         self.root = root
@@ -373,6 +397,7 @@ class Staging:
         self._begin()
 
     def _begin(self) -> None:
+        """Create a new, empty folder for new files."""
         self._workspace = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=self.root))
         self.folder = self._workspace / FILES
         self.folder.mkdir()
@@ -380,7 +405,12 @@ class Staging:
         self.hub.clear()
 
     def path(self, relative: str, source: str) -> Path:
-        """Return where to write a file that is to become `relative`."""
+        """Return the path at which to write a new file, and create its folder.
+
+        Args:
+            relative: the path that the file will have in the bundle.
+            source: the source of the file for the manifest.
+        """
         target = self.folder / relative
         target.parent.mkdir(parents=True, exist_ok=True)
         self.origin_of[relative] = source
@@ -392,9 +422,13 @@ class Staging:
         self.path(f"{FILE_LISTS}/{scenario}.json", source).write_text(text, encoding="utf-8")
 
     def commit(self) -> Manifest:
-        """Make what is staged part of the bundle, uncut even if this process is killed. Raises
-        PrerequisiteError: it cannot be beside what the bundle holds, or a folder cannot be written
-        to.
+        """Move the staged files into the bundle, and return the new manifest.
+
+        If this process is killed, the next command finishes the change.
+
+        Raises:
+            PrerequisiteError: a staged path clashes with a path of the bundle, or a folder cannot
+                be written to.
         """
         manifest = read_manifest(self.root) if (self.root / MANIFEST).is_file() else Manifest()
         files = manifest.paths()
@@ -402,7 +436,8 @@ class Staging:
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for entry in self.hub:
             old = hub.get((entry.id, entry.config))
-            if old is not None:  # another revision beside it would make `load_dataset` choose
+            # Another revision is removed: with two revisions, `load_dataset` might read either.
+            if old is not None:
                 for name in list(files):
                     if name.startswith(f"{old.folder}/"):
                         del files[name]
@@ -421,7 +456,7 @@ class Staging:
                     path=name, size=size, sha256=sha256, source=source, date=date
                 )
         try:
-            following = Manifest(hub=list(hub.values()), files=list(files.values()))
+            new_manifest = Manifest(hub=list(hub.values()), files=list(files.values()))
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix(
                 "Value error, "
@@ -429,14 +464,21 @@ class Staging:
             raise PrerequisiteError(
                 f"{self.root}: cannot hold this: {problem}; nothing was changed"
             ) from None
-        tasks = complete_tasks(following, self.root, self.sources, staged=self.folder)
-        manifest = following.model_copy(update={"tasks": tasks})
+        tasks = complete_tasks(new_manifest, self.root, self.sources, staged=self.folder)
+        manifest = new_manifest.model_copy(update={"tasks": tasks})
         self.commit_as(manifest, manifest.text())
         return manifest
 
     def commit_as(self, manifest: Manifest, text: str) -> None:
-        """Do as `commit` does, with a manifest that is there already and is written as it stands.
-        Raises what `commit` raises.
+        """Move the staged files into the bundle, with a manifest that already exists.
+
+        Args:
+            manifest: the manifest.
+            text: the text of the manifest's file, which is written unchanged.
+
+        Raises:
+            PrerequisiteError: a staged path clashes with a path of the bundle, or a folder cannot
+                be written to.
         """
         root = self.root
         names = []
@@ -459,7 +501,7 @@ class Staging:
             if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
                 raise PrerequisiteError(f"{folder}: cannot be written to; nothing was changed")
         write_atomic(self._workspace / MANIFEST, text)
-        # from here on whoever comes next finishes the change
+        # After this rename, the change is committed: any later command finishes it.
         self._workspace.replace(root / COMMIT)
         try:
             _finish(root)
@@ -469,17 +511,20 @@ class Staging:
         self._begin()
 
     def discard(self) -> None:
-        """Forget what is staged."""
+        """Delete the staged files, and begin with an empty folder."""
         self.close()
         self._begin()
 
     def close(self) -> None:
+        """Delete the staged files."""
         shutil.rmtree(self._workspace, ignore_errors=True)
 
 
 def _finish(root: Path) -> None:
-    """Do the rest of a commit. It may have been started, and interrupted anywhere, any number of
-    times. Raises PrerequisiteError: a file cannot be moved; the next call goes on there.
+    """Finish a commit, which may have been interrupted at any point, any number of times.
+
+    Raises:
+        PrerequisiteError: a file cannot be moved; a later call continues at this file.
     """
     commit = root / COMMIT
     try:
@@ -506,17 +551,18 @@ def _finish(root: Path) -> None:
 
 
 def settle(root: Path) -> None:
-    """Finish an interrupted change, and remove what killed commands left, unless another process is
-    at work.
+    """Finish an interrupted change, and delete staging folders that killed commands have left.
+
+    Nothing is done if another process is staging files.
 
     Raises:
-        BusyError: another process is moving files.
+        BusyError: another process is finishing a change.
         PrerequisiteError: an interrupted change cannot be finished.
     """
     from filelock import FileLock, Timeout
 
     unfinished = interrupted(root)
-    if not _left(root) or not (unfinished or (root / MANIFEST).is_file()):
+    if not _leftovers(root) or not (unfinished or (root / MANIFEST).is_file()):
         return
     try:
         with FileLock(root / LOCK, mode=PRIVATE).acquire(timeout=0):
@@ -532,31 +578,36 @@ def settle(root: Path) -> None:
 
 
 def interrupted(root: Path) -> bool:
-    """Return True if a change was started and not finished: some files are the new ones, the
-    manifest is the old one.
+    """Return True if a committed change is not finished.
+
+    Some files of the bundle may be new already, while the manifest is still old.
     """
     return (root / COMMIT / MANIFEST).is_file()
 
 
-def _left(root: Path) -> list[Path]:
+def _leftovers(root: Path) -> list[Path]:
+    """Return the folders of unfinished changes."""
     return [*root.glob(COMMIT), *root.glob(f"{STAGING_PREFIX}*")]
 
 
 def _recover(root: Path) -> None:
+    """Finish a committed change, and delete the folders of other unfinished changes."""
     if (root / COMMIT).exists():
         _finish(root)
-    for left in _left(root):
+    for left in _leftovers(root):
         shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager
 def staging(root: Path, sources: Sources) -> Iterator[Staging]:
-    """Change a bundle, or make one; what is not committed leaves no trace.
+    """Lock a bundle, or create one, and provide a staging folder during the `with` block.
+
+    Files that were not committed are deleted at the end of the block.
 
     Raises:
-        ConfigError: the folder holds something else than a bundle.
-        BusyError: another process is changing it.
-        PrerequisiteError: it cannot be written to.
+        ConfigError: the folder contains files, but is not a bundle.
+        BusyError: another process is changing the bundle.
+        PrerequisiteError: the folder cannot be written to.
     """
     from filelock import FileLock, Timeout
 
@@ -592,14 +643,16 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
         lock.release()
         if not (root / MANIFEST).exists() and not (root / COMMIT).exists():
             (root / LOCK).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # one of them holds something
+            with contextlib.suppress(OSError):  # a folder is not empty
                 for folder in new:
                     folder.rmdir()
 
 
 def refuse_inside(root: Path, path: Path, thing: str) -> None:
-    """Check that `path` is not in the bundle `root`, which only its own commands may change. Raises
-    ConfigError: it is.
+    """Check that `path` is not inside of the bundle `root`. `thing`: a name for the message.
+
+    Raises:
+        ConfigError: `path` is inside of the bundle, which only the `data` commands may change.
     """
     if path.resolve().is_relative_to(root.resolve()):
         raise ConfigError(

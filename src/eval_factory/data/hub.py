@@ -1,5 +1,6 @@
-"""Hugging Face data sets as a prepared cache: what `load_dataset` reads when it may not ask the
-Hub.
+"""Downloads data sets of the Hugging Face Hub, and prepares them for offline use.
+
+A prepared data set is in the cache format from which `load_dataset` reads without the Hub.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from eval_factory.data.sources import HubDataset
 
 
 class FetchError(Exception):
-    """A file is unavailable; the message says why. `unreachable`: the host itself did not
-    answer.
+    """A file or a data set cannot be downloaded.
+
+    `unreachable`: True if the host did not answer at all.
     """
 
     def __init__(self, message: str, *, unreachable: bool = False) -> None:
@@ -29,14 +31,15 @@ class FetchError(Exception):
         self.unreachable = unreachable
 
 
+# variables that make the Hub's libraries work without the network
 HF_OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
-}  # variables that tell the Hub's libraries to ask nothing of it
+}
 UNKNOWN_REVISION = "0" * 40
-"""The name of a revision's folder if nobody knows the revision: `load_dataset` wants a name."""
+"""The name of the folder of an unknown revision; `load_dataset` requires a name."""
 DATASETS = "datasets"
-SEEN_BY_SCRIPTS = (
+SCRIPT_VARIABLES = (
     "PATH",
     "LANG",
     "LD_LIBRARY_PATH",
@@ -50,9 +53,9 @@ SEEN_BY_SCRIPTS = (
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
 )
-"""The variables of the environment that scripts see."""
+"""The environment variables that loading scripts get."""
 SCRIPT_LIMIT_S = 3600.0
-RESULT = "result.json"  # what a script writes, in its workspace
+RESULT_FILE = "result.json"  # the file in the workspace that `_run_script` writes
 
 
 def dataset_cache_folder(dataset: str) -> str:
@@ -66,13 +69,20 @@ def dataset_cache_folder(dataset: str) -> str:
 def prepare_cache(
     repository: Path, dataset: HubDataset, *, revision: str | None, source: str, staging: Staging
 ) -> None:
-    """Turn a copy of a data set's repository into a cache and stage it.
+    """Convert a copy of a data set's repository to the cache format, and stage the result.
 
-    Its loading script is run only if the table of sources says that it has one, and of a
-    revision that is known.
+    A loading script is run only if the table of sources says that the data set has one, and only if
+    the revision is known.
+
+    Args:
+        repository: the folder with the copy of the repository.
+        dataset: the data set.
+        revision: the commit of the copy; None if it is unknown.
+        source: the source of the data for the manifest.
+        staging: the staging folder of the bundle.
 
     Raises:
-        PrerequisiteError: the `datasets` package cannot read it, or it holds a program and no data.
+        PrerequisiteError: the `datasets` package cannot read the data set.
     """
     workspace = staging.folder.with_name(f"{staging.folder.name}-cache")
     try:
@@ -82,12 +92,13 @@ def prepare_cache(
             built, config, version = _build(repository, dataset, workspace)
         folder = f"{HF_HOME}/{DATASETS}/{dataset_cache_folder(dataset.id)}/{config}/{version}"
         folder = f"{folder}/{revision or UNKNOWN_REVISION}"
-        # The package notes the paths of the files that it read: names of somebody's folders.
+        # The package records the paths of the files that it has read. They would reveal names of
+        # folders of this machine.
         info = built / "dataset_info.json"
         document = {**json.loads(info.read_text(encoding="utf-8")), "download_checksums": None}
         info.write_text(json.dumps(document), encoding="utf-8")
         for name in sorted(files_under(built)):
-            if (built / name).is_symlink():  # it would lead elsewhere from where it is moved
+            if (built / name).is_symlink():  # a moved link may lead to another file
                 raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {name} is a link")
             shutil.move(built / name, staging.path(f"{folder}/{name}", source))
     finally:
@@ -100,6 +111,13 @@ def prepare_cache(
 
 
 def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
+    """Convert the data files of a repository without running a script.
+
+    Returns the folder of the result, the name of the configuration, and its version.
+
+    Raises:
+        PrerequisiteError: the `datasets` package cannot read the data set.
+    """
     import datasets
 
     scripts = _scripts(repository)
@@ -110,7 +128,8 @@ def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path
     datasets.logging.set_verbosity_error()
     datasets.disable_progress_bars()
     try:
-        if scripts:  # the package would run one of the data set's name, and ask for nothing else
+        # The package would run a script with the name of the data set, and ignore the data files.
+        if scripts:
             shutil.copytree(repository, copy, ignore=shutil.ignore_patterns("*.py", "*.pyc"))
             instead = "put the data set's files as Parquet, CSV or JSON there"
             program = f"\n  {scripts[0]} is a program and is not executed; {instead}"
@@ -119,7 +138,7 @@ def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path
             folder, dataset.config, cache_dir=str(workspace), trust_remote_code=False
         )
         builder.download_and_prepare()
-    except Exception as error:  # whatever a data set's files make the package raise
+    except Exception as error:  # unusual files make the package raise any kind of error
         cause = error.__cause__ or error
         reason = f"{type(cause).__name__}: {cause}{program}"
         raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {reason}") from error
@@ -132,101 +151,110 @@ def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path
 
 
 def _scripts(repository: Path) -> list[str]:
+    """Return the relative paths of all Python files in the repository."""
     return sorted(path.relative_to(repository).as_posix() for path in repository.rglob("*.py"))
 
 
 def _build_by_script(
     repository: Path, dataset: HubDataset, workspace: Path
 ) -> tuple[Path, str, str]:
-    """Build the data set with its script, in a sandbox, which has none of this process's keys and
-    writes into `workspace` only.
+    """Convert the data set with its loading script, which runs in a sandbox.
+
+    The script gets no key of this process, and can write only into `workspace`. Returns the folder
+    of the result, the name of the configuration, and its version.
+
+    Raises:
+        PrerequisiteError: there is no sandbox on this machine, or the script failed.
     """
     workspace.mkdir(parents=True, exist_ok=True)
-    here = str(workspace.resolve())
-    homes = dict.fromkeys(("HOME", "TMPDIR", "HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME"), here)
-    passed = {}
-    for name in SEEN_BY_SCRIPTS:
+    work_path = str(workspace.resolve())
+    home_variables = ("HOME", "TMPDIR", "HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME")
+    homes = dict.fromkeys(home_variables, work_path)
+    passed_on = {}
+    for name in SCRIPT_VARIABLES:
         if name in os.environ:
-            passed[name] = os.environ[name]
-    question = json.dumps([str(repository.resolve()), dataset.config, here])
-    argv = [sys.executable, "-m", "eval_factory.data.hub", question]
-    python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)]
-    path = []
-    for place in sys.path:
-        if place:
-            path.append(str(Path(place).resolve()))
-    for_network = ["/etc", "/run/systemd/resolve"]  # names of hosts, and certificates
-    readable = [*for_network, *python, *path, str(repository.resolve())]
-    env = {**passed, **homes, "PYTHONSAFEPATH": "1"}
+            passed_on[name] = os.environ[name]
+    argument = json.dumps([str(repository.resolve()), dataset.config, work_path])
+    argv = [sys.executable, "-m", "eval_factory.data.hub", argument]
+    python_folders = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)]
+    import_folders = []
+    for folder_name in sys.path:
+        if folder_name:
+            import_folders.append(str(Path(folder_name).resolve()))
+    network_folders = ["/etc", "/run/systemd/resolve"]  # host names and certificates
+    readable = [*network_folders, *python_folders, *import_folders, str(repository.resolve())]
+    env = {**passed_on, **homes, "PYTHONSAFEPATH": "1"}
     try:
         allowed = sandbox.Allowed(readable, processes=True, network=True)
-        done = sandbox.run(argv, workspace, allowed, env=env, seconds=SCRIPT_LIMIT_S)
+        finished = sandbox.run(argv, workspace, allowed, env=env, seconds=SCRIPT_LIMIT_S)
     except PrerequisiteError as error:
         raise PrerequisiteError(
             f"{dataset.id}: its loading script is run in a sandbox only\n  {error}"
         ) from None
-    made = _made_by_script(workspace, done.returncode)
-    folder = Path(made.get("folder", ""))
-    if "error" not in made and not folder.resolve().is_relative_to(here):
-        made = {"error": "its script wrote outside of the folder that it was given"}
-    if "error" in made:
-        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {made['error']}")
-    return folder, made["config"], made["version"]
+    result = _script_result(workspace, finished.returncode)
+    folder = Path(result.get("folder", ""))
+    if "error" not in result and not folder.resolve().is_relative_to(work_path):
+        result = {"error": "its script wrote outside of the folder that it was given"}
+    if "error" in result:
+        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {result['error']}")
+    return folder, result["config"], result["version"]
 
 
-def _made_by_script(workspace: Path, returncode: int) -> dict[str, str]:
-    """Return what a script says that it made, or the error. Nothing that it left is read before it
-    is known that nothing leads out of its folder.
+def _script_result(workspace: Path, returncode: int) -> dict[str, str]:
+    """Return the content of the result file: `folder`, `config` and `version`, or only `error`.
+
+    The file is read only if no link in the workspace leads out of the workspace.
     """
     for path, why in foreign_files(workspace, [workspace]):
         return {"error": f"its script left {path.name}, which {why}"}
     try:
-        made = json.loads((workspace / RESULT).read_text(encoding="utf-8"))
-        if "error" in made:
-            return {"error": str(made["error"])}
+        result = json.loads((workspace / RESULT_FILE).read_text(encoding="utf-8"))
+        if "error" in result:
+            return {"error": str(result["error"])}
         return {
-            "folder": str(made["folder"]),
-            "config": str(made["config"]),
-            "version": str(made["version"]),
+            "folder": str(result["folder"]),
+            "config": str(result["config"]),
+            "version": str(result["version"]),
         }
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {"error": f"the process that ran its script ended with {returncode}"}
 
 
 def _run_script(repository: str, config: str | None, workspace: str) -> None:
-    """Run the script, inside the sandbox, at the place where HELM runs it too, of a pinned
-    revision; it downloads what it needs.
+    """Run a loading script; this function runs inside of the sandbox.
 
-    Writes into `RESULT` the folder that was made, the configuration's name and its version.
+    HELM runs the same script of the same revision. The script downloads the data that it needs.
+    The folder of the result, the name of the configuration and its version are written into
+    `RESULT_FILE`.
     """
     from datasets import load_dataset_builder
 
-    made: dict[str, Any]
+    result: dict[str, Any]
     try:
         builder = load_dataset_builder(
             repository, config, cache_dir=workspace, trust_remote_code=True
         )
         builder.download_and_prepare()
-    except Exception as error:  # whatever a script raises
+    except Exception as error:  # a script may raise any kind of error
         cause = error.__cause__ or error
-        made = {"error": f"{type(cause).__name__}: {cause}"}
+        result = {"error": f"{type(cause).__name__}: {cause}"}
     else:
         version = str(builder.config.version or "0.0.0")
-        made = {"folder": builder.cache_dir, "config": builder.config.name, "version": version}
-    (Path(workspace) / RESULT).write_text(json.dumps(made), encoding="utf-8")
+        result = {"folder": builder.cache_dir, "config": builder.config.name, "version": version}
+    (Path(workspace) / RESULT_FILE).write_text(json.dumps(result), encoding="utf-8")
 
 
 def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
-    """Download at the pinned revision, or at the newest, and stage it. Returns the revision that
-    was taken.
+    """Download a data set, prepare it and stage it; return the revision that was downloaded.
 
-    The newest also if the Hub has the pinned one no more (authors replace whole histories), and
-    where that has a loading script, which is not run: of the Hub's own conversions only the newest
-    revision's is there.
+    The pinned revision is downloaded if possible. The newest revision is downloaded if no revision
+    is pinned, or if the Hub has no longer the pinned revision, for authors can replace the complete
+    history. It is also downloaded if the data set has a loading script that must not run: the Hub
+    offers its own conversion to Parquet only for the newest revision.
 
     Raises:
-        FetchError: the Hub did not give it.
-        PrerequisiteError: it cannot be read.
+        FetchError: the data set cannot be downloaded.
+        PrerequisiteError: the data set cannot be prepared.
     """
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
@@ -238,8 +266,9 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
             revision = _download(dataset, endpoint, folder)
         except (FetchError, PrerequisiteError):
             raise
-        except Exception as error:  # its HTTP library's own classes, which change with its version
-            raise _explained(dataset.id, endpoint, error) from error
+        # The Hub's library raises classes of its HTTP library, which differ between versions.
+        except Exception as error:
+            raise _fetch_error(dataset.id, endpoint, error) from error
         shutil.rmtree(folder / ".cache", ignore_errors=True)
         source = f"hub:{dataset.id}@{revision}"
         prepare_cache(folder, dataset, revision=revision, source=source, staging=staging)
@@ -249,7 +278,7 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
 
 
 def _download(dataset: HubDataset, endpoint: str, folder: Path) -> str:
-    """Download into the folder, and return the revision."""
+    """Download the files of a data set into the folder, and return the revision."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import RevisionNotFoundError
 
@@ -287,8 +316,12 @@ def _download(dataset: HubDataset, endpoint: str, folder: Path) -> str:
 
 
 def _name_the_splits(folder: Path, config: str) -> None:
-    """Write a card that says which file is which split; the conversion is
-    <config>/<split>/*.parquet. Raises FetchError: there is no conversion of this configuration.
+    """Write a README.md that assigns the Parquet files to splits.
+
+    The Hub's conversion has the files <config>/<split>/*.parquet.
+
+    Raises:
+        FetchError: the Hub has no conversion of this configuration.
     """
     files = []
     for path in sorted((folder / config).glob("*")):
@@ -300,7 +333,8 @@ def _name_the_splits(folder: Path, config: str) -> None:
     (folder / "README.md").write_text(f"---\n{json.dumps(front)}\n---\n", encoding="utf-8")
 
 
-def _explained(name: str, endpoint: str, error: Exception) -> FetchError:
+def _fetch_error(name: str, endpoint: str, error: Exception) -> FetchError:
+    """Return a FetchError with a message for the user about an error of the Hub's library."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     if type(error).__name__ == "OfflineModeIsEnabled":
         return FetchError(f"{name}: HF_HUB_OFFLINE is set; unset it to pull")
@@ -312,7 +346,7 @@ def _explained(name: str, endpoint: str, error: Exception) -> FetchError:
 
 
 def caches_of(env: Mapping[str, str]) -> Path:
-    """Return where the `datasets` package looks under these variables."""
+    """Return the folder of the `datasets` package's cache, by these environment variables."""
     if env.get("HF_DATASETS_CACHE"):
         return Path(env["HF_DATASETS_CACHE"]).expanduser()
     home = env.get("HF_HOME") or os.path.join(  # noqa: PTH118

@@ -1,8 +1,8 @@
-"""`data import` makes a bundle of a folder of benchmark data that somebody put together by hand.
+"""Makes a data bundle from a folder of benchmark data that a user has put together (`data import`).
 
-Its layout: scenarios/<scenario>/..., hub/<org>/<name>/... (copies of data sets' repositories),
-nltk_data/, tiktoken/, presentation/, perturbations/, and SHA256SUMS over them. Folders of other
-names are left where they are.
+The folder contains scenarios/<scenario>/..., hub/<org>/<name>/... (copies of repositories of data
+sets), nltk_data/, tiktoken/, presentation/, perturbations/, and SHA256SUMS with the checksums of
+all files. Folders with other names are ignored.
 """
 
 from __future__ import annotations
@@ -25,8 +25,16 @@ from eval_factory.tasks.published_choices import read_choice_file
 
 
 def checked_file(path: Path, form: str, name: str) -> str:
-    """Return in words how many questions a file holds. Raises PrerequisiteError: it is not of the
-    published form; the message names the file, the row and the column.
+    """Check a file of multiple-choice questions; return its number of questions in words.
+
+    Args:
+        path: the file.
+        form: the name of the published form that the file must have.
+        name: the name of the file for the error message.
+
+    Raises:
+        PrerequisiteError: the file does not have this form; the message names the file, the row and
+            the column.
     """
     read = read_choice_file(path, form)
     if read.problems:
@@ -39,8 +47,10 @@ def checked_file(path: Path, form: str, name: str) -> str:
 
 
 def checked_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
-    """Yield the findings about each such file that is there, by its task. Raises PrerequisiteError:
-    one of them is not of the published form.
+    """Yield a line about each file with a published form that is in the folder.
+
+    Raises:
+        PrerequisiteError: a file does not have its published form.
     """
     for name, task in sources.tasks.items():
         for file in task.files:
@@ -63,23 +73,27 @@ _Say = Callable[[str], None]
 
 
 def _list_files(folder: Path, sources: Sources, source: str, stage: bundle.Staging) -> None:
-    """List the files of the scenarios that read whatever text files there are."""
+    """Stage the lists of files for scenarios that read all text files of their folder."""
     for task in sources.tasks.values():
-        here = folder / bundle.SCENARIOS / task.scenario
-        if task.listing is not None and here.is_dir():
-            # sorted as git does
-            texts = sorted((path.name for path in here.glob("*.txt")), key=os.fsencode)
+        scenario_folder = folder / bundle.SCENARIOS / task.scenario
+        if task.listing is not None and scenario_folder.is_dir():
+            # sorted by bytes, as git sorts them
+            texts = sorted((path.name for path in scenario_folder.glob("*.txt")), key=os.fsencode)
             stage.list_files(task.scenario, texts, source)
 
 
 def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bundle.Manifest:
-    """Copy what can be used of `folder` into the bundle `root`; data sets of the Hub are prepared
-    as a cache.
+    """Copy the usable files of `folder` into the bundle `root`.
+
+    Data sets of the Hub are converted to the cache format of the `datasets` package.
+
+    Returns:
+        The manifest of the bundle.
 
     Raises:
-        ConfigError: there is nothing to import.
-        PrerequisiteError: a file is not what SHA256SUMS says, or cannot be used or held by a
-        bundle.
+        ConfigError: the folder contains nothing to import.
+        PrerequisiteError: a file does not match SHA256SUMS, cannot be read, or cannot be a part of
+            a bundle.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is not a folder")
@@ -106,16 +120,18 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
             if not name.startswith(f"{HUB_FOLDER}/"):
                 shutil.copyfile(folder / name, stage.path(name, source))
         _list_files(folder, sources, source, stage)
-        # each data set has the configuration that a task asks for, or else a variant
+        # Each data set gets the configuration that a task needs, or else that of a variant.
         tasks = sources.tasks.values()
         variants = chain.from_iterable(task.variants for task in tasks)
-        of_variants = chain.from_iterable(variant.hub for variant in variants)
-        of_tasks = chain.from_iterable(task.hub for task in tasks)
-        datasets = {dataset.id: dataset for dataset in chain(of_variants, of_tasks)}
-        for place in sorted(path for path in (folder / HUB_FOLDER).glob("*/*") if path.is_dir()):
-            name = place.relative_to(folder / HUB_FOLDER).as_posix()
+        datasets_of_variants = chain.from_iterable(variant.hub for variant in variants)
+        datasets_of_tasks = chain.from_iterable(task.hub for task in tasks)
+        all_datasets = chain(datasets_of_variants, datasets_of_tasks)
+        datasets = {dataset.id: dataset for dataset in all_datasets}
+        repositories = (path for path in (folder / HUB_FOLDER).glob("*/*") if path.is_dir())
+        for repository in sorted(repositories):
+            name = repository.relative_to(folder / HUB_FOLDER).as_posix()
             dataset = datasets.get(name) or HubDataset(id=name, config=None, revision=None)
-            prepare_cache(place, dataset, revision=None, source=source, staging=stage)
+            prepare_cache(repository, dataset, revision=None, source=source, staging=stage)
             say(f"{name}: prepared; its revision is not known")
         manifest = stage.commit()
     say(f"{root}: {len(manifest.files)} files; complete: {', '.join(manifest.tasks) or 'no task'}")
@@ -123,8 +139,10 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
 
 
 def _check_names(folder: Path, names: list[str]) -> None:
-    """Check that a bundle can hold these files. Raises PrerequisiteError: it names each file that
-    it cannot hold.
+    """Check that these files can be a part of a bundle.
+
+    Raises:
+        PrerequisiteError: some files cannot; the message lists them.
     """
     problems = []
     for name in names:
@@ -141,8 +159,11 @@ def _check_names(folder: Path, names: list[str]) -> None:
 
 
 def check_checksums(folder: Path, names: list[str], say: _Say) -> None:
-    """Check the files against the folder's list of checksums. Raises PrerequisiteError: it names
-    each file that is a link, missing, altered or not listed.
+    """Compare the files with the folder's list of checksums.
+
+    Raises:
+        PrerequisiteError: some files are links, missing, altered or not listed; the message lists
+            them.
     """
     problems = []
     for name in names:
@@ -168,6 +189,11 @@ def check_checksums(folder: Path, names: list[str], say: _Say) -> None:
 
 
 def _read_checksums(path: Path) -> dict[str, str]:
+    """Read a list of checksums; return the SHA-256 of each file, by its path.
+
+    Raises:
+        PrerequisiteError: the list cannot be read.
+    """
     listed: dict[str, str] = {}
     try:
         text = read_text(path, encoding="utf-8-sig")

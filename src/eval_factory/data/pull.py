@@ -1,7 +1,7 @@
-"""`data pull` downloads everything that runs of some tasks need into a bundle.
+"""Downloads all data that runs of some tasks need into a bundle (`data pull`).
 
-A file is complete or not there: its known hash is compared, or, if none is known, the server has
-to say its length.
+Only complete files become a part of the bundle. The SHA-256 of a file is compared if the table of
+sources has it; otherwise the server has to report the length of the file.
 """
 
 from __future__ import annotations
@@ -27,16 +27,26 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data import bundle
 from eval_factory.data.hub import FetchError, pull_dataset
 from eval_factory.data.importing import checked_file
-from eval_factory.data.sources import Listing, Sources, TaskSources, asked, relative_path
+from eval_factory.data.sources import (
+    Listing,
+    Sources,
+    TaskSources,
+    relative_path,
+    requested_sources,
+)
 from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_from_environment
 
 PAGE_BEGINNINGS = (b"<!doctype html", b"<html")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def unlike_blob(path: Path, size: int, sha1: str) -> str | None:
-    """Return why a file is not the one that git knows by its size in bytes and the SHA-1 of its
-    object; None if it is.
+def difference_from_blob(path: Path, size: int, sha1: str) -> str | None:
+    """Return how a file differs from a blob of git; None if it is equal.
+
+    Args:
+        path: the file.
+        size: the size of the blob in bytes.
+        sha1: the SHA-1 of the blob, as git computes it.
     """
     content = path.read_bytes()
     if len(content) != size:
@@ -48,15 +58,15 @@ def unlike_blob(path: Path, size: int, sha1: str) -> str | None:
 
 
 def is_page(path: Path) -> bool:
-    """Return True if it begins as a web page does."""
+    """Return True if the file begins like a web page."""
     with path.open("rb") as file:
         beginning = file.read(1024)
     return beginning.removeprefix(_BYTE_ORDER_MARK).lstrip().lower().startswith(PAGE_BEGINNINGS)
 
 
-_TIMEOUT_S = (10.0, 60.0)  # seconds to connect, and between two pieces of an answer
-LARGEST_FILE = 4 << 30
-_AT_ONCE = 8
+_TIMEOUT_S = (10.0, 60.0)  # for the connection, and between two blocks of a response
+MAX_FILE_SIZE = 4 << 30  # in bytes
+_DOWNLOADS_AT_ONCE = 8
 WEB_PAGE = "a web page came, not the file: a page to log in, or the notice of a proxy"
 
 RETRIES = Retry(
@@ -70,24 +80,28 @@ RETRIES = Retry(
 
 
 class Fetcher:
-    """Downloads over connections that stay open; safe among threads. A host that was not there
-    is not tried again.
+    """A downloader that keeps its connections open. Several threads may use an instance.
+
+    After a host could not be reached, no further request is sent to this host.
     """
 
     def __init__(self) -> None:
-        """Open a session that trusts the configured certificates. Raises PrerequisiteError: a
-        variable names certificates that are not there.
+        """Open a session that trusts the configured certificates.
+
+        Raises:
+            PrerequisiteError: an environment variable names certificates that do not exist.
         """
         self._session = requests.Session()
         self._session.verify = certificates()[0]
         self._session.headers["User-Agent"] = f"eval-factory/{__version__}"
-        adapter = HTTPAdapter(max_retries=RETRIES, pool_maxsize=_AT_ONCE)
+        adapter = HTTPAdapter(max_retries=RETRIES, pool_maxsize=_DOWNLOADS_AT_ONCE)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
-        self._given_up: dict[str, FetchError] = {}
-        """The error of each host that was given up."""
+        self._failed_hosts: dict[str, FetchError] = {}
+        """The error of each host that could not be reached, by the host."""
 
     def close(self) -> None:
+        """Close all connections."""
         self._session.close()
 
     def file(
@@ -98,16 +112,17 @@ class Fetcher:
         sha256: str | None = None,
         blob: tuple[int, str] | None = None,
     ) -> None:
-        """GET `url` into `target`.
+        """Download the file at `url` to `target`.
 
         Args:
-            url: the address of the file.
-            target: the path of the file that is made.
-            sha256: the SHA-256 that the content has to have, in hexadecimal digits.
-            blob: size in bytes and SHA-1, as git knows them.
+            url: the URL of the file.
+            target: the path of the new file.
+            sha256: the expected SHA-256 in hexadecimal digits; None if it is unknown.
+            blob: the expected size in bytes and SHA-1 of git's blob; None if they are unknown.
 
         Raises:
-            FetchError: it did not come in full, or is something else. `target` is then not there.
+            FetchError: the file is incomplete, or has another content than expected. `target` is
+                not written then.
         """
         partial = target.with_name(f"{target.name}.part")
         try:
@@ -116,7 +131,7 @@ class Fetcher:
                 difference = f"its content is not what it was (SHA-256 {digest}, known is {sha256})"
                 problem = None if digest == sha256 else difference
             elif blob is not None:
-                problem = unlike_blob(partial, *blob)
+                problem = difference_from_blob(partial, *blob)
             if (problem is not None or (sha256 is None and blob is None)) and is_page(partial):
                 problem = WEB_PAGE
             if problem is not None:
@@ -126,7 +141,11 @@ class Fetcher:
             partial.unlink(missing_ok=True)
 
     def json(self, url: str) -> Any:
-        """Return the JSON at this URL. Raises FetchError: it cannot be fetched, or is not JSON."""
+        """Return the JSON document at this URL.
+
+        Raises:
+            FetchError: the document cannot be downloaded, or is not JSON.
+        """
         with self._get(url) as response:
             try:
                 return response.json()
@@ -134,15 +153,19 @@ class Fetcher:
                 raise FetchError(f"{url}: the answer is not JSON") from None
 
     def _stream(self, url: str, target: Path) -> tuple[str, str | None]:
-        """SHA-256 of what came, and what is wrong with it if no hash is known."""
+        """Download the file at `url` to `target`.
+
+        Returns the SHA-256 of the content, and a problem with the response, or None. The problem
+        counts only if the expected content is unknown.
+        """
         digest = hashlib.sha256()
         size = 0
         with self._get(url) as response, target.open("wb") as file:
             try:
                 for block in response.iter_content(1 << 18):
                     size += len(block)
-                    if size > LARGEST_FILE:
-                        raise FetchError(f"{url}: is larger than {LARGEST_FILE >> 30} GiB")
+                    if size > MAX_FILE_SIZE:
+                        raise FetchError(f"{url}: is larger than {MAX_FILE_SIZE >> 30} GiB")
                     digest.update(block)
                     file.write(block)
             except requests.RequestException as error:
@@ -171,20 +194,25 @@ class Fetcher:
         return digest.hexdigest(), problem
 
     def _get(self, url: str) -> requests.Response:
+        """Send a GET request, and return the response.
+
+        Raises:
+            FetchError: the host cannot be reached, or the status is not 200.
+        """
         host = urlsplit(url).netloc
-        if host in self._given_up:
-            raise self._given_up[host]
-        # raises where requests would only say that it knows no such proxy
+        if host in self._failed_hosts:
+            raise self._failed_hosts[host]
+        # Raises an error with a clear message if the proxy's URL is not valid.
         proxy_from_environment(url)
         try:
             response = self._session.get(url, timeout=_TIMEOUT_S, stream=True)
         except requests.exceptions.SSLError as error:
             untrusted = f"{host}: TLS failed, its certificate is not trusted\n{certificates_hint()}"
-            self._given_up[host] = FetchError(untrusted)
-            raise self._given_up[host] from error
+            self._failed_hosts[host] = FetchError(untrusted)
+            raise self._failed_hosts[host] from error
         except (requests.ConnectionError, requests.Timeout) as error:
-            self._given_up[host] = FetchError(f"{host} cannot be reached", unreachable=True)
-            raise self._given_up[host] from error
+            self._failed_hosts[host] = FetchError(f"{host} cannot be reached", unreachable=True)
+            raise self._failed_hosts[host] from error
         except requests.RequestException as error:
             raise FetchError(f"{url}: {type(error).__name__}") from error
         if response.status_code != requests.codes.ok:
@@ -199,26 +227,28 @@ class Fetcher:
         return response
 
 
-LEADERBOARDS = "leaderboards"  # not a task: HELM's conf files
-LARGEST_NLTK = 256 << 20
-LARGEST_MEMBER = 1 << 30
+LEADERBOARDS = "leaderboards"  # the name for HELM's conf files, which belong to no task
+MAX_NLTK_SIZE = 256 << 20  # in bytes
+MAX_MEMBER_SIZE = 1 << 30  # in bytes
 
 _Say = Callable[[str], None]
 
 
 def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
-    """Pull each task on its own: what one of them lacks does not keep the others back.
+    """Download the data of each task into the bundle `root`.
+
+    If the data of a task are not available, the other tasks are downloaded nevertheless.
 
     Raises:
-        ConfigError: a task is unknown, or a run entry asks for what cannot be pulled.
-        PrerequisiteError: a message for each task whose data are not available in full; nothing of
-        it was written.
+        ConfigError: a task is unknown, or the data of a run entry cannot be downloaded.
+        PrerequisiteError: the data of some tasks are not completely available. No data of these
+            tasks were added to the bundle; the message lists the tasks.
     """
     wanted = {}
     unknown = []
     for name in tasks:
         if name != LEADERBOARDS and name not in wanted:
-            wanted[name] = asked(name, sources)
+            wanted[name] = requested_sources(name, sources)
             if wanted[name] is None:
                 unknown.append(name)
     if unknown:
@@ -264,7 +294,7 @@ def _pull_task(
     fetcher: Fetcher,
     say: _Say,
 ) -> list[str]:
-    """Stage all of a task, and say what it is; nothing if there is nothing to pull."""
+    """Stage all data of a task; return notes about them, or an empty list if there are none."""
     notes: list[str] = []
     archives = stage.folder / "archives.part"
     for file in task.files:
@@ -283,13 +313,7 @@ def _pull_task(
         notes.append(_pull_listing(name, task.scenario, task.listing, sources, stage, fetcher, say))
     for dataset in task.hub:
         revision = pull_dataset(dataset, sources.origins["hub"], stage)
-        unpinned = (
-            f"not the pinned {dataset.revision}, which the Hub does not give any more: "
-            "scores may not be comparable"
-        )
-        of_known = {None: "no revision was pinned: this one is recorded", revision: "pinned"}
-        state = of_known.get(dataset.revision, unpinned)
-        notes.append(f"{dataset.id} at {revision} ({state})")
+        notes.append(f"{dataset.id} at {revision} ({_pin_note(dataset.revision, revision)})")
     for vocabulary in task.tiktoken:
         entry = sources.tiktoken[vocabulary]
         url = sources.url(entry.url)
@@ -297,7 +321,7 @@ def _pull_task(
         notes.append(f"vocabulary {vocabulary}")
     if task.perturbations and not notes and not task.own_data:
         notes.append(
-            "eval-factory does not know what it reads beside the files of its perturbations"
+            "eval-factory does not know what it reads besides the files of its perturbations"
         )
     for file in sources.perturbation_files(task):
         url = sources.url(file.url)
@@ -317,8 +341,20 @@ def _pull_task(
     return notes
 
 
+def _pin_note(pinned: str | None, revision: str) -> str:
+    """Return a note that compares the downloaded revision with the pinned revision."""
+    if pinned is None:
+        return "no revision was pinned: this one is recorded"
+    if pinned == revision:
+        return "pinned"
+    return (
+        f"not the pinned {pinned}, which the Hub does not give any more: "
+        "scores may not be comparable"
+    )
+
+
 def _pull_confs(sources: Sources, stage: bundle.Staging, fetcher: Fetcher) -> list[str]:
-    """Download the run entries of HELM's leaderboards."""
+    """Stage HELM's conf files with the runs of its leaderboards; return notes about them."""
     presentation = sources.presentation
     if presentation is None:
         return []
@@ -329,26 +365,39 @@ def _pull_confs(sources: Sources, stage: bundle.Staging, fetcher: Fetcher) -> li
 
 
 def _stage_member(member: str, url: str, target: Path, archives: Path, fetcher: Fetcher) -> None:
-    """Stage one file of a zip archive, which is downloaded once for all of its files."""
+    """Stage one member of a zip archive. The archive is downloaded only for its first member.
+
+    Args:
+        member: the name of the member in the archive.
+        url: the URL of the archive.
+        target: the path of the new file.
+        archives: the folder for downloaded archives.
+        fetcher: downloads the archive.
+
+    Raises:
+        FetchError: the archive cannot be downloaded or read, or has no such member.
+    """
     archives.mkdir(exist_ok=True)
     archive = archives / f"{hashlib.sha256(url.encode()).hexdigest()}.zip"
     if not archive.exists():
         fetcher.file(url, archive)
-    with _opened(archive, url) as members:
+    with _open_zip(archive, url) as members:
         try:
             info = members.getinfo(member)
         except KeyError:
             raise FetchError(f"{url}: the archive holds no {member}") from None
-        if info.file_size > LARGEST_MEMBER:
-            raise FetchError(f"{url}: {member} is larger than {LARGEST_MEMBER >> 20} MiB")
+        if info.file_size > MAX_MEMBER_SIZE:
+            raise FetchError(f"{url}: {member} is larger than {MAX_MEMBER_SIZE >> 20} MiB")
         with members.open(info) as source, target.open("wb") as file:
             shutil.copyfileobj(source, file)
 
 
 @contextlib.contextmanager
-def _opened(archive: Path, url: str) -> Iterator[zipfile.ZipFile]:
-    """Open a downloaded archive. Raises FetchError: it is not a zip file, or a damaged one, also
-    while its members are read.
+def _open_zip(archive: Path, url: str) -> Iterator[zipfile.ZipFile]:
+    """Open a downloaded zip archive during the `with` block.
+
+    Raises:
+        FetchError: the file is not a zip archive, or a member that is read is damaged.
     """
     try:
         with zipfile.ZipFile(archive) as members:
@@ -373,7 +422,13 @@ def _pull_listing(
     fetcher: Fetcher,
     say: _Say,
 ) -> str:
-    """Download the list as GitHub gives it, and every file on it, as git knows it."""
+    """Stage GitHub's list of the files in a folder, and all text files in the list.
+
+    Returns a note with the number of files.
+
+    Raises:
+        FetchError: the list or a file cannot be downloaded, or has another content than expected.
+    """
     url = sources.url(listing.url)
     answer = fetcher.json(url)
     try:
@@ -388,7 +443,7 @@ def _pull_listing(
     stage.list_files(scenario, list(blobs), url)
     base = sources.url(listing.files)
     say(f"{name}: {len(blobs)} files to download")
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
+    with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as threads:
         jobs = []
         for text, blob in blobs.items():
             source = base + quote(text)
@@ -404,15 +459,17 @@ def _pull_listing(
 
 
 def _pull_nltk(sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _Say) -> None:
-    """Download the data of NLTK. No medical benchmark reads these: if they are unavailable, the
-    bundle is complete all the same.
+    """Download the data of NLTK into the bundle.
+
+    No medical benchmark reads these data. If they are not available, the bundle is complete
+    nevertheless.
     """
     for name, package in sources.nltk.items():
         url = sources.url(package.url)
         archive = stage.folder / f"{name}.zip"
         try:
             fetcher.file(url, archive)
-            with _opened(archive, url) as members:
+            with _open_zip(archive, url) as members:
                 inside = []
                 for info in members.infolist():
                     if not info.is_dir():
@@ -421,14 +478,14 @@ def _pull_nltk(sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _
                 for info in inside:
                     if info.filename.startswith(package.members):
                         wanted.append(info)
-                if not wanted or sum(info.file_size for info in wanted) > LARGEST_NLTK:
+                if not wanted or sum(info.file_size for info in wanted) > MAX_NLTK_SIZE:
                     raise FetchError(f"{url}: does not hold {package.members}, or too much of it")
                 for info in wanted:
                     target = stage.path(
                         f"{bundle.NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url
                     )
                     with members.open(info) as source:
-                        target.write_bytes(source.read(LARGEST_NLTK))
+                        target.write_bytes(source.read(MAX_NLTK_SIZE))
             archive.unlink()
         except (FetchError, PrerequisiteError) as error:
             stage.discard()

@@ -1,12 +1,12 @@
-"""The data that a run reads: looked for before the run, put where helm-run finds them, and recorded
-in the result.
+"""Finds the data of a run before it starts, copies them to the output folder, and records them in
+the result.
 
-Files are copied into the output folder, never linked: ehr_sql's database is altered by runs, and
-the `datasets` package writes locks beside what it reads. A bundle may so be read-only and shared,
-and go away while the model is asked.
+Files of a bundle are copied, not linked: runs of ehr_sql alter its database, and the `datasets`
+package writes lock files next to the data. A bundle can therefore be read-only and shared by
+several runs, and may be removed while the model is asked.
 
-An offline run may contact the hosts of its endpoints only. Proxies are no way round: helm-run does
-not see the variables that name them, only which proxy leads to which endpoint.
+An offline run may contact only the hosts of its endpoints. A proxy cannot bypass this rule:
+helm-run gets no proxy variables, but only the proxy of each endpoint.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from eval_factory.data.sources import (
     AUGMENTATION,
     Sources,
     TaskSources,
-    known_as,
     load_sources,
+    name_in_table,
     sources_of,
 )
 from eval_factory.helm import names, output
@@ -52,14 +52,14 @@ from eval_factory.helm.output import scenario_folder
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.own_data import files_of
 
-DEFAULT_VOCABULARY = "cl100k_base"  # the vocabulary that counts tokens if `max_length` sets a limit
-PLACES = {bundles.NLTK_DATA: "NLTK_DATA", bundles.TIKTOKEN: "TIKTOKEN_CACHE_DIR"}
-"""Folders of a bundle that libraries find by a variable."""
+DEFAULT_VOCABULARY = "cl100k_base"  # the vocabulary for counting tokens if `max_length` is set
+LIBRARY_FOLDERS = {bundles.NLTK_DATA: "NLTK_DATA", bundles.TIKTOKEN: "TIKTOKEN_CACHE_DIR"}
+"""Folders of a bundle, with the environment variable by which a library finds each folder."""
 
 
 @dataclass(frozen=True)
 class BundleInUse:
-    """A bundle whose files of one task are as the manifest says."""
+    """A bundle for a run, whose files for the run's task match the manifest."""
 
     root: Path
     manifest: bundles.Manifest
@@ -69,8 +69,9 @@ class BundleInUse:
 
     @property
     def paths(self) -> list[str]:
-        """The bundle's files that the run is given: those that its task reads, and those that HELM
-        looks for in every run.
+        """The paths of the files for the run: the files of its task, and the data of NLTK.
+
+        HELM looks for the data of NLTK in every run.
         """
         nltk = []
         for file in self.manifest.files:
@@ -79,34 +80,35 @@ class BundleInUse:
         return [*chain.from_iterable(need.paths for need in self.needs), *nltk]
 
     def record(self) -> dict[str, Any]:
-        """Return the record for the provenance: the manifest's hash, and of data sets of the Hub
-        the revision and the files' hashes.
+        """Return the record for the provenance of the result.
 
-        The files of scenarios are recorded with all others of the output folder.
+        The record has the SHA-256 of the manifest, and the revision and the hashes of each data set
+        of the Hub. Files of scenarios are recorded elsewhere, as files of the output folder.
         """
         listed = self.manifest.paths()
         datasets = []
         for dataset in self.task.hub:
             entry = self.manifest.hub_entry(dataset.id, dataset.config)
             if entry is not None:
-                read = []
+                data_paths = []
                 for path in listed:
-                    if path.startswith(f"{entry.folder}/"):
-                        read.append(path)
-                read = sorted(path for path in read if path.endswith((".arrow", ".json")))
-                files = {path.rpartition("/")[2]: listed[path].sha256 for path in read}
+                    if path.startswith(f"{entry.folder}/") and path.endswith((".arrow", ".json")):
+                        data_paths.append(path)
+                data_paths.sort()
+                files = {path.rpartition("/")[2]: listed[path].sha256 for path in data_paths}
                 datasets.append({**entry.model_dump(exclude={"folder"}), "files": files})
         return {"manifest_sha256": self.sha256, "hub": datasets}
 
 
 def task_sources(plan: Plan, sources: Sources) -> TaskSources:
-    """Return what this run reads: of its subset, and with the vocabulary that a limit on prompts
-    needs.
+    """Return the data that the run reads: those of its subset.
+
+    If the length of prompts is limited, the vocabulary for counting tokens is added.
     """
     values = {name: str(value) for name, value in plan.scenario_arguments.items()}
     task = sources_of(plan.evaluation.task, plan.evaluation.framework, values, sources)
     if plan.evaluation.extra.data_path is not None:
-        # the user's own files take their place
+        # The user's own files replace the files and data sets of the task.
         task = task.model_copy(update={"files": (), "hub": ()})
     vocabularies = task.tiktoken
     if plan.evaluation.extra.max_length is not None and not vocabularies:
@@ -115,14 +117,17 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
 
 
 def how_to_get(plan: Plan, to: str) -> str:
-    """Return what to do if data of this run are missing; `to`: the end of the command."""
+    """Return the message that tells the user how to get missing data of this run.
+
+    `to`: the end of the command, such as `--to DIR`.
+    """
     sources = load_sources()
-    name = known_as(plan.evaluation.task, plan.evaluation.framework, sources)
+    name = name_in_table(plan.evaluation.task, plan.evaluation.framework, sources)
     task = task_sources(plan, sources)
-    perturbed = bool(sources.perturbation_files(task))
+    has_perturbation_files = bool(sources.perturbation_files(task))
     lines = []
-    if perturbed or task.files or task.listing or task.hub or task.tiktoken:
-        if perturbed or name is None:
+    if has_perturbation_files or task.files or task.listing or task.hub or task.tiktoken:
+        if has_perturbation_files or name is None:
             task_argument = plan.task_name
         else:
             task_argument = f"{name}:{task.variant}".rstrip(":")
@@ -141,8 +146,14 @@ def how_to_get(plan: Plan, to: str) -> str:
 
 
 def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
-    """Look for all that the run will read. None: no bundle is used. Raises PrerequisiteError:
-    something is not there, or not what the manifest says; the message names it and the command.
+    """Check that all data of the run are available.
+
+    Returns:
+        The bundle of the run; None if the run uses no bundle.
+
+    Raises:
+        PrerequisiteError: data are missing, or differ from the manifest of the bundle. The message
+            names the data and the command that gets them.
     """
     sources = load_sources()
     extra = plan.evaluation.extra
@@ -179,8 +190,11 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
 
 
 def _check_perturbations(plan: Plan, task: TaskSources, sources: Sources) -> None:
-    """Check that the run's perturbations find what they need. Raises PrerequisiteError: one of them
-    needs what is not here, and is in no bundle.
+    """Check that the perturbations of the run can work on this machine.
+
+    Raises:
+        PrerequisiteError: a perturbation needs the network in an offline run, or needs a package
+            that is not installed.
     """
     without = f"; nothing was started\n  leave {AUGMENTATION} out"
     for perturbation in (sources.perturbations[name] for name in task.perturbations):
@@ -199,26 +213,32 @@ def _check_perturbations(plan: Plan, task: TaskSources, sources: Sources) -> Non
 
 
 def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
-    """Return True if more files are read than HELM's own list has; None if no list is answered from
-    disk.
+    """Return True if the run reads all text files of a folder, even those beyond GitHub's list.
+
+    Returns None if the task has no such folder, or if HELM gets the list from GitHub itself.
     """
     extra = plan.evaluation.extra
-    answered = extra.offline or extra.data_dir is not None
-    if not answered or task_sources(plan, load_sources()).listing is None:
+    reads_list_from_disk = extra.offline or extra.data_dir is not None
+    if not reads_list_from_disk or task_sources(plan, load_sources()).listing is None:
         return None
     return env.get(ALL_FILES) == "1"
 
 
-def _not_there(plan: Plan, place: str, missing: list[str], to: str) -> str:
+def _not_there(plan: Plan, location: str, missing: list[str], to: str) -> str:
+    """Return the message that data of the run are missing at this location."""
     lines = bundles.first_lines([f"missing: {name}" for name in missing])
-    summary = f"{place} does not hold all that {plan.task_name} reads; nothing was started"
+    summary = f"{location} does not hold all that {plan.task_name} reads; nothing was started"
     return f"{summary}\n{lines}\n{how_to_get(plan, to)}"
 
 
 def _check_without_bundle(
     plan: Plan, task: TaskSources, sources: Sources, env: Mapping[str, str]
 ) -> None:
-    """Check the data of an earlier run in the output folder, and the environment's caches."""
+    """Check that the output folder and the caches of this machine have all data of the run.
+
+    Raises:
+        PrerequisiteError: data are missing.
+    """
     folder = scenario_folder(plan.rundir.helm, task.scenario)
     missing = []
     for file in task.files:
@@ -250,27 +270,30 @@ def _check_without_bundle(
         )
 
 
-def place(bundle: BundleInUse, plan: Plan) -> None:
-    """Copy what the run reads into the output folder; what an earlier run made or altered there
-    goes. Raises PrerequisiteError: the bundle was changed since it was looked through, or HELM's
-    folder is a link.
+def copy_bundle_files(bundle: BundleInUse, plan: Plan) -> None:
+    """Copy the files of the run from the bundle into the output folder.
+
+    Other files that an earlier run has left in the same folders are deleted.
+
+    Raises:
+        PrerequisiteError: the bundle was changed after it was checked, or HELM's folder is a link.
     """
     target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
-    places = {f"{bundles.SCENARIOS}/{bundle.task.scenario}": target}
-    folder_names = (bundles.HF_HOME, bundles.FILE_LISTS, bundles.PERTURBATIONS, *PLACES)
-    places |= {name: plan.rundir.bundled(name) for name in folder_names}
+    targets = {f"{bundles.SCENARIOS}/{bundle.task.scenario}": target}
+    folder_names = (bundles.HF_HOME, bundles.FILE_LISTS, bundles.PERTURBATIONS, *LIBRARY_FOLDERS)
+    targets |= {name: plan.rundir.bundled(name) for name in folder_names}
     listed = bundle.manifest.paths()
     wanted = {path: listed[path] for path in bundle.paths}
-    for folder, target in places.items():
-        inside = []
+    for folder, target in targets.items():
+        names_in_folder = []
         for name in wanted:
             if name.startswith(f"{folder}/"):
-                inside.append(name)
-        if not inside:
+                names_in_folder.append(name)
+        if not names_in_folder:
             continue
-        # Links go out of the way: where they lead, nothing may be deleted or written. It may be
-        # shared, or the bundle. HELM's folder itself is left where it is one: what earlier runs put
-        # there is not lost from sight.
+        # Links are removed, for the folders to which they lead may be shared, or may be the bundle:
+        # nothing may be deleted or written there. If HELM's folder itself is a link, an error is
+        # raised, for the link leads to files of earlier runs.
         helm = plan.rundir.helm
         if helm.is_symlink():
             raise PrerequisiteError(
@@ -280,14 +303,17 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
         for above in reversed([target, *target.parents]):
             if above.is_relative_to(helm) and above.is_symlink():
                 above.unlink()
-        _mirror(
-            bundle.root, {name.removeprefix(f"{folder}/"): wanted[name] for name in inside}, target
-        )
+        entries = {name.removeprefix(f"{folder}/"): wanted[name] for name in names_in_folder}
+        _mirror(bundle.root, entries, target)
 
 
 def _mirror(root: Path, wanted: Mapping[str, bundles.FileEntry], target: Path) -> None:
-    """Make `target` hold these files and no others."""
-    # files in a folder come first
+    """Copy these files of the bundle `root` into `target`, and delete all other files there.
+
+    Raises:
+        PrerequisiteError: a file of the bundle was changed.
+    """
+    # in reverse order, so that the files of a folder come before the folder
     for path in sorted(target.rglob("*"), reverse=True) if target.is_dir() else ():
         if path.is_dir() and not path.is_symlink():
             if not any(path.iterdir()):
@@ -310,17 +336,17 @@ def _mirror(root: Path, wanted: Mapping[str, bundles.FileEntry], target: Path) -
 
 
 def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> HelmRunSettings:
-    """Return the settings with where the bundle's files are.
+    """Return the settings of helm-run, with the locations of the bundle's files added.
 
-    Where it holds no data set of the Hub for this run, nothing is said of the Hub: what else the
-    run reads is the user's own, or is downloaded unless it is offline.
+    The variables of the Hub are set only if the task reads a data set of the Hub. Otherwise the run
+    may still read data of the user's own from the Hub.
     """
     variables = {}
     folders = {path.partition("/")[0] for path in bundle.paths}
     if bundle.task.hub:
         home = plan.rundir.bundled(bundles.HF_HOME)
         variables = {**HF_OFFLINE, "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / DATASETS)}
-    for folder, variable in PLACES.items():
+    for folder, variable in LIBRARY_FOLDERS.items():
         if folder in folders:
             variables[variable] = str(plan.rundir.bundled(folder))
     lists = settings.file_lists
@@ -333,8 +359,9 @@ _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 
 
 def pins_of(*plans: Plan) -> Pins | None:
-    """Return the pins of files that HELM takes from a branch, and of data sets that it takes at
-    their newest revision; None if there is nothing to pin.
+    """Return the pinned URLs and revisions of data that HELM would read in their newest version.
+
+    Returns None if there is nothing to pin.
     """
     sources = load_sources()
     tasks = [task_sources(plan, sources) for plan in plans]
@@ -342,7 +369,7 @@ def pins_of(*plans: Plan) -> Pins | None:
     datasets = {}
     for task in tasks:
         for file in task.files:
-            if file.upstream:  # the file is of a branch
+            if file.upstream:  # HELM reads the file from a branch
                 files[sources.url(str(file.upstream))] = sources.url(file.url)
         for dataset in task.hub:
             if dataset.revision:
@@ -354,8 +381,10 @@ def pins_of(*plans: Plan) -> Pins | None:
 
 
 def notes_on_revisions(plan: Plan) -> list[str]:
-    """Data sets of the Hub that a finished run read at another revision than the pinned one.
-    Raises HelmError.
+    """Return a note for each data set of the Hub that a finished run read at another revision.
+
+    Raises:
+        HelmError: the record of the data sets cannot be read.
     """
     notes = []
     for name, pinned, read in _other_revisions(plan):
@@ -368,7 +397,7 @@ def notes_on_revisions(plan: Plan) -> list[str]:
 
 
 def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Data set of the Hub, the pinned revision, the one that was read instead."""
+    """Yield tuples (data set, pinned revision, revision that was read) if the revisions differ."""
     pinned = {}
     for source in task_sources(plan, load_sources()).hub:
         if not source.script:
@@ -379,16 +408,18 @@ def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
             yield dataset.id, revision, dataset.revision
 
 
-def unlike_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield what a finished run read that is not what is pinned: its name, and its revision or
-    SHA-256 there and here.
+def differences_from_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the data of a finished run that differ from the pinned data.
+
+    Each tuple has the name of a data set or file, the pinned revision or SHA-256, and the revision
+    or SHA-256 that was read.
 
     Args:
-        plan: of the finished run.
-        files: name -> SHA-256 of what was read, as in the provenance.
+        plan: the plan of the finished run.
+        files: the SHA-256 of each file that was read, by name, as in the provenance.
 
     Raises:
-        HelmError: it was not written down in a form that can be read.
+        HelmError: the record of the data sets cannot be read.
     """
     yield from _other_revisions(plan)
     task = task_sources(plan, load_sources())
@@ -399,18 +430,17 @@ def unlike_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tuple[str, s
 
 
 def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
-    """Return the commit at which a finished run read each file, folder or data set of the Hub, by
-    its name, if one is known.
+    """Return the commit of each file, folder or data set that a finished run read, by its name.
 
-    Of a file the commit in the address that HELM, or our table, names; not where its content is
-    another.
+    Data whose commit is unknown are left out. The commit of a file comes from its URL; a file whose
+    content differs from the table of sources is left out.
 
     Args:
-        plan: of the finished run.
-        files: name -> SHA-256 of what was read, as in the provenance.
+        plan: the plan of the finished run.
+        files: the SHA-256 of each file that was read, by name, as in the provenance.
 
     Raises:
-        HelmError: which data sets were read was not written down in a form that can be read.
+        HelmError: the record of the data sets cannot be read.
     """
     revisions = {}
     for dataset in output.read_run_record(plan.rundir.helm).datasets:
@@ -430,8 +460,10 @@ def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
 
 
 def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
-    """Return everything that a run has to ask: endpoints, where their tokens come from, the cloud
-    functions' status.
+    """Return all URLs that a run has to contact.
+
+    These are the URLs of its endpoints, of their OAuth tokens, and of the status of NVIDIA's cloud
+    functions.
     """
     urls: list[str] = []
     for endpoint in plan.endpoints:
@@ -457,10 +489,10 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     return reachable
 
 
-def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> HelmRunSettings:
-    """Return the settings of an offline run: the hosts that it may ask, and which proxy leads
-    where.
-    """
+def offline_settings(
+    settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]
+) -> HelmRunSettings:
+    """Return the settings of an offline run: with the allowed hosts, and each origin's proxy."""
     from eval_factory.endpoint.proxies import proxy_from_environment  # imports requests
 
     urls = urls_of(plan, env)
@@ -470,44 +502,46 @@ def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> He
         if proxy:
             parts = urlsplit(url)
             proxy_of_origin[f"{parts.scheme}://{parts.netloc}"] = proxy
-    places = []
+    allowed_hosts = []
     for url in (*urls, *proxy_of_origin.values()):
-        place = place_of(url)
-        if place is not None and place not in places:
-            places.append(place)
+        host = place_of(url)
+        if host is not None and host not in allowed_hosts:
+            allowed_hosts.append(host)
     libraries = {**settings.libraries, **HF_OFFLINE}
-    return replace(settings, allowed=tuple(places), proxies=proxy_of_origin, libraries=libraries)
+    return replace(
+        settings, allowed=tuple(allowed_hosts), proxies=proxy_of_origin, libraries=libraries
+    )
 
 
-TAKES_LONG = 1 << 30  # bytes to read, from which on it is said that they are read
+# From this size in bytes on, the user gets a message that files are read.
+SLOW_SIZE = 1 << 30
 
 
-def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
-    """Return the SHA-256 of each file that the run reads, by its name under `data_path`; empty for
-    tasks without such files.
+def hash_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
+    """Return the SHA-256 of each file of the user's own data, by its name under `data_path`.
 
-    Files are hashed again if their size, place or one of their times is another than when they
-    were last hashed for this output folder: every write changes the time of the last change, which
-    no program can set back.
+    Returns an empty dict for tasks without own data. A file is hashed again only if its path, size
+    or times have changed since it was last hashed for this output folder. Every write changes the
+    ctime, which programs cannot set.
     """
     evaluation = plan.evaluation
     own_data = own_data_of(evaluation)
     files = files_of(own_data.layout, own_data.path, own_data.values) if own_data else {}
-    known_files = _read(plan.rundir)
+    known_files = _own_data_records(plan.rundir)
     records: dict[str, dict[str, Any]] = {}
     for name, path in files.items():
         status = path.stat()
         times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
-        sign = {"path": str(path.resolve()), "size": status.st_size, **times}
-        records[name] = {**sign, "sha256": known_files.get(name, {}).get("sha256")}
+        record = {"path": str(path.resolve()), "size": status.st_size, **times}
+        records[name] = {**record, "sha256": known_files.get(name, {}).get("sha256")}
     changed = []
     for name, record in records.items():
         if record != known_files.get(name):
             changed.append(name)
     size = sum(records[name]["size"] for name in changed)
-    if size >= TAKES_LONG:
+    if size >= SLOW_SIZE:
         say(
-            f"reading {size / 1e9:.1f} GB of data_path to know them again; "
+            f"reading {size / 1e9:.1f} GB of data_path to compute their checksums; "
             "this is done once for each change of a file"
         )
     for name in changed:
@@ -519,11 +553,11 @@ def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
 
 
 def hashes_of(rundir: RunDir) -> dict[str, str]:
-    """Return the hashes that the last run of this folder found for its own data."""
-    return {name: str(record["sha256"]) for name, record in _read(rundir).items()}
+    """Return the SHA-256 of each file of the user's own data in the last run of this folder."""
+    return {name: str(record["sha256"]) for name, record in _own_data_records(rundir).items()}
 
 
-def _read(rundir: RunDir) -> Mapping[str, Mapping[str, str | int]]:
+def _own_data_records(rundir: RunDir) -> Mapping[str, Mapping[str, str | int]]:
     try:
         records: Mapping[str, Mapping[str, str | int]] = parse_json(
             rundir.own_data.read_text(encoding="utf-8")

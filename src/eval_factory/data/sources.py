@@ -1,5 +1,6 @@
-"""The source table `sources.yml`: what each task, or a run entry of HELM's, reads, from where,
-at which revision.
+"""Reads the table `sources.yml`: which data each task needs, from which URL and at which revision.
+
+The table also covers HELM's run entries.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ from eval_factory.tasks.framework import Framework, Task, load_framework
 from eval_factory.tasks.run_entry import is_run_entry, task_of_run_entry
 from eval_factory.tasks.upstreams import UPSTREAMS
 
-_MAX_NAME = 240
-_MAX_PATH = 1000
-"""The most bytes of a path: any file system takes them, with room for a suffix and for the folders
-that a bundle lies in.
+_MAX_NAME_SIZE = 240
+_MAX_PATH_SIZE = 1000
+"""The maximum sizes in bytes of a path and of each of its parts (`_MAX_NAME_SIZE`).
+
+All file systems accept these sizes, even with a suffix and with the path of the bundle in front.
 """
 
 
 def relative_path(text: str) -> str:
-    """Return the path, if it stays where it is put: relative, forward, of plain parts. Raises
-    ValueError: it does not; the message quotes it.
+    """Return the path if it is relative and stays inside of the folder that it is relative to.
+
+    Raises:
+        ValueError: the path is absolute, contains `..` or unusual characters, or is too long.
     """
     parts = text.split("/")
     kinds = set(map(unicodedata.category, text))
@@ -41,14 +45,17 @@ def relative_path(text: str) -> str:
         raise ValueError(f"'{printable(text)}' is not a plain relative path")
     if len(parts[0]) == 2 and parts[0][1] == ":":
         raise ValueError(f"'{printable(text)}' names a drive")
-    if len(text.encode()) > _MAX_PATH or any(len(part.encode()) > _MAX_NAME for part in parts):
+    if len(text.encode()) > _MAX_PATH_SIZE or any(
+        len(part.encode()) > _MAX_NAME_SIZE for part in parts
+    ):
         raise ValueError(f"'{printable(text)[:60]}...' is too long for a path")
     return text
 
 
 def clashes(paths: Iterable[str]) -> Iterator[str]:
-    """Yield which paths cannot be in one folder, on any file system: a clause for each, which names
-    both.
+    """Yield a message for each two paths that cannot both be files of one folder.
+
+    Some file systems ignore the case of names, so that paths must not differ only in case.
     """
     seen: dict[str, str] = {}
     folders: dict[str, str] = {}
@@ -70,7 +77,11 @@ def clashes(paths: Iterable[str]) -> Iterator[str]:
 
 
 def plain_text(text: str) -> str:
-    """Return the text. Raises ValueError: it holds control characters."""
+    """Return the text if it has no control characters.
+
+    Raises:
+        ValueError: the text has control characters.
+    """
     if {"Cc", "Cs"}.intersection(map(unicodedata.category, text)):
         raise ValueError(f"'{printable(text)}' holds control characters")
     return text
@@ -92,11 +103,11 @@ class SourceFile(StrictModel):
     when: str | None = None
     member: RelativePath | None = None
     form: str | None = None
-    """The published form of a multiple-choice benchmark that it has to have."""
+    """The published form of a multiple-choice benchmark that the file must have."""
 
 
 class Listing(StrictModel):
-    """A folder of text files; `count` is how many of them HELM sees."""
+    """A folder of text files; `count` is the number of files that HELM reads."""
 
     url: str
     files: str
@@ -105,8 +116,10 @@ class Listing(StrictModel):
 
 
 class HubDataset(StrictModel):
-    """A data set of the Hub. `script`: it comes with a loading script, which is run at the pinned
-    revision, as HELM runs it.
+    """A data set of the Hugging Face Hub.
+
+    `script`: True if the data set has a loading script, which is run at the pinned revision, as
+    HELM does.
     """
 
     id: RelativePath
@@ -116,7 +129,7 @@ class HubDataset(StrictModel):
 
 
 class Nltk(StrictModel):
-    """A zip file of which the members under `members` are put into `folder` of NLTK_DATA."""
+    """A zip file; its members below `members` are put into `folder` of NLTK_DATA."""
 
     url: str
     folder: RelativePath
@@ -124,31 +137,36 @@ class Nltk(StrictModel):
 
 
 class Perturbation(StrictModel):
-    """The files that HELM reads to perturb questions; the paths of `files` are relative to its
-    folder of perturbations.
+    """The files that HELM reads to perturb questions.
+
+    The paths of `files` are relative to HELM's folder of perturbations.
     """
 
     augmentations: tuple[str, ...]
-    """The values of `data_augmentation` that make it."""
+    """The values of `data_augmentation` that cause this perturbation."""
     files: tuple[SourceFile, ...] = ()
     module: str | None = None
-    """A Python module that HELM loads too."""
+    """A Python module that HELM also imports for this perturbation."""
     reason: str | None = None
-    """Why nothing of it is pulled."""
+    """Why `data pull` cannot download the files; None if it can."""
     online: bool = False
-    """It asks somebody in every run."""
+    """True if the perturbation needs a network service in every run."""
 
 
 class Presentation(StrictModel):
-    """HELM's conf files: what its leaderboards run. `files`: the SHA-256 of each, by its name."""
+    """HELM's conf files with the runs of its leaderboards.
+
+    `files`: the SHA-256 of each file, by its name.
+    """
 
     url: str
     files: dict[RelativePath, Sha256]
 
 
 class Variant(StrictModel):
-    """The data that a task reads instead if its parameters have these values; `data pull
-    TASK:name=value` pulls it.
+    """Other data of a task, which the task reads if its parameters have certain values.
+
+    `data pull TASK:name=value` downloads these data.
     """
 
     when: dict[str, str]
@@ -156,21 +174,24 @@ class Variant(StrictModel):
 
 
 class TaskSources(StrictModel):
+    """The data that a task reads."""
+
     scenario: RelativePath
     files: tuple[SourceFile, ...] = ()
     listing: Listing | None = None
     hub: tuple[HubDataset, ...] = ()
     tiktoken: tuple[str, ...] = ()
     perturbations: tuple[str, ...] = ()
-    """The perturbations of a run entry with `data_augmentation`: names in the table."""
+    """The names of the perturbations of a run entry with `data_augmentation`."""
     own_data: bool = False
     variants: tuple[Variant, ...] = ()
     variant: str = ""
-    """The one that was chosen, as it is written after the task's name: `version=v1.2`."""
+    """The chosen variant, as it follows the name of the task: `version=v1.2`."""
 
     def with_values(self, values: Mapping[str, str | None]) -> TaskSources:
-        """Return what is read with these values of the task's parameters; without a subset, the
-        files of all.
+        """Return the data that the task reads with these values of its parameters.
+
+        If the values name no subset, the files of all subsets are returned.
         """
         subset = values.get("subset")
         files = []
@@ -187,7 +208,7 @@ class TaskSources(StrictModel):
 
 
 class Sources(StrictModel):
-    """The table."""
+    """The content of the table `sources.yml`."""
 
     format: Literal[1]
     origins: dict[str, str]
@@ -198,14 +219,16 @@ class Sources(StrictModel):
     presentation: Presentation | None = None
 
     def url(self, template: str) -> str:
+        """Return the URL with the address of its origin filled in."""
         return template.format_map(self.origins)
 
     def perturbation_files(self, task: TaskSources) -> list[SourceFile]:
+        """Return the files of the task's perturbations."""
         perturbations = (self.perturbations[name] for name in task.perturbations)
         return list(chain.from_iterable(perturbation.files for perturbation in perturbations))
 
-    def asked(self, text: str) -> TaskSources | None:
-        """Return the sources of `TASK` or `TASK:name=value`; None if the table does not know it."""
+    def requested(self, text: str) -> TaskSources | None:
+        """Return the sources of `TASK` or `TASK:name=value`; None if the table has no such task."""
         name, _, written = text.partition(":")
         task = self.tasks.get(name)
         if task is None or not written:
@@ -217,8 +240,12 @@ class Sources(StrictModel):
         return sources
 
     def with_origins(self, origins: Mapping[str, str]) -> Sources:
-        """Return the table with the URLs of mirrors. Raises ConfigError: an origin is unknown, or
-        its URL is not of the right form.
+        """Return the table with the URLs of mirrors in place of the origins.
+
+        `origins`: the URL of each mirror, by the name of the origin.
+
+        Raises:
+            ConfigError: an origin is unknown, or the URL of a mirror is not valid.
         """
         problems = []
         for name, url in origins.items():
@@ -239,7 +266,7 @@ class Sources(StrictModel):
 
 @lru_cache(maxsize=1)
 def load_sources() -> Sources:
-    """Return the packaged table."""
+    """Return the table of the installed package."""
     text = resources.files("eval_factory.data").joinpath("sources.yml").read_text(encoding="utf-8")
     return Sources.model_validate(parse_own(text))
 
@@ -247,28 +274,29 @@ def load_sources() -> Sources:
 AUGMENTATION = "data_augmentation"
 
 
-def known_as(this: Task, framework: Framework, sources: Sources) -> str | None:
-    """Return the name by which the table of sources knows what a task reads.
+def name_in_table(task_read: Task, framework: Framework, sources: Sources) -> str | None:
+    """Return the name of the table's entry with the data that a task reads.
 
-    A run entry of HELM's goes by the name of our task that reads the same; None if there is
-    none.
+    A run entry of HELM has the entry of the task that reads the same data. Returns None if there is
+    no entry.
     """
-    if not this.helm.any_run_spec:
-        if this.name not in sources.tasks:
+    if not task_read.helm.any_run_spec:
+        if task_read.name not in sources.tasks:
             return None
-        return this.name
-    same = []
+        return task_read.name
+    candidates = []
     for task in framework.evaluations:
-        if task.name in sources.tasks and _reads_the_same(task, this):
-            same.append(task)
-    # med_dialog_icliniq before med_dialog
-    same.sort(key=lambda task: len(task.helm.fixed or {}), reverse=True)
-    if not same:
+        if task.name in sources.tasks and _reads_same_data(task, task_read):
+            candidates.append(task)
+    # Tasks with more fixed parameters come first: med_dialog_icliniq before med_dialog.
+    candidates.sort(key=lambda task: len(task.helm.fixed or {}), reverse=True)
+    if not candidates:
         return None
-    return same[0].name
+    return candidates[0].name
 
 
-def _reads_the_same(task: Task, entry: Task) -> bool:
+def _reads_same_data(task: Task, entry: Task) -> bool:
+    """Return True if the run entry reads the same data as the task."""
     if entry.helm.run_spec != task.helm.run_spec and entry.helm.scenario != task.helm.scenario:
         return False
     for name, rule in task.helm.parameters.items():
@@ -281,13 +309,14 @@ def _reads_the_same(task: Task, entry: Task) -> bool:
 
 
 def sources_of(
-    this: Task, framework: Framework, values: Mapping[str, str | None], sources: Sources
+    task_read: Task, framework: Framework, values: Mapping[str, str | None], sources: Sources
 ) -> TaskSources:
-    """Return what a task reads with these values of its parameters; of a run entry that the table
-    does not know, only what its perturbations read.
+    """Return the data that a task reads with these values of its parameters.
+
+    For a run entry that is not in the table, only the data of its perturbations are returned.
     """
-    name = known_as(this, framework, sources)
-    task = TaskSources(scenario=this.helm.scenario) if name is None else sources.tasks[name]
+    name = name_in_table(task_read, framework, sources)
+    task = TaskSources(scenario=task_read.helm.scenario) if name is None else sources.tasks[name]
     perturbations = []
     for key, perturbation in sources.perturbations.items():
         if values.get(AUGMENTATION) in perturbation.augmentations:
@@ -295,28 +324,28 @@ def sources_of(
     return task.with_values(values).model_copy(update={"perturbations": tuple(perturbations)})
 
 
-def asked(text: str, sources: Sources) -> TaskSources | None:
-    """Return the sources of `TASK`, `TASK:name=value` or a run entry; None if the table does not
-    know it.
+def requested_sources(text: str, sources: Sources) -> TaskSources | None:
+    """Return the sources of `TASK`, `TASK:name=value` or a run entry of HELM.
+
+    Returns None if the table has no such task.
 
     Raises:
-        ConfigError: it is no run entry of HELM's, nothing is known of what it reads, or that cannot
-            be pulled.
+        ConfigError: the run entry is not valid, its data are unknown, or they cannot be pulled.
     """
     framework = load_framework()
     if not is_run_entry(text, framework):
-        return sources.asked(text)
+        return sources.requested(text)
     problems: list[str] = []
     tasks = (
         task_of_run_entry(text, framework, problems, upstream) for upstream in UPSTREAMS.values()
     )
-    this = next((task for task in tasks if task is not None), None)
-    if this is None:
+    task_read = next((task for task in tasks if task is not None), None)
+    if task_read is None:
         raise ConfigError(problems[:1])
-    task = sources_of(this, framework, this.helm.arguments, sources)
+    task = sources_of(task_read, framework, task_read.helm.arguments, sources)
     for perturbation in task.perturbations:
         if (reason := sources.perturbations[perturbation].reason) is not None:
             raise ConfigError(f"{text}: cannot be pulled: {reason}; pull it without {AUGMENTATION}")
-    if known_as(this, framework, sources) is None and not task.perturbations:
+    if name_in_table(task_read, framework, sources) is None and not task.perturbations:
         raise ConfigError(f"{text}: 'eval-factory data pull' does not know what it reads")
     return task

@@ -17,7 +17,7 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.results import MODEL_ROLE, Comparability, Deviation, Instances, Provenance
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.data.run_data import unlike_pinned
+from eval_factory.data.run_data import differences_from_pinned
 from eval_factory.endpoint.openai_api import CHAT
 from eval_factory.helm import names
 from eval_factory.helm.output import AdapterSpec, read_run_record
@@ -357,7 +357,7 @@ def _data_and_answer_deviations(facts: ComparedRun, entry: LeaderboardEntry) -> 
         )
         yield Deviation("data revision", _UNKNOWN, revisions, effect)
     else:
-        for name, pinned, actual in unlike_pinned(plan, provenance.dataset_files):
+        for name, pinned, actual in differences_from_pinned(plan, provenance.dataset_files):
             yield Deviation(
                 f"data: {name}", pinned, actual, "other questions or answers may have been asked"
             )

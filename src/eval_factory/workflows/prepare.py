@@ -119,7 +119,7 @@ def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | No
 
     The bundle may change during the run, so its record is made now.
     """
-    own_files = run_data.look_at_own_data(plan, context.say)
+    own_files = run_data.hash_own_data(plan, context.say)
     return DataRead(
         bundle.record() if bundle else None,
         own_files,
@@ -155,7 +155,7 @@ def data_settings(
     if bundle is not None:
         settings = run_data.with_bundle(settings, bundle, plan)
     if extra.offline:
-        settings = run_data.offline(settings, plan, env)
+        settings = run_data.offline_settings(settings, plan, env)
     if plan.evaluation.task.helm.makes_images:
         left_out = classes_of(uncomputed(plan, {**env, **settings.libraries}))
         settings = replace(settings, uncomputed=left_out, weights=str(weights_folder()))
@@ -169,7 +169,7 @@ def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | N
         PrerequisiteError: The bundle has changed since it was checked.
     """
     if bundle is not None:
-        run_data.place(bundle, plan)
+        run_data.copy_bundle_files(bundle, plan)
         context.log.info("data bundle %s (manifest %s)", bundle.root, bundle.sha256)
     if plan.evaluation.extra.offline:
         context.log.info(

@@ -13,7 +13,7 @@ import pytest
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.data.bundle import staging
-from eval_factory.data.hub import RESULT, prepare_cache
+from eval_factory.data.hub import RESULT_FILE, prepare_cache
 from eval_factory.data.sources import HubDataset
 from invented_bundle import sources
 
@@ -24,7 +24,7 @@ INFO = "dataset_info.json"
 
 def says_what_it_made(folder: Path, made: Path) -> None:
     said = {"folder": str(made), "config": "x", "version": "1"}
-    (folder / RESULT).write_text(json.dumps(said))
+    (folder / RESULT_FILE).write_text(json.dumps(said))
 
 
 def a_link_out(folder: Path, users: Path) -> None:
@@ -48,15 +48,15 @@ def a_link_that_is_written_through(folder: Path, users: Path) -> None:
 
 
 def a_result_that_is_a_link(folder: Path, users: Path) -> None:
-    (folder / RESULT).symlink_to(users)
+    (folder / RESULT_FILE).symlink_to(users)
 
 
 def a_result_that_nobody_writes(folder: Path, _users: Path) -> None:
-    os.mkfifo(folder / RESULT)
+    os.mkfifo(folder / RESULT_FILE)
 
 
 def a_result_of_another_form(folder: Path, _users: Path) -> None:
-    (folder / RESULT).write_text("[1]")
+    (folder / RESULT_FILE).write_text("[1]")
 
 
 def another_folder(folder: Path, users: Path) -> None:

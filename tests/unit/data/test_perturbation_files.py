@@ -13,7 +13,7 @@ from builders import plan
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import compare_files, read_manifest
 from eval_factory.data.pull import pull
-from eval_factory.data.run_data import check_data, place
+from eval_factory.data.run_data import check_data, copy_bundle_files
 from eval_factory.data.sources import Sources, load_sources
 from eval_factory.plan.run_plan import Plan
 from facts import says
@@ -62,7 +62,7 @@ def test_an_entrys_own_files_and_those_of_its_perturbations(
     )
     this = plan_of(FAIRNESS, tmp_path, data_dir=str(tmp_path / "b"), offline=True)
     if (found := check_data(this, {})) is not None:
-        place(found, this)
+        copy_bundle_files(found, this)
     names = tmp_path / "out/helm" / NAMES
     left = plan_of(FAIRNESS, tmp_path, offline=True)
     assert names.read_bytes() == CONTENTS[".txt"]

@@ -12,7 +12,12 @@ from builders import plan
 from eval_factory.core.helm_run_settings import Pins
 from eval_factory.data import run_data
 from eval_factory.data.hub import UNKNOWN_REVISION
-from eval_factory.data.run_data import notes_on_revisions, pins_of, revisions_of, unlike_pinned
+from eval_factory.data.run_data import (
+    differences_from_pinned,
+    notes_on_revisions,
+    pins_of,
+    revisions_of,
+)
 from eval_factory.data.sources import (
     HubDataset,
     Listing,
@@ -114,7 +119,7 @@ def test_nothing_is_said_of_what_is_pinned_or_has_no_pin(tmp_path: Path) -> None
         task("pubmed_qa", tmp_path / "x"), pinned=OTHER, script=PINNED, newest=UNKNOWN_REVISION
     )
     assert revisions_of(other, {}) == {"hub:org/pinned": OTHER, "hub:org/script": PINNED}
-    assert list(unlike_pinned(other, {})) == [("org/pinned", PINNED, OTHER)]
+    assert list(differences_from_pinned(other, {})) == [("org/pinned", PINNED, OTHER)]
     here = loaded(here, pinned=PINNED, script=OTHER, newest=OTHER, unknown=OTHER)
     assert notes_on_revisions(here) == []
 
@@ -131,12 +136,14 @@ def test_the_revisions_of_files_that_were_read(tmp_path: Path) -> None:
         f"{folder}/known.json": PINNED,
         f"{folder}/any.json": OTHER,
     }
-    assert list(unlike_pinned(here, files)) == []
+    assert list(differences_from_pinned(here, files)) == []
     edited = {**files, f"{folder}/known.json": "d" * 64, f"{folder}/any.json": "e" * 64}
     assert revisions_of(here, edited) == {f"{folder}/any.json": OTHER}
-    assert list(unlike_pinned(here, edited)) == [(f"{folder}/known.json", "a" * 64, "d" * 64)]
+    assert list(differences_from_pinned(here, edited)) == [
+        (f"{folder}/known.json", "a" * 64, "d" * 64)
+    ]
     assert revisions_of(here, {}) == {}
-    assert list(unlike_pinned(here, {})) == []
+    assert list(differences_from_pinned(here, {})) == []
 
 
 @pytest.mark.parametrize(

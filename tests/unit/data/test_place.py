@@ -13,7 +13,13 @@ from eval_factory.core.rundir import sha256_of
 from eval_factory.data import run_data as placing
 from eval_factory.data.bundle import Manifest
 from eval_factory.data.importing import import_folder
-from eval_factory.data.run_data import BundleInUse, check_data, place, takes_all_files, with_bundle
+from eval_factory.data.run_data import (
+    BundleInUse,
+    check_data,
+    copy_bundle_files,
+    takes_all_files,
+    with_bundle,
+)
 from eval_factory.data.sources import Sources, load_sources
 from eval_factory.plan.run_plan import Plan
 from facts import naming, says
@@ -56,7 +62,7 @@ def looked_for(this: Plan) -> BundleInUse:
 
 def placed(this: Plan) -> BundleInUse:
     found = looked_for(this)
-    place(found, this)
+    copy_bundle_files(found, this)
     return found
 
 
@@ -70,7 +76,7 @@ def test_files_are_copied_and_what_a_run_altered_is_put_right(bundle: Path, tmp_
     assert copy.stat().st_ino != (bundle / "scenarios/questions/data/set.json").stat().st_ino
     copy.write_text("altered by a run")
     (folder / "made.csv").write_text("made of other data")
-    place(found, this)
+    copy_bundle_files(found, this)
     assert copy.read_bytes() == QUESTIONS
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["set.json"]
 
@@ -107,7 +113,7 @@ def test_helms_whole_folder_is_not_unlinked(bundle: Path, tmp_path: Path) -> Non
     (tmp_path / "out/helm").symlink_to(tmp_path / "disk")
     found = looked_for(this)
     with pytest.raises(PrerequisiteError, match="helm: is a link"):
-        place(found, this)
+        copy_bundle_files(found, this)
     assert (tmp_path / "disk/scenarios/questions/mine.txt").read_text() == "theirs"
 
 
@@ -128,7 +134,7 @@ def test_a_bundle_that_changes_before_it_is_copied(bundle: Path, tmp_path: Path)
     found = looked_for(this)
     (bundle / "scenarios/questions/data/set.json").write_bytes(b"[]")
     with pytest.raises(PrerequisiteError, match=naming("data/set.json", "was changed")):
-        place(found, this)
+        copy_bundle_files(found, this)
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
 
@@ -200,7 +206,7 @@ def test_a_run_entry_reads_what_the_task_reads(
     refused(
         f"data pull {known} --to {tmp_path}/b$", plan_of(f"helm:{entry}", tmp_path, tmp_path / "b")
     )
-    task = load_sources().asked(known)
+    task = load_sources().requested(known)
     assert task is not None
     found = placing.task_sources(plan_of(f"helm:{entry}", tmp_path, None), load_sources())
     assert (found.scenario, found.files, found.hub) == (task.scenario, task.files, task.hub)

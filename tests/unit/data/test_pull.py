@@ -13,7 +13,7 @@ import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import compare_files, read_file_list, read_manifest
-from eval_factory.data.pull import RETRIES, is_page, pull, unlike_blob
+from eval_factory.data.pull import RETRIES, difference_from_blob, is_page, pull
 from eval_factory.data.sources import Sources
 from facts import naming, says
 from invented_bundle import NOTES, QUESTIONS, REVISION, TABLE, Origin, digest, sources
@@ -337,11 +337,11 @@ def put(folder: Path, content: bytes, name: str = "download.part") -> Path:
 
 
 def test_a_blob_is_known_by_size_and_hash_as_git_counts_them(tmp_path: Path) -> None:
-    assert unlike_blob(put(tmp_path, b"hello\n"), 6, SHA1_OF_HELLO) is None
-    says(str(unlike_blob(put(tmp_path, b"hell"), 6, SHA1_OF_HELLO)), "4 of 6 bytes")
+    assert difference_from_blob(put(tmp_path, b"hello\n"), 6, SHA1_OF_HELLO) is None
+    says(str(difference_from_blob(put(tmp_path, b"hell"), 6, SHA1_OF_HELLO)), "4 of 6 bytes")
     other = hashlib.sha1(b"blob 6\0hullo\n", usedforsecurity=False).hexdigest()
     says(
-        str(unlike_blob(put(tmp_path, b"hullo\n"), 6, SHA1_OF_HELLO)),
+        str(difference_from_blob(put(tmp_path, b"hullo\n"), 6, SHA1_OF_HELLO)),
         "its content",
         f"git {other}",
         f"listed is {SHA1_OF_HELLO}",

@@ -13,7 +13,7 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.urls import SERVED_AT
 from eval_factory.data import run_data
-from eval_factory.data.run_data import hashes_of, look_at_own_data, offline, urls_of
+from eval_factory.data.run_data import hash_own_data, hashes_of, offline_settings, urls_of
 from eval_factory.plan.run_plan import Plan
 
 
@@ -43,29 +43,29 @@ def test_endpoints_judges_tokens_and_cloud_functions() -> None:
         ("judge.example", 8080),
         ("status.example", 443),
     )
-    assert offline(HelmRunSettings(), plan(flags), env).allowed == hosts
+    assert offline_settings(HelmRunSettings(), plan(flags), env).allowed == hosts
 
 
 def test_the_embedded_endpoint_needs_no_host_and_a_served_one_its_server() -> None:
     this = plan({"target.api_endpoint.url": "demo://baseline"})
-    told = offline(HelmRunSettings(file_lists="/lists", libraries={"A": "b"}), this, {})
+    told = offline_settings(HelmRunSettings(file_lists="/lists", libraries={"A": "b"}), this, {})
     libraries = {"A": "b", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     assert told == HelmRunSettings(allowed=(), proxies={}, file_lists="/lists", libraries=libraries)
     served = plan({"target.api_endpoint.url": "served://vllm-0a1b/v1"})
-    assert offline(HelmRunSettings(), served, {SERVED_AT: "http://127.0.0.1:20001"}).allowed == (
-        ("127.0.0.1", 20001),
-    )
+    assert offline_settings(
+        HelmRunSettings(), served, {SERVED_AT: "http://127.0.0.1:20001"}
+    ).allowed == (("127.0.0.1", 20001),)
     # a finished run is collected without it
-    assert offline(HelmRunSettings(), served, {}).allowed == ()
+    assert offline_settings(HelmRunSettings(), served, {}).allowed == ()
 
 
 def test_a_proxy_leads_to_its_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "proxy.example:3128")
-    told = offline(HelmRunSettings(), plan(), {})
+    told = offline_settings(HelmRunSettings(), plan(), {})
     assert told.allowed == (("host.example", 443), ("proxy.example", 3128))
     assert told.proxies == {"https://host.example": "http://proxy.example:3128"}
     monkeypatch.setenv("NO_PROXY", "host.example")
-    assert offline(HelmRunSettings(), plan(), {}).proxies == {}
+    assert offline_settings(HelmRunSettings(), plan(), {}).proxies == {}
 
 
 def mimic_rrs(tmp_path: Path) -> Plan:
@@ -79,20 +79,20 @@ def mimic_rrs(tmp_path: Path) -> Plan:
 def test_files_of_the_layout_by_name(tmp_path: Path) -> None:
     here = mimic_rrs(tmp_path)
     (tmp_path / "own" / "notes.txt").write_text("not read by HELM")
-    found = look_at_own_data(here, pytest.fail)
+    found = hash_own_data(here, pytest.fail)
     assert found == hashes_of(here.rundir)
     assert list(found) == ["data_path/test.findings.tok", "data_path/test.impression.tok"]
     assert found["data_path/test.findings.tok"] == hashlib.sha256(b"findings\n").hexdigest()
     entry = f"helm:shc_bmt_med:data_path={tmp_path}/own/notes.txt"
     here = plan({"config.type": entry, "config.output_dir": str(tmp_path / "out")})
-    assert look_at_own_data(here, pytest.fail) == {
+    assert hash_own_data(here, pytest.fail) == {
         "data_path": hashlib.sha256(b"not read by HELM").hexdigest()
     }
 
 
 def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = mimic_rrs(tmp_path)
-    first = look_at_own_data(here, pytest.fail)
+    first = hash_own_data(here, pytest.fail)
     read: list[str] = []
 
     def noting(path: Path) -> str:
@@ -100,13 +100,13 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
         return sha256_of(path)
 
     monkeypatch.setattr(run_data, "sha256_of", noting)
-    assert look_at_own_data(here, pytest.fail) == first
+    assert hash_own_data(here, pytest.fail) == first
     assert read == []
     file = tmp_path / "own" / "test.findings.tok"
     before = file.stat()
     file.write_text("fiNdings\n")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as an edit that hides itself
-    second = look_at_own_data(here, pytest.fail)
+    second = hash_own_data(here, pytest.fail)
     assert read == ["test.findings.tok"]
     assert [name for name in first if second[name] != first[name]] == [
         "data_path/test.findings.tok"
@@ -114,9 +114,9 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_much_to_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_data, "TAKES_LONG", 10)
+    monkeypatch.setattr(run_data, "SLOW_SIZE", 10)
     said: list[str] = []
-    look_at_own_data(mimic_rrs(tmp_path), said.append)
+    hash_own_data(mimic_rrs(tmp_path), said.append)
     assert len(said) == 1
     assert "GB of data_path" in said[0]
 
@@ -124,8 +124,8 @@ def test_much_to_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"a": {}}'])
 def test_a_damaged_record_is_made_anew_and_other_tasks_have_none(text: str, tmp_path: Path) -> None:
     here = mimic_rrs(tmp_path)
-    first = look_at_own_data(here, pytest.fail)
+    first = hash_own_data(here, pytest.fail)
     here.rundir.own_data.write_text(text)
-    assert look_at_own_data(here, pytest.fail) == first
+    assert hash_own_data(here, pytest.fail) == first
     other = plan({"config.output_dir": str(tmp_path / "out")})
-    assert look_at_own_data(other, pytest.fail) == hashes_of(other.rundir) == {}
+    assert hash_own_data(other, pytest.fail) == hashes_of(other.rundir) == {}

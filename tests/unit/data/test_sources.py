@@ -44,9 +44,9 @@ def test_subsets_and_variants() -> None:
         ["ncbi/MedCalc-Bench-v1.2"],
         "version=v1.2",
     )
-    assert table.asked("medcalc_bench:version=v1.2") == newest
-    assert table.asked("medcalc_bench:version=v9") is None
-    assert table.asked("nothing") is None
+    assert table.requested("medcalc_bench:version=v1.2") == newest
+    assert table.requested("medcalc_bench:version=v9") is None
+    assert table.requested("nothing") is None
     both = table.tasks["med_dialog"]
     assert [file.path for file in both.with_values({"subset": "icliniq"}).files] == [
         "icliniq/test.json"
