@@ -402,21 +402,20 @@ def _request_head(
     scheme, _, port = _address(url)
     host = (url.host or "") if port == _PORTS[scheme] else f"{url.host}:{port}"
     target = f"{scheme}://{host}{url.request_uri}" if by_proxy else url.request_uri
-    default_fields = {
+    head_fields = {
         "Host": host,
         "Accept-Encoding": "identity",
         "User-Agent": f"eval-factory/{__version__}",
         "Content-Type": "application/json",
         "Accept": "application/json",
     }
-    named = {name.lower(): name for name in default_fields}
+    default_names = {name.lower(): name for name in head_fields}
     for name, value in fields:
         if any(letter in f"{name}{value}" for letter in "\r\n\0"):
             raise ValueError(f"Invalid header value of {name}")
-        default_fields.pop(
-            named.get(name.lower(), ""), None
-        )  # the user's field replaces the default
-        default_fields[name] = value
+        # The user's field replaces the default field, even if its name has other capitals.
+        head_fields.pop(default_names.get(name.lower(), ""), None)
+        head_fields[name] = value
     lines = [f"{method} {target} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in default_fields.items()]
+    lines += [f"{name}: {value}" for name, value in head_fields.items()]
     return "".join(f"{line}\r\n" for line in lines).encode("latin-1")

@@ -43,7 +43,9 @@ _BEGINNINGS = {
     b"GIF89a": "image/gif",
     b"ID3": "audio/mpeg",
 }
+"""The media type of a file, by the first bytes of the file."""
 _IN_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+"""The media type of a RIFF file, by the name of its format."""
 
 
 class UnusableMedium(Exception):
@@ -60,7 +62,7 @@ def type_of(data: bytes) -> str | None:
         return _IN_RIFF.get(data[8:12])
     if data[end_of_first_tags(data) :][:4] == b"fLaC":
         return "audio/flac"
-    # a frame of MPEG audio
+    # MPEG audio without tags begins with the header of a frame.
     if len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] & 0x06:
         return "audio/mpeg"
     return next(

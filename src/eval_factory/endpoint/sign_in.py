@@ -272,10 +272,10 @@ class OAuthSignIn(SignIn):
                 with FileLock(f"{self._file}.lock", timeout=LOCK_TIMEOUT_S, mode=PRIVATE):
                     token = read_token(self._file)
                     if token is None or not token.is_fresh or f"Bearer {token.value}" == refused:
-                        new = f"Creating new {self.service} OAuth token"
-                        self._say(
-                            f"{self.service} OAuth token expired, refreshing" if token else new
-                        )
+                        message = f"Creating new {self.service} OAuth token"
+                        if token is not None:
+                            message = f"{self.service} OAuth token expired, refreshing"
+                        self._say(message)
                         token = self._fetch()
                         write_token(self._file, token)
             except Timeout:

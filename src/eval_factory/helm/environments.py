@@ -27,7 +27,7 @@ from eval_factory.tasks.run_specs import load_index
 from eval_factory.tasks.upstreams import HEIM, HELM, MEDHELM, UPSTREAMS, Upstream
 
 if TYPE_CHECKING:
-    # not imported at run time: it imports pydantic, which helm-run does not need
+    # not imported at run time: the module imports pydantic, which helm-run does not need
     from eval_factory.plan.run_plan import Plan
 
 HOMES = {MEDHELM.name: MEDHELM_HOME, HEIM.name: HEIM_HOME}

@@ -406,7 +406,7 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
             if first.rstrip(b",\n") == beginning + b"]":
                 return
             if first != beginning + b"\n":
-                raise ValueError("it is not indented as HELM 0.5.16 does it")
+                raise ValueError("the file is not indented as HELM 0.5.16 indents its files")
             opening = depth + b"{\n"
             closing = re.compile(b"\n" + depth + rb"}(,?)\n")
             rest = b""
@@ -417,7 +417,7 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
                     yield _parsed(adapter, b"{" + text.partition(opening)[2] + b"}")
                     if not comma:
                         return
-        raise ValueError("it ends in the middle")
+        raise ValueError("the file ends in the middle of the list")
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 
