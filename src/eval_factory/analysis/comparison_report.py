@@ -38,7 +38,8 @@ model (such as `A`) for its answer.
 
 
 def texts_of_flips(comparison: Comparison) -> Texts:
-    """Return the texts of the instances whose values differ, those that are better in a first.
+    """Return the texts of the instances whose values differ; those that are better in `a` come
+    first.
 
     Raises:
         PrerequisiteError: the files of instances cannot be read.
@@ -261,7 +262,7 @@ def _result(comparison: Comparison) -> str:
 
 
 def _finding(comparison: Comparison) -> str:
-    """Return the sentence that one model is better, or that no difference is shown."""
+    """Return the words that a model is better, or that no difference is shown."""
     a = comparison.a.label
     b = comparison.b.label
     difference = comparison.paired.difference
@@ -296,9 +297,9 @@ def _evidence(comparison: Comparison) -> str:
 
 
 def _deciding(difference: PairedDifference) -> str:
-    """Return which of test and interval decides, if only one of them shows a difference.
+    """Return the words that the test or the interval decides, if only one shows a difference.
 
-    The one that shows no difference decides.
+    The method without a difference decides.
     """
     if difference.p_value is None or difference.ci_low is None or difference.ci_high is None:
         return ""

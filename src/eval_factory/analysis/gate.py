@@ -274,8 +274,8 @@ def _checks(
 ) -> Iterator[Check]:
     """Yield a check for each limit of a benchmark.
 
-    A missing result, score or baseline fails, and is not inconclusive: otherwise
-    `on_inconclusive: pass` would hide it.
+    If the result, the score or the baseline is missing, the check fails. It is not inconclusive,
+    because `on_inconclusive: pass` must not hide that nothing was shown.
     """
     if candidate is None or metric is None:
         yield _no_number("no candidate has a result of this benchmark")

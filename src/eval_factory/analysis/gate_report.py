@@ -98,9 +98,9 @@ def gate_document(result: GateResult) -> dict[str, Any]:
 def write_junit(result: GateResult, path: Path) -> None:
     """Write a JUnit file with a test case for each limit.
 
-    A limit that is not kept is a failed test case if it counts against the gate. If the benchmark
-    is advisory, or if its inconclusive outcome counts as passed, it is a skipped test case with the
-    reason.
+    A limit that is not kept is a failed test case if the benchmark counts against the gate. If the
+    benchmark is advisory, or if its inconclusive outcome counts as passed, the limit is a skipped
+    test case with the reason.
     """
     # junitparser is imported here because only this function needs it.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
@@ -209,7 +209,7 @@ def _file_name(task: str) -> str:
 
 
 def _salt(path: Path) -> bytes:
-    """Return the salt in a file. If the file does not exist, create it with a new salt."""
+    """Return the salt in a file. If there is no such file, create the file with a new salt."""
     try:
         return bytes.fromhex(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

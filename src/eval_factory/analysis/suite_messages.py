@@ -418,6 +418,7 @@ def _share(share: Share | None) -> str:
 
 
 def _with_interval(value: str, low: float | None, high: float | None) -> str:
+    """Return a value with its interval in parentheses, if it has an interval."""
     between = formats.between(low, high, " to ")
     if not between:
         return value

@@ -240,7 +240,7 @@ def _pairs_lost(model: str, pairs: Iterable[tuple[str, str]]) -> list[tuple[str,
 
 
 def _with_value(model: str, columns: Iterable[Column]) -> list[Column]:
-    """Return the columns that a model has a value in."""
+    """Return the columns in which a model has a value."""
     return [column for column in columns if model in column.values]
 
 
@@ -297,18 +297,14 @@ def _is_better(first: str, second: str, columns: Sequence[Column]) -> bool:
     """
     columns_of_first = _with_value(first, columns)
     columns_of_second = _with_value(second, columns)
-    lowest_of_first = [
-        _certain_share(_pairs_won(first, column.certain), column) for column in columns_of_first
-    ]
-    highest_of_second = [
-        1 - _certain_share(_pairs_lost(second, column.certain), column)
-        for column in columns_of_second
-    ]
+    lowest_of_first = []
+    for column in columns_of_first:
+        lowest_of_first.append(_certain_share(_pairs_won(first, column.certain), column))
+    highest_of_second = []
+    for column in columns_of_second:
+        highest_of_second.append(1 - _certain_share(_pairs_lost(second, column.certain), column))
     if columns_of_first != columns_of_second:
-        # This compares the two means without a division.
-        return sum(lowest_of_first) * len(highest_of_second) > sum(highest_of_second) * len(
-            lowest_of_first
-        )
+        return mean(lowest_of_first) > mean(highest_of_second)
     total = Fraction(0)
     for column, lowest, highest in zip(
         columns_of_first, lowest_of_first, highest_of_second, strict=True

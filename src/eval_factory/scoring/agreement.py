@@ -279,7 +279,7 @@ def length_correlation(pairs: Sequence[tuple[float, int]]) -> RankCorrelation | 
     marks, lengths = zip(*pairs, strict=True)
     if len(set(marks)) == 1 or len(set(lengths)) == 1:
         return None
-    from scipy import stats  # imported here: only judges need it
+    from scipy import stats  # imported here because only runs with judges need scipy
 
     rho = float(stats.spearmanr(pairs)[0])
     # Fisher's z of a perfect correlation is infinite. The interval is therefore computed as if two
@@ -305,7 +305,7 @@ class Ratings:
     by_judge: dict[str, dict[InstanceKey, dict[str, float]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    # the instances with an empty answer: they get the lowest rating, and no judge is asked
+    # the instances with an empty answer, which get the lowest rating without a judge
     lowest: set[InstanceKey] = field(default_factory=set)
     form: JuryForm = HELMS_FORM
     lengths: dict[InstanceKey, int] = field(default_factory=dict)
@@ -351,7 +351,9 @@ class Ratings:
         return means
 
     def report(self) -> JuryReport:
-        """Return the report on the judges: their means, their agreement and their bias."""
+        """Return the report on the judges: their mean marks, their agreement, and the correlation
+        of their marks with the lengths of the answers.
+        """
         means = {}
         leave_one_out = {}
         length_correlations = {}

@@ -1,6 +1,7 @@
 """Holds the main metric's values of each asking, and compares the askings of the same questions.
 
-The intervals take into account that questions may share a source.
+An asking is one way to ask all questions, such as a repeat, other words or a doubt. The intervals
+take into account that questions may share a source.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ from eval_factory.tasks.asking_forms import REPEAT, SAME_WORDS, is_asked_again
 from eval_factory.tasks.choice_question import number_of_order
 
 FIRST_ASKING = ""  # the name of a question's first asking, in its original form
-MIN_IN_GROUP = 10
-"""The least number of questions in a group whose change is reported."""
+MIN_IN_GROUP = 10  # the smallest number of questions in a group whose change is reported
 
 
 def names_of_repeats(times: int) -> list[str]:
@@ -121,8 +121,9 @@ class AskingValues:
         return by_unit
 
     def unread_in(self, names: Sequence[str]) -> int:
-        """Count the questions with an answer that no rule reads, among the questions of all these
-        askings.
+        """Count the questions with an unread answer in at least one of these askings.
+
+        Only questions that are in all these askings count.
         """
         count = 0
         for unit in set.intersection(*map(self._units_of, names)):

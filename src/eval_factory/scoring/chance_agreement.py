@@ -36,7 +36,7 @@ def chance_p(marks: Mapping[str, MarksOfJudge]) -> float | None:
     Returns:
         None if fewer than two judges gave marks, or if no two judges rated the same answer.
     """
-    import numpy as np  # imported here: only juries need it
+    import numpy as np  # imported here because only runs with a jury need numpy
 
     judges = sorted(judge for judge, marks_of_judge in marks.items() if marks_of_judge)
     if len(judges) < 2:

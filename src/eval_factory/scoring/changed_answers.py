@@ -77,6 +77,7 @@ UNREAD = "unread"
 WITH_ASKED = ".with_asked"
 """The ending of the metric that also counts the letters from `extra.ask_unread`."""
 MAX_LOST = 20  # the largest number of lost questions that a report lists
+# the start of an option such as "None of the above"
 _NONE = re.compile(r"\W*(?:none|neither|ningun)", re.IGNORECASE)
 
 
@@ -86,10 +87,10 @@ class Askings(Part):
 
     plan: Plan
     right: RightAnswers
-    """Reads the same answers. This part is listed earlier, so it sees each request first."""
+    """The part that reads the answers. It sees each request before this part does."""
     confidence: ConfidenceOfAnswers | None
     metrics: list[MetricValues] = field(default_factory=list)
-    """HELM's metrics of the further askings, and the metrics derived from HELM's."""
+    """HELM's metrics of the further askings, and other metrics computed from them."""
     units: dict[Unit, None] = field(default_factory=dict)
     """The questions whose original form was answered, in the order of the requests."""
     main: str = ""  # the name of HELM's main metric
@@ -218,7 +219,7 @@ class Askings(Part):
     def score(self, draft: Draft) -> None:
         """Move the metrics of further askings from the draft to this part.
 
-        They are not scores of the run.
+        These metrics are not scores of the run.
         """
         scores_of_run = []
         for metric in draft.metrics:
@@ -375,8 +376,9 @@ class Askings(Part):
     def _first_change(self, unit: Unit, turns: Sequence[InstanceKey]) -> str:
         """Return the number of the first turn with another answer than the first answer.
 
-        An unread answer is not a change. `UNREAD` if the first answer is unread, or if some answer
-        is unread and no other answer is a change; `NEVER` if all answers are the first answer.
+        An unread answer is not a change. The function returns `UNREAD` if the first answer is
+        unread, or if some later answer is unread and no answer is a change. It returns `NEVER` if
+        all answers are equal.
         """
         first = self.right.comparable_answer((*unit, None))
         if self.right.form is None:
@@ -428,7 +430,7 @@ class Askings(Part):
     def blind(self, values: AskingValues, draft: Draft) -> dict[str, Change]:
         """Report the change of the score when each question's picture was replaced.
 
-        The keys are the kinds of replacement (`BLIND_WITH`).
+        The keys of the result are the kinds of replacement (`BLIND_WITH`).
         """
         changes = {}
         for picture, description in BLIND_WITH.items():
@@ -550,8 +552,8 @@ def _values_in_every_asking(
 
 
 def _lost_questions(values: AskingValues, name: str) -> list[str]:
-    """Return the ids of questions whose first answer was right and whose answer in this asking is
-    not.
+    """Return the ids of the questions whose first answer is right and whose answer in this asking
+    is wrong.
     """
     before = values.of(FIRST_ASKING)
     lost = []
@@ -601,7 +603,7 @@ def _points_of_answer(value: float, cost: float) -> float:
 
 
 def _is_none_of_these(option: str) -> bool:
-    """Return True if the option says that no other option is right, or that nobody knows."""
+    """Return True if the option means "none of the other options" or "not known"."""
     return begins_not_to_know(option) or (
         refers_to_others(option) and _NONE.match(option) is not None
     )

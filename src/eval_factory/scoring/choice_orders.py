@@ -50,15 +50,15 @@ class ChoiceOrderCheck(Part):
     """Questions whose choices stay in their original order -> the reason."""
     letters: Counter[str] = field(default_factory=Counter)  # how often each letter was chosen
     right: RightAnswers | None = None
-    """Reads the same answers. That part is listed earlier, so it sees each request first."""
+    """The part that reads the answers. It sees each request before this part does."""
 
     @classmethod
     def of(
         cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues]
     ) -> tuple[ChoiceOrderCheck | None, Sequence[MetricValues]]:
-        """Return the check, and the metrics without those of other orders.
+        """Return the check, and the metrics of the questions in their original order.
 
-        The check is None if questions are asked in one order only.
+        The check is None if the run asks questions in their original order only.
         """
         wanted = plan.evaluation.extra.shuffle_choices
         if wanted is None:
@@ -114,14 +114,14 @@ class ChoiceOrderCheck(Part):
 
     def order_report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders:
         """Report on the questions that were asked in more than one order."""
-        moved = [unit for unit, count in self.orders.items() if count > 1]
+        reordered = [unit for unit, count in self.orders.items() if count > 1]
         by_order = {}
         right_in_all = {}
         clusters: Mapping[str, str] = {}
         rule = None
         if main is not None:
-            by_order = self._means_by_order(main, moved, missing)
-            right_in_all = self._right_in_all_orders(main, moved, missing)
+            by_order = self._means_by_order(main, reordered, missing)
+            right_in_all = self._right_in_all_orders(main, reordered, missing)
             clusters = main.clusters or {}
         if self.right is not None:
             rule = self.right.reading_rule()
@@ -134,24 +134,24 @@ class ChoiceOrderCheck(Part):
 
         return ChoiceOrders(
             orders=self.wanted,
-            questions=len(moved),
+            questions=len(reordered),
             kept=dict(sorted(Counter(self.kept.values()).items())),
             by_order=by_order,
-            changed=share(self._changed(moved)),
+            changed=share(self._changed(reordered)),
             right_in_all=share(right_in_all),
             letters=dict(sorted(self.letters.items())),
             right_by=rule,
-            same_words=share(self._changed_in_same_words(moved)),
+            same_words=share(self._changed_in_same_words(reordered)),
         )
 
-    def _changed(self, moved: Sequence[Unit]) -> dict[Unit, float]:
+    def _changed(self, reordered: Sequence[Unit]) -> dict[Unit, float]:
         """Return 1 for each question whose answers differ between orders, and 0 if all are equal.
 
         Questions with fewer than two answers are left out.
         """
         answers = self._answers()
         changed = {}
-        for unit in moved:
+        for unit in reordered:
             by_order = answers[unit]
             if len(by_order) > 1:
                 changed[unit] = float(len(set(by_order.values())) > 1)
@@ -173,11 +173,11 @@ class ChoiceOrderCheck(Part):
         return answers
 
     def _means_by_order(
-        self, main: MetricValues, moved: Sequence[Unit], missing: set[InstanceKey]
+        self, main: MetricValues, reordered: Sequence[Unit], missing: set[InstanceKey]
     ) -> dict[str, float | None]:
         """Return the mean value in each order, by the order's number; None if no value counts."""
         means: dict[str, float | None] = {}
-        questions = set(moved)
+        questions = set(reordered)
         for order, metric in self.values_of(main).items():
             values = []
             for key, value in self._values_by_reader(metric.values).items():
@@ -189,7 +189,7 @@ class ChoiceOrderCheck(Part):
         return means
 
     def _right_in_all_orders(
-        self, main: MetricValues, moved: Sequence[Unit], missing: set[InstanceKey]
+        self, main: MetricValues, reordered: Sequence[Unit], missing: set[InstanceKey]
     ) -> dict[Unit, float]:
         """Return 1 for each question with the full value in every order, and 0 for the rest.
 
@@ -199,9 +199,9 @@ class ChoiceOrderCheck(Part):
         for metric in self.values_of(main).values():
             for key, value in self._values_by_reader(metric.values).items():
                 lowest[key[:2]] = min(value, lowest.get(key[:2], value))
-        left_out = units_of(missing) | self._unread_in_some_order(moved)
+        left_out = units_of(missing) | self._unread_in_some_order(reordered)
         right = {}
-        for unit in moved:
+        for unit in reordered:
             if unit in lowest and unit not in left_out:
                 right[unit] = float(lowest[unit] >= 1.0)
         return right

@@ -2,8 +2,8 @@
 agreement, and each judge's bias.
 
 These figures are the result's `clinicians`. A rating counts only if the answer has not changed
-since. The ratings by one person of a complete answer make a score, computed as by the main metric.
-The people's score of an answer is the mean of these scores.
+since. If a person answered all questions about an answer, the ratings make a score, computed as by
+the main metric. The people's score of an answer is the mean of such scores.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
     rated = _read_rated_result(result, rundir)
     if rated is None:
         return {}
-    return rated.people()
+    return rated.scores_by_people()
 
 
 def _read_rated_result(result: TaskResult, rundir: RunDir) -> RatedResult | None:
@@ -125,15 +125,15 @@ def rated_items(
     items = []
     marks_of_items: list[dict[str, float]] = []
     for record in result.instances:
-        answer = rated.rated.get(AnswerKey(record.id, record.trial))
+        answer = rated.answers.get(AnswerKey(record.id, record.trial))
         if answer is None:
             continue
-        for number, unit in answer.units():
+        for number, ratings in answer.ratings_by_question():
             category = _category_of(rated, record, number)
-            labels = tuple(map(mark_of, unit.values()))
+            labels = tuple(map(mark_of, ratings.values()))
             source = record.cluster or record.id
             length = len(record.completion or "")
-            items.append(LabelledItem(source, False, labels, tuple(unit), category, length))
+            items.append(LabelledItem(source, False, labels, tuple(ratings), category, length))
             marks = {}
             for judge, mark_by_question in answer.marks.items():
                 if number in mark_by_question:
@@ -153,7 +153,7 @@ def _category_of(rated: RatedResult, record: InstanceRecord, number: int) -> str
     """
     if rated.question.kind != CRITERIA_SHEET:
         key = AnswerKey(record.id, record.trial)
-        return str(rated.rated[key].questions[number].name)
+        return str(rated.answers[key].questions[number].name)
     tags = list(record.criteria[number].get("tags") or ())
     if not tags:
         return None
@@ -172,15 +172,15 @@ class RatedAnswer:
     marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """Judge -> number of the question, from 0 -> mark."""
 
-    def units(self) -> Iterator[tuple[int, RatingsByRater]]:
-        """Yield the number of each question that was rated, and its ratings by rater."""
+    def ratings_by_question(self) -> Iterator[tuple[int, RatingsByRater]]:
+        """Yield the number of each rated question, from 0, and its ratings by rater."""
         for number in range(len(self.questions)):
-            unit = {}
+            by_rater = {}
             for rater, ratings in self.by_rater.items():
                 if number in ratings:
-                    unit[rater] = ratings[number]
-            if unit:
-                yield number, unit
+                    by_rater[rater] = ratings[number]
+            if by_rater:
+                yield number, by_rater
 
     def complete_ratings(self) -> list[list[float]]:
         """Return the ratings, in the order of the questions, by each person who rated all of the
@@ -206,17 +206,17 @@ class RatedResult:
     clusters: dict[AnswerKey, str] = field(default_factory=dict)  # the source of every answer
     lowest: dict[AnswerKey, float] = field(default_factory=dict)
     """The lowest possible score of every answer to a rubric's case."""
-    rated: dict[AnswerKey, RatedAnswer] = field(default_factory=dict)  # the rated answers only
+    answers: dict[AnswerKey, RatedAnswer] = field(default_factory=dict)  # the rated answers only
     unused: int = 0  # the number of ratings of answers that have changed since
 
     def marks(self) -> list[float]:
         """Return all possible marks, the lowest first."""
         return sorted(choice.value for choice in self.question.choices)
 
-    def people(self) -> dict[AnswerKey, float]:
+    def scores_by_people(self) -> dict[AnswerKey, float]:
         """Return the people's score of each answer that at least one person rated in full."""
         scores = {}
-        for key, answer in self.rated.items():
+        for key, answer in self.answers.items():
             ratings = answer.complete_ratings()
             if ratings:
                 scores[key] = statistics.fmean(
@@ -281,7 +281,7 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
         unused_note = OTHER_ANSWERS.format(count=len(annotations.ratings))
         return Clinicians(0, 0, 0, 0, too_few=TooFewRated(0, MIN_RATED), notes=(unused_note,))
     rated = _match_ratings(result, annotations, samples, score)
-    people = rated.people()
+    people = rated.scores_by_people()
     corrected = None
     too_few = None
     try:
@@ -290,20 +290,20 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
         too_few = TooFewRated(*error.args)
     except TooFewSourcesError:
         pass  # `_notes` reports the number of sources
-    units = []
-    for answer in rated.rated.values():
-        for _, unit in answer.units():
-            units.append(unit)
-    raters = set(chain.from_iterable(units))
+    rated_questions = []
+    for answer in rated.answers.values():
+        for _, ratings in answer.ratings_by_question():
+            rated_questions.append(ratings)
+    raters = set(chain.from_iterable(rated_questions))
     marks = rated.marks()
     agreement = None
     if len(raters) > 1:
-        agreement = agreement_among(units, marks)
+        agreement = agreement_among(rated_questions, marks)
     return Clinicians(
         len(people),
         len(rated.values),
         len(raters),
-        sum(map(len, units)),
+        sum(map(len, rated_questions)),
         corrected,
         too_few,
         agreement,
@@ -407,7 +407,7 @@ def _match_ratings(
             if drawn.shown_sha256 != rated.question.sha256_of(record):
                 rated.unused += sum(map(len, by_rater.values()))
                 continue
-            answer = rated.rated.setdefault(key, RatedAnswer(drawn.questions))
+            answer = rated.answers.setdefault(key, RatedAnswer(drawn.questions))
             answer.by_rater.update(by_rater)
             answer.marks = rated.question.judge_ratings_of(record)
     for _, by_rater in chain.from_iterable(unmatched.values()):
@@ -431,10 +431,10 @@ def _judge_agreements(
     """Yield each judge with its agreement and bias."""
     judges_of_rated = []
     for judge, scores in rated.judged.items():
-        if scores.keys() & rated.rated.keys():
+        if scores.keys() & rated.answers.keys():
             judges_of_rated.append(judge)
     names: dict[str, None] = {}
-    for answer in rated.rated.values():
+    for answer in rated.answers.values():
         names |= dict.fromkeys((*answer.marks, *sorted(judges_of_rated)))
     for judge in names:
         agreement = agreement_with(_marks_and_ratings(rated, judge), scale)
@@ -448,11 +448,11 @@ def _judge_agreements(
 def _marks_and_ratings(rated: RatedResult, judge: str) -> list[tuple[float, list[float]]]:
     """Return a judge's mark and the people's ratings of each question about an answer."""
     marks = []
-    for answer in rated.rated.values():
+    for answer in rated.answers.values():
         marks_of_judge = answer.marks.get(judge, {})
-        for number, unit in answer.units():
+        for number, ratings in answer.ratings_by_question():
             if number in marks_of_judge:
-                marks.append((marks_of_judge[number], list(unit.values())))
+                marks.append((marks_of_judge[number], list(ratings.values())))
     return marks
 
 
@@ -491,7 +491,7 @@ def _notes(
             f"the ratings on {other_sheets} sheets are not used: they are of another kind, "
             "scale or metric than most ratings"
         )
-    partly_rated = len(rated.rated) - len(people)
+    partly_rated = len(rated.answers) - len(people)
     if partly_rated:
         yield (
             f"{partly_rated} answers are rated only in part: "

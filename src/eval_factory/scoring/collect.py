@@ -64,7 +64,7 @@ def collect(
 
     Args:
         plan: the plan of the run.
-        runs: the run folders that helm-run wrote. A task has one, and only the first is read.
+        runs: the folders that helm-run wrote. A task has one folder; only the first is read.
         run_id: the id of the run's attempts in the journal.
         wall_s: the duration of the run, in seconds.
         git_hash: the commit of this program; None if it does not run from a repository.
@@ -232,7 +232,7 @@ class RunParts:
         return self.orders.by_order
 
     def records(self, draft: Draft) -> InstanceRecords:
-        """Return the records of the instances. `draft` must be finished: it has the metrics."""
+        """Return the records of the instances. `draft` is the finished draft with all metrics."""
         columns = [*draft.metrics, *self._other_orders()]
         if self.again is not None:
             columns += self.again.metrics

@@ -1,5 +1,5 @@
-"""Compares the settings of a run with those of MedHELM's leaderboard, and reports each deviation
-with its effect.
+"""Compares the settings of a run with the settings of MedHELM's leaderboard, and reports each
+deviation with its effect.
 
 The file `medhelm_leaderboard.yml` lists the settings of the leaderboard. The settings of this run
 are taken from the answered requests where possible, and not only from the configuration: an
@@ -214,8 +214,8 @@ def _differing_values(
         expected: the leaderboard's value.
 
     Returns:
-        The number if all requests have the same number, else a list of the values as text. None if
-        there are no requests, or if all have the leaderboard's value.
+        None if there are no requests, or if all requests have the leaderboard's value. Otherwise
+        the distinct values: a number if there is only one value and it is a number, else a text.
     """
     values: list[Any] = []
     for settings in sent:

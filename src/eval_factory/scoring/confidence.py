@@ -302,7 +302,7 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
         groups: the answers, in groups of similar confidence.
         draws: the number of simulated samples.
     """
-    import numpy as np  # imported here: it takes long, and `ls` needs none of it
+    import numpy as np  # imported here because the import is slow, and `ls` does not need numpy
 
     total = sum(map(len, groups))
     gaps = list(map(_gap, groups))

@@ -41,32 +41,33 @@ it cannot be a thousands separator: 1,234 is 1234, and 12,34 is 12.34.
 # a number that is not part of a date, a unit or a name (m^2, CURB-65)
 _NUMBER = re.compile(rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}")
 # words and signs between two alternatives or the ends of a range
-_EITHER = r"(?:or|to|oder|bis|o|u|a|ou|à|versus|vs\.?)"
+_OR = r"(?:or|to|oder|bis|o|u|a|ou|à|versus|vs\.?)"
+# up to two words that may be units
 _UNIT = r"(?: ?[%°a-zµμ][^\s\d,;:()='\"]{0,20}(?:\d[^\s,;:()='\"]{0,8})?){0,2}"
 # two numbers that are alternatives or a range, such as "3 or 4" and "between 3 and 4"
 _ALTERNATIVES = re.compile(
     rf"(?<![\w^./,-])[+-]?{_DIGITS}{_UNIT}"
-    rf"(?: {_EITHER} |(?<=\d)-(?=\d)| ?[–—~] ?| - )[+-]?{_DIGITS}"  # noqa: RUF001
+    rf"(?: {_OR} |(?<=\d)-(?=\d)| ?[–—~] ?| - )[+-]?{_DIGITS}"  # noqa: RUF001
     rf"|(?<![^\W_])(?:between|zwischen|entre) {_DIGITS}{_UNIT} (?:and|und|y|e|et) {_DIGITS}",
     re.IGNORECASE,
 )
 # a number at the start of a text, such as "about 12.5 mg, because"
-_OPENS = re.compile(
+_OPENING_NUMBER = re.compile(
     rf"[^\w\n+-]{{0,10}}(?:(?:about|approximately|roughly|ca\.?) )?([+-]?{_DIGITS})"
     rf"(?! ?-?(?:year|yr|y/?o)){_UNIT}\s*"
     r"(?:$|[.,;:(\n]|(?:because|since|as|which|with|for)\b)",
     re.IGNORECASE,
 )
-# the second step of a numbered list: the text then starts with a step's number, not with a value
-_STEP = re.compile(r"^\W{0,10}2[.)]\s", re.MULTILINE)
+# the second step of a numbered list; the number at the start of the text is then not a value
+_SECOND_STEP = re.compile(r"^\W{0,10}2[.)]\s", re.MULTILINE)
 _OUT_OF = re.compile(r"(?<!\d)(\d+) out of")
 # a list of whole numbers, such as "2, 4, 5"
-_LISTED = re.compile(r"(?<!\d)-?\d+(?: ?, ?-?\d+)+")
+_NUMBER_LIST = re.compile(r"(?<!\d)-?\d+(?: ?, ?-?\d+)+")
 _DATE = re.compile(r"(?<!\d)(?:\d{1,2}/\d{1,2}/\d{4}|\d{4}-\d{2}-\d{2})(?!\d)")
 _OPENING_DATE = re.compile(rf"\W{{0,10}}({_DATE.pattern})\s*(?:$|[.,;:(\n])")
-_EITHER_OF_DATES = re.compile(rf"{_DATE.pattern} (?:or|oder|o|ou) {_DATE.pattern}", re.IGNORECASE)
+_ALTERNATIVE_DATES = re.compile(rf"{_DATE.pattern} (?:or|oder|o|ou) {_DATE.pattern}", re.IGNORECASE)
 # the start of an alternative after a duration, such as "or 5"
-_NEXT_DURATION = re.compile(rf"[\W_]{{0,3}}{_EITHER} \W?\d", re.IGNORECASE)
+_NEXT_DURATION = re.compile(rf"[\W_]{{0,3}}{_OR} \W?\d", re.IGNORECASE)
 # a whole number with a decimal comma and a zero, such as "3,0"
 _DECIMAL_ZERO = re.compile(r"(?<![\d,])(\d{1,3}),0(?![\d,])")
 _WEEKS_AND_DAYS = re.compile(
@@ -109,12 +110,12 @@ def number_in(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        single = _ALTERNATIVES.sub(" ", text)
-    if not _STEP.search(single):
-        opening = _OPENS.match(single)
+        without_alternatives = _ALTERNATIVES.sub(" ", text)
+    if not _SECOND_STEP.search(without_alternatives):
+        opening = _OPENING_NUMBER.match(without_alternatives)
         if opening is not None:
             return _float(opening[1])
-    numbers = _NUMBER.findall(single)
+    numbers = _NUMBER.findall(without_alternatives)
     if not numbers:
         return None
     return _float(numbers[-1])
@@ -139,11 +140,12 @@ def whole_number_in(text: str) -> float | None:
     """
     text = _DECIMAL_ZERO.sub(r"\1", stated_value(text))
     out_of = _OUT_OF.search(text)
-    listed = _LISTED.search(text)
-    opens = _OPENS.match(text) is not None and not (listed and _LISTED.match(text.lstrip("([")))
-    if out_of is not None and not opens:
+    listed = _NUMBER_LIST.search(text)
+    begins_with_list = listed and _NUMBER_LIST.match(text.lstrip("(["))
+    begins_with_number = _OPENING_NUMBER.match(text) is not None and not begins_with_list
+    if out_of is not None and not begins_with_number:
         return float(out_of[1])
-    if listed is not None and not opens:
+    if listed is not None and not begins_with_number:
         return float(listed[0].count(",") + 1)
     number = number_in(text)
     if number is None:
@@ -160,7 +162,7 @@ def date_in(text: str) -> float | None:
 
     The function reads month/day/year and ISO 8601. The authors' code does not read ISO 8601.
     """
-    text = _EITHER_OF_DATES.sub(" ", stated_value(text))
+    text = _ALTERNATIVE_DATES.sub(" ", stated_value(text))
     opening = _OPENING_DATE.match(text)
     dates = _DATE.findall(text)
     if opening is not None:

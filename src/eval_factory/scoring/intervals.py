@@ -40,7 +40,7 @@ def t_quantile(degrees: float, each_side: float = TAIL_ALPHA) -> float:
 
     `degrees`, the degrees of freedom, need not be a whole number.
     """
-    from scipy import special  # imported here: a score of 0/1 values needs none of it
+    from scipy import special  # imported here because a score of 0/1 values does not need scipy
 
     return float(special.stdtrit(degrees, 1 - each_side))
 
@@ -472,7 +472,7 @@ def holm(p_values: Sequence[float | None], *, unknown_count: bool = False) -> li
 
 def percentile(values: Sequence[float], share: float) -> float | None:
     """Return the nearest-rank percentile, which is one of the values; None without values."""
-    import numpy as np  # imported here: it takes long, and `ls` needs none of it
+    import numpy as np  # imported here because the import is slow, and `ls` does not need numpy
 
     if not values:
         return None

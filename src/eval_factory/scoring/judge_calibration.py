@@ -46,8 +46,9 @@ _LOWEST = {"kappa": -1.0, "ac1": -1.0, "bias": -1.0}
 
 @dataclass(frozen=True)
 class Figure:
-    """A number with its 95 % interval. The value is None if it is not defined; the ends of the
-    interval are None if there are too few data.
+    """A number with its 95 % interval.
+
+    An undefined number is None. The ends of the interval are None if there are too few data.
     """
 
     value: float | None
@@ -67,8 +68,8 @@ class Figures:
     f1_macro: Figure  # the mean of the F1 of `met` and of `not met`
     kappa: Figure
     ac1: Figure
-    sensitivity: Figure  # share called `met` among the labels `met`
-    specificity: Figure  # share called `not met` among the labels `not met`
+    sensitivity: Figure  # among the labels `met`, the share that is also judged `met`
+    specificity: Figure  # among the labels `not met`, the share that is also judged `not met`
     bias: Figure  # the judge's mean mark less the mean of the items' mean labels
 
 
@@ -81,7 +82,7 @@ class AgreementPart:
     items: int
     labels: int
     judge: Figures | None  # None if there are too few items
-    physicians: Figures | None  # None if no item has the labels of two physicians
+    physicians: Figures | None  # None also if no item has the labels of two physicians
 
 
 class Change(Word):
@@ -113,8 +114,8 @@ class Calibration:
     physicians: int
     gap: Figure  # the judge's macro F1 (on a scale: kappa) less the physicians'
     categories: Mapping[str, AgreementPart]
-    # All possible marks on a scale. If it is empty, the marks are decisions, and only then do the
-    # fields below have values.
+    # All possible marks on a scale; empty for decisions. The fields below have values only for
+    # decisions.
     marks: Sequence[float] = ()
     always: bool | None = None  # the judge's only decision about all items; None if it gave both
     # thirds of the items by the length of the answer in characters, if all lengths are known
