@@ -77,18 +77,22 @@ def score_trivial_answers(
 
 
 def _is_scored(spec: MetricSpec) -> bool:
-    measures = spec.args.get("names", [])
-    basic = spec.class_name == BASIC and bool(measures) and not EXECUTED.intersection(measures)
-    return basic or spec.class_name in (*_FORMS, SUMMARIES)
+    """Return True if trivial answers can be scored by this metric without any request."""
+    score_names = spec.args.get("names", [])
+    if spec.class_name == BASIC:
+        return bool(score_names) and not EXECUTED.intersection(score_names)
+    return spec.class_name in (*_FORMS, SUMMARIES)
 
 
 def _measures_overlap(spec: MetricSpec) -> bool:
+    """Return True if a metric measures how many words an answer shares with a reference."""
     if spec.class_name == SUMMARIES:
         return True
     return any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
 
 
 def _question_of(state: RequestState, sources: ClusterRule) -> trivial.AskedQuestion:
+    """Return the question of a request, as the strategies for trivial answers read it."""
     content = state.instance.input.multimedia_content
     media_objects = content.media_objects if content else []
     media_parts = [part.to_dict() for part in media_objects]
@@ -102,6 +106,7 @@ def _question_of(state: RequestState, sources: ClusterRule) -> trivial.AskedQues
 def _score_questions(
     run_spec: RunSpec, state: ScenarioState, service: Any
 ) -> trivial.TrivialScores:
+    """Return the scores of all strategies for trivial answers; empty if no metric can score."""
     specs = list(filter(_is_scored, run_spec.metric_specs))
     states = _first_requests(state.request_states)
     if not specs or not states:
@@ -146,6 +151,7 @@ def _sources_of(run_spec: str) -> ClusterRule:
 
 
 def _lower_is_better(metric: Any) -> set[str]:
+    """Return the names of a metric's scores for which lower values are better."""
     names_of_scores = set()
     try:
         for entry in metric.get_metadata():

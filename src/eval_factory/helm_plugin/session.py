@@ -161,9 +161,9 @@ class Session:
     not_stored: set[str] = field(default_factory=set)
     """The keys of requests without a stored answer, in a run that does not ask the model."""
     doubted: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The keys of stored answers that may be another question's, by role."""
+    """A role -> the keys of stored answers that may belong to another question."""
     waiting: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The ledger's line of each request that waits for a batch, by the request's key."""
+    """The key of a request that waits for a batch -> the request's line in the ledger."""
     limit_reached: str | None = None  # the name of the limit that stopped the run's requests
 
     def expect(self, role: str, count: int) -> None:
@@ -246,9 +246,9 @@ class Session:
     def refused(self, limit: str) -> None:
         """Note that this limit forbade a request, and stop all further requests."""
         with self.lock:
-            first = self.limit_reached is None
+            is_first = self.limit_reached is None
             self.limit_reached = limit
-        if first:
+        if is_first:
             self.ask_no_more(limit)
 
     def ask_no_more(self, limit: str) -> None:
@@ -285,10 +285,10 @@ def session_for(root: Path) -> Session:
         if session is None:
             rundir = RunDir(root)
             settings = HelmRunSettings.from_environment(os.environ)
-            this_run = settings.run_id or f"pid{os.getpid()}-{time.time_ns()}"
+            run_id = settings.run_id or f"pid{os.getpid()}-{time.time_ns()}"
             redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
-            events = EventWriter(rundir.events, this_run, redactor)
-            cache = ResponseCache(rundir.cache_db, this_run)
+            events = EventWriter(rundir.events, run_id, redactor)
+            cache = ResponseCache(rundir.cache_db, run_id)
             limits = None
             suite_tracker = None
             if settings.limits is not None:
@@ -297,7 +297,7 @@ def session_for(root: Path) -> Session:
             own_tracker = tracker_of(settings, rundir.cache_db)
             trackers = [tracker for tracker in (own_tracker, suite_tracker) if tracker is not None]
             tracker = SpendingTrackers(trackers) if trackers else None
-            spending = RunSpending(settings, rundir.cache_db, this_run, tracker)
+            spending = RunSpending(settings, rundir.cache_db, run_id, tracker)
             jury_form = jury_form_in(rundir.model_configs)
             session = Session(cache, events, redactor, spending, limits=limits, jury_form=jury_form)
             session.asks_model = settings.asks_model

@@ -70,7 +70,7 @@ def pack_statistics() -> None:
 
 
 class PackedStats(Sequence[Any]):
-    """An unchangeable list of `Stat` objects, stored as names and values.
+    """An immutable list of `Stat` objects, stored as names and values.
 
     Each access makes new `Stat` objects.
     """
@@ -97,9 +97,9 @@ _names: dict[Any, tuple[Any, ...]] = {}
 
 
 def packed(stats: Sequence[Any], context: Any) -> PackedStats | None:
-    """Return the packed statistics with their context, as HELM's `add_context` adds it.
+    """Return statistics in packed form, with the context added as by HELM's `add_context`.
 
-    Returns None if a statistic was made from more than one value.
+    Returns None if one of the statistics was made from more than one value.
     """
     for stat in stats:
         if type(stat) is not Stat or stat != Stat(stat.name).add(stat.min):
@@ -221,11 +221,8 @@ def _shorter_worst_cases(helms_own: Callable[..., list[Any]]) -> Callable[..., l
 
     def compute(per_instance_stats: Mapping[Any, Sequence[Any]]) -> list[Any]:
         ids = {instance.id for instance in per_instance_stats}
-        if (
-            None in ids
-            or len(ids) < len(per_instance_stats)
-            or not all(map(_is_plain, per_instance_stats.values()))
-        ):
+        has_one_case_each = None not in ids and len(ids) == len(per_instance_stats)
+        if not has_one_case_each or not all(map(_is_plain, per_instance_stats.values())):
             return helms_own(per_instance_stats)
         worst: dict[Any, Any] = {}
         for stats in filter(len, per_instance_stats.values()):
@@ -248,6 +245,7 @@ def _is_plain(stats: Sequence[Any]) -> bool:
 
 @lru_cache(maxsize=100)
 def _are_plain(names: tuple[Any, ...]) -> bool:
+    """Return True if the names are distinct and none belongs to a perturbed instance."""
     return len(set(names)) == len(names) and all(name.perturbation is None for name in names)
 
 
@@ -311,6 +309,7 @@ def _json_text(value: Any, newline: str) -> str:
 
 
 def _enclosed(opening: str, parts: list[str], closing: str, newline: str) -> str:
+    """Return the JSON of a list or a mapping from the JSON of its entries."""
     if not parts:
         return opening + closing
     content = f",{newline}  ".join(parts)
@@ -334,6 +333,7 @@ _TEXT_OF_PLAIN: dict[type, Callable[[Any], str]] = {
     bool: lambda value: "true" if value else "false",
     type(None): lambda _value: "null",
 }
+"""A plain type -> the function that returns the JSON of a value of this type."""
 
 
 @cache

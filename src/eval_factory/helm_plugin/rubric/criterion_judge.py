@@ -84,8 +84,7 @@ def judgement(
         prompt: the complete prompt for the judge.
         ask: sends a request of HELM, and returns the result.
         read: returns the judgement in the judge's output, or raises UnusableJudgeOutput.
-        role: the judge's role, if the session was told to expect the first request; the second
-            request is then added to the expected number.
+        role: the judge's role, if the session expects the first request, but not the second one.
         sample: the number of the model's answer, if the model answered a question several times.
 
     Raises:
@@ -101,19 +100,20 @@ def judgement(
     )
     requests: list[Request] = []
     reason = ""
-    for number in range(2):
+    for attempt in range(2):
         requests.append(request)
-        if number > 0 and role is not None:
+        if attempt > 0 and role is not None:
             current_session().expect(role, 1)
         try:
             result = ask(request)
-        except Exception as error:  # reported already: this judge cannot be asked; the others go on
+        except Exception as error:
+            # The client has reported the error already. Go on with the other judges.
             if current_session().limit_reached is not None:
                 raise
             return NotJudged(one_line(str(error)))
         if not result.success or not result.completions:
             if role is not None and result.error == FILTERED_MESSAGE:
-                # a filtered answer of the model counts; a filtered judge has decided nothing
+                # A filtered judgement does not count, so let the next run ask the judge again.
                 current_session().clients[role].forget(request, FILTERED_MESSAGE)
             return NotJudged(result.error or "it gave no answer")
         try:
@@ -163,7 +163,7 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
     def read(text: str) -> dict[str, Any]:
         return parse_judge_output(text, self._annotation_criteria, answer, form)
 
-    def rated_by(name: str) -> dict[str, Any] | NotJudged:
+    def rate(name: str) -> dict[str, Any] | NotJudged:
         judge = judges[name]
         return judgement(
             judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read
@@ -172,7 +172,7 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
     annotation: dict[str, Any] = {"prompt_text": prompt}
     missing: dict[str, str] = {}
     with verdict_by(schema):
-        outcomes = map_at_once(rated_by, list(judges), len(judges))
+        outcomes = map_at_once(rate, list(judges), len(judges))
     for name, outcome in zip(judges, outcomes, strict=True):
         if isinstance(outcome, NotJudged):
             missing[name] = str(outcome)
@@ -193,10 +193,12 @@ def _note_prompt(annotation: str, template: str, schema: Schema, deployment: str
 
 @dataclass(frozen=True)
 class _Judge:
+    """A judge of a rubric."""
+
     name: str
     deployment: str
     role: str
-    parallelism: int
+    parallelism: int  # the maximum number of requests at the same time
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         return annotation
 
     def annotate_all(self, request_states: list[RequestState]) -> list[dict[str, Any]]:
-        """Return the annotations of each answer. A failed request has no answer to judge.
+        """Return the annotations of each answer. No judge is asked about a failed request.
 
         Raises:
             Exception: a limit of the run is reached, so that no judge can be asked.
