@@ -520,11 +520,11 @@ def test_without_texts_none_is_in_the_page_nor_in_its_data(tmp_path: Path) -> No
     stored = load_result(written(tmp_path / "a", made_of([record])))
     whole = readable_page(result_page(stored))
     assert SECRET in whole
-    says(whole, "It holds prompts")
+    says(whole, "This page has prompts")
     text = readable_page(result_page(stored, with_texts=False))
     assert SECRET not in text
     assert '"texts": false' in text
-    says(text, "holds no prompt")
+    says(text, "has no prompts")
     left = '{"metrics": {"exact_match": 0.0}, "finish_reason": "stop", "prompt_tokens": 1, "marks": {"g": 1.0}}'
     assert f"\n{left}\n" in text
 
