@@ -148,7 +148,13 @@ def evaluate_policy(
 def _benchmark_outcome(
     policy: BenchmarkPolicy, candidate: StoredResult | None, baselines: Mapping[str, StoredResult]
 ) -> BenchmarkOutcome:
-    """Return the outcome of one benchmark. `baselines`: task -> result."""
+    """Return the outcome of one benchmark.
+
+    Args:
+        policy: the policy for the benchmark.
+        candidate: the candidate's result; None if there is none.
+        baselines: task -> the baseline's result.
+    """
     metric = policy.metric
     folder = None
     if candidate is not None:
@@ -166,8 +172,8 @@ def _benchmark_outcome(
 def _could_fail(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> bool:
     """Return True if a bad model could fail the gate.
 
-    True also if no benchmark can fail the gate by the policy itself: all are advisory, or pass if
-    inconclusive.
+    The function also returns True if the policy wants no benchmark to fail the gate: each benchmark
+    is advisory, or its inconclusive outcome counts as passed.
     """
     blocking: list[Check] = []
     for benchmark, outcome in zip(policy.benchmarks, outcomes, strict=True):

@@ -132,6 +132,7 @@ class AskingValues:
         return count
 
     def _units_of(self, name: str) -> set[Unit]:
+        """Return the questions of an asking."""
         return units_of(self._by_name.get(name, {}))
 
     def not_asked(self, name: str) -> int:

@@ -111,7 +111,7 @@ class RunParts:
 
     split: str | None  # the main split
     own_metrics: Sequence[MetricValues]
-    """HELM's metrics, without those of questions whose choices are in another order."""
+    """HELM's metrics, without the metrics of questions whose choices are in another order."""
     answers: journal.StoredAnswers
     tally: Tally
     stated: StatedModels
@@ -190,15 +190,15 @@ class RunParts:
             self.tally,
             # `self.orders` and `self.again` use the answers that this part has read.
             self._right_answers_if_used(),
-            # This part replaces HELM's values before any other part counts them.
+            # This part fills in the values of reasoned answers before other parts count values.
             ReasonedValues(self.right, self._other_orders()),
-            # This part changes HELM's metrics before other metrics are derived from them.
+            # This part changes HELM's metrics before other parts compute metrics from them.
             UnscorableAnswers(),
             self.corrections,
             self.readability,  # The lenient metrics are listed after the corrected metrics.
             self.orders,
             NotesOnRun(),
-            self.again,  # The metric with asked letters is listed after the lenient metrics.
+            self.again,  # The metric from `extra.ask_unread` is listed after the lenient metrics.
             # `self.again` has removed the metrics of further askings: they are not scores.
             MetricScores(),
             # The judges' marks of a text that says nothing are a floor, too.

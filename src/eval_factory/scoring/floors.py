@@ -55,7 +55,7 @@ class _Strategy:
         scored: StrategyScores,
         run_metrics: Sequence[MetricValues],
     ) -> None:
-        """Take over the scores of one strategy.
+        """Store the scores of one strategy.
 
         Args:
             plan: the plan of the run.
@@ -218,7 +218,7 @@ class FloorScores(Part):
 
 
 def _is_read_otherwise(metric: MetricValues, ending: str) -> bool:
-    """Return True if the metric is one of HELM's, read in the way that the ending names.
+    """Return True if the metric is one of HELM's metrics, read in the way that the ending names.
 
     The lenient reading exists for one metric only.
     """

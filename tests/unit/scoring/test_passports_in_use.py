@@ -210,7 +210,7 @@ def test_a_passport_that_is_not_there_says_what_makes_one(tmp_path: Path) -> Non
 def test_a_task_without_a_rubric_takes_none(tmp_path: Path) -> None:
     for task in ("pubmed_qa", "medication_qa"):
         with pytest.raises(
-            ConfigError, match=naming("judge_passport: ", "a passport is", "leave it out")
+            ConfigError, match=naming("judge_passport: ", "a passport", "leave it out")
         ):
             plan({"config.type": task, "config.params.extra.judge_passport": str(tmp_path)})
     with pytest.raises(ConfigError, match=naming("probe_judges: ", "pubmed_qa", "by judges")):
