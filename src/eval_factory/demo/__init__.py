@@ -1,1 +1,1 @@
-"""The embedded endpoint and the sample benchmark of the quickstart."""
+"""Contains the embedded demo endpoint and the sample benchmark of the quickstart."""

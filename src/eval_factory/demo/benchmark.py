@@ -1,4 +1,7 @@
-"""The sample benchmark as a HELM scenario. Importing this registers it; only helm-run does."""
+"""Defines the sample benchmark as a HELM scenario.
+
+Importing this module registers the benchmark in HELM. Only helm-run imports the module.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,13 @@ class SampleMedicalQAScenario(Scenario):  # type: ignore[misc]
     tags = ("question_answering", "biomedical")
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - nothing is downloaded
+        """Return the instances from the packaged CSV file."""
         with (resources.files("eval_factory.demo") / TABLES[_NAME]).open(encoding="utf-8") as file:
             return [_instance(question) for question in csv.DictReader(file)]
 
 
 def _instance(question: dict[str, str]) -> Instance:
+    """Return the instance of a row of the CSV file."""
     references = []
     for letter in "ABCD":
         tags = []
@@ -55,7 +60,7 @@ def _instance(question: dict[str, str]) -> Instance:
 
 @run_spec_function(_NAME)  # type: ignore[untyped-decorator]
 def sample_medical_qa() -> RunSpec:
-    """The run spec, in the form of HELM's multiple-choice medical benchmarks."""
+    """Return the run spec, in the form of HELM's multiple-choice medical benchmarks."""
     adapter_spec = get_multiple_choice_adapter_spec(
         method=ADAPT_MULTIPLE_CHOICE_JOINT,
         instructions="Answer the medical question with the letter of the right option (A, B, "

@@ -1,6 +1,4 @@
-"""The files that come with the package: examples of custom benchmarks, and the sample benchmark's
-questions.
-"""
+"""Provides the data files of the package: example benchmarks, and the sample benchmark's questions."""
 
 from __future__ import annotations
 
@@ -11,16 +9,22 @@ from pathlib import Path
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 
 _FOLDER = "new_benchmark"
-KINDS = ("choice", "jury", "rubric")  # folders of the examples
+KINDS = ("choice", "jury", "rubric")  # the names of the examples, which are also their folders
 
 
 def write_example(folder: Path, kind: str = "choice") -> list[Path]:
-    """Write the files of one of the examples, `KINDS`, into `folder`, which is made if it is not
-    there.
+    """Write the files of an example benchmark into a new or empty folder.
+
+    Args:
+        folder: the folder; it is created if it does not exist.
+        kind: the name of the example, one of `KINDS`.
+
+    Returns:
+        The paths of the written files.
 
     Raises:
-        ConfigError: the folder holds something, or is not a folder.
-        PrerequisiteError: it cannot be written to.
+        ConfigError: the folder is not empty, or is a file.
+        PrerequisiteError: the folder cannot be written to.
     """
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; name a folder that is new or empty")
@@ -44,18 +48,20 @@ def write_example(folder: Path, kind: str = "choice") -> list[Path]:
         ) from error
 
 
-# HELM's run spec -> the file that it reads, under this room
+# the packaged file that a run spec of HELM reads, relative to this folder
 TABLES = {"sample_medical_qa": "sample/data.csv"}
 
 
 def packaged_data(run_spec: str) -> dict[str, str]:
-    """Return the SHA-256 of what a run spec reads of the package, by its name; empty if it reads
-    nothing of it.
+    """Return the SHA-256 of the packaged file that a run spec reads, by the name of the file.
+
+    Returns an empty dict if the run spec reads no packaged file.
     """
     table = TABLES.get(run_spec)
     if table is None:
         return {}
-    from eval_factory.core.results import PACKAGED  # imported here, as `--help` needs KINDS alone
+    # imported here, for `--help` imports this module only for `KINDS`
+    from eval_factory.core.results import PACKAGED
 
     content = (resources.files(__package__) / table).read_bytes()
     return {f"{PACKAGED}demo/{table}": hashlib.sha256(content).hexdigest()}

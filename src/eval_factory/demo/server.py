@@ -1,7 +1,6 @@
-"""An OpenAI-compatible endpoint on loopback, for the length of a run, with answers from a stated
-rule.
+"""Serves an OpenAI-compatible demo endpoint on this machine during a run.
 
-The rules look at nothing but the prompt, so a run against them can be repeated to the last digit.
+The answers follow from the prompt by fixed rules, so that repeated runs give identical results.
 """
 
 from __future__ import annotations
@@ -29,9 +28,12 @@ _OPTION = re.compile(r"\(?([A-Z])[.)]\s+(\S.*)")
 
 
 def baseline_answer(prompt: str) -> str:
-    """Return the letter of the longest option, if the prompt lists options (the first of several);
-    otherwise the first 40 words of the prompt's last paragraph. Of several blocks of options, the
-    last one is the question's.
+    """Return the answer to a prompt by a simple rule.
+
+    If the prompt has options, the answer is the letter of the longest option, or of the first of
+    several longest options. If the prompt has several blocks of options, the last block counts, for
+    it belongs to the question. Without options, the answer is the first 40 words of the last
+    paragraph.
     """
     block: list[tuple[str, str]] = []
     last: list[tuple[str, str]] = []
@@ -57,9 +59,10 @@ def baseline_answer(prompt: str) -> str:
 
 
 def embedded_judgement(prompt: str) -> str | None:
-    """Return a judgement that says which criteria in a judge's prompt are met, or None for any
-    other prompt. A criterion is met if at least half of its words of five letters or more stand in
-    the last turn of the conversation.
+    """Return a judgement about the criteria in a judge's prompt, as JSON text.
+
+    Returns None if the prompt is not a judge's prompt. A criterion is met if the last turn of the
+    conversation contains at least half of the criterion's words of five letters or more.
     """
     conversation = _CONVERSATION.search(prompt)
     if conversation is None:
@@ -80,22 +83,26 @@ def embedded_judgement(prompt: str) -> str | None:
 
 
 def _decision(criterion: str, turn: str) -> dict[str, str | bool]:
+    """Return whether the criterion is met by the turn, with an explanation."""
     words = {word.lower() for word in _WORD.findall(criterion)}
-    there = words & {word.lower() for word in _WORD.findall(turn)}
-    text = f"{len(there)} of its {len(words)} longer words stand in the answer"
-    return {"explanation": text, "criteria_met": bool(words) and 2 * len(there) >= len(words)}
+    common_words = words & {word.lower() for word in _WORD.findall(turn)}
+    text = f"{len(common_words)} of its {len(words)} longer words stand in the answer"
+    is_met = bool(words) and 2 * len(common_words) >= len(words)
+    return {"explanation": text, "criteria_met": is_met}
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers our own client, and nobody else: what it sends is well-formed."""
+    """A handler for requests of eval-factory's own client, whose requests are always valid."""
 
     protocol_version = "HTTP/1.1"
 
     def setup(self) -> None:
+        """Send each response without delay (TCP_NODELAY)."""
         super().setup()
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
 
     def do_POST(self) -> None:
+        """Answer a request for a completion."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         is_chat = "messages" in body
         prompt = body["messages"][-1]["content"] if is_chat else body["prompt"]
@@ -108,6 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
+        """Send a JSON response."""
         data = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -116,21 +124,24 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Says nothing: the prompts are the user's."""
+        """Log nothing: the output would disturb the user's screen."""
 
 
 def _completion(body: dict[str, Any], prompt: str, *, is_chat: bool) -> dict[str, Any]:
-    """The body of a chat completion, or of a text completion; a token is a word here."""
+    """Return the body of a chat completion or of a text completion.
+
+    Each word counts as one token, both for the limit of the answer and for the usage.
+    """
     words = (embedded_judgement(prompt) or baseline_answer(prompt)).split(" ")
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
-    cut = isinstance(limit, int) and len(words) > limit
+    is_cut = isinstance(limit, int) and len(words) > limit
     finish_reason = "stop"
-    if cut:
+    if is_cut:
         words = words[:limit]
         finish_reason = "length"
     text = " ".join(words)
     prompt_tokens = len(prompt.split())
-    answered = len(words)
+    completion_tokens = len(words)
     choice: dict[str, Any] = {"index": 0, "finish_reason": finish_reason, "logprobs": None}
     if is_chat:
         id_prefix = "chatcmpl"
@@ -149,15 +160,16 @@ def _completion(body: dict[str, Any], prompt: str, *, is_chat: bool) -> dict[str
         "choices": [choice],
         "usage": {
             "prompt_tokens": prompt_tokens,
-            "completion_tokens": answered,
-            "total_tokens": prompt_tokens + answered,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
         },
     }
 
 
 class DemoServer(ThreadingHTTPServer):
-    """The embedded endpoint. It serves while the context is entered; `base_url` is known from
-    the start.
+    """The embedded demo endpoint, which serves during its `with` block.
+
+    `base_url` is known before the block.
     """
 
     daemon_threads = True
@@ -168,6 +180,7 @@ class DemoServer(ThreadingHTTPServer):
 
     @property
     def base_url(self) -> str:
+        """The URL of the endpoint, which ends with `/v1`."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def __enter__(self) -> Self:
@@ -179,4 +192,4 @@ class DemoServer(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no event."""
+        """Ignore the error: a client may close its connection at any time."""
