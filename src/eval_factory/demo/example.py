@@ -1,4 +1,4 @@
-"""Provides the data files of the package: example benchmarks, and the sample benchmark's questions."""
+"""Provides the packaged data files: example benchmarks, and the sample benchmark's questions."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Slurm:
         if finished.returncode or match is None:
             raise PrerequisiteError(
                 f"sbatch does not take {script}: {_error_line(finished)}\n"
-                "  set suite.slurm right (account, partition, time, ...), "
+                "  correct suite.slurm (account, partition, time, ...), "
                 "then run the same command again"
             )
         return str(match[1])

@@ -59,7 +59,7 @@ def test_a_job_is_submitted_without_keys_or_settings_of_the_terminal() -> None:
     ids=["refused", "failed", "unclear", "silent"],
 )
 def test_a_job_that_is_not_taken(commands: Commands, reason: str) -> None:
-    said = rf"sbatch does not take /r/w1\.sh: .*{reason}\n  set suite\.slurm right"
+    said = rf"sbatch does not take /r/w1\.sh: .*{reason}\n  correct suite\.slurm"
     with pytest.raises(PrerequisiteError, match=said):
         Slurm(ENV, commands).submit(Path("/r/w1.sh"))
 

@@ -52,7 +52,7 @@ from eval_factory.workflows.suite.suite_status import limit_reached
 def record_of(file: Path) -> Mapping[str, Any]:
     """Return the record that a cell's process wrote at its end.
 
-    The record is empty if the process was killed, or if Python could not import its modules.
+    The record is empty if the process was killed, or if Python could not import a module.
     """
     try:
         record: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))
@@ -103,7 +103,7 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
         gaps = reason or "some requests failed; the same command asks for them again"
         next_action = NextAction.RESTART_AFTER_PROBE if may_try else NextAction.NOTHING
         return Outcome(next_action, RunStatus.PARTIAL, gaps, NotReportableError.exit_code)
-    # Python exits with 1 if it cannot import the process's modules.
+    # Python exits with 1 if it cannot import a module of eval-factory.
     if not record and code == 1:
         code = DEFECT_EXIT_CODE
     error = record.get("error") or {}
@@ -140,7 +140,7 @@ def _reason_of(code: int, message: str | None) -> str:
     return reason
 
 
-_TICK_S = 0.1
+_TICK_S = 0.1  # the interval between two steps of the loop
 _FOLDER_CHECK_INTERVAL_S = 2.0
 _INTERRUPTED = "interrupted"
 
@@ -218,7 +218,7 @@ class Work:
             identity=identity,
         )
 
-    def leave(
+    def end_unstarted(
         self, cells: Iterable[PlannedCell], status: RunStatus, exit_code: int, reason: str
     ) -> None:
         """End these cells without starting them.
@@ -247,11 +247,11 @@ class CellRun:
     has_result: bool  # True if the folder holds a partial result of an earlier attempt
     attempts: int = 0  # the number of ended attempts that count
     starts: int = 0  # the number of times that the cell was started
-    reported: int = 0  # the number of the last start that is in the journal
+    last_reported_start: int = 0  # the number of the last start that is in the journal
     # when the folder's lock is tried again, in seconds of time.monotonic;
     # None: no other process is known to lock the folder
     next_folder_check: float | None = None
-    last: Outcome | None = None  # the outcome of the last process
+    last_outcome: Outcome | None = None  # the outcome of the last process
     # the id of the complete run that the folder held when the cell was started
     run_before: str | None = None
 
@@ -308,8 +308,8 @@ class CellLoop:
         """Run the cells until every cell has a report.
 
         Raises:
-            KeyboardInterrupt: the run was interrupted. Before that, all running cells were ended,
-                and every cell has got a report.
+            KeyboardInterrupt: the run was interrupted. All running cells have been ended, and every
+                cell has a report.
         """
         try:
             while self._waiting or self._running:
@@ -330,7 +330,9 @@ class CellLoop:
                 )
             )
             cells_left = [*self._running.values(), *self._waiting.values()]
-            self._leave(cells_left, RunStatus.MISSING, InterruptedRunError.exit_code, _INTERRUPTED)
+            self._give_up(
+                cells_left, RunStatus.MISSING, InterruptedRunError.exit_code, _INTERRUPTED
+            )
             raise
 
     def _start_ready_cells(self) -> None:
@@ -388,8 +390,8 @@ class CellLoop:
         for name, run in list(self._running.items()):
             # None: an interrupt came before the executor had started the cell
             state = states.get(name)
-            if isinstance(state, Started) and run.reported != run.starts:
-                run.reported = run.starts
+            if isinstance(state, Started) and run.last_reported_start != run.starts:
+                run.last_reported_start = run.starts
                 cell = cell_fields(run.planned.cell)
                 identity = run.planned.plan.identity
                 self.work.journal.record(
@@ -418,7 +420,7 @@ class CellLoop:
         if outcome.counts:
             run.attempts += 1
         run.has_result = run.has_result or wrote_result
-        run.last = outcome
+        run.last_outcome = outcome
         tries_again = outcome.next_action not in (NextAction.NOTHING, NextAction.STOP_TARGET)
         reason = outcome.reason or ""
         self.work.end(
@@ -434,10 +436,10 @@ class CellLoop:
             self._waiting[run.planned.number] = run
         if outcome.next_action is NextAction.STOP_TARGET:
             waiting = []
-            for left in self._waiting.values():
-                if left.planned.cell.target == cell.target and not self._only_collects(left):
-                    waiting.append(left)
-            self._leave(waiting, RunStatus.FAILED, outcome.exit_code, f"not started: {reason}")
+            for other in self._waiting.values():
+                if other.planned.cell.target == cell.target and not self._only_collects(other):
+                    waiting.append(other)
+            self._give_up(waiting, RunStatus.FAILED, outcome.exit_code, f"not started: {reason}")
         elif outcome.next_action in (NextAction.PAUSE_ENDPOINT, NextAction.RESTART_AFTER_PROBE):
             self.pauses.pause(run.planned, reason)
         elif outcome.next_action is NextAction.WAIT_FOR_FOLDER:
@@ -446,7 +448,10 @@ class CellLoop:
             run.next_folder_check = time.monotonic() + _FOLDER_CHECK_INTERVAL_S
 
     def _only_collects(self, run: CellRun) -> bool:
-        """Return True if the cell would send no request. No limit and no refusal then stops it."""
+        """Return True if the cell would send no request and would only collect its result.
+
+        Such a cell is started even if a limit or a refusal stops the other cells.
+        """
         return is_complete_run(run.planned.plan) and not self.work.options.fresh
 
     def _folder_is_free(self, run: CellRun) -> bool:
@@ -485,17 +490,17 @@ class CellLoop:
                     f"its endpoint has not answered for {self.work.suite.max_outage_s:.0f} s: "
                     f"{reason}"
                 )
-                self._leave(cells, RunStatus.FAILED, PrerequisiteError.exit_code, waited)
-            # The probe was answered, so the endpoint was never gone. The ended start of a cell
-            # that could not reach the endpoint therefore counts as an attempt.
+                self._give_up(cells, RunStatus.FAILED, PrerequisiteError.exit_code, waited)
+            # The endpoint answered the first probe, so the endpoint was never gone. If a cell has
+            # ended because it could not reach the endpoint, this start counts as an attempt.
             else:
                 for run in cells:
-                    if run.last is not None and run.last.next_action is NextAction.PAUSE_ENDPOINT:
+                    last = run.last_outcome
+                    if last is not None and last.next_action is NextAction.PAUSE_ENDPOINT:
                         run.attempts += 1
                         if run.attempts >= self.work.suite.max_attempts:
-                            self._leave(
-                                [run], RunStatus.FAILED, run.last.exit_code, run.last.reason or ""
-                            )
+                            reason = last.reason or ""
+                            self._give_up([run], RunStatus.FAILED, last.exit_code, reason)
 
     def _check_server(self) -> None:
         """If all servers of the model are lost, end the running cells and wait for a new server.
@@ -523,7 +528,7 @@ class CellLoop:
         except ServerFailedError as error:
             self.work.journal.say(str(error))
             reason = str(error).split("\n")[0]
-            self._leave(
+            self._give_up(
                 [*self._running.values(), *self._waiting.values()],
                 RunStatus.MISSING,
                 error.exit_code,
@@ -547,9 +552,11 @@ class CellLoop:
             for run in self._waiting.values():
                 if not self._only_collects(run):
                     waiting.append(run)
-            self._leave(waiting, RunStatus.MISSING, NotReportableError.exit_code, self.work.stopped)
+            self._give_up(
+                waiting, RunStatus.MISSING, NotReportableError.exit_code, self.work.stopped
+            )
 
-    def _leave(self, runs: list[CellRun], status: RunStatus, exit_code: int, reason: str) -> None:
+    def _give_up(self, runs: list[CellRun], status: RunStatus, exit_code: int, reason: str) -> None:
         """End these cells without another start.
 
         A cell whose folder holds a partial result gets the status `partial`.

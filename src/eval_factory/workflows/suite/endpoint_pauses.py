@@ -39,23 +39,24 @@ class EndpointProbe:
     env: Mapping[str, str]
     redactor: Redactor
     say: Callable[[str], None]  # shows a warning to the user
-    ask: Callable[..., str | None] = probe
+    ask: Callable[..., str | None] = probe  # sends the probe; see `preflight.probe`
     # the answer of each endpoint, by `_name_of` the endpoint
     answers: dict[str, ProbeAnswer] = field(default_factory=dict)
 
     def all_of(self, cells: Iterable[PlannedCell]) -> None:
         """Probe every endpoint of these cells once, up to `_PROBES_AT_ONCE` at the same time."""
-        todo: dict[str, tuple[EndpointSettings, Mapping[str, str]]] = {}
+        questions: dict[str, tuple[EndpointSettings, Mapping[str, str]]] = {}
         for planned in cells:
             env = {**self.env, **credentials_report(planned.plan, self.env).found}
             for endpoint in planned.plan.endpoints:
-                todo.setdefault(_name_of(endpoint), (endpoint, env))
+                questions.setdefault(_name_of(endpoint), (endpoint, env))
         answers = map_at_once(
-            lambda question: self._answer(*question), list(todo.values()), _PROBES_AT_ONCE
+            lambda question: self._answer(*question), list(questions.values()), _PROBES_AT_ONCE
         )
-        self.answers.update(zip(todo, answers, strict=True))
+        self.answers.update(zip(questions, answers, strict=True))
 
     def model_of(self, planned: PlannedCell) -> ProbeAnswer:
+        """Probe the endpoint of the cell's model again, and return the answer."""
         env = {**self.env, **credentials_report(planned.plan, self.env).found}
         return self._answer(planned.plan.model, env)
 
@@ -80,6 +81,7 @@ class EndpointProbe:
         return None
 
     def _answer(self, endpoint: EndpointSettings, env: Mapping[str, str]) -> ProbeAnswer:
+        """Probe an endpoint, and return the answer. The demo endpoint always answers."""
         if endpoint.is_demo:
             return None
         try:
@@ -119,6 +121,8 @@ class News(Enum):
 
 @dataclass
 class _Pause:
+    """The pause of a group of cells."""
+
     planned: PlannedCell  # a cell of the group; the endpoint of its model is probed
     reason: str
     since: float  # the start of the pause, by `EndpointPauses.clock`
@@ -134,7 +138,7 @@ class EndpointPauses:
     Only one thread may use an instance. The probes run in other threads.
     """
 
-    ask: Callable[[PlannedCell], ProbeAnswer]
+    ask: Callable[[PlannedCell], ProbeAnswer]  # probes the endpoint of the cell's model
     max_outage_s: float  # how long cells wait for an endpoint, in seconds
     clock: Callable[[], float] = time.monotonic
     pauses: dict[str, _Pause] = field(default_factory=dict)  # by the name of the group

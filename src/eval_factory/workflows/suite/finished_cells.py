@@ -110,6 +110,7 @@ def keeps_partial_result(plan: Plan) -> bool:
 
 
 def _settings(config: Mapping[str, Any]) -> str:
+    """Return the settings that a result depends on, as text that can be compared."""
     settings = settings_of_result({name: config[name] for name in ("config", "target")})
     return json.dumps(settings, sort_keys=True, default=str)
 
@@ -167,7 +168,7 @@ def source_for(plan: Plan, folders_of_identity: Mapping[str, tuple[Path, ...]]) 
     return next(other_folders, None)
 
 
-def take_over(source: Path, target: Path, suite: SuiteDir) -> bool:
+def copy_finished_run(source: Path, target: Path, suite: SuiteDir) -> bool:
     """Copy the output folder `source` to `target`, the cell's path.
 
     A folder that is already at `target` is archived under the suite's own files.
@@ -239,9 +240,8 @@ def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
     for planned in cells:
         with suppress(sqlite3.Error, OSError, YamlError, UnicodeDecodeError, KeyError, TypeError):
             if MODEL_ROLE in read_roles(planned.plan.rundir.cache_db):
-                last = parse_own(planned.plan.rundir.run_config.read_text(encoding="utf-8"))
-                if not set(urls_in(last["target"]["api_endpoint"]["url"])).isdisjoint(
-                    planned.plan.model.urls
-                ):
+                run_config = parse_own(planned.plan.rundir.run_config.read_text(encoding="utf-8"))
+                urls_of_last_run = set(urls_in(run_config["target"]["api_endpoint"]["url"]))
+                if not urls_of_last_run.isdisjoint(planned.plan.model.urls):
                     answered.add(planned.group)
     return frozenset(answered)

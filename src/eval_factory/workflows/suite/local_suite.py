@@ -57,7 +57,7 @@ _SERVE_KEYS = (
 def run_by_server(
     work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]
 ) -> None:
-    """Run every unfinished cell with `run`, and start a server for each target that needs one.
+    """Run every unfinished cell with `run`, and start the servers of targets that have `serve`.
 
     Cells of targets without `serve` run first, all together. The other targets run one after
     another, for each of two servers may need the complete machine.
@@ -83,7 +83,7 @@ def run_by_server(
             run(work, cells, None)  # their results are only collected: no request needs a server
             continue
         if work.stopped is not None:
-            work.leave(cells, RunStatus.MISSING, NotReportableError.exit_code, work.stopped)
+            work.end_unstarted(cells, RunStatus.MISSING, NotReportableError.exit_code, work.stopped)
             continue
         for name in variables_of(serve):
             if name not in work.env:
@@ -95,7 +95,7 @@ def run_by_server(
                 server.start()
             except ServerFailedError as error:
                 say(str(error))
-                work.leave(
+                work.end_unstarted(
                     cells,
                     RunStatus.FAILED,
                     error.exit_code,
@@ -160,7 +160,7 @@ def _settle_unreachable(
         if is_gone and planned.group in answered_before:
             pauses.pause(planned, reason)
         else:
-            work.leave(
+            work.end_unstarted(
                 [planned],
                 RunStatus.FAILED,
                 PrerequisiteError.exit_code,

@@ -18,7 +18,7 @@ from eval_factory.core.errors import (
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.suite.cell_loop import Work
-from eval_factory.workflows.suite.finished_cells import take_over
+from eval_factory.workflows.suite.finished_cells import copy_finished_run
 from eval_factory.workflows.suite.suite_report import CellReport
 
 
@@ -39,7 +39,7 @@ def refuse_unreadable(suite: Suite) -> None:
         raise PrerequisiteError("\n".join([*problems, "nothing was asked"]))
 
 
-def take_reused(work: Work) -> list[CellReport]:
+def copy_reused_results(work: Work) -> list[CellReport]:
     """Copy each reused result that is new or changed into the suite's folder.
 
     Returns a report for each reused result, also if the copy failed.
@@ -59,7 +59,7 @@ def take_reused(work: Work) -> list[CellReport]:
 
 def _copied(cell: ReusedCell, suite: SuiteDir) -> tuple[CellReport, str]:
     """Copy the result if needed; return its report and the identity of its run."""
-    if not _is_copied(cell) and not take_over(cell.source, cell.folder, suite):
+    if not _is_copied(cell) and not copy_finished_run(cell.source, cell.folder, suite):
         raise BusyError(f"not reused: another process works in {cell.source}")
     stored = load_result(cell.folder)
     result = stored.result

@@ -24,17 +24,17 @@ from eval_factory.scoring.reportable import failure_in
 from eval_factory.workflows.options import code_of_error
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.finished_cells import (
+    copy_finished_run,
     finished,
     finished_below,
     keeps_partial_result,
     source_for,
-    take_over,
 )
 from eval_factory.workflows.suite.planned_cells import (
     plan_cells,
     redactor_of_all,
 )
-from eval_factory.workflows.suite.reused_results import refuse_unreadable, take_reused
+from eval_factory.workflows.suite.reused_results import copy_reused_results, refuse_unreadable
 from eval_factory.workflows.suite.suite_executors import EXECUTORS
 from eval_factory.workflows.suite.suite_folder import locked, write_configs
 from eval_factory.workflows.suite.suite_journal import (
@@ -93,7 +93,7 @@ def run_suite(
             SUITE_STARTED, pid=os.getpid(), host=socket.gethostname(), cells=names, total=len(names)
         )
         try:
-            work.reused += take_reused(work)
+            work.reused += copy_reused_results(work)
             collect_finished(work, folders_of_identity)
             executor.run(work)
         except KeyboardInterrupt:
@@ -119,7 +119,7 @@ def collect_finished(work: Work, folders_of_identity: Mapping[str, tuple[Path, .
         if why_not_reportable is None:
             source = source_for(planned.plan, folders_of_identity)
         if source is not None:
-            if not take_over(source, planned.plan.rundir.root, work.suite.folder):
+            if not copy_finished_run(source, planned.plan.rundir.root, work.suite.folder):
                 work.journal.say(
                     f"{planned.cell.name}: not reused: another process works in {source}"
                 )

@@ -84,7 +84,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
             sleep(_POLL_S)
     except KeyboardInterrupt:
         raise InterruptedRunError(
-            "no longer waiting; what is submitted goes on in Slurm: "
+            "no longer waiting; the submitted jobs continue in Slurm: "
             f"eval-factory suite status {folder.named}\n"
             f"  to end it: eval-factory suite cancel {folder.named}"
         ) from None
@@ -102,7 +102,8 @@ class SlurmRun:
     runs: SlurmRuns
     submitted: Counter[str] = field(default_factory=Counter)
     """The number of times that this invocation has submitted a run, by the name of the run."""
-    # since when Slurm has reported no queue, in seconds of time.monotonic; None: it reports one
+    # the time of the first failed question about Slurm's queue, in seconds of time.monotonic;
+    # None: the last question was answered
     silent_since: float | None = None
 
     def states(self) -> Mapping[str, RunState] | None:
@@ -130,31 +131,31 @@ class SlurmRun:
 
         `states`: the state of each run, by the name of the run.
         """
-        names = {run_name(planned): planned for planned in self.work.left}
+        cells = {run_name(planned): planned for planned in self.work.left}
         queued = {name for name, state in states.items() if isinstance(state, (Waiting, Started))}
-        for name in queued - names.keys():
-            if cell_of(name) in map(cell_of, names):
+        for name in queued - cells.keys():
+            if cell_of(name) in map(cell_of, cells):
                 self.work.journal.say(
                     f"{cell_of(name)}: its configuration has changed: its job is ended first"
                 )
                 self.runs.end([name])
-        missing = []
-        for name, planned in names.items():
+        to_submit = []
+        for name, planned in cells.items():
             state = states.get(name, Lost())
             if isinstance(state, Waiting) and state.never_starts:
                 self.runs.end([name])
                 reason = (
                     f"Slurm would never have started it ({state.reason}), so it was cancelled; "
-                    "set suite.slurm right"
+                    "correct suite.slurm"
                 )
                 self.work.end(planned, RunStatus.FAILED, ConfigError.exit_code, reason)
             elif name not in queued and not self._has_ended(planned, state):
-                missing.append(planned)
+                to_submit.append(planned)
         self.runs.clean_up()
-        if missing:
-            specs = specs_of(missing, self.work.suite, self.runs.store, self.work.options)
+        if to_submit:
+            specs = specs_of(to_submit, self.work.suite, self.runs.store, self.work.options)
             groups = [SlurmAsks.of(array[0]).group for array in arrays(specs, len(specs))]
-            for planned, spec in zip(missing, specs, strict=True):
+            for planned, spec in zip(to_submit, specs, strict=True):
                 sharing_tasks = SlurmAsks.of(spec).at_once * groups.count(planned.group)
                 file = Path(spec.run_config)
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +205,7 @@ def run_name(planned: PlannedCell) -> str:
     return f"{planned.cell.target}/{planned.cell.evaluation}/{digest}"
 
 
-def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
+def refuse_unsupported_by_slurm(suite: Suite, env: Mapping[str, str]) -> None:
     """Check that Slurm jobs can follow all settings of the suite.
 
     Raises:
@@ -246,12 +247,12 @@ def script_lines(
     Raises:
         ConfigError: the suite has a setting that Slurm jobs cannot follow.
     """
-    refuse_what_slurm_cannot(suite, env)
+    refuse_unsupported_by_slurm(suite, env)
     store = SlurmStore(suite.folder)
     specs = specs_of(cells, suite, store, SuiteOptions())
     yield (
-        "\n# batch scripts, of a suite that begins from nothing; "
-        "run_suite writes them and gives each to sbatch"
+        "\n# batch scripts for a suite without earlier results; "
+        "run_suite writes them and passes each to sbatch"
     )
     # 1000 is Slurm's default for the size of an array; run_suite asks scontrol for the real limit.
     for number, array in enumerate(arrays(specs, 1000), 1):

@@ -79,9 +79,9 @@ class SlurmExecutor:
 
     def refuse(self, suite: Suite, env: Mapping[str, str]) -> None:
         """Raise ConfigError if Slurm jobs cannot follow a setting of the suite."""
-        from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot
+        from eval_factory.workflows.suite.slurm_suite import refuse_unsupported_by_slurm
 
-        refuse_what_slurm_cannot(suite, env)
+        refuse_unsupported_by_slurm(suite, env)
 
     def run(self, work: Work) -> None:
         """Submit the cells as jobs, and report the jobs that have ended."""

@@ -153,7 +153,7 @@ def _lines(
     for name, count in counts.items():
         if count.to_model is None:
             unknown.append(name)
-    yield "\n# total, of a suite that begins from nothing"
+    yield "\n# total, for a suite without earlier results"
     yield f"#   {counts_in_words(known_sum(counts.values()))}"
     if unknown:
         yield (

@@ -89,9 +89,11 @@ class CellProgress:
     def after(self, event: Mapping[str, Any]) -> CellProgress:
         """Return the progress after one more event; events about other things are ignored."""
         number = event.get("number")
-        of = event.get("of")
+        run_count = event.get("of")
         if event.get("event") == PHASE:
-            run = (number, of) if isinstance(number, int) and isinstance(of, int) else self.run
+            run = self.run
+            if isinstance(number, int) and isinstance(run_count, int):
+                run = (number, run_count)
             return CellProgress(str(event.get("phase")), event["time"], None, run)
         if event.get("event") == PROGRESS and all(_is_number(event.get(name)) for name in _COUNTS):
             return replace(self, counts={**event, "role": str(event.get("role"))})
@@ -113,12 +115,12 @@ class CellProgress:
             reported = None
         else:
             reported = {name: self.counts[name] for name in ("role", *_COUNTS)}
-        number, of = self.run
+        number, run_count = self.run
         return {
             "phase": self.phase,
             "phase_since": self.phase_since,
             "run": number,
-            "runs": of,
+            "runs": run_count,
             "counts": reported,
         }
 
@@ -272,10 +274,11 @@ class SuiteReader:
         figures: CellFigures | None = _read_once(figures_of, folder, written)
         if cell.identity is None or (figures is not None and figures.identity == cell.identity):
             return replace(cell, figures=figures)
-        lost = "the result in its folder is of another configuration"
+        problem = "the result in its folder is of another configuration"
         if figures is None:  # the folder was deleted after the end of the cell
-            lost = "its folder holds no result any more"
-        return replace(cell, status=RunStatus.MISSING, reason=f"{lost}; the same command runs it")
+            problem = "its folder holds no result any more"
+        reason = f"{problem}; the same command runs it"
+        return replace(cell, status=RunStatus.MISSING, reason=reason)
 
     def _progress(self, cell: CellStatus, since: float) -> CellProgress:
         """Return the progress of a cell by the events of its current attempt.

@@ -14,10 +14,10 @@ from eval_factory.report.checksums import read_checksums
 from eval_factory.workflows.resume import DataRead, ended_run, write_state
 from eval_factory.workflows.suite import finished_cells
 from eval_factory.workflows.suite.finished_cells import (
+    copy_finished_run,
     finished,
     finished_below,
     has_partial_result,
-    take_over,
 )
 from facts import naming
 
@@ -176,7 +176,7 @@ def test_it_is_copied_whole_and_left_as_it_is(folder: RunDir, tmp_path: Path) ->
     (folder.root / ".report.html.1234.part").touch()
     before = {path.name for path in folder.root.iterdir()}
     made, suite = cell_of(tmp_path)
-    assert take_over(folder.root, made.rundir.root, suite)
+    assert copy_finished_run(folder.root, made.rundir.root, suite)
     copy = made.rundir
     assert {path.name for path in copy.root.iterdir()} == before - {
         index.name,
@@ -194,7 +194,7 @@ def test_what_stood_in_its_place_is_kept(folder: RunDir, tmp_path: Path) -> None
     made, suite = cell_of(tmp_path)
     made.rundir.root.mkdir(parents=True)
     (made.rundir.root / "own").write_text("paid for")
-    assert take_over(folder.root, made.rundir.root, suite)
+    assert copy_finished_run(folder.root, made.rundir.root, suite)
     assert made.rundir.run_state.is_file()
     assert not (made.rundir.root / "own").exists()
     (aside,) = (suite.state / "set-aside" / "model").iterdir()
@@ -205,11 +205,11 @@ def test_what_stood_in_its_place_is_kept(folder: RunDir, tmp_path: Path) -> None
 def test_nothing_is_taken_where_somebody_works(folder: RunDir, tmp_path: Path) -> None:
     made, suite = cell_of(tmp_path)
     with folder.locked():
-        assert not take_over(folder.root, made.rundir.root, suite)
+        assert not copy_finished_run(folder.root, made.rundir.root, suite)
     assert not made.rundir.root.exists()
     made.rundir.root.mkdir(parents=True)
     with made.rundir.locked():
-        assert not take_over(folder.root, made.rundir.root, suite)
+        assert not copy_finished_run(folder.root, made.rundir.root, suite)
     assert [path.name for path in made.rundir.root.parent.iterdir()] == ["task"]
 
 
@@ -217,4 +217,4 @@ def test_a_folder_that_cannot_be_written(folder: RunDir, tmp_path: Path) -> None
     (tmp_path / "suite").touch()
     made, suite = cell_of(tmp_path)
     with pytest.raises(PrerequisiteError, match=str(folder.root)):
-        take_over(folder.root, made.rundir.root, suite)
+        copy_finished_run(folder.root, made.rundir.root, suite)

@@ -12,7 +12,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.secrets import Redactor
 from eval_factory.workflows.import_results import import_results
 from eval_factory.workflows.suite.cell_loop import Work
-from eval_factory.workflows.suite.reused_results import refuse_unreadable, take_reused
+from eval_factory.workflows.suite.reused_results import copy_reused_results, refuse_unreadable
 from eval_factory.workflows.suite.suite_check import check_suite, verify_suite
 from eval_factory.workflows.suite.suite_folder import write_configs
 from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
@@ -35,7 +35,7 @@ def suite_with(tmp_path: Path, folder: Path, **changes: str) -> Suite:
 
 def taken(made: Suite) -> CellReport:
     journal = SuiteJournal(made.folder, Redactor(), SuiteObserver())
-    (report,) = take_reused(Work(made, SuiteOptions(), {}, journal, (), Redactor()))
+    (report,) = copy_reused_results(Work(made, SuiteOptions(), {}, journal, (), Redactor()))
     return report
 
 

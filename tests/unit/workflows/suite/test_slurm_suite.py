@@ -22,7 +22,7 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.slurm_suite import (
     QUEUED,
     WORKER,
-    refuse_what_slurm_cannot,
+    refuse_unsupported_by_slurm,
     run_name,
     specs_of,
 )
@@ -232,7 +232,7 @@ def test_a_task_that_waits_for_ever_is_cancelled_and_said(again: Invocation) -> 
     work = again.run()
     status, reason, code = reports(work)[0]
     assert (status, code) == ("failed", 2)
-    assert re.search(r"PartitionTimeLimit.*set suite.slurm right", str(reason))
+    assert re.search(r"PartitionTimeLimit.*correct suite.slurm", str(reason))
     assert again.slurm.cancelled == [(first.job_name, 1)]
     assert len(again.slurm.submitted) == 2
 
@@ -364,7 +364,7 @@ def test_a_name_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: P
 def test_what_jobs_cannot_keep(tmp_path: Path, changes: dict[str, Any], said: list[str]) -> None:
     env = {"OPENAI_API_KEY": "canary-0123456789"}
     with pytest.raises(ConfigError) as caught:
-        refuse_what_slurm_cannot(
+        refuse_unsupported_by_slurm(
             any_suite(output_dir=str(tmp_path), executor="slurm", env=env, **changes), env
         )
     assert len(caught.value.problems) == len(said)
@@ -455,11 +455,11 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
     launch = served.pop("launch")
     assert served == suite.serve["a"]
     assert (launch[0], launch[-2:]) == ("srun", ["--cpus-per-task=2", "--gpus-per-task=1"])
-    refuse_what_slurm_cannot(suite, {})
-    refuse_what_slurm_cannot(cells_of(tmp_path, params={"extra": {"max_requests": 9}})[0], ENV)
+    refuse_unsupported_by_slurm(suite, {})
+    refuse_unsupported_by_slurm(cells_of(tmp_path, params={"extra": {"max_requests": 9}})[0], ENV)
     inside, _ = cells_of(tmp_path, targets=targets, slurm={"container": "apptainer exec image.sif"})
     with pytest.raises(ConfigError, match=naming("a job", "srun", "suite.slurm.container")):
-        refuse_what_slurm_cannot(inside, {})
+        refuse_unsupported_by_slurm(inside, {})
 
 
 def test_what_may_be_secret_in_a_cell_and_what_servers_get_goes_along(tmp_path: Path) -> None:
