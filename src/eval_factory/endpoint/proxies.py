@@ -24,7 +24,9 @@ _KINDS = ("http", "https")
 _BY_SCHEME = ("http_proxy", "https_proxy")
 _FOR_ALL = "all_proxy"  # names the proxy of each scheme that has no variable of its own
 _HOST = re.compile(r"\w([\w.-]*\w)?\.?")
-_EXCEPTION = re.compile(r"\*|(\*?\.)?\w([\w.-]*\w)?\.?(:\d{1,5})?|\[[\da-fA-F:.]+\](:\d{1,5})?")
+_NO_PROXY_ENTRY = re.compile(
+    r"\*|(\*?\.)?\w([\w.-]*\w)?\.?(:\d{1,5})?|\[[\da-fA-F:.]+\](:\d{1,5})?"
+)
 
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """Variables that name a file or folder of trusted certificates. The first that is set counts."""
@@ -68,7 +70,7 @@ def proxy_from_environment(url: str) -> str | None:
     for name, value in os.environ.items():
         if value == named and name.lower().endswith("_proxy"):
             names.append(name)
-    refuse_garbled_exceptions(os.environ)
+    check_no_proxy(os.environ)
     return parsed_proxy(named, " and ".join(names) or "the proxy")
 
 
@@ -123,7 +125,7 @@ def _is_address(url: str) -> bool:
     return bool(_HOST.fullmatch(host))
 
 
-def refuse_garbled_exceptions(env: Mapping[str, str]) -> None:
+def check_no_proxy(env: Mapping[str, str]) -> None:
     """Check that every entry of NO_PROXY can be parsed.
 
     An entry that cannot be parsed has no effect: the host that it means would be asked through the
@@ -134,16 +136,16 @@ def refuse_garbled_exceptions(env: Mapping[str, str]) -> None:
     """
     for name in ("no_proxy", "NO_PROXY"):
         for entry in env.get(name, "").split(","):
-            if entry.strip() and not _is_exception(entry.strip()):
+            if entry.strip() and not _is_no_proxy_entry(entry.strip()):
                 raise PrerequisiteError(
                     f"{name}: holds an entry that is not a host, an address or a range of "
                     "addresses (host.example,.example,10.0.0.0/8)\n  correct it, or unset it"
                 )
 
 
-def _is_exception(entry: str) -> bool:
+def _is_no_proxy_entry(entry: str) -> bool:
     """Return True if an entry of NO_PROXY is a host, an address or a range of addresses."""
-    if _EXCEPTION.fullmatch(entry):
+    if _NO_PROXY_ENTRY.fullmatch(entry):
         return True
     try:
         ip_network(entry, strict=False)
@@ -152,7 +154,7 @@ def _is_exception(entry: str) -> bool:
     return True
 
 
-def shown(env: Mapping[str, str]) -> list[str]:
+def shown_variables(env: Mapping[str, str]) -> list[str]:
     """Return a line NAME=value for each variable about proxies, without users and passwords."""
     lines = []
     for name in sorted(env):
@@ -180,7 +182,7 @@ def proxy_problems(env: Mapping[str, str]) -> list[str]:
         except PrerequisiteError as error:
             problems.append(str(error))
     try:
-        refuse_garbled_exceptions(env)
+        check_no_proxy(env)
     except PrerequisiteError as error:
         problems.append(str(error))
     return problems

@@ -17,7 +17,7 @@ import html
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any, TypeVar
@@ -376,6 +376,7 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
         try:
             record, end = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
+            # The last closing brace may be missing: try the rest of the text with another brace.
             try:
                 record = json.loads(text[position:].rstrip().removesuffix("```").rstrip() + "}")
                 end = len(text)
@@ -402,14 +403,16 @@ def _spellings_of(name: str, rating: Any, fields: Collection[str], form: JuryFor
     if value is not None:
         scores = form.spellings(value)
     needed = [field for field in sorted(fields) if field in rating]
-    orders = [list(rating), *(permutations(needed) if len(needed) <= MAX_FIELDS_PERMUTED else [])]
-    forms = set()
+    orders: list[Sequence[str]] = [list(rating)]
+    if len(needed) <= MAX_FIELDS_PERMUTED:
+        orders += permutations(needed)
+    spellings = set()
     for score in scores:
         values = {**rating, "score": score}
         for order in orders:
             written = " ".join([name, *(f"{field} {_written(values[field])}" for field in order)])
-            forms.add(squeezed(undisguised(written)))
-    return forms
+            spellings.add(squeezed(undisguised(written)))
+    return spellings
 
 
 def _written(value: object) -> str:

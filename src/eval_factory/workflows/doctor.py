@@ -111,7 +111,7 @@ def _network_findings(env: Mapping[str, str]) -> Iterator[Finding]:
     if problems := proxies.proxy_problems(env):
         yield Finding("proxies", False, "\n".join(problems))
     else:
-        shown = redactor.text(", ".join(proxies.shown(env)))
+        shown = redactor.text(", ".join(proxies.shown_variables(env)))
         yield Finding("proxies", None, shown or "none named in the environment")
 
     def certificates() -> str:
