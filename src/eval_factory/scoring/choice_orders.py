@@ -46,7 +46,7 @@ class ChoiceOrderCheck(Part):
     """
     # the number of orders in which each question was asked
     orders: dict[Unit, int] = field(default_factory=Counter)
-    kept: dict[Unit, str] = field(default_factory=dict)
+    not_reordered: dict[Unit, str] = field(default_factory=dict)
     """Questions whose choices stay in their original order -> the reason."""
     letters: Counter[str] = field(default_factory=Counter)  # how often each letter was chosen
     right: RightAnswers | None = None
@@ -83,7 +83,7 @@ class ChoiceOrderCheck(Part):
             [reference.output.text for reference in state.instance.references]
         )
         if reason is not None:
-            self.kept[unit] = reason
+            self.not_reordered[unit] = reason
         if has_failed(state):
             return
         options = state.output_mapping or {}
@@ -135,7 +135,7 @@ class ChoiceOrderCheck(Part):
         return ChoiceOrders(
             orders=self.wanted,
             questions=len(reordered),
-            kept=dict(sorted(Counter(self.kept.values()).items())),
+            kept=dict(sorted(Counter(self.not_reordered.values()).items())),
             by_order=by_order,
             changed=share(self._changed(reordered)),
             right_in_all=share(right_in_all),
@@ -158,7 +158,7 @@ class ChoiceOrderCheck(Part):
         return changed
 
     def _answers(self) -> dict[Unit, dict[int, str | None]]:
-        """Return the option that was chosen in each order.
+        """Return the option that was chosen for each question in each order.
 
         If the reader decides which answers are right, the answers that no rule reads are left out.
         """
@@ -207,8 +207,9 @@ class ChoiceOrderCheck(Part):
         return right
 
     def _values_by_reader(self, values: Mapping[InstanceKey, float]) -> dict[InstanceKey, float]:
-        """Return the values by the option reader, without unread answers; HELM's values if HELM
-        decides which answers are right.
+        """Return the values by the answer reader, without unread answers.
+
+        If HELM decides which answers are right, return HELM's values.
         """
         if self.right is None or not self.right.is_read_by_reader:
             return dict(values)
@@ -230,8 +231,9 @@ class ChoiceOrderCheck(Part):
         return unread
 
     def _changed_in_same_words(self, units: Sequence[Unit]) -> dict[Unit, float]:
-        """Return the share of askings in the same words in which the choice changed, for each
-        question.
+        """Return how often the choice changed when a question was asked again in the same words.
+
+        The value of a question is the share of its repeated askings with another choice.
         """
         if self.right is None:
             return {}
