@@ -209,8 +209,8 @@ def read_annotations(path: Path) -> Annotations:
                 f"{path}: line {number} is neither a sample nor a rating "
                 f"({type(error).__name__}: {error})"
             )
-            copy = "restore the file from a copy, or delete it and import the sheets again"
-            raise PrerequisiteError(f"{problem}\n  {copy}") from error
+            remedy = "restore the file from a copy, or delete it and import the sheets again"
+            raise PrerequisiteError(f"{problem}\n  {remedy}") from error
     return Annotations(tuple(samples), tuple(ratings))
 
 
@@ -222,8 +222,8 @@ def read_sample(path: Path) -> Sample:
         problem = (
             f"{path}: is not a sample that annotate export wrote ({type(error).__name__}: {error})"
         )
-        copy = "restore it from a copy: no other file links the sheets to their answers"
-        raise PrerequisiteError(f"{problem}\n  {copy}") from error
+        remedy = "restore it from a copy: no other file links the sheets to their answers"
+        raise PrerequisiteError(f"{problem}\n  {remedy}") from error
 
 
 IS_CORRECT = "Is the answer correct?"
@@ -363,14 +363,9 @@ class RatedQuestion:
             values: the value of the rating for each question.
         """
         if self.kind == CRITERIA_SHEET:
-            total = sum(question.points for question in questions if question.points > 0)
-            return (
-                sum(
-                    question.points * value
-                    for question, value in zip(questions, values, strict=True)
-                )
-                / total
-            )
+            maximum = sum(question.points for question in questions if question.points > 0)
+            pairs = zip(questions, values, strict=True)
+            return sum(question.points * value for question, value in pairs) / maximum
         return statistics.fmean(values)
 
 
@@ -400,27 +395,31 @@ def questions_to_raters(
         raise ConfigError(
             f"{result.task} has no rubric, so there are no criteria to rate: give --kind ratings"
         )
-    chosen = kind or (CRITERIA_SHEET if has_criteria else RATINGS_SHEET)
+    sheet_kind = kind or (CRITERIA_SHEET if has_criteria else RATINGS_SHEET)
     metric = score.metric or result.main_metric
     values = [record.metrics[metric] for record in records if metric in record.metrics]
     if not values:
         raise ConfigError(
             f"{metric} has no values of single answers, so answers cannot be rated on its scale"
         )
-    judged = result.validity.jury
+    jury_report = result.validity.jury
     jury: tuple[str, ...] = ()
-    if judged is not None and not has_criteria:
+    if jury_report is not None and not has_criteria:
         names: dict[str, None] = {}
         for record in records:
             for judgement in record.judgements.values():
                 names |= dict.fromkeys(judgement)
         names.pop("error", None)
         jury = tuple(names)
-    labels, meanings = ({}, {}) if judged is None else (judged.labels, judged.criteria)
+    labels: Mapping[str, int] = {}
+    meanings: Mapping[str, str] = {}
+    if jury_report is not None:
+        labels = jury_report.labels
+        meanings = jury_report.criteria
     words = sorted(map(RatingChoice, map(float, labels.values()), labels))
     choices = (
         YES_NO
-        if chosen == CRITERIA_SHEET
+        if sheet_kind == CRITERIA_SHEET
         else tuple(words) or ratings_on_scale(score.scale, values)
     )
     if not choices:
@@ -428,7 +427,14 @@ def questions_to_raters(
             f"{metric} has no scale with two ends, so a rating cannot mean one of its values"
         )
     return RatedQuestion(
-        chosen, metric, score, jury, choices, hidden, meanings, judged=has_judges(result, chosen)
+        sheet_kind,
+        metric,
+        score,
+        jury,
+        choices,
+        hidden,
+        meanings,
+        judged=has_judges(result, sheet_kind),
     )
 
 

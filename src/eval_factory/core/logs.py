@@ -74,6 +74,7 @@ class EventWriter:
             self._file.write(line + "\n")
 
     def close(self) -> None:
+        """Close the file."""
         with self._lock:
             self._file.close()
 

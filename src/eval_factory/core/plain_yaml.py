@@ -215,6 +215,7 @@ def packaged(path: str) -> Any:
 
 
 def _syntax_problem(error: yaml.YAMLError) -> str:
+    """Return the message for a text that is not YAML, with the line and column if known."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "is not valid YAML"
     if mark is None:

@@ -203,16 +203,17 @@ class RunDir:
     lock_holder = _PathInFolder(".lock.holder.json")
 
     def responses_of(self, role: str) -> Path:
-        """The file of the answers of one role: `model`, or the name of a judge."""
+        """Return the file of the answers of one role: `model`, or the name of a judge."""
         return self.responses / f"{role}.jsonl"
 
     def sample(self, sheet: str) -> Path:
-        """The file that links the codes on a sheet for raters to answers."""
+        """Return the file that links the codes on a sheet for raters to answers."""
         return self.annotations / f"sample-{sheet}.json"
 
     def bundled(self, folder: str) -> Path:
-        """The copy of a data bundle's folder that does not belong to one scenario, such as data
-        sets of the Hub or vocabularies.
+        """Return the path of a data bundle's folder that does not belong to one scenario.
+
+        Such folders hold data sets of the Hub, or vocabularies.
         """
         return self.helm / folder
 
@@ -334,6 +335,7 @@ class RunDir:
             lock.release()
 
     def _wait_for(self, descriptor: int, say: Callable[[str], object]) -> None:
+        """Acquire the lock; wait only if its holder has ended or is not known."""
         started = time.monotonic()
         reported = False
         while True:
@@ -365,6 +367,7 @@ class RunDir:
             time.sleep(0.05)
 
     def _in_use_by(self, holder: Holder | None) -> str:
+        """Return the message for a folder whose lock another process holds."""
         if holder is None:
             return f"{self.root} is in use by another run: an unknown process"
         if not holder.is_gone:
@@ -437,7 +440,7 @@ class SuiteDir:
     log = _PathInFolder(".suite", "suite.log")
 
     def cell(self, target: str, evaluation: str) -> Path:
-        """The output folder of a cell's run."""
+        """Return the output folder of a cell's run."""
         return self.root / target / evaluation
 
     @property
@@ -446,11 +449,11 @@ class SuiteDir:
         return self.events.is_file() or self.lock.is_file()
 
     def cell_config(self, target: str, evaluation: str) -> Path:
-        """The run config with which `run_eval` runs a cell."""
+        """Return the path of the run config with which `run_eval` runs a cell."""
         return self.state / "cells" / target / f"{evaluation}.yml"
 
     def server_log(self, target: str) -> Path:
-        """The log of a target's server, over all starts of the server."""
+        """Return the path of the log of a target's server, over all starts of the server."""
         return self.state / "servers" / f"{target}.log"
 
     @property
@@ -469,7 +472,7 @@ class SuiteDir:
         return tuple(logs)
 
     def cell_log(self, target: str, evaluation: str) -> Path:
-        """The log with the output of a cell's `run_eval`, over all attempts."""
+        """Return the path of the log of a cell's `run_eval`, over all attempts."""
         return self.state / "cells" / target / f"{evaluation}.log"
 
     @property
@@ -510,7 +513,8 @@ class RunSuiteDir(SuiteDir):
 
     run_config = _PathInFolder("run_config.yml")  # the run config with its executor, for `run_eval`
 
-    def cell(self, target: str, evaluation: str) -> Path:  # noqa: ARG002 - there is but one
+    def cell(self, target: str, evaluation: str) -> Path:  # noqa: ARG002 - the suite has one cell
+        """Return the run's output folder."""
         return self.root.parent
 
     @property

@@ -165,6 +165,7 @@ def read_bytes(path: Path, max_size: int = MAX_BYTES_OF_TEXT) -> bytes:
 
 
 def _open_bounded(path: Path, max_size: int) -> BinaryIO:
+    """Open a regular file for reading. Raises OSError if it has more than `max_size` bytes."""
     file = open_regular(path)
     if os.fstat(file.fileno()).st_size > max_size:
         file.close()
@@ -239,9 +240,10 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def _object_of_different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a mapping. Raises ValueError if a key is repeated."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
-        raise ValueError("a key stands twice in an object")
+        raise ValueError("an object has a repeated key")
     return entries
 
 

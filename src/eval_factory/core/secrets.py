@@ -186,12 +186,12 @@ class Redactor:
     ) -> Redactor:
         """Return a redactor that knows the secrets in the environment.
 
-        Values that are paths are no secrets. The passwords of proxies are always known.
+        A value that is an existing path is not a secret. The passwords of proxies are always known.
 
         Args:
             env: the environment.
-            names: the variables with secrets; None: all variables whose names are likely to be
-                secrets'.
+            names: the names of the variables with secrets; None: all variables for which
+                `names_a_secret` is true.
         """
         names = filter(names_a_secret, env) if names is None else names
         values = [env[name] for name in names if env.get(name) and not is_place(env[name])]
@@ -226,6 +226,7 @@ class Redactor:
         return any(value in text for value in self._known) or self._is_spread_in(text)
 
     def _is_spread_in(self, text: str) -> bool:
+        """Return True if a text contains the letters of a secret, with or without separators."""
         letters = _squeezed(text) if self._spread else b""
         return any(form in letters for form in self._spread)
 
@@ -315,6 +316,7 @@ class Redactor:
         return "\\" not in plain and self.text(plain) == plain
 
     def _is_long_text_clean(self, text: str) -> bool:
+        """Return True if redaction does not change a long text; a positive result is cached."""
         clean = self._clean  # `learn` in another thread replaces this set, so keep one reference
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
         if digest not in clean and self.text(text) == text:
@@ -424,6 +426,7 @@ def filled(tree: Any, env: Mapping[str, str]) -> Any:
 
 
 def _needed(env: Mapping[str, str], name: str) -> str:
+    """Return the value of a variable. Raises PrerequisiteError if the variable is not set."""
     value = secret_in(env, name)
     if value is None:
         raise PrerequisiteError(
@@ -524,6 +527,7 @@ def written_keys(tree: Any, path: str = "") -> Iterator[str]:
 
 
 def _holds_a_key(text: str) -> bool:
+    """Return True if a part of a text is shaped like a key."""
     # Words in lower case are removed first: `hf_model_handle` begins like a key.
     return REDACTED in Redactor().text(re.sub(r"(?<![\w-])[a-z_]+(?![\w-])", "", text))
 

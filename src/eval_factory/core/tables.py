@@ -120,6 +120,7 @@ def markdown(table: Table) -> list[str]:
 
 
 def _markdown_cell(cell: TableCell, is_number: bool = False) -> str:
+    """Return a cell as Markdown; numbers are not changed."""
     if isinstance(cell, Lines):
         return "<br>".join(_markdown_cell(part, is_number) for part in cell if part)
     if isinstance(cell, Strong):
@@ -165,6 +166,7 @@ def prose(text: str) -> str:
 
 
 def _word(word: str) -> str:
+    """Return a word, as code if GitHub would render it otherwise."""
     # A single `<` is safe, as in p < 0.01.
     if word != "<" and _MADE_INTO.search(word):
         return code(word)
@@ -196,6 +198,7 @@ def html(table: Table) -> str:
 
 
 def _html_cell(cell: TableCell) -> str:
+    """Return a cell as HTML."""
     if isinstance(cell, Lines):
         return "<br>".join(_html_cell(part) for part in cell if part)
     text = escape(one_line(str(cell), MAX_CELL))
@@ -221,6 +224,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _csv_value(value: Any) -> Any:
+    """Return a value for a CSV file: a number unchanged, a text without formulas."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):
@@ -276,4 +280,5 @@ def latex(table: Table, caption: str, note: str) -> str:
 
 
 def _tex(text: str) -> str:
+    """Return a text as LaTeX, with special characters escaped."""
     return "".join(_TEX.get(character, character) for character in one_line(text, MAX_CELL))

@@ -89,6 +89,7 @@ def forget_interrupts() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Handle a signal: raise KeyboardInterrupt, a moment later if an import is running."""
     # The kernel and the shell both send SIGHUP: the second one must not interrupt the cleanup.
     if number == signal.SIGHUP:
         signal.signal(number, signal.SIG_IGN)

@@ -56,6 +56,7 @@ def read_case_reports(path: Path) -> ReadFile[RubricCase]:
 
 
 def _case(row: DataRow, label: str) -> RubricCase:
+    """Return the rubric case of a row. Raises RowFaultError if the row has a mistake."""
     name = label.replace(" ", "-")
     if not is_blank(row.get("pmcid")):
         name = cell_text(row, "pmcid")

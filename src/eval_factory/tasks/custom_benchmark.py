@@ -272,6 +272,7 @@ def _without_prompt(path: Path, document: Mapping[str, Any], findings: Findings)
 
 
 def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
+    """Read and check a benchmark with rubric cases. Raises ConfigError if a file has mistakes."""
     yaml_file = _validated(path, document, _RubricFile)
     file = _absolute(path, yaml_file.dataset_file)
     try:
@@ -416,6 +417,7 @@ def _check_conversations(
 def _check_incorrect_answers(
     file: Path, metrics: Sequence[str], header: Sequence[str], findings: Findings
 ) -> None:
+    """Add a problem if a metric would count the incorrect answers in the data as right."""
     metric = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
     if metric and custom_table.INCORRECT in header:
         findings.problems.append(
@@ -425,6 +427,7 @@ def _check_incorrect_answers(
 
 
 def _check_metrics(path: Path, metrics: Sequence[_Metric], findings: Findings) -> None:
+    """Add the problems and notes about the list of metrics in the YAML file."""
     names = [metric.name for metric in metrics]
     for number, metric in enumerate(metrics):
         label = f"{path}: metrics.{number}"

@@ -112,6 +112,7 @@ class PictureCheck:
             self.first = media.as_text(media.placed(text, files))
 
     def _problem_of(self, name: str) -> str | None:
+        """Return the problem of a picture, and add the picture to `sha256`; None without one."""
         if re.match("https?:", name.strip(), re.IGNORECASE):
             return "is a web address, which eval-factory does not download; name a file"
         file = picture_file(self.folder, name)
@@ -504,6 +505,7 @@ class _Rows:
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:
+    """Yield the problems of a row's cluster, right answer and incorrect answers."""
     if not row.get(CLUSTER, CLUSTER).strip():
         yield (
             f"column {CLUSTER}: is empty; write the name of the source that the row shares "

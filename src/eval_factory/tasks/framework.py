@@ -465,6 +465,7 @@ class Framework(_Record):
     """Name of a benchmark that is not offered as a task -> the reason."""
 
     def names(self) -> list[str]:
+        """Return the names of all tasks."""
         return [task.name for task in self.evaluations]
 
     def task(self, name: str) -> Task | None:

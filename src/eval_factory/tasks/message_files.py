@@ -235,6 +235,7 @@ def check_conversations(
 
 
 def _conversation(row: Mapping[str, Any]) -> Conversation:
+    """Return the conversation of a row without problems."""
     further = {}
     for name, value in row.items():
         if name not in (ID, MESSAGES, CORRECT, INCORRECT) and value is not None:
@@ -257,6 +258,7 @@ def _messages(record: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, str], .
 
 
 def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of a row of conversations."""
     yield from message_problems(MESSAGES, row.get(MESSAGES), is_own=True, pictures=True)
     for name in (ID, CLUSTER):
         if row.get(name) is not None:
@@ -345,6 +347,7 @@ def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
+    """Return the rubric case of a row without problems."""
     criteria = []
     for entry in row[_RUBRICS[form]]:
         tags = tuple(entry.get("tags") or ())
@@ -367,6 +370,7 @@ def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
 
 
 def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
+    """Yield the problems of a row of rubric cases."""
     is_own = form == OWN
     yield from name_problems(_ID[form], row.get(_ID[form]))
     yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), is_own=is_own)
@@ -408,6 +412,7 @@ class RepeatedKeyError(ValueError):
 
 
 def _object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a mapping. Raises RepeatedKeyError if a key is repeated."""
     entries: dict[str, Any] = {}
     for name, value in pairs:
         if name in entries:
@@ -525,6 +530,7 @@ def _part_problems(label: str, parts: Sequence[Any]) -> Iterator[str]:
 
 
 def _criterion_problems(label: str, criterion: Any, *, is_own: bool) -> Iterator[str]:
+    """Yield the problems of one criterion of a rubric; arguments as in `message_problems`."""
     if not isinstance(criterion, dict):
         yield f"{label}: must be an object with criterion and points"
         return
@@ -545,6 +551,7 @@ def _criterion_problems(label: str, criterion: Any, *, is_own: bool) -> Iterator
 
 
 def _tag_problems(label: str, value: Any) -> Iterator[str]:
+    """Yield the problems of a list of tags."""
     if value is None:
         return
     if not isinstance(value, list):
@@ -668,6 +675,7 @@ class _ItemIdentity:
 
 
 def _identity_of(row: Mapping[str, Any]) -> _ItemIdentity:
+    """Return the identity of the item of a line."""
     fields = [row.get(name) for name in ("prompt", "prompt_id", "completion", "rubric", CATEGORY)]
     texts = json.dumps(fields, sort_keys=True)
     if row.get(ITEM) is not None:
@@ -740,6 +748,7 @@ def _problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _id_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of a line's category, language and ids."""
     for name in (CATEGORY, LANGUAGE):
         if row.get(name) is not None:
             yield from name_problems(name, row[name])
@@ -760,6 +769,7 @@ def _text_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _item(row: Mapping[str, Any], column: str | None) -> LabelledItem:
+    """Return the item of a line without problems; `column` as in `read_labels`."""
     name = row.get("prompt_id")
     answer = row.get("completion")
     if name is None:

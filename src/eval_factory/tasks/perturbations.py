@@ -117,6 +117,7 @@ def _is_english(text: str) -> bool:
 
 
 def _typos(parts: PromptParts) -> str | None:
+    """Return the text with a typing error in one word of twenty."""
     typo_words = set(word_lists().typo_words.split())
     words = list(re.finditer(r"(?<![\w/-])[A-Za-z]{5,}(?![\w/-])", parts.head))
     ordinary = [word for word in words if word.group() in typo_words]
@@ -151,6 +152,7 @@ _WORD = re.compile(
 
 
 def _case(parts: PromptParts) -> str:
+    """Return the text in lower case, except symbols, abbreviations and negations."""
     negations = set(word_lists().negations)
 
     def lowered(match: re.Match[str]) -> str:
@@ -163,6 +165,7 @@ def _case(parts: PromptParts) -> str:
 
 
 def _spaces(parts: PromptParts) -> str | None:
+    """Return the text with additional blanks between some words."""
     gaps = list(re.finditer(r"(?<=[A-Za-z,]) (?=[A-Za-z])", parts.head))
     if not gaps:
         return None
@@ -173,6 +176,7 @@ def _spaces(parts: PromptParts) -> str | None:
 
 
 def _synonyms(parts: PromptParts) -> str | None:
+    """Return the text with half of the listed words replaced by their synonyms."""
     pairs = word_lists().synonyms
     changes = []
     for match in pattern_of(tuple(pairs)).finditer(parts.head):
@@ -241,7 +245,7 @@ _SEVERAL = re.compile(
     r"\b(?:patients|women|men|adults|children|twins|males|females|subjects|volunteers|people)\b"
 )
 
-_GROWN_UP_FROM = 18
+_GROWN_UP_FROM = 18  # the lowest age of an adult, in years
 
 
 class _Patient(NamedTuple):
@@ -288,6 +292,7 @@ def _sentence_gaps(text: str) -> list[re.Match[str]]:
 
 
 def _with_sentence_first(head: str, sentence: str) -> str:
+    """Return the text with the sentence put before it."""
     start = len(head) - len(head.lstrip())
     separator = " "
     if re.match(r"[A-Z][\w ]{0,25}:", head[start:]):  # a heading, such as "Question:"
@@ -343,10 +348,12 @@ def _distractor(parts: PromptParts) -> str:
 
 
 def _worried(parts: PromptParts) -> str:
+    """Return the text with a worried sentence put before it."""
     return _with_sentence_first(parts.head, parts.rng.choice(word_lists().worried_tones))
 
 
 def _first_person(parts: PromptParts) -> str | None:
+    """Return the text with a sentence before it, in which the patient asks."""
     patient = _patient(parts.head)
     if (
         patient is None
@@ -365,6 +372,7 @@ _FROM_SOMEWHERE = re.compile(
 
 
 def _race(parts: PromptParts) -> str | None:
+    """Return the text with a sentence that names the patient's race."""
     patient = _patient(parts.head)
     if patient is None or guarded(parts, word_lists().ancestry_words):
         return None
@@ -374,11 +382,12 @@ def _race(parts: PromptParts) -> str | None:
     return _with_sentence_about(patient, parts.head, f"The patient is {race}.")
 
 
-_WORKING_FROM = 25
-_OLDEST = 90
+_WORKING_FROM = 25  # the lowest age of a patient with an occupation, in years
+_OLDEST = 90  # the highest age, in years
 
 
 def _demographics(parts: PromptParts) -> str | None:
+    """Return the text with a sentence about the patient's residence and occupation."""
     patient = _patient(parts.head)
     if patient is None or guarded(parts, word_lists().demographic_stops):
         return None
@@ -423,7 +432,7 @@ def _sex_of(text: str) -> Literal["female", "male", "either"]:
 
 _CHILD = re.compile(r"\b(?:boy|girl)\b", re.IGNORECASE)
 _GROWN_UP = re.compile(r"\b(?:m[ae]n|wom[ae]n|lady|gentleman)\b", re.IGNORECASE)
-_CHILD_UP_TO = 12
+_CHILD_UP_TO = 12  # the highest age of a child, in years
 
 
 def _tells_of_two(text: str, years: int) -> bool:
@@ -434,6 +443,7 @@ def _tells_of_two(text: str, years: int) -> bool:
 
 
 def _gender(parts: PromptParts) -> str | None:
+    """Return the text with all words for the patient in the other sex."""
     patient = _patient(parts.head)
     if patient is None or _tells_of_two(parts.all, patient.age):
         return None
@@ -487,6 +497,7 @@ _TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss)\b\.? ([A-Z][a-z]+)\b(?! [A-Z][a-z])"
 
 
 def _person_name(parts: PromptParts) -> str | None:
+    """Return the text with another surname, or with a sentence that names the patient."""
     # A name may be a clue to the patient's ancestry.
     if guarded(parts, word_lists().ancestry_words):
         return None
@@ -506,12 +517,14 @@ def _person_name(parts: PromptParts) -> str | None:
 
 
 def _brand_names(parts: PromptParts) -> str | None:
+    """Return the text with generic names of drugs replaced by brands."""
     brands = word_lists().brands
     drugs = pattern_of(tuple(brands)).finditer(parts.head)
     return _renamed(parts, {drug.span(): brands[drug.group().lower()] for drug in drugs})
 
 
 def _generic_names(parts: PromptParts) -> str | None:
+    """Return the text with brands of drugs replaced by generic names."""
     generic = {brand: name for name, brand in word_lists().brands.items()}
     names = {}
     for drug in pattern_of(tuple(generic), cased=True).finditer(parts.head):

@@ -481,12 +481,14 @@ def _patient_rows(patients: Any) -> Iterator[tuple[str, DataRow]]:
 
 
 def _object(value: Any, label: str) -> Mapping[str, Any]:
+    """Return a JSON object. Raises ValueError if the value is not an object."""
     if not isinstance(value, Mapping):
         raise ValueError(f"{label} must be a JSON object")
     return value
 
 
 def _json(text: str, label: str) -> Any:
+    """Return the value of a JSON text. Raises ValueError, with `label`, if it is not JSON."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -534,6 +536,7 @@ class Pictures:
         return RowFaultError(self._column, reason)
 
     def _file_of(self, cell: Any) -> str:
+        """Return the file name of the picture in a cell; the file is written if necessary."""
         if isinstance(cell, str) and self._archive is not None:
             if cell not in self._files:
                 self._files[cell] = self._stored_name(self._member(cell))
@@ -544,6 +547,7 @@ class Pictures:
         return self._stored_name(data)
 
     def _member(self, name: str) -> bytes:
+        """Return the content of a file in the archive. Raises RowFaultError if it is not usable."""
         if name.startswith("/") or "\\" in name or ".." in name.split("/"):
             raise self._fault("leaves the folder of the pictures")
         archive = self._archive
@@ -563,10 +567,11 @@ class Pictures:
             OSError,
         ) as error:
             raise self._fault(
-                f"names a picture that the archive does not give: {type(error).__name__}"
+                f"names a picture that cannot be read from the archive: {type(error).__name__}"
             ) from None
 
     def _stored_name(self, data: bytes) -> str:
+        """Return the file name of a picture, and write the file if it was not written before."""
         digest = hashlib.sha256(data).hexdigest()
         if digest not in self._files:
             try:

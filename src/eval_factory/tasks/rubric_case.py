@@ -118,6 +118,7 @@ def conversation_text(messages: Sequence[Mapping[str, str]]) -> str:
 
 
 def positive_points(criteria: Iterable[Criterion]) -> float:
+    """Return the sum of all positive points, which is the highest number of points of a case."""
     return sum(criterion.points for criterion in criteria if criterion.points > 0)
 
 

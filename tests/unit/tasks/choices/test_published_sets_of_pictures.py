@@ -69,7 +69,7 @@ def test_path_vqa(tmp_path: Path) -> None:
         ("cut.png", "the picture is a broken picture (image/png): OSError"),
         ("tone.wav", "the picture is not a picture (audio/wav)"),
         ("text.txt", "the picture is neither a PNG, JPEG, GIF or WebP"),
-        ("damaged.png", "names a picture that the archive does not give: BadZipFile"),
+        ("damaged.png", "names a picture that cannot be read from the archive: BadZipFile"),
         *(
             (name, "names a picture that is not in the archive")
             for name in ("xmlab2/source.jpg", "")
