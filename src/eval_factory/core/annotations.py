@@ -405,12 +405,7 @@ def questions_to_raters(
     jury_report = result.validity.jury
     jury: tuple[str, ...] = ()
     if jury_report is not None and not has_criteria:
-        names: dict[str, None] = {}
-        for record in records:
-            for judgement in record.judgements.values():
-                names |= dict.fromkeys(judgement)
-        names.pop("error", None)
-        jury = tuple(names)
+        jury = _jury_criteria(records)
     labels: Mapping[str, int] = {}
     meanings: Mapping[str, str] = {}
     if jury_report is not None:
@@ -426,16 +421,18 @@ def questions_to_raters(
         raise ConfigError(
             f"{metric} has no scale with two ends, so a rating cannot mean one of its values"
         )
-    return RatedQuestion(
-        sheet_kind,
-        metric,
-        score,
-        jury,
-        choices,
-        hidden,
-        meanings,
-        judged=has_judges(result, sheet_kind),
-    )
+    judged = has_judges(result, sheet_kind)
+    return RatedQuestion(sheet_kind, metric, score, jury, choices, hidden, meanings, judged=judged)
+
+
+def _jury_criteria(records: Sequence[InstanceRecord]) -> tuple[str, ...]:
+    """Return the names of all criteria in the judges' ratings, in the order of the instances."""
+    names: dict[str, None] = {}
+    for record in records:
+        for judgement in record.judgements.values():
+            names |= dict.fromkeys(judgement)
+    names.pop("error", None)
+    return tuple(names)
 
 
 def has_judges(result: TaskResult, kind: str) -> bool:

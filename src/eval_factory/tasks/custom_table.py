@@ -314,7 +314,7 @@ class Instances:
 
     @property
     def _never_right(self) -> bool:
-        """True if all rows list options, and no right answer is one of them: each scores 0.
+        """True if all rows list options, and no right answer is an option: each row scores 0.
 
         The property is False if all right answers are verdicts ("yes" to "is it true?").
         """

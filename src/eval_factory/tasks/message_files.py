@@ -100,8 +100,8 @@ def read_rows(
             name = row.get(id_key)
             if isinstance(name, str) and first_lines.setdefault(name, number) != number:
                 problems.append(
-                    f"{id_key}: is the same as in line {first_lines[name]}; the results name the "
-                    f"{nouns[1]} by it, so give each its own"
+                    f"{id_key}: is the same as in line {first_lines[name]}; the results identify "
+                    f"the {nouns[1]} by this field, so each value must be unique"
                 )
             content.problems += [f"line {number}: {problem}" for problem in problems]
             if not problems:
@@ -214,7 +214,7 @@ def check_conversations(
     for row, line in zip(read.rows, read.lines, strict=True):
         label = f"{file}: line {line}: "
         if needing is not None and row.correct is None:
-            instances.problems.append(f"{label}{CORRECT}: is missing, which {needing} needs")
+            instances.problems.append(f"{label}{CORRECT}: is missing, but {needing} needs it")
         if has_answers and ANSWER not in row.others:
             instances.problems.append(
                 f"{label}{ANSWER}: is missing; has_answers says that each line has one"

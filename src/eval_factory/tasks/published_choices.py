@@ -50,9 +50,7 @@ class PublishedForm(NamedTuple):
     """A glob pattern for the files in the data set's folder; "" if the data set is one file."""
     pictures: str = ""  # the column of the pictures; "" if the questions have no pictures
     archive: str = ""  # the name of the ZIP file with the pictures, in the data set's folder
-    has_header: bool = (
-        True  # False: the table has no header; its columns have the order of `columns`
-    )
+    has_header: bool = True  # False: the first line is a row, with the cells in order of `columns`
 
     def archive_of(self, file: Path) -> Path | None:
         """Return the ZIP file with the pictures of a file's questions; None if there is none."""
@@ -315,11 +313,12 @@ def questions_of_tier(questions: Sequence[ChoiceQuestion], tier: str) -> list[Ch
         questions: the questions of a file.
         tier: the tier (AfriMed-QA: experts or crowd), the language (SLAKE), or `EVERY_TIER`.
     """
-    of_that_tier = []
+    selected = []
     for question in questions:
-        if tier in (EVERY_TIER, question.groups.get("tier", question.groups.get("q_lang", tier))):
-            of_that_tier.append(question)
-    return of_that_tier
+        own_tier = question.groups.get("tier", question.groups.get("q_lang", tier))
+        if tier in (EVERY_TIER, own_tier):
+            selected.append(question)
+    return selected
 
 
 def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ReadFile[ChoiceQuestion]:

@@ -141,7 +141,7 @@ MISSING = "rows.jsonl: line 2: {}: is missing, and 1 other lines have one; all h
         (["[1]"], 'rows.jsonl: line 1: must be a JSON object such as {"messages": ...}'),
         (
             [{"messages": TURNS}],
-            "rows.jsonl: line 1: correct_answer: is missing, which exact_match needs",
+            "rows.jsonl: line 1: correct_answer: is missing, but exact_match needs it",
         ),
         (
             [{**ROW, "incorrect_answers": "A"}],
@@ -163,7 +163,7 @@ MISSING = "rows.jsonl: line 2: {}: is missing, and 1 other lines have one; all h
         ),
         (
             [{**ROW, "id": "a"}, {**ROW, "id": "a"}],
-            "rows.jsonl: line 2: id: is the same as in line 1; the results name the instance by it, so give each its own",
+            "rows.jsonl: line 2: id: is the same as in line 1; the results identify the instance by this field, so each value must be unique",
         ),
         ([{**ROW, "id": "a"}, ROW], MISSING.format("id")),
         ([{**ROW, "cluster": "a"}, ROW], MISSING.format("cluster")),
