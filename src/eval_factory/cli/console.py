@@ -210,22 +210,22 @@ def show_table(
 
     rows = list(rows)
     console = Console(file=file or sys.stdout, highlight=False)
-    widest = _widest_lines(columns, rows)
-    least = dict(widest)
+    max_widths = _widest_lines(columns, rows)
+    min_widths = dict(max_widths)
     for name in WRAPPED_COLUMNS:
         if name in columns:
-            least[name] = min(widest[name], MIN_WRAPPED_WIDTH)
-    text = next((name for name in WRAPPED_COLUMNS if name in columns), columns[-1])
+            min_widths[name] = min(max_widths[name], MIN_WRAPPED_WIDTH)
+    text_column = next((name for name in WRAPPED_COLUMNS if name in columns), columns[-1])
     shown = list(columns)
     left_out: list[str] = []
     for name in reversed(columns[1:]):
-        if name != text and _line_width(map(least.__getitem__, shown)) > console.width:
+        if name != text_column and _line_width(map(min_widths.__getitem__, shown)) > console.width:
             shown.remove(name)
             left_out.insert(0, name)
-    console.width = max(console.width, _line_width(map(least.__getitem__, shown)))
+    console.width = max(console.width, _line_width(map(min_widths.__getitem__, shown)))
     for name in left_out:
-        del least[name]
-    widths = _column_widths(console.width, least, widest, text)
+        del min_widths[name]
+    widths = _column_widths(console.width, min_widths, max_widths, text_column)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in shown:
         side: Literal["right", "left"] = "right" if name in NUMBER_COLUMNS else "left"
@@ -242,11 +242,11 @@ def show_table(
 
 def _widest_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, int]:
     """Return the width of the longest line in each column, by the column's name."""
-    widest = {}
+    max_widths = {}
     for name, *cells in zip(columns, *rows, strict=True):
         lines = chain.from_iterable(cell.splitlines() for cell in (name, *cells))
-        widest[name] = max(map(len, lines), default=0)
-    return widest
+        max_widths[name] = max(map(len, lines), default=0)
+    return max_widths
 
 
 def _line_width(widths: Iterable[int]) -> int:
@@ -255,23 +255,25 @@ def _line_width(widths: Iterable[int]) -> int:
 
 
 def _column_widths(
-    width: int, least: Mapping[str, int], widest: Mapping[str, int], text: str
+    width: int, min_widths: Mapping[str, int], max_widths: Mapping[str, int], text_column: str
 ) -> dict[str, int]:
     """Return the widths of the columns: the columns that may be wrapped share the free space.
 
     Args:
         width: The width of a line of the table.
-        least: The minimum width of each shown column.
-        widest: The width of the longest line in each column.
-        text: The column that is widened last, and can use all space that the others leave.
+        min_widths: The minimum width of each shown column.
+        max_widths: The width of the longest line in each column.
+        text_column: The column that is widened last, and can use all space that remains.
     """
-    widths = dict(least)
-    wrapped_columns = [name for name in WRAPPED_COLUMNS if name in least and name != text]
-    wrapped_columns.append(text)
+    widths = dict(min_widths)
+    wrapped_columns = [
+        name for name in WRAPPED_COLUMNS if name in min_widths and name != text_column
+    ]
+    wrapped_columns.append(text_column)
     for number, name in enumerate(wrapped_columns):
         free_space = width - _line_width(widths.values())
         share = free_space // (len(wrapped_columns) - number)
-        widths[name] = min(widest[name], widths[name] + max(share, 0))
+        widths[name] = min(max_widths[name], widths[name] + max(share, 0))
     return widths
 
 

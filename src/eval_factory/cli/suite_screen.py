@@ -59,12 +59,12 @@ class CellRow(NamedTuple):
     text: str  # progress, result or reason
 
 
-def cell_rows(status: SuiteStatus, room: int = 1000) -> list[CellRow]:
-    """Return a row for each cell. `room` is the width for the text next to the status."""
+def cell_rows(status: SuiteStatus, text_width: int = 1000) -> list[CellRow]:
+    """Return a row for each cell. `text_width` is the width for the text next to the status."""
     paused = set(chain.from_iterable(pause.cells for pause in status.pauses))
     rows: list[CellRow] = []
     for cell in status.cells:
-        rows.append(CellRow(one_line(cell.name), cell.status, _cell_text(cell, paused, room)))
+        rows.append(CellRow(one_line(cell.name), cell.status, _cell_text(cell, paused, text_width)))
     return rows
 
 
@@ -195,14 +195,14 @@ def result_text(figures: CellFigures) -> str:
     return text
 
 
-def _cell_text(cell: CellStatus, paused: Container[str], room: int) -> str:
+def _cell_text(cell: CellStatus, paused: Container[str], text_width: int) -> str:
     """Return the progress of a running cell, or the result and the reason of any other cell."""
     if (progress := cell.progress) is not None:
         number, run_count = progress.run
         phase = one_line(progress.phase)
         if run_count > 1:
             phase = f"{number}/{run_count} {phase}"
-        figures = progress.figures(room - len(phase) - 2)
+        figures = progress.figures(text_width - len(phase) - 2)
         attempt = ""
         if cell.attempt > 1:
             attempt = f" (attempt {cell.attempt})"

@@ -161,12 +161,12 @@ def _draw_sample(
     for record in stored.result.instances:
         if record.metrics:
             records.append(record)
-    form = questions_to_raters(stored.result, records, kind, system_prompts(stored))
+    question = questions_to_raters(stored.result, records, kind, system_prompts(stored))
     categories = set(chain.from_iterable(record.categories for record in records))
     group_field = next((name for name in stored.result.groups if name in categories), None)
     candidates = []
     for record in records:
-        if (value := form.value_of(record)) is not None and form.questions(record):
+        if (value := question.value_of(record)) is not None and question.questions(record):
             group = str(record.categories.get(group_field, "")) if group_field else ""
             candidates.append(Candidate(AnswerKey(record.id, record.trial), value, group))
     if not candidates:
@@ -174,12 +174,12 @@ def _draw_sample(
     strata = strata_of(candidates, draw.count)
     record_of_key = {}
     for record in records:
-        if form.value_of(record) is not None:
+        if question.value_of(record) is not None:
             record_of_key[AnswerKey(record.id, record.trial)] = record
     chosen = []
     for key, stratum_number, probability in draw_answers(strata, rated, draw):
-        chosen.append((form.shown(record_of_key[key]), stratum_number, probability))
-    sample = sample_of_draw(form, strata, chosen, draw)
+        chosen.append((question.shown(record_of_key[key]), stratum_number, probability))
+    sample = sample_of_draw(question, strata, chosen, draw)
     return sample, {
         answer.code: shown for answer, (shown, _, _) in zip(sample.answers, chosen, strict=True)
     }
@@ -281,7 +281,7 @@ def _write_checksums_of(
     state = last_state(rundir)
     runs = [rundir.root / name for name in state.runs]
     digests = {**unchanged, **digests_of(rundir, runs, unchanged)}
-    # Update the state only if the result was unaltered; otherwise `verify` would accept it.
+    # Update the state only if the result was unaltered; `verify` must still find an alteration.
     if state.inputs == state.digest_of_inputs(vars(old_provenance)):
         # The state names the program that wrote the result only if a run wrote the result.
         program = None if rundir.evaluation_config in changed else state.program

@@ -52,16 +52,17 @@ from eval_factory.workflows.options import BatchChoice
 MAX_REQUESTS = 50_000
 MAX_BYTES = 200_000_000
 """The maximum size of a batch's file, in bytes, as OpenAI publishes it."""
-FIRST_PAUSE_S = 0.5
+FIRST_PAUSE_S = 0.5  # the pause after the first poll; each further pause is longer
 MAX_PAUSE_S = 60.0
-PAUSE_FACTOR = 1.5
+PAUSE_FACTOR = 1.5  # a pause divided by the pause before it
 REPORT_INTERVAL_S = 600.0  # an unchanged state is shown again after this time
 SETTLING_S = 5.0
 """The seconds after which the endpoint lists a new batch, even if its reply was lost."""
 MAX_SILENCE_S = 6 * 3600.0
 """The seconds for which all polls may fail: a laptop may sleep, or a network may be down."""
-TOO_MANY_TOKENS = "token_limit_exceeded"
+TOO_MANY_TOKENS = "token_limit_exceeded"  # the error code of a batch with too many tokens
 SAME_COMMAND = "the same command goes on"
+"""The end of messages: to resume, the user runs the same command again."""
 
 _T = TypeVar("_T")
 
@@ -79,8 +80,8 @@ class _Role:
     asks_rest: bool
     """True if requests that a batch left unanswered are sent one by one."""
     shown_states: dict[str, tuple[str, int, float]] = field(default_factory=dict)
-    """The last shown state of each batch, by the batch's intent: the state, the number of completed
-    requests, and the time.
+    """The last shown state of each batch: the state, the number of completed requests, and the
+    time. The key is the intent, the name that eval-factory gives a batch before sending it.
     """
 
     def file_of(self, lines: Sequence[Line]) -> bytes:
@@ -148,18 +149,18 @@ class Batches:
             ended = run(settings)
             if not any(event["event"] == BATCHES_AWAITED for event in ended.events):
                 return replace(ended, wall_s=time.monotonic() - started)
-            takes_rest = self._has_unanswered_rest()
-            if takes_rest:
+            asks_singly = self._has_unanswered_rest()
+            if asks_singly:
                 self._ledger.forget_waiting()
             else:
                 self.send_and_wait()
             # Single requests have another price than batches, and the price is stored per run ID.
-            is_other_price = takes_rest or settings.asks_rest_of_batches
+            price_changes = asks_singly or settings.asks_rest_of_batches
             settings = replace(
                 settings,
-                run_id=None if is_other_price else ended.run_id,
-                prices=prices_for_helm_run(self._plan, by_batch=not takes_rest),
-                asks_rest_of_batches=takes_rest,
+                run_id=None if price_changes else ended.run_id,
+                prices=prices_for_helm_run(self._plan, by_batch=not asks_singly),
+                asks_rest_of_batches=asks_singly,
             )
 
     def _has_unanswered_rest(self) -> bool:

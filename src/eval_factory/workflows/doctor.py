@@ -116,8 +116,8 @@ def _network_findings(env: Mapping[str, str]) -> Iterator[Finding]:
 
     def certificates() -> str:
         proxies.tls_context()
-        place, origin = proxies.certificates()
-        return f"{place} ({origin})"
+        path, origin = proxies.certificates()
+        return f"{path} ({origin})"
 
     yield _finding_of_check("certificates", certificates)
     yield _finding_of_check("hub", lambda: _hub_text(env), needed=False)

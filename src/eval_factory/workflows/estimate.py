@@ -228,7 +228,7 @@ def estimate(
     env: Mapping[str, str],
     *,
     look_at_data: bool = True,
-    look: Measure | None = None,
+    measure: Measure | None = None,
     quick: bool = False,
 ) -> Estimate:
     """Estimate a run of the evaluation. No request is sent, and nothing is downloaded.
@@ -238,7 +238,7 @@ def estimate(
         env: The environment of the helm-run that prepares the requests.
         look_at_data: True if requests may be prepared to measure their number and length, when
             these are unknown. This takes seconds and needs the data on this machine.
-        look: The function that measures the requests instead of `prompt_sizes`.
+        measure: The function that measures the requests instead of `prompt_sizes`.
         quick: True to prepare no requests for a task whose typical sizes are known.
     """
     plan = make_plan(evaluation)
@@ -250,13 +250,13 @@ def estimate(
     helm = evaluation.task.helm
     extra = evaluation.extra
     # A result has the number of criteria, but not of requests that ask about several criteria.
-    grouped = helm.rubric and (extra.criteria_per_request or 1) > 1
-    unasked = MODEL_ROLE in figures and figures[MODEL_ROLE].prompt_tokens is None
-    unknown = earlier_requests is None or unasked or grouped
-    typical = typical_sizes(plan) if unknown else None
+    asks_in_groups = helm.rubric and (extra.criteria_per_request or 1) > 1
+    lacks_tokens = MODEL_ROLE in figures and figures[MODEL_ROLE].prompt_tokens is None
+    needs_sizes = earlier_requests is None or lacks_tokens or asks_in_groups
+    typical = typical_sizes(plan) if needs_sizes else None
     measured = None
-    if unknown and look_at_data and not (quick and typical):
-        measured = (look or prompt_sizes)(plan, env)
+    if needs_sizes and look_at_data and not (quick and typical):
+        measured = (measure or prompt_sizes)(plan, env)
     sizes = measured
     if typical and (measured is None or measured.requests is None):
         sizes = typical

@@ -327,7 +327,7 @@ def _evaluations_of(
 ) -> tuple[dict[str, list[Entry]], list[NotRun]]:
     """Return the entries of each evaluation of the suite, by the evaluation's name.
 
-    The second value are the entries that cannot be run.
+    The second value is the list of entries that cannot be run.
     """
     entries_by_name: dict[str, list[Entry]] = {}
     not_run = []
@@ -387,7 +387,7 @@ def _suite(
     evaluation: Evaluation,
     env: Mapping[str, str],
 ) -> Suite:
-    """Return a suite with an evaluation for each name in `named` and a target for each model.
+    """Return a suite with an evaluation for each name in `entries_by_name`, and a target per model.
 
     The endpoint, the judges and the parameters are those of `evaluation`.
     """

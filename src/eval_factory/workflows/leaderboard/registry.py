@@ -204,7 +204,7 @@ def _read(path: Path) -> str:
 # particular model (`model=openai/gpt-4o,model_deployment=...`), or not at all. These arguments are
 # removed from all entries, because the target of a run determines its model.
 _MODEL = "model"
-_LIMIT = "num_output_tokens"
+_TOKEN_LIMIT = "num_output_tokens"
 DATA_PATH = "data_path"
 
 
@@ -342,12 +342,12 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
         # HELM ignores the order of arguments.
         key = (
             plain.run_spec,
-            frozenset(plain.without(_LIMIT if has_particular_model else "").arguments),
+            frozenset(plain.without(_TOKEN_LIMIT if has_particular_model else "").arguments),
             plain.groups,
         )
         earlier = entry_of_key.setdefault(key, plain)
-        has_limit = plain.argument(_LIMIT) is not None
-        earlier_has_limit = earlier.argument(_LIMIT) is not None
+        has_limit = plain.argument(_TOKEN_LIMIT) is not None
+        earlier_has_limit = earlier.argument(_TOKEN_LIMIT) is not None
         chosen = plain if has_limit != earlier_has_limit and has_limit == reasoning else earlier
         always = earlier.priority is None or plain.priority is None
         priority = None if always else min(earlier.priority or 0, plain.priority or 0)

@@ -157,6 +157,6 @@ def estimate_suite(
     look = SharedSizes()
     for planned in planned_of(suite, cells):
         say(f"looking at {planned.cell.name} ...")
-        estimated = estimate(planned.plan.evaluation, env, look=look, quick=True)
+        estimated = estimate(planned.plan.evaluation, env, measure=look, quick=True)
         estimates.append(CellEstimate(planned.cell.name, planned.group, estimated))
     return SuiteEstimate(tuple(estimates), suite.budget)
