@@ -42,9 +42,10 @@ class Leaderboard(StrictModel):
     max_eval_instances: Positive
     priority: Positive
     access: Literal["public", "gated", "private"] = "public"
-    # what every entry needs and a chat endpoint lacks, for example "sounds"
+    # what every entry needs and a chat endpoint lacks; None if some entries can be run
     lacks: str | None = None
-    leaves_out: str | None = None  # what only some entries need and a chat endpoint lacks
+    # what only some entries need and a chat endpoint lacks, such as "log probabilities"
+    leaves_out: str | None = None
     makes_images: bool = False  # True if the answers are pictures
     needs: tuple[str, ...] = ()
     judges: dict[Role, str] = {}  # the name of each judge at HELM, by role
@@ -204,7 +205,7 @@ def _read(path: Path) -> str:
 # particular model (`model=openai/gpt-4o,model_deployment=...`), or not at all. These arguments are
 # removed from all entries, because the target of a run determines its model.
 _MODEL = "model"
-_TOKEN_LIMIT = "num_output_tokens"
+_OUTPUT_LIMIT = "num_output_tokens"
 DATA_PATH = "data_path"
 
 
@@ -342,12 +343,12 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
         # HELM ignores the order of arguments.
         key = (
             plain.run_spec,
-            frozenset(plain.without(_TOKEN_LIMIT if has_particular_model else "").arguments),
+            frozenset(plain.without(_OUTPUT_LIMIT if has_particular_model else "").arguments),
             plain.groups,
         )
         earlier = entry_of_key.setdefault(key, plain)
-        has_limit = plain.argument(_TOKEN_LIMIT) is not None
-        earlier_has_limit = earlier.argument(_TOKEN_LIMIT) is not None
+        has_limit = plain.argument(_OUTPUT_LIMIT) is not None
+        earlier_has_limit = earlier.argument(_OUTPUT_LIMIT) is not None
         chosen = plain if has_limit != earlier_has_limit and has_limit == reasoning else earlier
         always = earlier.priority is None or plain.priority is None
         priority = None if always else min(earlier.priority or 0, plain.priority or 0)
