@@ -116,7 +116,7 @@ def build_evaluation(
         name = last_value(user_layers, "config", "type")
         if name is None:
             problems.append(
-                "config.type: is missing; it names the task ('eval-factory ls' lists them)"
+                "config.type: is missing; it names the task ('eval-factory ls' lists all tasks)"
             )
         elif isinstance(name, str):  # The validation below reports a value of another type.
             upstream = last_value(user_layers, "config", "params", "extra", "upstream")
@@ -157,7 +157,7 @@ def read_layers(request: Request, env: Mapping[str, str]) -> list[Layer]:
 
 
 def last_value(layers: Sequence[Layer], *path: str) -> Any:
-    """Return the value at a path in the last layer with such a value; None if no layer has any."""
+    """Return the value at a path, from the strongest layer with a value; None without a value."""
     *section, key = path
     for _, tree in reversed(layers):
         value = section_at(tree, section).get(key)
@@ -224,7 +224,7 @@ def task_named(
         shown_name = REDACTED if looks_like_key(name) else repr(name)
         near = similar_name_hint(name, framework)
         problems.append(
-            f"config.type: there is no task {shown_name}{near}; 'eval-factory ls' lists them"
+            f"config.type: there is no task {shown_name}{near}; 'eval-factory ls' lists all tasks"
         )
     return task
 
@@ -257,11 +257,12 @@ def _validated(
         return RunConfig.model_validate(merged)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
+            # A text with "[" is not a key, but pydantic's name of an alternative of a union.
             path = ".".join(
                 str(part) for part in detail["loc"] if isinstance(part, str) and "[" not in part
             )
             if path == "config.type" and any("config.type" in problem for problem in problems):
-                continue
+                continue  # reported already
             problems.append(_explained(path, detail, sources, request))
         return None
 
