@@ -82,7 +82,7 @@ def test_the_scorer_of_an_imported_result_is_calibrated(folder: Path, tmp_path: 
     rate(folder, tmp_path / "sheets")
     found = calibrate_run(folder, (), tmp_path / "passport").passport
     assert (found.judge, found.asked) == ("choice", None)
-    assert found.calibration.total.items == RATED
+    assert found.found.total.items == RATED
 
 
 def test_an_imported_result_is_written_again_as_it_was(folder: Path) -> None:
