@@ -714,6 +714,7 @@ def course_of(
     limits = limits_of(baseline)
 
     def measured(part: Line) -> PanelMeasurement:
+        """Return the values of a baseline's repeat or of a look."""
         if load is load_result:
             return read_values(folder / part["folder"], part["values"])
         return measure((folder / part["runs"][0]["folder"]).parent, limits, load)

@@ -308,6 +308,7 @@ def monitor_page(name: str, history: History) -> str:
     from markupsafe import Markup
 
     def markup(content: Table | Drawing) -> Markup:
+        """Return a table or a drawing as HTML."""
         # This program makes the tables and drawings, and escapes the text in them.
         if isinstance(content, Table):
             return Markup(in_html(content))  # noqa: S704

@@ -3,11 +3,11 @@
 The correction estimates the score that physicians would have given. The judge's passport holds
 physicians' labels of other answers; these labels show how often the judge errs.
 
-W. J. Rogan and B. Gladen, American Journal of Epidemiology 107:71-76, 1978: a judge calls the share
-`sensitivity` of the met criteria met, and the share `1 - specificity` of the criteria that are not
-met. The share that is really met follows from the share that the judge calls met. A rubric's score
-is a share, too, weighted by points. Each case has the points that the judge gave (A), and the
-points of all its criteria (B), so
+The method is that of W. J. Rogan and B. Gladen, American Journal of Epidemiology 107:71-76, 1978.
+Of the criteria that are met, a judge calls the share `sensitivity` met. Of the criteria that are
+not met, the judge calls the share `1 - specificity` met. So the true share of met criteria can be
+computed from the share that the judge calls met. A rubric's score is a share, too, weighted by
+points. Each case has the points that the judge gave (A), and the points of all its criteria (B):
 
     score = (mean A - (1 - specificity) mean B) / (sensitivity + specificity - 1)
 
@@ -50,20 +50,24 @@ from eval_factory.tasks.rubric_case import JUDGE_CORRECTED, positive_points
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-METHOD = "rogan-gladen-fieller"
-BY_TRUTH = "latent-class-bootstrap"
+METHOD = "rogan-gladen-fieller"  # the method if the labels are taken for the truth
+BY_TRUTH = "latent-class-bootstrap"  # the method if the truth behind the labels is estimated
 MIN_YOUDEN = 0.05
-FEW_CASES = "it decided fewer than two cases of this run"
-FEW_LABELS = "its labels are too few"
+"""The lowest sensitivity + specificity - 1 with which a score is corrected."""
+
+# The reasons why a score is not corrected:
+FEW_CASES = "the judge decided fewer than two cases of this run"
+FEW_LABELS = "the passport has too few labels"
 FEW_SOURCES = "the run has too few sources"
-SAYS_LITTLE = "its 'met' and 'not met' depend too little on the physicians' decisions"
-ERRS_OTHERWISE = "it makes other mistakes in this run than among the labels"
+SAYS_LITTLE = "the judge's 'met' and 'not met' depend too little on the physicians' decisions"
+ERRS_OTHERWISE = "the judge makes other mistakes in this run than among the labels"
 OTHER_SHARE = "the judge says 'met' more or less often in this run than among the labels"
 FEW_DOUBLE = f"too few items were labelled by two physicians, and {OTHER_SHARE}"
 FIRST_VERSION = (
-    "its passport is of the first version, which does not say what physicians said of each item "
-    f"('calibrate' makes it again), and {OTHER_SHARE}"
+    "the passport is of the first version, which does not contain the physicians' decisions about "
+    f"each item ('calibrate' makes a new passport), and {OTHER_SHARE}"
 )
+
 MAX_RATE_DIFFERENCE = 0.2
 """A note warns if the judge's share of `met` differs by more than this between labels and run."""
 MIN_MATCHED_SHARE = 0.5
@@ -80,8 +84,8 @@ the true score.
 class Labels:
     """The labels of a passport."""
 
-    pairs: Sequence[LabelledPairs]
-    items: Sequence[LabelledItems] = ()
+    pairs: Sequence[LabelledPairs]  # counts of pairs of decisions, the judge's and a physician's
+    items: Sequence[LabelledItems] = ()  # counts of items; empty for a passport of version 1
 
 
 @dataclass(frozen=True)
@@ -187,17 +191,17 @@ def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[Labell
     The difference counts if it is greater than the uncertainty of both shares. Also return True if
     the run or the labels have too few sources to estimate that uncertainty.
     """
-    by_label = []
+    decisions_among_labels = []
     for pair in pairs:
         met_by_both, by_judge, by_physician, by_none = pair.counts
-        by_label += [(1.0, pair.conversation)] * (met_by_both + by_judge)
-        by_label += [(0.0, pair.conversation)] * (by_physician + by_none)
+        decisions_among_labels += [(1.0, pair.conversation)] * (met_by_both + by_judge)
+        decisions_among_labels += [(0.0, pair.conversation)] * (by_physician + by_none)
     shares = []
     variance = 0.0
     degrees = []
-    for side in (votes, by_label):
-        values = [value for value, _ in side]
-        clusters = [cluster for _, cluster in side]
+    for decisions in (votes, decisions_among_labels):
+        values = [value for value, _ in decisions]
+        clusters = [cluster for _, cluster in decisions]
         if len(values) < 2 or intervals.effective_clusters(clusters) < intervals.MIN_CLUSTERS:
             return True
         size = intervals.mean_end_weight(clusters)
@@ -223,7 +227,7 @@ def _corrected_by_truth(cases: JudgedCases, rates: JudgeRates) -> CorrectedByLab
     given_by_mistake = (1 - rates.resampled[:, 1]) * possible
     scores = (given - given_by_mistake) / np.maximum(youdens, MIN_YOUDEN)
     low, high = expanded_ends(scores, units)
-    if low > 1 or high < cases.lowest:
+    if low > 1 or high < cases.lowest:  # all scores in the interval are impossible
         return NotCorrected(ERRS_OTHERWISE)
     mean = _corrected(
         statistics.fmean(cases.given),
@@ -282,7 +286,7 @@ def corrected_by_labels(
         judge's `met` and `not met` hardly depend on the physicians' decisions, or if the judge
         says `met` more or less often than its sensitivity and specificity allow.
     """
-    import numpy as np  # imported inside functions everywhere, so that `ls` starts quickly
+    import numpy as np  # inside functions in all modules, so that `eval-factory ls` starts quickly
 
     tables = _tables_by_conversation(labels, weights)
     if not len(tables):
@@ -305,8 +309,7 @@ def corrected_by_labels(
     if interval is None or not sensitivity + specificity > 1:  # `not >` also catches nan
         return NotCorrected(SAYS_LITTLE)
     low, high = interval
-    # Such scores are impossible: in this run the judge errs otherwise than among the labels.
-    if low > 1 or high < cases.lowest:
+    if low > 1 or high < cases.lowest:  # all scores in the interval are impossible
         return NotCorrected(ERRS_OTHERWISE)
     mean = _corrected(
         statistics.fmean(cases.given), statistics.fmean(cases.possible), sensitivity, specificity
@@ -410,6 +413,7 @@ class RubricCorrection(Part):
 
     @property
     def label(self) -> str:
+        """The label of the corrected metric."""
         return self.rubric.metric + JUDGE_CORRECTED
 
     def count(self, draft: Draft) -> None:
@@ -525,6 +529,7 @@ class RubricCorrection(Part):
         return min(extremes), max(extremes)
 
     def _notes(self) -> Iterator[str]:
+        """Yield the notes on the correction, or on the reason why there is none."""
         judge = self.passport.judge
         passport = self.passport
         if passport.bias is not None and passport.bias[1] <= 0 <= passport.bias[2]:
@@ -587,6 +592,7 @@ class RubricCorrection(Part):
         return statistics.fmean(decided)
 
     def _categories_with_labels(self) -> list[str]:
+        """Return the categories of the labels, sorted."""
         categories = {pair.category for pair in self.passport.pairs}
         return sorted(category for category in categories if category is not None)
 
@@ -668,4 +674,5 @@ def _first_of(tags: Sequence[str], categories: Collection[str | None]) -> str | 
 
 
 def _number_of_labels(pairs: Sequence[LabelledPairs]) -> int:
+    """Return the number of labelled pairs of decisions."""
     return sum(sum(pair.counts) for pair in pairs)

@@ -137,11 +137,15 @@ _Name = Annotated[str, AfterValidator(_refuse_blank)]
 
 
 class _AskedPart(BaseModel):
+    """The judge that was asked, as the passport states it."""
+
     judge_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     model: _Name
 
 
 class _Figure(BaseModel):
+    """A figure of a passport with its interval."""
+
     model_config = ConfigDict(strict=True)
 
     value: Annotated[float, Field(ge=-1.0, le=1.0)] | None
@@ -150,6 +154,7 @@ class _Figure(BaseModel):
 
     @model_validator(mode="after")
     def _is_in_its_interval(self) -> _Figure:
+        """Return the figure. Raises ValueError if the value lies outside its interval."""
         if self.value is None or self.ci_low is None or self.ci_high is None:
             return self
         if not self.ci_low <= self.value <= self.ci_high:
@@ -170,10 +175,14 @@ def _numbers_in(line: str) -> list[int]:
 
 
 class _JudgeFigures(BaseModel):
+    """The figures of a passport about the judge."""
+
     bias: _Figure | None = None
 
 
 class _Figures(BaseModel):
+    """The figures of a passport."""
+
     judge: _JudgeFigures | None = None
 
 
@@ -204,6 +213,7 @@ class _Passport(BaseModel):
     @field_validator("date")
     @classmethod
     def _is_date(cls, value: str) -> str:
+        """Return the value. Raises ValueError if the value is not a date."""
         if date.fromisoformat(value).isoformat() != value:
             raise ValueError("must be a date such as 2026-01-31")
         return value
@@ -211,6 +221,7 @@ class _Passport(BaseModel):
     @field_validator("usual_lengths")
     @classmethod
     def _is_range(cls, value: list[float] | None) -> list[float] | None:
+        """Return the value. Raises ValueError if the first length is greater than the second."""
         if value is not None and value[0] > value[1]:
             raise ValueError("the shorter length comes first")
         return value

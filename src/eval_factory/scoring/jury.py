@@ -44,7 +44,7 @@ from eval_factory.scoring.scores import (
 from eval_factory.scoring.tally import Tally
 
 IMPLAUSIBLE_ALPHA = 0.98
-"""Krippendorff's alpha above which different models are unlikely to agree."""
+"""A Krippendorff's alpha above this value is implausible for judges that are different models."""
 MIN_DECISIONS = 20
 """The number of answers or criteria that a warning about judges needs."""
 
@@ -79,24 +79,24 @@ class Jury(Part):
             return
         tally = self._tally
         text = text_of(state)
-        rated = False
-        empty = is_blank_answer(text)
+        is_rated = False
+        is_empty = is_blank_answer(text)
         tally.injected += bool(injection_signs(text))
         tally.ratings.lengths[key] = len(text)
         for judge, name in self.names.items():
             ratings = output.ratings_of(state.annotations, self._jury_names, name)
-            if not empty:
+            if not is_empty:
                 self._asked[judge] += 1
             if ratings:
                 self._scored[judge] += 1
-                rated = True
+                is_rated = True
             tally.ratings.add(judge, key, ratings)
-            if not ratings and not empty:
+            if not ratings and not is_empty:
                 reason = output.reason_of(state.annotations, self._jury_names, name)
                 tally.causes.add(judge, reason)
-        if empty:
+        if is_empty:
             tally.ratings.lowest.add(key)
-        elif not rated:  # HELM gives this instance a default value
+        elif not is_rated:  # HELM gives this instance a default value
             tally.unjudged.add(key)
 
     def complete(self, draft: Draft) -> None:
@@ -118,9 +118,10 @@ class Jury(Part):
         by_judge = draft.tally.ratings.by_judge
         for judge, due in self._asked.items():
             scored = self._scored[judge]
-            same = same_family(model, judges.get(judge, ""))
-            draft.tally.judges[judge] = JudgeCounts(due, scored, due - scored, same)
-            if judge in by_judge:  # reorder: a judge whose first ratings failed was added late
+            is_related = same_family(model, judges.get(judge, ""))
+            draft.tally.judges[judge] = JudgeCounts(due, scored, due - scored, is_related)
+            # Sort the judges: a judge whose first ratings failed was added after the other judges.
+            if judge in by_judge:
                 by_judge[judge] = by_judge.pop(judge)
 
     def report(self, draft: Draft) -> None:

@@ -257,7 +257,8 @@ def tango_interval(
     critical = float(stats.norm.ppf(0.5 + confidence / 2))
     estimate = (b_only - a_only) / count
 
-    def beyond(difference: float) -> float:
+    def excess_of_statistic(difference: float) -> float:
+        """Return the absolute score statistic of a difference minus the critical value."""
         excess = b_only - a_only - count * difference
         if excess == 0:
             return -critical
@@ -271,10 +272,10 @@ def tango_interval(
 
     low = -1.0
     if estimate > -1:
-        low = optimize.brentq(beyond, -1, estimate)
+        low = optimize.brentq(excess_of_statistic, -1, estimate)
     high = 1.0
     if estimate < 1:
-        high = optimize.brentq(beyond, estimate, 1)
+        high = optimize.brentq(excess_of_statistic, estimate, 1)
     return float(low), float(high)
 
 
@@ -296,6 +297,7 @@ def mcnemar_mde(discordant: int, count: int) -> float | None:
     from scipy import optimize, stats
 
     def missing_power(difference: float) -> float:
+        """Return 80 % minus the power of the test for this difference."""
         share = max(discordant / count, difference)
         totals = np.arange(
             stats.binom.ppf(1e-9, count, share), stats.binom.isf(1e-9, count, share) + 1

@@ -160,6 +160,7 @@ def _judged(strata: Sequence[Stratum]) -> list[float]:
 
 
 def _number_rated(strata: Sequence[Stratum]) -> int:
+    """Return the number of rated answers."""
     return sum(len(stratum.rated) for stratum in strata)
 
 
@@ -304,6 +305,7 @@ def merge_small(strata: Sequence[Stratum]) -> list[Stratum]:
 
 
 def _is_small(stratum: Stratum) -> bool:
+    """Return True if the stratum has fewer than two rated answers."""
     return len(stratum.rated) < MIN_RATED_OF_STRATUM
 
 

@@ -289,6 +289,7 @@ def _versions_of_packages(plan: Plan, environment: Environment) -> dict[str, str
 
 
 def _target_of(plan: Plan) -> str:
+    """Return the id of the evaluated model, or the words for the demo endpoint."""
     endpoint = plan.evaluation.endpoint
     if endpoint.is_demo:
         return "demo baseline"
@@ -296,12 +297,14 @@ def _target_of(plan: Plan) -> str:
 
 
 def _code_execution(record: output.RunRecord) -> dict[str, Any] | None:
+    """Return which sandboxes executed the code in answers; None if no code was executed."""
     if not record.executed_by:
         return None
     return {"confined_by": record.executed_by}
 
 
 def _tuple_of(names_of_patches: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return the names as a tuple; None if they were not recorded."""
     if names_of_patches is None:
         return None
     return tuple(names_of_patches)

@@ -215,6 +215,7 @@ def _reads_value(state: output.RequestState, answer: str) -> bool:
     """
 
     def parses(parser: Callable[[str], object], text: str) -> bool:
+        """Return True if the parser accepts the text."""
         try:
             return bool(parser(text))
         except ValueError:

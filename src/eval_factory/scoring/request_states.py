@@ -57,6 +57,7 @@ def text_of(state: output.RequestState) -> str:
 
 
 def _completion_of(state: output.RequestState) -> output.Completion | None:
+    """Return the first completion of a request; None if there is none."""
     if state.result is None or not state.result.completions:
         return None
     return state.result.completions[0]

@@ -145,10 +145,12 @@ def clipped(score: Score) -> Score:
 
 
 def _in_range(value: float) -> float:
+    """Return the value, clipped to 0 .. 1."""
     return min(1.0, max(0.0, value))
 
 
 def _end_in_range(end: float | None) -> float | None:
+    """Return the end of an interval, clipped to 0 .. 1; None if there is no interval."""
     if end is None:
         return None
     return _in_range(end)

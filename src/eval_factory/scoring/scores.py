@@ -201,6 +201,7 @@ def trial_means(values: Mapping[InstanceKey, float]) -> list[float]:
 
 
 def _running_mean(values: Sequence[float]) -> float:
+    """Return the running sum divided by the count, as HELM computes a mean."""
     total: float = 0
     for value in values:  # not sum() or fsum(), because these round otherwise than HELM
         total += value

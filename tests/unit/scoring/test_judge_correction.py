@@ -143,7 +143,7 @@ def test_a_judge_without_mistakes_leaves_the_score_and_its_cases() -> None:
 
 USUAL = judged([0.4, 0.6] * 30)
 NO_MISTAKES = labelled(*[(8, 0, 0, 8)] * 300)
-LABELS = "labels are too few"
+LABELS = "too few labels"
 LITTLE = "depend too little"
 SOURCES = "too few sources"
 OTHERWISE = "makes other mistakes"
