@@ -1,6 +1,7 @@
 """Writes the answers of an imported result as a custom benchmark, so that judges can rate them.
 
-The benchmark contains the answers. Its run therefore asks the judges only, not the model.
+The benchmark contains the answers. A run of the benchmark therefore asks the judges but not the
+model.
 """
 
 from __future__ import annotations

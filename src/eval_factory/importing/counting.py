@@ -40,7 +40,7 @@ def options_by_letter(options: Iterable[str]) -> dict[str, str]:
 
 
 def stated_option_index(sample: ForeignSample) -> int | None:
-    """Return the index of the option that the answer states; None if it states none."""
+    """Return the index of the option that the answer states; None if there is no such option."""
     if not sample.completion or not 1 < len(sample.options) <= MAX_OPTIONS:
         return None
     letter = stated_option(sample.completion, options_by_letter(sample.options))

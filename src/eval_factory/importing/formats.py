@@ -117,7 +117,7 @@ def _detected_file(source: Path) -> str | None:
 
 
 def _detected_folder(source: Path) -> str | None:
-    """Return the format of the files in a folder; None if they have none of the formats."""
+    """Return the format of the files in a folder; None if the files have none of the formats."""
     if helm_folders.runs_below(source):
         return HELM
     if any(map(lm_eval_folders.is_results_file, lm_eval_folders.results_files(source))):

@@ -43,7 +43,7 @@ def runs_below(folder: Path) -> list[Path]:
 
 
 def read(folder: Path) -> ForeignRun:
-    """Read one run. Its answers are read each time a caller iterates over them.
+    """Read one run. The answers are read each time a caller iterates over the samples.
 
     Raises:
         SourceError: a file is missing or cannot be read, or the run has no scores.

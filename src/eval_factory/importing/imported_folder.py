@@ -27,7 +27,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")  # characters that a folder name must 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """The options of an import. The folder has them, so that the import can be repeated."""
+    """The options of an import, stored in the output folder so that the import can be repeated."""
 
     source: Path
     kind: str

@@ -61,8 +61,8 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: Dat
     Args:
         run: the run of the other program.
         redactor: removes secrets from all texts.
-        min_coverage: the share of answers that must have a value of the main metric. If fewer have
-            one, the result must not be reported.
+        min_coverage: the share of answers that must have a value of the main metric. With a smaller
+            share, the result must not be reported.
         age: the age of the data.
 
     Raises:

@@ -47,8 +47,8 @@ _PART_OF_A_SAMPLE = re.compile(r"_epoch_\d+/sample\.json$")
 _LISTS = ("samples", "reductions")
 """The lists in a `.json` log whose length grows with the number of samples."""
 _MEANS = ("accuracy", "mean")
-"""The metrics of Inspect that are means over samples. A scorer's value is the first of them that it
-has.
+"""The metrics of Inspect that are means over samples. The value of a scorer is its first
+metric in this list.
 """
 
 
@@ -65,7 +65,7 @@ def is_log(path: Path) -> bool:
 
 
 def read(path: Path) -> ForeignRun:
-    """Read one log. Its samples are read each time a caller iterates over them.
+    """Read one log. The samples are read each time a caller iterates over them.
 
     Raises:
         SourceError: the log has another version, is incomplete, or lacks a field.
@@ -388,7 +388,7 @@ def _error(sample: Mapping[str, Any], output: Mapping[str, Any]) -> str | None:
 def _without_request(message: str) -> str:
     """Return an error message without the request that Inspect writes into the message.
 
-    The request has the prompt. Without it, equal errors have equal messages.
+    The request has the prompt. Without the request, equal errors have equal messages.
     """
     before, request_mark, request = message.partition("\\nRequest:\\n{")
     if not request_mark:

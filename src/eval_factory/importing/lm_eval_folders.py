@@ -128,7 +128,7 @@ def _stated_samples(document: Mapping[str, Any], task: str) -> int | None:
 
 
 def _samples_file(path: Path, task: str) -> Path | None:
-    """Return the file of a task's samples; its name has the timestamp of the results file.
+    """Return the file of a task's samples, whose name has the timestamp of the results file.
 
     Returns None if the file does not exist.
     """

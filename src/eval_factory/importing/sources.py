@@ -257,7 +257,7 @@ class Archive:
         return parsed(self._unpacked(entry), f"{self._path}: {one_line(name)}")
 
     def _unpacked(self, entry: zipfile.ZipInfo) -> bytes:
-        """Return the unpacked content of an entry. Raises SourceError if it is too large."""
+        """Return the unpacked content of an entry. Raises SourceError if it exceeds the limit."""
         location = f"{self._path}: {one_line(entry.filename)}"
         limit = min(MAX_ENTRY_BYTES, max(_CHUNK, entry.compress_size * MAX_RATIO))
         if entry.file_size > limit:

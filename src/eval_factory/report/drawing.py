@@ -3,8 +3,9 @@
 All lengths are in CSS pixels, 1/96 inch.
 
 The colours are from M. Okabe and K. Ito, Color Universal Design, 2008
-(https://jfly.uni-koeln.de/color/). Readers with any colour vision can distinguish them. A colour is
-never the only mark of a difference: shapes, hatching or words show the difference too.
+(https://jfly.uni-koeln.de/color/). Readers with any colour vision can distinguish these
+colours. A colour is never the only mark of a difference: shapes, hatching or words show the
+difference too.
 
 This module writes the SVG itself: text stays text, and the colours follow those of the page.
 matplotlib (extra `plots`) draws the PNG.
@@ -67,7 +68,7 @@ def line(
 
 
 def rect(x: float, y: float, width: float, height: float, fill: Colour, title: str = "") -> Shape:
-    """Return a filled rectangle; (x, y) is its upper left corner."""
+    """Return a filled rectangle whose upper left corner is at (x, y)."""
     return Shape("rect", fill, {"x": x, "y": y, "width": width, "height": height}, title)
 
 
@@ -135,7 +136,7 @@ def fitted(text: str, width: float) -> str:
 
 
 def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "start") -> Shape:
-    """Return a text that is at most `width` wide. If it is cut, its title is the uncut text."""
+    """Return a text that is at most `width` wide; the title of a cut text is the uncut text."""
     shown = fitted(text, width)
     uncut = one_line(text, MAX_TITLE)
     return text_shape(x, y, shown, anchor, title="" if shown == uncut else uncut)

@@ -62,7 +62,9 @@ class JudgePassport:
     found: Calibration  # the measured agreement with physicians
     asked: AskedJudge | None = None  # None if the judge's decisions were in the label file
     steadiness: Mapping[Change, Steadiness] = field(default_factory=dict)
-    unjudged: int = 0  # the number of items without a decision of the judge; no figure has them
+    unjudged: int = (
+        0  # the number of items without a decision of the judge, which no figure includes
+    )
 
     @property
     def agreement(self) -> str:
@@ -137,7 +139,7 @@ class JudgePassport:
             yield f"Asked the same again, the judge decides otherwise in {flips} of cases."
 
     def _agreement_sentence(self) -> str:
-        """Return a sentence about the judge's agreement, or about why it is not shown."""
+        """Return a sentence about the judge's agreement, or about why no agreement is shown."""
         calibration = self.found
         judge = calibration.total.judge
         physicians = calibration.total.physicians
@@ -259,7 +261,7 @@ def _more_or_less(difference: float) -> str:
 
 
 def _coefficient_text(figure: Figure) -> str:
-    """Return a figure without its interval; `-` if it has no value."""
+    """Return a figure without its interval; `-` if the figure has no value."""
     return formats.coefficient(figure.value, missing="-")
 
 
@@ -271,7 +273,7 @@ def _points_text(share: float | None) -> str:
 
 
 def _with_interval(figure: Figure, show: Callable[[float], str] = formats.coefficient) -> str:
-    """Return a figure with its interval; `-` if it has no value. `show` formats a number."""
+    """Return a figure with its interval, formatted by `show`; `-` if the figure has no value."""
     if figure.value is None:
         return "-"
     if figure.ci_low is None or figure.ci_high is None:

@@ -1,9 +1,9 @@
 """Writes texts about runs for papers and auditors.
 
-These are the methods text, the TRIPOD-LLM checklist, CHAI's model card and the evidence packs. They
-are Jinja templates in `papers.yml` and `evidence_packs.yml`; this module fills them with
-facts from results. A sentence about a fact is left out if the result does not have the fact.
-Values that other people or programs wrote are reduced to one printable line.
+The texts are the methods text, the TRIPOD-LLM checklist, CHAI's model card and the evidence packs.
+The files `papers.yml` and `evidence_packs.yml` have Jinja templates of the texts, which this module
+fills with facts from results. A sentence about a fact is left out if the result does not have the
+fact. Values that other people or programs wrote are reduced to one printable line.
 """
 
 from __future__ import annotations
@@ -654,7 +654,7 @@ def citations() -> Citations:
 
 
 def run_beside_table(stored: StoredResult, cite: Citations) -> DescribedRun:
-    """Return a run for a methods text of several runs. Its counts and hashes are in a table."""
+    """Return a run for a methods text that has a table with the counts and hashes of all runs."""
     sentences = {**paper_texts()["sentences"], **paper_texts()["sentences_beside_table"]}
     return DescribedRun(stored.result, stored.config, stored.target, cite, sentences, in_table=True)
 
@@ -665,7 +665,7 @@ def run_in_full(stored: StoredResult, cite: Citations) -> DescribedRun:
 
 
 def run_of_pack(stored: StoredResult, cite: Citations) -> DescribedRun:
-    """Return a run for an evidence pack. Its times and hashes are in the appendix of the pack."""
+    """Return a run for an evidence pack. The appendix of the pack has the times and hashes."""
     sentences = {**paper_texts()["sentences"], **pack_texts()["sentences"]}
     files = listed_checksums(RunDir(stored.folder))
     return DescribedRun(

@@ -161,12 +161,12 @@ def _names(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """Return a data frame with these rows, columns and pandas types; it may have no rows.
+    """Return a data frame with these rows, columns and pandas types. `rows` may be empty.
 
     Raises PrerequisiteError if pandas is not installed.
     """
     try:
-        import pandas  # pandas is installed with HELM. Its import is slow, so it is done here.
+        import pandas  # Imported here, because the import is slow. HELM installs pandas.
     except ImportError:
         raise PrerequisiteError(
             "a data frame needs pandas, which is not installed here: pip install pandas"
@@ -376,7 +376,7 @@ _IDENTIFYING_FIELDS = ("id", "split", "trial", "perturbation")
 
 @dataclass(frozen=True)
 class StoredInstances:
-    """The instances of an output folder. Each iteration reads them from the files again."""
+    """The instances of an output folder. Each iteration reads the files again."""
 
     rundir: RunDir
 
@@ -489,7 +489,7 @@ def is_suite_folder(folder: Path) -> bool:
     return not _is_run(folder) and (suite.config.exists() or suite.results_yaml.exists())
 
 
-_OWN_BENCHMARK = "benchmark.yaml"  # The file that helm-run reads; it lies in `model_configs`.
+_OWN_BENCHMARK = "benchmark.yaml"  # The file in `model_configs` that helm-run reads.
 
 
 def own_benchmark_description(folder: Path) -> str:
@@ -526,8 +526,8 @@ def run_folders(folders: Iterable[Path | str]) -> list[Path]:
 def one_run(folder: Path | str, command: str) -> Path:
     """Return the output folder of the only run in a folder.
 
-    Raises ConfigError if there are several runs; the message lists them. `command` is the command
-    that the message mentions.
+    Raises ConfigError if there are several runs; the message lists these runs. `command` is the
+    command that the message mentions.
     """
     runs = run_folders([folder])
     if len(runs) > 1:

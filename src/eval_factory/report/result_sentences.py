@@ -212,7 +212,7 @@ def certainty_sentence(result: results.TaskResult) -> str:
 
 
 def missing_scores(result: results.TaskResult) -> str:
-    """Return a sentence about the instances without a score; empty if no instances lack one.
+    """Return a sentence about the instances without a score; empty if all instances have a score.
 
     The sentence is a reason against reporting the result, in addition to the reasons in
     `not_reportable`. The sentence is also empty if the result may be reported.

@@ -104,8 +104,8 @@ def _write_results(rundir: RunDir, results: dict[str, Any]) -> None:
 def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
     """Return the redacted JSON line of one stored answer, with the line break.
 
-    The bodies of request and response are nested JSON. They are plain texts if Python cannot parse
-    them: if they are nested too deeply or have numbers with too many digits.
+    The bodies of request and response are nested JSON. A body that Python cannot
+    parse is a plain text: if it is nested too deeply or has a number with too many digits.
     """
     line = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
     texts = {"request": row["request"], "response": row["response"]}

@@ -78,7 +78,7 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
         "version": 2,
         "status": status,
         "eval": _eval_section(stored, samples, generate, created),
-        # Inspect reads the sections in this order. Its function `evals_df` needs all of them.
+        # Inspect reads the sections in this order, and its function `evals_df` needs all of them.
         "plan": {
             "name": "plan",
             "steps": [{"solver": f"helm/{stored.result.task}", "params": {}}],

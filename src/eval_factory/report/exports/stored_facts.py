@@ -29,8 +29,8 @@ def task_of(stored: StoredResult) -> Task | None:
 def access_of(stored: StoredResult) -> str:
     """Return who may read the data of a result: the task's `about.access`.
 
-    The access is `private` if the run read the user's own files instead of public data. It is
-    `unknown` if the task is not in framework.yml.
+    The access is `private` if the run read the user's own files instead of public data. The
+    access is `unknown` if the task is not in framework.yml.
     """
     task = task_of(stored)
     if task is None:

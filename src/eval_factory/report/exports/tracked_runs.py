@@ -39,8 +39,8 @@ class TrackedRun:
     metrics: Mapping[str, float]
     artifacts: tuple[Path, ...]  # the files of the result
     inner_hosts: tuple[str, ...]
-    """The internal hosts of the result. Tags and parameters do not have them; whoever sends the
-    artifacts must remove them (`files_without_hosts`).
+    """The internal hosts of the result. Tags and parameters do not have these hosts. Whoever
+    sends the artifacts must remove the hosts (`files_without_hosts`).
     """
 
 

@@ -383,7 +383,7 @@ def rater_form_data(
 def rating_keys(choices: Sequence[RatingChoice]) -> list[str]:
     """Return the key that chooses each rating.
 
-    The key is the rating itself if all ratings are single digits. Otherwise it is the rating's
+    The key is the rating itself if all ratings are single digits. Otherwise the key is the rating's
     position from 1 to 9; later ratings have an empty string.
     """
     labels = [choice.label for choice in choices]

@@ -257,7 +257,7 @@ def shortened_text(text: str) -> str:
 
 
 def without_middle(text: str | None) -> str | None:
-    """Return a text; if it is too long for a page, a note replaces its middle."""
+    """Return a text. If the text is too long for a page, a note replaces its middle."""
     if text is None or len(text) <= MAX_SHOWN_TEXT:
         return text
     half = MAX_SHOWN_TEXT // 2
@@ -277,7 +277,9 @@ class LostScore:
     judged: int = 0  # the number of decisions
     times: int = 0  # the number of answers that lost points
     points: float = 0.0  # the sum of the points lost
-    answers: int = field(default=0, compare=False)  # the number of answers that have it
+    answers: int = field(
+        default=0, compare=False
+    )  # the number of answers with the criterion or tag
 
 
 @dataclass
@@ -376,7 +378,7 @@ def readable_page(page: str) -> str:
 
 
 def _unpacked_block(match: re.Match[str]) -> str:
-    """Return the unpacked block that `_BLOCK` matches; the block itself if that is impossible."""
+    """Return a matched block in unpacked form, or unchanged if the block cannot be unpacked."""
     unpacker = zlib.decompressobj(wbits=31)
     try:
         packed = base64.b64decode(match[2], validate=True)
@@ -397,7 +399,7 @@ class InstanceBlocks:
 
     blocks: tuple[Markup, ...]
     numbers: InstanceNumbers
-    counts: Mapping[str, int]  # flag -> the number of questions with this flag
+    counts: Mapping[str, int]  # name of a sign -> the number of questions with this sign
     total: int  # the number of questions; rewordings of a question are not counted
     middle: float | None
     """The value that separates low from high values of the main score. None if an instance is
@@ -422,8 +424,8 @@ class InstancePacker:
     _media_blocks: list[Markup] = field(default_factory=list)
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
     _rows: list[dict[str, Any]] = field(default_factory=list)  # the lines of the index
-    _waiting: list[InstanceRecord] = field(default_factory=list)
-    _shared_beginning: str | None = None
+    _waiting: list[InstanceRecord] = field(default_factory=list)  # not packed yet
+    _shared_beginning: str | None = None  # the beginning of all prompts in the first block
     _blocks: list[Markup] = field(default_factory=list)
     _lost: LostPoints = field(default_factory=LostPoints)
 
@@ -515,7 +517,7 @@ class InstancePacker:
         self._blocks.append(compressed_block(self.run, str(len(self._blocks)), lines))
 
     def _row(self, record: InstanceRecord, beginning: str) -> dict[str, Any]:
-        """Return the line of the index for an instance; `beginning` is not shown of its prompt."""
+        """Return the line of the index for an instance. The prompt is shown without `beginning`."""
         row: dict[str, Any] = {"id": record.id}
         if record.id in self.pairs:
             row["pair"] = self.pairs[record.id]
@@ -621,7 +623,7 @@ def _detail_texts(record: InstanceRecord) -> dict[str, Any]:
 def flags_of(record: InstanceRecord) -> Iterator[str]:
     """Yield the signs of an instance, except `right` and `wrong`.
 
-    These two depend on the values of all instances.
+    These two signs depend on the values of all instances.
     """
     sign = facts_of(record.finish_reason).sign
     if record.error is not None:
