@@ -179,6 +179,7 @@ class _Bounded:
         self._limit = limit
 
     def read(self, size: int = -1) -> bytes:
+        """Read `size` bytes; raise ReadError beyond the limit, or if `size` is too large."""
         if size < 0 or size > _MAX_READ_SIZE:
             raise tarfile.ReadError("a header is larger than any that is needed")
         if self._file.tell() > self._limit:
@@ -186,11 +187,13 @@ class _Bounded:
         return self._file.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
+        """Move to a position; raise ReadError beyond the limit."""
         if whence == 0 and offset > self._limit:
             raise tarfile.ReadError(f"it unpacks to more than {self._limit} bytes")
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
+        """Return the position in the decompressed archive."""
         return self._file.tell()
 
 

@@ -558,6 +558,10 @@ def hashes_of(rundir: RunDir) -> dict[str, str]:
 
 
 def _own_data_records(rundir: RunDir) -> Mapping[str, Mapping[str, str | int]]:
+    """Read the records of own data that the last run of the folder has written.
+
+    Returns an empty dict if there are none, or if they cannot be read.
+    """
     try:
         records: Mapping[str, Mapping[str, str | int]] = parse_json(
             rundir.own_data.read_text(encoding="utf-8")

@@ -46,7 +46,7 @@ class ProcessSpec:
     argv: Sequence[str]
     env: Mapping[str, str]  # all environment variables of the program
     rundir: RunDir
-    # the lock of the folder. The program inherits it: no other process can lock the folder while
+    # the lock of the folder, which the program inherits: no other process can lock the folder while
     # the program lives
     lock: Lock
     run_id: str  # the run id in the events that the program writes

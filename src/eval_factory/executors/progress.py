@@ -54,6 +54,7 @@ class LineTail:
             yield from lines
 
     def _read(self) -> bytes:
+        """Read the next bytes of the file; return no bytes if the file cannot be read."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)
@@ -236,6 +237,7 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
 
     @cached_property
     def _console(self) -> Console:
+        """The console of `rich` for the stream."""
         # The import is slow. It is done here because helm-run already runs when the first line is
         # shown.
         from rich.console import Console
@@ -252,6 +254,7 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
 
     @cached_property
     def _bar(self) -> Progress | None:
+        """The progress bar; None if the stream is not an interactive terminal."""
         # A terminal with TERM=dumb is not interactive: it cannot overwrite a line.
         if not self._console.is_interactive:
             return None

@@ -171,6 +171,7 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         return states
 
     def _state(self, name: str, process: subprocess.Popen[bytes]) -> RunState:
+        """Return the state of a process: always `Started` at the first look after its start."""
         code = None
         if name not in self._new:
             code = process.poll()

@@ -112,16 +112,11 @@ class _Server:
         is_single = spec.replicas == 1
         self._spec = spec
         self._replica = replica
-        self.label = (
-            f"the server of {spec.name}"
-            if is_single
-            else f"the server of {spec.name} (replica {replica})"
-        )
-        self.log = (
-            spec.log
-            if is_single
-            else spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
-        )
+        self.label = f"the server of {spec.name}"
+        self.log = spec.log
+        if not is_single:
+            self.label += f" (replica {replica})"
+            self.log = spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
         self.state = _STARTING
         self.why = "does not run"  # why the server is not ready
         self.address = ""
@@ -261,7 +256,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
                 server.state = OUT
                 server.why = (
                     f"{server.label} is ready at {server.address}, and does not answer from here; "
-                    "have it listen on all"
+                    "let the server listen on all"
                     f" addresses of its machine (--host 0.0.0.0); its log: {server.log}"
                 )
         if not self.addresses:
@@ -281,6 +276,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         return min(self._servers, key=lambda server: server.state == OUT).why
 
     def _take_reports(self) -> None:
+        """Process the new reports of all guards."""
         for server in self._servers:
             server.take_reports(self._say)
 
@@ -375,29 +371,30 @@ class ServerGuard:
         copier = threading.Thread(target=copy_lines, args=arguments, daemon=True)
         copier.start()
         url = self._fill_placeholders(self._order["health"], port)
-        failed = self._wait_until_ready(process, url, started)
-        lost = ""
-        taken = failed is None and is_foreign_port(urlsplit(url).port or port, token)
-        if failed is None and not taken:
+        failure = self._wait_until_ready(process, url, started)
+        loss = ""
+        # True if another program has answered at the port
+        is_taken = failure is None and is_foreign_port(urlsplit(url).port or port, token)
+        if failure is None and not is_taken:
             text = f"{self._label} is ready after {time.monotonic() - started:.0f} s"
             _say(text=text, state=_READY, address=f"http://{host}:{port}")
-            lost = self._wait_until_gone(process, url)
-        ended = process.poll() is not None
+            loss = self._wait_until_gone(process, url)
+        has_ended = process.poll() is not None
         # Child processes of the server are of no use without the server.
         end_group(process, self._order["stop_grace_s"])
         copier.join(COPY_END_LIMIT_S)
         _say(group=None)
         # All processes of the server have ended: if the port is not free, another program has it.
-        if taken or (failed and ended and not self._is_ending and not is_free(port)):
+        if is_taken or (failure and has_ended and not self._is_ending and not is_free(port)):
             return None
-        if failed is None:
-            return lost
+        if failure is None:
+            return loss
         # the last output of the server since this start
         lines = [line for line in tail if line.strip()][-SHOWN_LAST_LINES:]
         last = ""
         if lines:
             last = "\n    ".join(["\n  its last lines:", *lines])
-        raise PrerequisiteError(f"{self._label} {failed}{last}")
+        raise PrerequisiteError(f"{self._label} {failure}{last}")
 
     def _start_process(self, port: int, token: str) -> subprocess.Popen[str]:
         """Start the server's command, and report its process group.

@@ -283,6 +283,7 @@ class SlurmStore:
         return any(cell_of(later.name) == cell for later in chain.from_iterable(newer))
 
     def _record(self, wave: Wave, run: RunSpec) -> Path:
+        """Return the path of the record of the run's end in this wave."""
         return self.root / "runs" / f"{run.name}.w{wave.number}.end.json"
 
     def starts(self, cell: str) -> Path:

@@ -147,7 +147,7 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
             findings.append(outcome)
     notes = tuple(outcome for outcome in outcomes if isinstance(outcome, str))
     if error is None:
-        # A finding about a field says more than a finding about the digest of the file.
+        # If a field of a file is known to be altered, the altered digest of the file is no news.
         altered_files = {finding.file for finding in findings}
         findings += [finding for finding in state_findings if finding.file not in altered_files]
         return Verified(folder, tuple(dict.fromkeys(findings)), notes)
@@ -210,8 +210,8 @@ def _findings_and_notes(rundir: RunDir, state_findings: list[Finding]) -> Iterat
     yield from _state_findings(rundir, stored)
     state = last_state(rundir)
     name = rundir.run_state.name
-    # .run_state.json has the digests of all files of the result and of all inputs of its
-    # collection. They reveal changes even if somebody has made SHA256SUMS again.
+    # .run_state.json has the digests of the result's files, and of the files from which the result
+    # was made. These digests reveal changes even if somebody has made SHA256SUMS again.
     changed = differences(state.inputs, state.digest_of_inputs(vars(record)), "inputs")
     state_findings += [
         _finding(name, difference, f"this file and {_RESULT}") for difference in changed
@@ -281,6 +281,7 @@ def _file_findings(
             yield Finding(name, "", "is missing")
         elif made_path not in not_compared:
             for difference in differences_of_files(rundir.root / name, made_path):
+                # reasons why a difference may be no finding
                 by_errata = record.errata_version != errata and is_of_errata(difference.field)
                 by_reader = record.reader_version != reader and depends_on_reader(difference.field)
                 by_method = is_computed_otherwise(difference.field, record.statistics_version)

@@ -235,6 +235,8 @@ class PageServer(ThreadingHTTPServer):
 
 
 class _Handler(SimpleHTTPRequestHandler):
+    """The handler of requests to a PageServer."""
+
     server: PageServer
 
     def send_head(self) -> Any:

@@ -85,6 +85,7 @@ def _reason(stored: StoredResult) -> str | None:
 
 
 def _report(cell: ReusedCell, status: RunStatus, reason: str | None, code: int) -> CellReport:
+    """Return the report of a cell whose result is reused."""
     return CellReport(
         cell.target,
         cell.evaluation,

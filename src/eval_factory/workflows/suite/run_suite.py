@@ -153,7 +153,7 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
         if cell != before:
             work.record_end(cell, planned.plan.identity)
     # Higher exit codes are worse: 70 is a defect, 4 a failure of HELM, 3 a missing prerequisite,
-    # 2 a wrong configuration, 1 a partial result or one that is not reportable.
+    # 2 a wrong configuration, 1 a partial result or a result that is not reportable.
     code = max((cell.exit_code for cell in reports), default=0)
     if table_error is not None:
         work.journal.say(table_error)

@@ -76,7 +76,7 @@ def run_as_job(
         with plan.rundir.locked():
             pass
     comment = (
-        "# The run, as a job of Slurm. Go on with it: "
+        "# The run, as a Slurm job. To continue the run: "
         "eval-factory run_eval --run_config THIS_FILE\n"
     )
     write_atomic(folder.run_config, comment + to_yaml(run_config_of(evaluation, plan)))

@@ -131,7 +131,7 @@ class Start:
         self._watch.join()
 
     def look(self) -> None:
-        """Look once for newer starts; if there is one, interrupt this start."""
+        """Look once for newer starts, and interrupt this start if a newer start exists."""
         # If the file system does not answer, the next look may succeed.
         with suppress(OSError):
             if not self.was_replaced and not self._known.issuperset(self._starts()):
@@ -139,9 +139,11 @@ class Start:
                 self._interrupt()
 
     def _starts(self) -> set[Path]:
+        """Return the marks of all starts of these runs."""
         return set(chain.from_iterable(map(starts_below, self._folders)))
 
     def _look(self) -> None:
+        """Look for newer starts regularly, until this start ends or is interrupted."""
         while not self.was_replaced and not self._left.wait(self._every_s):
             self.look()
 
@@ -252,6 +254,7 @@ class Recorder(SuiteObserver):
             self.store.record_end(self.wave, run, end)
 
     def say(self, text: str) -> None:
+        """Print the text, which goes to the log of the Slurm task."""
         print(text, flush=True)
 
 

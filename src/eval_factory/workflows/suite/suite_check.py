@@ -49,7 +49,7 @@ class CellCheck(CellRecord):
     status: RunStatus
     # why the cell is not complete; for a complete cell, notes about its result
     reason: str | None
-    # what the user has to do before the same command can run the cell; empty if it is complete
+    # the problems that keep the same command from running the cell; empty if the cell is complete
     to_do: tuple[str, ...]
     folder: Path
 
@@ -132,6 +132,7 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
 
 
 def _suite_of(folder: SuiteDir, env: Mapping[str, str]) -> Suite:
+    """Build the suite from suite_config.yml, with the current path of its folder."""
     return build_suite(
         folder.config, flags={"suite.output_dir": str(folder.root.absolute())}, env=env
     )

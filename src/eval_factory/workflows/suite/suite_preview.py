@@ -129,7 +129,7 @@ def _lines(
     yield f"#   budget of all cells: {', '.join(budget) or 'no limit'}"
     yield from served_lines(suite.serve)
     if suite.reused:
-        yield "\n# results that are there already; nothing is run for them"
+        yield "\n# existing results; nothing is run for them"
     for cell in suite.reused:
         yield f"#   {cell.name}: {cell.source}"
     yield "\n# limits of endpoints, for all cells together"

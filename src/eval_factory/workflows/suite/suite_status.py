@@ -424,6 +424,7 @@ def stated_limits(config: Path) -> dict[str, float]:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
+    """Return True if the value is a number; False for True and False."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -480,6 +481,7 @@ def status_document(status: SuiteStatus) -> dict[str, Any]:
 
 
 def _cell_document(cell: CellStatus) -> dict[str, Any]:
+    """Return the status of a cell as a document for JSON output."""
     names = (
         "target",
         "evaluation",
