@@ -101,7 +101,7 @@ def test_a_run_from_a_bundle_contacts_the_endpoint_only(
         with ScriptedEndpoint(lambda _: "") as other:  # the printed command is offline, too
             stopped = paste(outcome, PYTHONPATH=str(meddling_package(tmp_path / "site", other.url)))
             assert stopped.returncode != 0
-            says(stopped.stderr, "offline: its data")
+            says(stopped.stderr, "offline: the benchmark's data")
             assert other.paths == []
 
 

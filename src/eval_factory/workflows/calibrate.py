@@ -257,11 +257,11 @@ def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
     evaluation = stored_evaluation(rundir, stored)
     if not evaluation.task.helm.rubric or evaluation.task.helm.upstream is not HELM:
         return {}
-    at_once = evaluation.extra.criteria_per_request or 1
+    criteria_per_request = evaluation.extra.criteria_per_request or 1
     judges = {}
     for judge in make_plan(evaluation, rundir).judges:
-        judge_record = _about_judge(judge, stored.result, at_once)
-        if set(judge_record.prompt_sha256) == prompt_hashes(judge, at_once):
+        judge_record = _about_judge(judge, stored.result, criteria_per_request)
+        if set(judge_record.prompt_sha256) == prompt_hashes(judge, criteria_per_request):
             judges[judge.role] = judge_record
     return judges
 
@@ -439,14 +439,14 @@ def _ask_judges(
             f"{run_config}: {evaluation.task.name} has no rubric that eval-factory's own prompt "
             f"judges: {reason}"
         )
-    at_once = evaluation.extra.criteria_per_request or 1
+    criteria_per_request = evaluation.extra.criteria_per_request or 1
     cases = [*_cases(items)]
-    cases += _probes(cases, asking.probes, several=at_once > 1)
+    cases += _probes(cases, asking.probes, several=criteria_per_request > 1)
     request = Request(document=_run_config_document(evaluation, asking))
     _write_questions(to / QUESTIONS, cases, items)
-    to_ask = build_evaluation(request, load_framework(), env)
-    plan = make_plan(to_ask)
-    evaluated = evaluate(request, Options(), env=env, screen=screen, evaluation=to_ask)
+    calibration_run = build_evaluation(request, load_framework(), env)
+    plan = make_plan(calibration_run)
+    evaluated = evaluate(request, Options(), env=env, screen=screen, evaluation=calibration_run)
     if evaluated.failure is not None:
         raise NotReportableError(f"the judges are not calibrated: {evaluated.failure}")
     by_judge, changed = _decisions_of(
@@ -459,7 +459,7 @@ def _ask_judges(
             )
     asked_judges = {}
     for judge in plan.judges:
-        asked_judges[judge.role] = _about_judge(judge, evaluated.result, at_once)
+        asked_judges[judge.role] = _about_judge(judge, evaluated.result, criteria_per_request)
     return by_judge, changed, asked_judges
 
 
@@ -605,8 +605,8 @@ def _decisions_of(
     return decisions, changed
 
 
-def _about_judge(judge: EndpointPlan, result: TaskResult, at_once: int) -> AskedJudge:
-    """Return the facts about how the judge was asked; `at_once` is criteria per request."""
+def _about_judge(judge: EndpointPlan, result: TaskResult, criteria_per_request: int) -> AskedJudge:
+    """Return the facts about how the judge was asked in the run of `result`."""
     record = result.provenance.endpoints[judge.role]
     spent = result.usage.all_runs.roles.get(judge.role)
     cost = None if spent is None else spent.cost
@@ -615,12 +615,12 @@ def _about_judge(judge: EndpointPlan, result: TaskResult, at_once: int) -> Asked
     else:
         priced = 1000 * cost.value / cost.priced_requests
     return AskedJudge(
-        judge_sha256=judge_sha256(judge, at_once),
+        judge_sha256=judge_sha256(judge, criteria_per_request),
         model=record.model,
         stated_models=record.stated_models,
         prompt_sha256=record.prompt_sha256 or (),
         sampling=record.sampling,
-        criteria_per_request=at_once,
+        criteria_per_request=criteria_per_request,
         first_answer=record.first_answer,
         last_answer=record.last_answer,
         cost_per_1000=priced,

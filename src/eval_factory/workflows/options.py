@@ -67,7 +67,7 @@ class Options:
 
 @dataclass(frozen=True)
 class DryRun:
-    """The preview of what a run would do, found out without starting or writing anything."""
+    """The preview of a run, made without starting the run or writing a file."""
 
     text: str  # the configuration, the source of each value, the command; redacted
     would_stop: tuple[str, ...]  # the faults in the user's own data that would end a run

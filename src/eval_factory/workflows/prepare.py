@@ -85,10 +85,10 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
     """Write the configuration and the command of the run to run_config.yml."""
     info = plan.evaluation.framework.framework
     config: Any = context.redactor.tree(plan.evaluation.as_dict())
-    earlier_servers = context.redactor.tree(servers_section(plan.endpoints, plan.servers_before))
+    servers = context.redactor.tree(servers_section(plan.endpoints, plan.servers_before))
     further_keys: dict[str, Any] = {}
-    if earlier_servers:
-        further_keys[SERVERS_SECTION] = earlier_servers
+    if servers:
+        further_keys[SERVERS_SECTION] = servers
     if plan.sends_metadata_as_before:
         further_keys[SENDS_METADATA] = True
     document = run_config(
