@@ -356,7 +356,7 @@ class Rules:
     alpha: float  # the error rate of the panel: the probability of a false alarm over all looks
     looks: int  # the greatest number of looks
     seed: int
-    alarm_on: tuple[str, ...]  # what else raises an alarm, apart from a drop beyond a limit
+    alarm_on: tuple[str, ...]  # the other changes that raise an alarm, such as `latency`; sorted
     statistics: int = STATISTICS_VERSION
     """The version of the statistics that made the baseline; its looks use this version, too."""
     figures_version: int = FIGURES_VERSION

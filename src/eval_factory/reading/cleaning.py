@@ -49,7 +49,7 @@ _LATEX_BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 """A box with its content up to the closing brace: in "\\boxed{7} of 9", the answer is 7."""
 _BOX = re.compile(r"<\|begin_of_box\|>|\\boxed(?=\{)|<(?:final[ _])?answer>", re.IGNORECASE)
 _SIGNS_OF_TEMPLATES = ("<", "[", "◁", "#", "\\boxed")
-"""Signs of which every mark of thinking, of a template or of a box has at least one.
+"""Each mark of thinking, of a template or of a box contains at least one of these signs.
 
 A text without these signs is not searched for marks, which saves time.
 """

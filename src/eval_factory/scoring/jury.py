@@ -187,7 +187,7 @@ def missing_judgements(
 def judgements_of(
     ratings: Ratings, judges: Collection[str], requested: Collection[InstanceKey]
 ) -> Judgements:
-    """Return the number of judgements that were due, and the number that arrived.
+    """Return the numbers of judgements that were due and that arrived.
 
     One judgement of each judge is due for each requested answer that is not empty.
     """

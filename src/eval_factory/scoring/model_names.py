@@ -81,7 +81,7 @@ def who_answered(role: str) -> str:
 
 
 def what_was_stated(role: str, endpoint: AskedEndpoint) -> str:
-    """Return a sentence with the number of answers that state another model than requested."""
+    """Return in words how many answers state another model than requested, and which models."""
     other_models = []
     for name, count in endpoint.stated_models.items():
         if not same_model(endpoint.model, name):

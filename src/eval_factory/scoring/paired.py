@@ -49,8 +49,8 @@ EQUIVALENCE_CONFIDENCE = 0.90
 """
 _INTERVALS = {"ci": CONFIDENCE, "ci90": EQUIVALENCE_CONFIDENCE}
 """Beginning of the fields' names -> the confidence of the interval."""
-ALPHA = 0.05
-POWER = 0.8
+ALPHA = 0.05  # the significance level of the tests
+POWER = 0.8  # the power with which a minimum detectable effect is detected
 FEW_CLUSTERS = 30
 """Up to this number of clusters, the sign-flip test replaces the t test."""
 FLIPS = 9_999

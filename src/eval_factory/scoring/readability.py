@@ -103,7 +103,7 @@ class AnswerForm:
 
 
 def part_read(answer: str) -> str:
-    """Return the part of an answer in which an option is looked for.
+    """Return the part of an answer that is searched for an option.
 
     This is the whole answer, or the beginning and the end of an answer with more than `MAX_READ`
     characters: the search takes 20 s per megabyte.
