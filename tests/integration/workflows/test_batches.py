@@ -353,7 +353,7 @@ def test_open_batches_are_not_forgotten(night: Night, endpoint: BatchEndpoint) -
     batches.refuse_to_forget_batches(night.rundir)
     night.want()
     known = night.batches()
-    known._send(known._intended("model", night.ledger.waiting()))
+    known._send(known._record_intent("model", night.ledger.waiting()))
     with pytest.raises(ConfigError, match=naming("--fresh", "--cancel_batches")):
         batches.refuse_to_forget_batches(night.rundir)
     one_by_one = replace(night.plan, model=replace(night.plan.model, batch=False))
@@ -498,7 +498,7 @@ def test_cancelled_batches_keep_what_they_answered(night: Night, endpoint: Batch
     night.want()
     known = night.batches()
     waiting = night.ledger.waiting()
-    known._send(known._intended("model", waiting))
+    known._send(known._record_intent("model", waiting))
     (line,) = known.cancel()
     assert "cancelled" in line
     endpoint.polls_needed = 0

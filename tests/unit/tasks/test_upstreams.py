@@ -135,7 +135,7 @@ def test_what_is_not_installed_over(
     def asked(*_argv: object) -> None:
         raise PrerequisiteError("no package is to be had")
 
-    monkeypatch.setattr(install_upstream, "_run", asked)
+    monkeypatch.setattr(install_upstream, "_run_command", asked)
     with pytest.raises(ConfigError, match=naming("environment of eval-factory")):
         install_upstream.install(HELM, wheels=None, env={}, screen=sys.stderr)
     for name in ("medhlm", ""):
@@ -186,7 +186,7 @@ def test_what_a_killed_installation_left_goes_and_programs_begin_with_their_pyth
         (programs / "python").write_bytes(b"\x7fELF\0" + os.fsencode(programs))
 
     monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(home))
-    monkeypatch.setattr(install_upstream, "_run", make)
+    monkeypatch.setattr(install_upstream, "_run_command", make)
     assert install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr) == home
     assert (home / "bin" / "helm-run").read_text() == f"#!{home}/bin/python\nprint(1)\n"
     assert b"\x7fELF\0" in (home / "bin" / "python").read_bytes()
