@@ -196,19 +196,18 @@ def _check_perturbations(plan: Plan, task: TaskSources, sources: Sources) -> Non
         PrerequisiteError: a perturbation needs the network in an offline run, or needs a package
             that is not installed.
     """
-    without = f"; nothing was started\n  leave {AUGMENTATION} out"
+    advice = f"; nothing was started\n  leave {AUGMENTATION} out"
     for perturbation in (sources.perturbations[name] for name in task.perturbations):
         if perturbation.online and plan.evaluation.extra.offline:
             raise PrerequisiteError(
-                f"{plan.task_name} cannot be run offline: {perturbation.reason}{without}"
+                f"{plan.task_name} cannot be run offline: {perturbation.reason}{advice}"
             )
         if perturbation.module is not None and not environment_of_plan(plan).has_module(
             perturbation.module
         ):
-            place = "where HELM is installed; HELM would download it"
             raise PrerequisiteError(
-                f"{plan.task_name} needs the package {perturbation.module} {place}{without}, "
-                "or install it"
+                f"{plan.task_name} needs the package {perturbation.module} "
+                f"where HELM is installed; HELM would download it{advice}, or install it"
             )
 
 

@@ -286,7 +286,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
             if server.state == OUT and not server.is_left_out:
                 server.is_left_out = True
                 left = f"{len(self.addresses)} of {self._spec.replicas}"
-                self._say(f"{server.why}\n  the others go on: {left}")
+                self._say(f"{server.why}\n  the other servers continue: {left}")
 
     def _answers(self, address: str) -> bool:
         """Return True if the health URL of the server at this address answers with 200."""
@@ -337,7 +337,7 @@ class ServerGuard:
             f"{self._label} {loss}, and is not started again "
             f"(serve.max_restarts: {max_restarts}); its log: "
             f"{self._order['log']};"
-            " what was answered is kept: correct it, then run the same command again"
+            " answers so far are kept: correct the problem, then run the same command again"
         )
 
     def end_with(self, commands: IO[bytes]) -> None:

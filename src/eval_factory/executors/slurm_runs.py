@@ -150,10 +150,10 @@ def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, Queu
     If a run has several tasks, a running task is preferred. Tasks are identified by the name of
     their job and their number, not by the job's id, for Slurm may assign the same id again.
     """
-    by_name = {wave.job_name: wave for wave in waves}
+    wave_by_job = {wave.job_name: wave for wave in waves}
     tasks: dict[str, QueuedTask] = {}
     for task in queue:
-        wave = by_name.get(task.job_name)
+        wave = wave_by_job.get(task.job_name)
         if wave is None:
             continue
         for run in wave.of_task(task.index):
@@ -214,7 +214,7 @@ class SlurmStore:
         """Return all waves, oldest first."""
         return sorted(map(read_wave, self._waves.glob("w*.json")), key=lambda wave: wave.number)
 
-    def open_waves(self) -> bool:
+    def has_open_waves(self) -> bool:
         """Return True if tasks may still be queued: a wave still has its file with keys."""
         return next(self._waves.glob("w*.env"), None) is not None
 
@@ -643,7 +643,7 @@ def _in_slurm(folder: SuiteDir, slurm: Slurm) -> dict[str, QueuedTask]:
     Slurm is asked only if tasks may be queued.
     """
     store = SlurmStore(folder)
-    if not store.open_waves():
+    if not store.has_open_waves():
         return {}
     try:
         queued = active(slurm.queue(), store.waves())

@@ -116,7 +116,7 @@ def credentials_of(
     endpoints = list(endpoints)
     report = CredentialsReport()
     services = services_in(env)
-    settings, values = _variables_of(endpoints, env)
+    oauth_variables, values = _variables_of(endpoints, env)
     report.found = {}
     for variable, value in values.items():
         if value != env.get(variable, value):
@@ -138,8 +138,8 @@ def credentials_of(
             report.lines += _lines_about_key(endpoint, name, values[name] or "")
             continue
         credentials = credentials or _helm_credentials(env)
-        origin, identity = credentials
-        key = checked_secret(_key_in(identity, endpoint, model_origins) or "", origin)
+        origin, helm_keys = credentials
+        key = checked_secret(_key_in(helm_keys, endpoint, model_origins) or "", origin)
         if key is not None:
             report.found[first] = key
             report.lines.append(f"{first} is not set, setting to the key of {origin}")
@@ -154,21 +154,21 @@ def credentials_of(
             report.lines.append(
                 f"{first} is not set: asking {', '.join(endpoint.urls)} without a key"
             )
-    report.lines += _placeholder_lines({**values, **report.found}, settings)
+    report.lines += _placeholder_lines({**values, **report.found}, oauth_variables)
     if missing:
         raise PrerequisiteError("\n".join(dict.fromkeys(map(_what_to_set, missing))))
     return report
 
 
 def _placeholder_lines(
-    values: Mapping[str, str | None], settings: Collection[str]
+    values: Mapping[str, str | None], oauth_variables: Collection[str]
 ) -> Iterator[str]:
     """Yield a line for each variable whose value looks like a placeholder and is not redacted.
 
-    `settings`: the names of variables that are no secrets.
+    `oauth_variables`: the names of the OAuth variables, which are left out.
     """
     for variable, value in values.items():
-        if value and is_placeholder(value) and variable not in settings:
+        if value and is_placeholder(value) and variable not in oauth_variables:
             yield (
                 f"{variable} holds a placeholder, or a key too short or too plain to be "
                 "distinguished from words: it is not redacted"
@@ -185,13 +185,14 @@ def _variables_of(
     """
     services = {endpoint.oauth.service for endpoint in endpoints if endpoint.oauth is not None}
     pairs = product(services, (*OAUTH_SECRETS, *OAUTH_SETTINGS))
-    settings = {variable_of(service, name) for service, name in pairs}
+    oauth_variables = {variable_of(service, name) for service, name in pairs}
     keys = set(
         chain.from_iterable(
             (*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints
         )
     )
-    return settings, {name: secret_in(env, name) for name in sorted(keys | settings)}
+    names = sorted(keys | oauth_variables)
+    return oauth_variables, {name: secret_in(env, name) for name in names}
 
 
 def _what_to_set(endpoint: EndpointSettings) -> str:

@@ -71,7 +71,7 @@ def run_as_job(
     suite = suite_of(evaluation, plan, env)
     claim(plan.rundir)
     folder = RunSuiteDir(suite.folder.root)
-    if not SlurmStore(folder).open_waves():
+    if not SlurmStore(folder).has_open_waves():
         # Fails if another process on this machine is running the same evaluation.
         with plan.rundir.locked():
             pass

@@ -313,7 +313,7 @@ class SuiteReader:
         store = self._runs.store
         if not store.exists():
             return status
-        states = self._jobs() if store.open_waves() else {}
+        states = self._jobs() if store.has_open_waves() else {}
         if states and status.state != RUNNING:
             self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
             if any(isinstance(state, (Waiting, Started)) for state in states.values()):

@@ -101,7 +101,7 @@ def test_cancelling_ends_every_job_and_takes_the_keys(jobs: Jobs) -> None:
     assert jobs.slurm.cancelled == [(jobs.wave.job_name, 0), (f"{jobs.wave.job_name}-clean-up", 0)]
     assert said == [f"asked Slurm to end {jobs.wave.job_name} ..."]
     assert jobs.store.cancelled.exists()
-    assert not jobs.store.open_waves()
+    assert not jobs.store.has_open_waves()
     assert not cancel(jobs.dir, said.append, jobs.slurm)  # type: ignore[arg-type]
     assert len(said) == 1
     never = SuiteDir(jobs.dir.root / "never")
@@ -115,7 +115,7 @@ def test_jobs_that_do_not_end(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(jobs.slurm, "cancel", lambda *_: None)
     with pytest.raises(PrerequisiteError, match=naming("not ended", "120 s")):
         cancel(jobs.dir, print, jobs.slurm)  # type: ignore[arg-type]
-    assert jobs.store.open_waves()
+    assert jobs.store.has_open_waves()
 
 
 def test_a_cancelled_suite_waits_until_the_queue_is_empty(
@@ -189,10 +189,10 @@ def test_a_cell_that_waits_for_its_submission_is_not_gone(jobs: Jobs) -> None:
 def test_who_looks_deletes_keys_that_nobody_needs_any_more(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
     status = jobs.look()
-    assert jobs.store.open_waves(), "somebody may be about to submit"
+    assert jobs.store.has_open_waves(), "somebody may be about to submit"
     before = time.time() - 301
     os.utime(jobs.store.environment(1), (before, before))
     jobs.reader.with_jobs(replace(status, state="running"))
-    assert jobs.store.open_waves(), "somebody works on the suite"
+    assert jobs.store.has_open_waves(), "somebody works on the suite"
     jobs.look()
-    assert not jobs.store.open_waves()
+    assert not jobs.store.has_open_waves()

@@ -159,7 +159,7 @@ def test_what_has_ended_is_reported_and_not_done_again(again: Invocation) -> Non
     work = again.run()
     assert reports(work) == [("complete", None, 0), ("complete", "not reportable: few", 1)]
     assert len(again.slurm.submitted) == 2
-    assert not again.store.open_waves(), "keys go when no task is left"
+    assert not again.store.has_open_waves(), "keys go when no task is left"
 
 
 def test_a_lost_task_is_submitted_again(again: Invocation) -> None:
@@ -260,7 +260,7 @@ def test_a_job_that_is_refused_leaves_no_keys(command: Invocation) -> None:
     command.slurm.refuses = True
     with pytest.raises(PrerequisiteError, match=naming("sbatch does not take")):
         command.run()
-    assert not command.store.open_waves()
+    assert not command.store.has_open_waves()
     command.slurm.refuses = False
     command.run()
     assert len(command.slurm.submitted) == 2
