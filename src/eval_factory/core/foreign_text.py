@@ -121,7 +121,7 @@ def _message(value: Any, depth: int, fields: tuple[str, ...] = _MESSAGE_FIELDS) 
     return None
 
 
-_LOCATION_PARTS = 6
+_LOCATION_PARTS = 6  # the number of parts of a field's path that are shown
 _PASSED_ON = "Provider returned error"
 """The message of OpenRouter; the provider's own message is in `metadata`."""
 

@@ -41,7 +41,7 @@ again in the same words.
 NEED_SHORT_ANSWERS = ("pushback", "confidence", "allow_abstain", "ask_unread")
 """The keys that are refused if answers are rated instead of being right or wrong."""
 
-MAX_REPEATS = 100
+MAX_REPEATS = 100  # the highest value of `extra.repeats`
 STATED = "stated"
 STATED_ONLY = "stated_only"
 LOGPROBS = "logprobs"

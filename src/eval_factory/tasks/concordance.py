@@ -25,7 +25,7 @@ TEXT_COLUMNS = ("sct_stem", "question", "additional_info")
 COLUMNS = ("question_id", *TEXT_COLUMNS, *map(str, RATINGS))
 EXPERT_COUNTS = "expert_distribution"
 """The key of an instance's extra data: the number of experts who chose each of `RATINGS`."""
-METRICS = ("concordance_score", "concordance_membership")
+METRICS = ("concordance_score", "concordance_membership")  # the names of the metrics in results
 
 _RATING = re.compile(r"rating\W{0,5}?(?:is\b\W{0,5}?)?([+-]?\d+(?:[.,]\d+)?)", re.IGNORECASE)
 _OPENING_RATING = re.compile(r"\W{0,10}?([+-]?\d+(?:[.,]\d+)?)")

@@ -43,6 +43,7 @@ class Erratum(StrictModel):
 
     @model_validator(mode="after")
     def _one_remedy(self) -> Erratum:
+        """Check that one remedy is set, and that the fields of a correction are complete."""
         if sum(remedy is not None for remedy in (self.corrected, self.patched, self.avoided)) != 1:
             raise ValueError(f"{self.id}: one of corrected, patched and avoided is needed")
         if len({value is None for value in (self.metric, self.rule, self.corrected)}) != 1:
@@ -75,17 +76,14 @@ class Errata(StrictModel):
                 value); None: return the errata of all arguments.
             upstream: the HELM that runs the run spec.
         """
-        of_run_spec = []
+        matching = []
         for erratum in self.errata:
             if run_spec in erratum.run_specs and upstream.name in erratum.upstreams:
-                of_run_spec.append(erratum)
+                matching.append(erratum)
         if arguments is None:
-            return of_run_spec
-        return [
-            erratum
-            for erratum in of_run_spec
-            if erratum.arguments.items() <= dict(arguments).items()
-        ]
+            return matching
+        run_arguments = dict(arguments).items()
+        return [erratum for erratum in matching if erratum.arguments.items() <= run_arguments]
 
 
 @lru_cache(maxsize=1)

@@ -37,7 +37,7 @@ from eval_factory.tasks.choice_question import (
 )
 from eval_factory.tasks.file_problems import ReadFile
 
-EVERY_TIER = "all"
+EVERY_TIER = "all"  # the value of the parameter `tier` for all questions
 ROWS_AT_ONCE = 16  # rows of a Parquet file in memory at the same time: each may hold a picture
 
 

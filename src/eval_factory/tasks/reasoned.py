@@ -16,7 +16,7 @@ from eval_factory.core.plain_yaml import packaged
 
 REASONED = "reasoned"
 LETTER = "letter"
-MAX_TOKENS = 2048
+MAX_TOKENS = 2048  # the token limit of an answer with reasoning
 SUFFIX = ".reasoned"
 """The end of the name of a main metric that is computed from the last lines of reasoned answers."""
 
