@@ -39,8 +39,9 @@ SERVERS_SECTION = "answers_kept_by"
 It exists only if an endpoint has or had several servers.
 """
 SENDS_METADATA = "sends_image_metadata"
-"""The key in run_config.yml of a folder whose first run sent pictures with their metadata, because
-the version of eval-factory did not remove them yet.
+"""The key in the run_config.yml of a folder whose first run sent pictures with their metadata.
+
+Early versions of eval-factory did not remove metadata.
 """
 IDENTITY_VERSION = 1
 URL = "target.api_endpoint.url"
@@ -113,7 +114,7 @@ class Plan:
     servers_before: Mapping[str, SameServers]
     # True if the folder's first run sent pictures with their metadata: this run does so too
     sends_metadata_as_before: bool = False
-    asks_model: bool = True
+    asks_model: bool = True  # False if this plan sends no request to the model
 
     @property
     def task_name(self) -> str:

@@ -212,7 +212,7 @@ def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_as
         wait_until(lambda: server.lost() is None and len(server.addresses) == 3)
         assert server.addresses == addresses
         os.kill(pids(tmp_path)[3], signal.SIGKILL)
-        wait_until(lambda: server.lost() is None and "others go on" in said[-1])
+        wait_until(lambda: server.lost() is None and "other servers continue" in said[-1])
         assert len(server.addresses) == 2
         for pid in pids(tmp_path)[1:3]:
             os.kill(pid, signal.SIGKILL)
@@ -228,7 +228,7 @@ def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_as
     assert again[1].startswith(
         f"{ended} (serve.max_restarts: 1); its log: {tmp_path}/log/small@{number}.log"
     )
-    says(again[1].splitlines()[-1], "others go on", "2 of 3")
+    says(again[1].splitlines()[-1], "other servers continue", "2 of 3")
     seen = json.loads((tmp_path / "environment.json").read_text())
     assert seen["NUMBER"] in {"0", "1", "2"}
     assert not any(map(is_running, pids(tmp_path)))
@@ -242,7 +242,7 @@ def test_one_of_two_that_does_not_start_is_left_out(tmp_path: Path) -> None:
         server.start()
         assert len(server.addresses) == 1
     says(said[-1], "small (replica 1)", "exit code 3", "before it was ready")
-    says(said[-1], "others go on", "1 of 2")
+    says(said[-1], "other servers continue", "1 of 2")
 
 
 def test_what_looks_after_a_server_is_killed(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ MAX_STARTS = 6
 The limit stops the restarts of a run that makes its nodes fail.
 """
 KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
-TAKEN_OVER = (
-    "Slurm has started this task again elsewhere: the newer start goes on, with its answers"
+REPLACED = (
+    "Slurm has started this task again elsewhere: the newer start continues with these answers"
 )
 
 
@@ -108,7 +108,7 @@ class Start:
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.touch(PRIVATE)
         self._known = self._starts()
-        self._left = threading.Event()
+        self._has_left = threading.Event()  # is set at the end of the `with` block
         self._watch = threading.Thread(target=self._look, daemon=True)
         self.was_replaced = False
         """True if a newer start has interrupted this start."""
@@ -127,7 +127,7 @@ class Start:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._left.set()
+        self._has_left.set()
         self._watch.join()
 
     def look(self) -> None:
@@ -144,7 +144,7 @@ class Start:
 
     def _look(self) -> None:
         """Look for newer starts regularly, until this start ends or is interrupted."""
-        while not self.was_replaced and not self._left.wait(self._every_s):
+        while not self.was_replaced and not self._has_left.wait(self._every_s):
             self.look()
 
 
@@ -182,7 +182,7 @@ def work(wave_file: Path, index: int) -> int:
                 ).exit_code
             finally:
                 if start.was_replaced:
-                    recorder.say(TAKEN_OVER)
+                    recorder.say(REPLACED)
     except InterruptedRunError as error:
         return error.exit_code
     except EvalFactoryError as error:  # the error ends all runs: write the message to each log
