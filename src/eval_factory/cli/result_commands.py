@@ -491,7 +491,7 @@ def _calibration_json(calibrated: Calibrated) -> str:
 
     documents = {}
     for passport in calibrated.passports:
-        documents[passport.judge] = calibration_document(passport.calibration)
+        documents[passport.judge] = calibration_document(passport.found)
     if len(documents) == 1:
         return json.dumps(documents[calibrated.passport.judge], indent=2) + "\n"
     return json.dumps(documents, indent=2) + "\n"

@@ -59,7 +59,7 @@ class JudgePassport:
     judge: str
     column: str  # the field of the labels that has the judge's decisions; empty if there is none
     labels_sha256: str  # the SHA-256 of the label file
-    calibration: Calibration  # the measured agreement with physicians
+    found: Calibration  # the measured agreement with physicians; docs/python.md names it
     asked: AskedJudge | None = None  # None if the judge's decisions were in the label file
     steadiness: Mapping[Change, Steadiness] = field(default_factory=dict)
     unjudged: int = 0  # the number of items without a decision of the judge
@@ -67,11 +67,11 @@ class JudgePassport:
     @property
     def agreement(self) -> str:
         """The judge's agreement with physicians: `AS_WELL`, `LESS`, `OPEN` or `NOT_SHOWN`."""
-        low = self.calibration.gap.ci_low
-        high = self.calibration.gap.ci_high
-        if self.calibration.always is not None or low is None or high is None:
+        low = self.found.gap.ci_low
+        high = self.found.gap.ci_high
+        if self.found.always is not None or low is None or high is None:
             return NOT_SHOWN
-        physicians = self.calibration.total.physicians
+        physicians = self.found.total.physicians
         if physicians is None or (physicians.kappa.ci_low or 0.0) <= 0:
             return NOT_SHOWN
         if low >= -MARGIN:
@@ -83,16 +83,16 @@ class JudgePassport:
     @property
     def bias(self) -> Figure:
         """The judge's bias: above 0 if the judge is more lenient than the physicians."""
-        if self.calibration.total.judge is None:
+        if self.found.total.judge is None:
             return Figure(None)
-        return self.calibration.total.judge.bias
+        return self.found.total.judge.bias
 
     @property
     def grade(self) -> str:
         """The CSS class of the page's card: `good`, `warn` or `bad`."""
         low = self.bias.ci_low
         high = self.bias.ci_high
-        if self.agreement == LESS or self.calibration.always is not None:
+        if self.agreement == LESS or self.found.always is not None:
             return "bad"
         if low is None or high is None or self.agreement != AS_WELL:
             return "warn"
@@ -138,7 +138,7 @@ class JudgePassport:
 
     def _agreement_sentence(self) -> str:
         """Return a sentence about the judge's agreement, or about why no agreement is shown."""
-        calibration = self.calibration
+        calibration = self.found
         judge = calibration.total.judge
         physicians = calibration.total.physicians
         if calibration.always is not None:
@@ -172,10 +172,10 @@ class JudgePassport:
         """Return the agreements of the judge and of the physicians, and their difference."""
         agreements = f"macro F1 {_coefficient_text(judge.f1_macro)}"
         agreements += f" beside {_coefficient_text(physicians.f1_macro)}"
-        if self.calibration.marks:
+        if self.found.marks:
             agreements = f"weighted kappa {_coefficient_text(judge.kappa)}"
             agreements += f" beside {_coefficient_text(physicians.kappa)}"
-        gap = self.calibration.gap
+        gap = self.found.gap
         interval = f"{_points_text(gap.ci_low)} to {_points_text(gap.ci_high)}"
         return f"{agreements}; the difference is {interval} points"
 
@@ -194,7 +194,7 @@ class JudgePassport:
                 direction = "higher"
             points = formats.points(abs(value))
             interval = " to ".join(map(formats.points, sorted((abs(low), abs(high)))))
-            if self.calibration.marks:
+            if self.found.marks:
                 amount = f"{points} points of 100 {direction}"
                 return (
                     f"The judge is {kind}: "
@@ -216,7 +216,7 @@ class JudgePassport:
 
         The list is empty if all categories have figures and none is biased.
         """
-        categories = self.calibration.categories
+        categories = self.found.categories
         with_figures = 0
         biased = {}
         for name, part in categories.items():
@@ -291,13 +291,13 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
 def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
     """Return the document of judge_passport.yaml. `date` is in the format YYYY-MM-DD."""
     fields = asdict(passport)
-    calibration = fields["calibration"]
+    calibration = fields["found"]
     total = calibration["total"]
     usual_lengths = None
-    if passport.calibration.usual_lengths is not None:
-        usual_lengths = list(passport.calibration.usual_lengths)
+    if passport.found.usual_lengths is not None:
+        usual_lengths = list(passport.found.usual_lengths)
     difference = "f1_macro_difference"
-    if passport.calibration.marks:
+    if passport.found.marks:
         difference = "kappa_difference"
     return {
         "schema_version": 2,
@@ -330,8 +330,8 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
         "marks": list(calibration["marks"]),
         "says_met": calibration["says_met"],
         "usual_lengths": usual_lengths,
-        "pairs": pairs_as_lines(passport.calibration.pairs, list(calibration["categories"])),
-        "items": items_as_lines(passport.calibration.kinds, list(calibration["categories"])),
+        "pairs": pairs_as_lines(passport.found.pairs, list(calibration["categories"])),
+        "items": items_as_lines(passport.found.kinds, list(calibration["categories"])),
     }
 
 
@@ -407,7 +407,7 @@ def _figure_text(figures: Figures | None, key: str) -> str:
 
 def passport_text(passport: JudgePassport) -> str:
     """Return the passport as text for a screen of 80 columns, with a line break at the end."""
-    calibration = passport.calibration
+    calibration = passport.found
     lines = [
         f"judge {one_line(passport.judge)}: {label_set_size(calibration)}",
         "",
@@ -483,7 +483,7 @@ def passport_page(passport: JudgePassport, date: str) -> str:
 
     from eval_factory.report.page.document import tables_page
 
-    calibration = passport.calibration
+    calibration = passport.found
     total = calibration.total
     physicians: dict[str, AgreementPart] = {}
     for name, part in calibration.by_physician.items():

@@ -344,7 +344,7 @@ def _write_passports(
     if juries:
         texts[to / JURIES] = to_yaml(juries_document(juries))
         texts[to / JURIES_PAGE] = juries_page(
-            juries, label_set_size(passports[0].calibration), passports[0].calibration.total.items
+            juries, label_set_size(passports[0].found), passports[0].found.total.items
         )
     for folder in {file.parent for file in texts}:
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)

@@ -150,9 +150,7 @@ def test_what_labels_cannot_show() -> None:
     alone = passport()
     alone = replace(
         alone,
-        calibration=replace(
-            alone.calibration, total=replace(alone.calibration.total, physicians=None)
-        ),
+        found=replace(alone.found, total=replace(alone.found.total, physicians=None)),
     )
     assert alone.agreement == "not shown"
 
@@ -196,11 +194,11 @@ def test_a_judge_that_can_be_moved_or_left_something_open_is_not_good() -> None:
 
 def test_marks_on_a_scale_have_words_of_their_own() -> None:
     found = passport(bias=Figure(0.06, 0.01, 0.11))
-    found = replace(found, calibration=replace(found.calibration, marks=(1.0, 2.0, 3.0)))
+    found = replace(found, found=replace(found.found, marks=(1.0, 2.0, 3.0)))
     says(found.verdict[0], "weighted kappa 0.500", "beside 0.500")
     says(found.verdict[1], "lenient", "6.0 points of 100", "higher", "1.0 to 11.0")
     assert "kappa_difference" in passport_document(found, "2026-11-27")["figures"]
-    alone = replace(found, calibration=replace(found.calibration, physicians=1))
+    alone = replace(found, found=replace(found.found, physicians=1))
     assert alone.verdict[0].startswith("Only one physician labelled")
 
 
@@ -245,7 +243,7 @@ def test_the_screen() -> None:
 
 def test_the_document() -> None:
     found = passport(categories=CATEGORIES)
-    made = calibration_document(found.calibration)
+    made = calibration_document(found.found)
     assert list(made) == ["items", "labels", "judge", "physicians", "categories"]
     assert made["judge"]["kappa"] == {"value": 0.5, "ci_low": 0.4, "ci_high": 0.6}
     assert made["categories"]["<b>rare</b>"] == {
@@ -266,9 +264,7 @@ def test_the_document() -> None:
 def test_the_document_says_of_each_item_what_was_said_since_its_second_version() -> None:
     found = passport(categories=CATEGORIES)
     kinds = [LabelledItems(4, "<b>rare</b>", True, 2, 1, 3), LabelledItems(5, None, False, 3, 0, 1)]
-    held = passport_document(
-        replace(found, calibration=replace(found.calibration, kinds=kinds)), "2026-11-27"
-    )
+    held = passport_document(replace(found, found=replace(found.found, kinds=kinds)), "2026-11-27")
     number = list(held["categories"]).index("<b>rare</b>") + 1
     assert held["schema_version"] == 2
     assert held["items"] == [f"4 {number} 1 2 1 3", "5 0 0 3 0 1"]
@@ -278,7 +274,7 @@ def test_the_page_needs_no_network_and_takes_names_for_text() -> None:
     categories = {"<b>rare</b>": CATEGORIES["fair"]}
     found = replace(passport(categories=categories), judge="<script>alert(1)</script>")
     lengths = {"up to 10": AgreementPart(20, 40, figures(), figures())}
-    found = replace(found, calibration=replace(found.calibration, lengths=lengths))
+    found = replace(found, found=replace(found.found, lengths=lengths))
     text = passport_page(found, "2026-11-27")
     assert "<script" not in text
     for part in (

@@ -39,7 +39,7 @@ def test_the_passport_says_whose_it_is_and_of_what(labels: Path, tmp_path: Path)
         "conversations": 60,
     }
     assert held["verdict"] == made.passport.verdict
-    figures = made.passport.calibration.total.judge
+    figures = made.passport.found.total.judge
     assert figures is not None
     assert held["figures"]["judge"]["kappa"]["value"] == figures.kappa.value
     for file in made.files:
@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_read(name: str, message: str, tmp_path: Path) -> 
 
 def test_from_python(labels: Path, tmp_path: Path) -> None:
     made = api.calibrate(str(labels), judge_labels=COLUMN)
-    assert (made.files, made.passport.judge, made.passport.calibration.total.items) == (
+    assert (made.files, made.passport.judge, made.passport.found.total.items) == (
         (),
         COLUMN,
         60,
