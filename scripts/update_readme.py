@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what the documentation says of tasks and errata from their YAML files; a test checks
-that it is up to date.
+"""Writes docs/tasks.md and docs/errata.md from the YAML files. A test checks that the pages are up
+to date.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eval_factory.tasks.own_data import described_layout
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = "<!-- Written by scripts/update_readme.py; changes are lost. -->\n"
 MANY = 3
-"""Run specs, up to which each erratum names its own."""
+"""An erratum with more run specs than this refers to an earlier erratum with the same run specs."""
 KINDS: Mapping[str, Callable[[Task], bool]] = {
     "public, scored by rule": lambda task: task.about.access == "public" and not task.helm.judges,
     "public, scored by a jury": lambda task: (
@@ -28,24 +28,28 @@ KINDS: Mapping[str, Callable[[Task], bool]] = {
 
 
 def tasks_page() -> str:
-    """docs/tasks.md."""
+    """Return the text of docs/tasks.md."""
     framework = load_framework()
     lines = [
         "# Tasks",
         GENERATED,
         (
-            "`eval-factory ls TASK` prints all that is known of one task: "
-            "parameters, revision and licence of its data,"
+            "`eval-factory ls TASK` prints everything known about a task: its parameters, "
+            "the revision and licence of its"
         ),
         (
-            "what to mind, known defects. Instances are the test split's, where counted. "
-            "*Public since*: the month by"
+            "data, notes, and known defects. *Instances* is the size of the test split; "
+            "the cell is empty if it was not counted."
         ),
         (
-            "which paper or data were public. Answers of public tasks are public. A star: "
-            "we ran the task on its real"
+            "*Public since* is the month by which the paper or the data were public. The answers "
+            "of public tasks are public, too."
         ),
-        "data; the others on small invented data, where gold answers get full marks.",
+        (
+            "We ran tasks with a star on their real data. We ran the other tasks on small "
+            "invented data, on which gold answers"
+        ),
+        "get full marks.",
     ]
     for kind, belongs in KINDS.items():
         lines += ["", f"## {kind[0].upper()}{kind[1:]}", "", *HEAD]
@@ -54,8 +58,9 @@ def tasks_page() -> str:
         "",
         "## Files of your own",
         "",
-        "What `extra.data_path` is or holds; columns stand behind a colon.",
-        "Of public tasks it is the published file: [question sets](question-sets.md),",
+        "The lists show which file `extra.data_path` must name, or which files its folder must",
+        "contain. The columns of a file follow after a colon. For public tasks, `extra.data_path`",
+        "names the published file: see [question sets](question-sets.md) and",
         "[HealthBench](rubrics.md#healthbench).",
     ]
     layouts: dict[tuple[str, ...], list[str]] = {}
@@ -71,7 +76,7 @@ def tasks_page() -> str:
 
 
 def _in_short(rule: str) -> str:
-    """Return what a message says of a file, as a line of the page."""
+    """Return the description of a file from an error message, shortened for the page."""
     short = rule.removeprefix("data_path itself is ").replace(" with the columns ", ": ")
     return short.replace(", and one in", "; and one in")
 
@@ -81,7 +86,7 @@ HEAD = (
     "|---|---|---|---|---|",
 )
 TRIED = {"real data": "\\*", "invented data": ""}
-"""Data that a task was run on -> the mark beside its name."""
+"""The kind of data on which a task was run -> the mark after the task's name."""
 
 
 def _task_row(task: Task, kind: str) -> str:
@@ -95,7 +100,7 @@ def _task_row(task: Task, kind: str) -> str:
 
 
 def errata_page() -> str:
-    """docs/errata.md."""
+    """Return the text of docs/errata.md."""
     known = load_errata()
     lines = [
         "# Errata",
@@ -105,13 +110,14 @@ def errata_page() -> str:
             f"version {known.version} of the"
         ),
         (
-            "list (`provenance.errata_version`); `medhelm-...` is medhelm's alone. "
-            "A corrected score stands beside HELM's"
+            "list (`provenance.errata_version`). Only medhelm has the defects `medhelm-...`. "
+            "A result shows a corrected score"
         ),
         (
-            "own; `validity.notes` says so. It is full for gold answers "
-            "(`tests/integration/test_gold_answers.py`,"
+            "next to HELM's own score, with a note in `validity.notes`. "
+            "Gold answers get the full corrected"
         ),
+        "score (`tests/integration/test_gold_answers.py`,",
         "`tests/integration/test_invented_data.py`).",
         "",
     ]
@@ -125,9 +131,9 @@ def _patches() -> list[str]:
     lines = [
         "## Patches of HELM",
         "",
-        "Applied in memory, inside helm-run, where a run needs them. A result names those that",
-        "it had (`provenance.patches`). With a star:",
-        "the output is the same without it, and `EVAL_FACTORY_WITHOUT=NAME` leaves it out.",
+        "A run applies the patches that it needs, in memory, inside helm-run. Its result names",
+        "these patches (`provenance.patches`). A patch with a star does not change the output;",
+        "`EVAL_FACTORY_WITHOUT=NAME` leaves this patch out.",
         "",
         "| patch | what it does | erratum |",
         "|---|---|---|",
