@@ -78,7 +78,7 @@ def tasks_page() -> str:
 def _in_short(rule: str) -> str:
     """Return the description of a file from an error message, shortened for the page."""
     short = rule.removeprefix("data_path itself is ").replace(" with the columns ", ": ")
-    return short.replace(", and one in", "; and one in")
+    return short.replace(", and a file", "; and a file")
 
 
 HEAD = (
