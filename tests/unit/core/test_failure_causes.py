@@ -132,7 +132,7 @@ def test_the_model_comes_before_its_judges() -> None:
             "longer prompts",
         ),
         ("HTTP 429 (rate limit): Request too large for gpt-4", "max_length", "longer prompts"),
-        ("HTTP 413: Payload Too Large", "max_length", "limit of a request"),
+        ("HTTP 413: Payload Too Large", "max_length", "limit for a request"),
         (
             "HTTP 429 (rate limit): slow down",
             "requests_per_minute",
@@ -147,7 +147,7 @@ def test_the_model_comes_before_its_judges() -> None:
         ("HTTP 400: filtered due to the content management policy", "filter", "filter"),
         ("HTTP 403: Input flagged", "filter", "filter"),
         ("no whole answer within 120 s", "request_timeout", "request_timeout"),
-        ("HTTP 504: Gateway Time-out", "itself fails", "itself fails"),
+        ("HTTP 504: Gateway Time-out", "endpoint's side", "side of the judge's"),
         ("HTTP 504: upstream timed out", "request_timeout", "request_timeout"),
         ("HTTP 400: Unsupported value: 'temperature'", "params_to_remove", "temperature"),
         ("HTTP 403: not allowed", "api_key", "judge's key"),
@@ -165,8 +165,12 @@ def test_the_model_comes_before_its_judges() -> None:
             "the judge's url",
         ),
         ("the answer changes to another protocol", "OpenAI-compatible", "the judge's url"),
-        ("the connection was closed before the whole answer came", "hangs up", "hangs up"),
-        ("HTTP 500: boom", "itself fails", "itself fails"),
+        (
+            "the connection was closed before the whole answer came",
+            "closes connections",
+            "closes connections",
+        ),
+        ("HTTP 500: boom", "endpoint's side", "side of the judge's"),
         (
             "unusable judgement: it holds no JSON object with the criteria accuracy",
             None,
