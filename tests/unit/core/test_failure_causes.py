@@ -200,7 +200,7 @@ def test_what_may_help(error: str, model: str | None, judge: str | None) -> None
         ("HTTP 400: the content management policy", "min_coverage", False),
         ("HTTP 400: Expected max_tokens >= 16", "num_output_tokens", True),
         ("HTTP 400: store: Extra inputs are not permitted", "params_to_remove", True),
-        ("HTTP 500: broken", "its own log", True),
+        ("HTTP 500: broken", "endpoint's log", True),
     ],
 )
 def test_an_error_has_one_remedy_and_lasts_or_does_not(

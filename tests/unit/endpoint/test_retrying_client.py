@@ -643,7 +643,7 @@ def test_the_first_requests_that_all_fail_stop_the_run() -> None:
     for failed_before in (2, 0):
         failed, said = ask_until_it_stops(client)
         assert (failed, said.startswith("the first 3 requests")) == (failed_before, True)
-        says(said, "3 x HTTP 400", "768 tokens", "try max_length")
+        says(said, "3 x HTTP 400", "768 tokens", "set config.params.extra.max_length")
     assert len(transport.sent) == 3
 
 
