@@ -153,12 +153,12 @@ def why_not(task: Task, scenarios: Path | None, env: Mapping[str, str]) -> str |
     if task.name in INSIDE:
         return None
     if task.name == "custom":
-        return "it is whatever its user writes"
+        return "the user writes this benchmark"
     if any(rule.required for rule in task.helm.parameters.values()):
-        return f"its data are {task.about.access}: they are given with `data_path`"
+        return f"their data are {task.about.access}, and `data_path` has to name them"
     sources = load_sources().tasks.get(task.name) or TaskSources(scenario=task.name)
     missing = _missing(sources.with_values(dict(task.helm.fixed or {})), scenarios, env)
-    return f"its data are not here: {missing}" if missing else None
+    return f"we did not have their data: {missing}" if missing else None
 
 
 def _missing(sources: TaskSources, scenarios: Path | None, env: Mapping[str, str]) -> str | None:

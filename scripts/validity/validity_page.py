@@ -39,21 +39,20 @@ COLUMNS = (GOLD, "gold, corrected", *FLOORS, "empty, corrected", UNPARSED, "unpa
 """The cells of a line beside task, metric, n and parity."""
 
 NO_CORRECTION = (
-    "No defect of HELM is known that changes this metric, "
-    "so no corrected value stands beside it: [errata](errata.md)."
+    "No known defect of HELM changes this metric, "
+    "so there is no corrected value: [errata](errata.md)."
 )
 NO_FORM = (
-    "The benchmark asks for text in no particular form: "
-    "no constant fits every question, and no answer is unparsed."
+    "The benchmark asks for free text. "
+    "So no constant fits every question, and no answer is unparsed."
 )
 NO_OPTIONS = (
-    "The lenient reading is of questions with options alone: "
+    "There is a lenient score only for questions with options: "
     "[results](results.md#answers-that-say-nothing)."
 )
 RANDOM_ADVICE = (
-    "The judges are scripted, and give random advice any mark from 1 to 5, by chance: "
-    "this tests that the jury's mean"
-    " is bare HELM's, and says nothing about medicine."
+    "The judges are scripted, and give random advice a random mark from 1 to 5. "
+    "This tests that the jury's mean equals bare HELM's; it is no statement about medicine."
 )
 
 
@@ -184,9 +183,9 @@ class Row:
         if not tested or self.cells()[column] != hits / len(tested):
             return None
         return {
-            EMPTY: "The share of questions whose right answer is nothing.",
-            CONSTANT: "The share of questions whose right answer is this one.",
-            RANDOM: "The share of letters, drawn among the options, that are right.",
+            EMPTY: "This is the share of questions whose right answer is empty.",
+            CONSTANT: "This is the share of questions whose right answer is the constant.",
+            RANDOM: "This is the share of randomly drawn letters that are right.",
         }[kind]
 
     @property
