@@ -186,7 +186,7 @@ def test_no_baseline_yet() -> None:
     page = monitor_page("clinic", History([], head=HEAD))
     assert card(page) == (
         "warn",
-        "! No baseline was made yet: eval-factory monitor PANEL.yml makes it.",
+        "! No baseline was made yet: run eval-factory monitor PANEL.yml to make the baseline.",
     )
 
 
@@ -237,10 +237,10 @@ def test_what_the_panel_is() -> None:
     for fact in (
         "clinic of m3",
         "model m3",
-        "in the panel as guarded",
+        "called in the panel guarded",
         "baseline 5 runs, 2027-01-12T06:00:00Z: the model was changed",
         "looks 13 of 52 made, 1 not made",
-        "alpha 5.0 %: the chance of a false alarm in the panel's whole life, at most; 2.50 % of it for a drop beyond a limit,",
+        "alpha 5.0 %: the maximum chance of a false alarm over all looks of the panel; 2.50 % of it for a drop beyond a limit,",
         "limit, 1.25 % each for changed, refused Limits",
     ):
         assert fact in words
@@ -260,7 +260,7 @@ def test_each_limit_in_words() -> None:
     ):
         assert fact in words
     assert rows(page, "limits")[2] == ["letters", "100", "6.8 %", "3.9", "0.25", "3.45", "653"]
-    says(words, "x: a look that", "?: one without")
+    says(words, "x: a look that", "?: a look without")
     assert "x: a look" not in text_of(one_limit(0.8).page())
     assert "x: a look" in text_of(one_limit(0.8, None).page())
 
@@ -498,7 +498,7 @@ def test_e_values_on_a_logarithmic_scale() -> None:
     ]
     words = text_of(page, "evidence")
     says(words, "the mean e-value", "is tested")
-    says(words, "alarm when it", "reaches 20")
+    says(words, "alarm when", "reaches 20")
     assert "Thick" not in text_of(one_limit(0.8).page())
     assert "by its number" not in text_of(one_limit(0.8).page())
     says(words, "e-value of any change")
@@ -518,7 +518,7 @@ def test_watched_figures_that_may_be_an_alarm_have_their_e_values() -> None:
     page = rich().page()
     assert rows(page, "evidence")[0] == ["look", "mean e-value", "refused: e-value"]
     assert rows(page, "evidence")[1][2] == "1.25"
-    says(text_of(page, "evidence"), "a watched figure", "reaches 80")
+    says(text_of(page, "evidence"), "A watched figure", "reaches 80")
     assert "watched figure" not in text_of(one_limit(0.8).page())
 
 
@@ -610,8 +610,8 @@ def test_what_it_promises_and_how_it_is_checked() -> None:
     page = made.page()
     words = text_of(page, "promise")
     says(words, "52 looks", "at most 5.0 %")
-    assert "that is watched" not in words
-    says(text_of(rich().page(), "promise"), "nothing else", "that is watched")
+    assert "nothing else" not in words
+    says(text_of(rich().page(), "promise"), "nothing else")
     assert all(line in words for line in power_lines(made.lines[0]))
     assert page[page.index('<section id="promise"') :].partition("</ol>")[0].count("<li>") == 4
     ledger = text_of(page, "ledger")
@@ -662,7 +662,7 @@ def test_every_text_of_others_is_escaped() -> None:
     page = made.page()
     assert "<img" not in page
     for fact in (
-        "in the panel as guarded",
+        "called in the panel guarded",
         "rating",
         "of letters",
         "the model was changed",
@@ -693,7 +693,7 @@ def test_the_sections_are_reached_by_links() -> None:
         "Evidence",
         "Watched",
         "What happened",
-        "What it promises",
+        "What the panel promises",
         "Ledger",
     ]
     targets = set(re.findall(r'href="#([\w-]+)"', page))

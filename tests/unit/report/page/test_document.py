@@ -396,7 +396,7 @@ def test_what_went_wrong_leads_to_the_instances(result: TaskResult) -> None:
     text = html(changed(result, instances=instances))
     says(text, 'data-filter="failed"><b>1,234</b>')
     says(text, 'data-filter="wrong">Only the 2')
-    says(html(result), "Nothing technical: every question")
+    says(html(result), "No technical problem")
 
 
 def test_usage_methods_and_provenance_stand_at_the_end(result: TaskResult) -> None:
@@ -439,7 +439,7 @@ def test_what_people_say_has_a_part_of_its_own(result: TaskResult) -> None:
     part = rated[rated.index('id="clinicians"') :]
     part = part[: part.index("</section>")]
     says(part, "corrected by clinicians", "3.5123")
-    says(part, "to 80 %")
+    says(part, "weight of 80 %")
     cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", part)[8:]
     assert cells[1:8] == ["38", "0.500", "0.625", "", "0.700", "", ""]
     assert cells[8:16] == [
@@ -496,9 +496,9 @@ def test_one_judge_is_no_majority_and_groups_of_a_rubric_are_open(result: TaskRe
     assert "Where points are lost" not in html(rubric)
     says(
         html(replace(rubric, groups={"axis": {"a": result.scores}})),
-        "<details open><summary>The same",
+        "<details open><summary>The groups",
     )
-    assert "<details><summary>The same as tables" in html(
+    assert "<details><summary>The groups as tables" in html(
         replace(result, groups={"axis": {"a": result.scores}})
     )
 
