@@ -462,7 +462,7 @@ SAID = {
     "missing": "requested instances have a score",
     "doubt": "this score may not be reported",
     "judges": "by 2 language models",
-    "passport": "by its passport of 2026-05-06",
+    "passport": "the judge's passport of 2026-05-06",
     "orders": "With choices in 4 orders",
     "trials": "Each instance was asked 3 times.",
     "flow": "Prompts went to",
@@ -576,7 +576,7 @@ def of_panel(*kinds: Mapping[str, Any], **other: Any) -> str:
 
 
 ALARMED_BY_ANY_CHANGE = {"alarm_on": ["changed"], "harm_alpha": 0.025}
-QUIET = "raised an alarm, which does not prove that nothing changed"
+QUIET = "raised an alarm; this does not prove that nothing changed"
 
 
 def test_a_panel_without_an_alarm_says_what_that_is_worth() -> None:
@@ -590,23 +590,23 @@ def test_a_panel_without_an_alarm_says_what_that_is_worth() -> None:
     )
     for sentence in (
         "The baseline of epoch 1 was made on 2027-01-02T06:00:00Z (UTC) (first baseline): each benchmark was run 5 times.",
-        f"Its run baseline/1/5/m/notes has the checksums {'5' * 64}.",
+        f"The run baseline/1/5/m/notes of the baseline has the checksums {'5' * 64}.",
         "notes: exact_match may be worse by at most 0.0200 than the baseline's 0.8300, over 100 instances.",
         "The chance of a false alarm of a drop is at most 2.5 % in 52 looks.",
-        "These raise an alarm, too: changed.",
-        "notes: as simulated at the baseline, a drop of 5.0 % of the scale is found with a probability of 87.0 %, in the median after 6 looks.",
-        "notes: as simulated at the baseline, a drop of 2.0 % of the scale is found with a probability of 30.0 %.",
+        "The following also raise an alarm: changed.",
+        "notes: according to a simulation at the baseline, a drop of 5.0 % of the scale is found with a probability of 87.0 %, in the median after 6 looks.",
+        "notes: according to a simulation at the baseline, a drop of 2.0 % of the scale is found with a probability of 30.0 %.",
         "1 look was made in epoch 1, of 52 planned; the last, look 1, on 2027-01-03T06:00:00Z (UTC).",
         "notes at look 1: 0.7000, 3 values missing; e-value of a drop 0.8.",
-        "Their mean e-value is 0.8124; there is an alarm at 40.",
+        "The mean e-value of all limits is 0.8124; the panel raises an alarm at 40.",
         "Answers that are refused: 3.0 %, in the baseline 1.0 %.",
         "Look 2 was not made: the endpoint is gone.",
         "Look 3 was started and has no result.",
         f"No look of epoch 1 {QUIET}.",
         "Planned: another model of the vendor",
         f"The policy of changes was fixed with the baseline of epoch 1 (SHA-256 {'7' * 64}).",
-        "4 lines were written to the panel's ledger, from 2027-01-02T06:00:00Z to 2027-01-05T06:00:00Z (UTC); each names the SHA-256 of the line before.",
-        f"The SHA-256 of its last line is {'e' * 64}.",
+        "4 lines were written to the panel's ledger, from 2027-01-02T06:00:00Z to 2027-01-05T06:00:00Z (UTC); each line names the SHA-256 of the line before.",
+        f"The SHA-256 of the ledger's last line is {'e' * 64}.",
     ):
         assert f"\n{sentence}\n" in f"\n{said}\n"
     assert "was started" not in of_panel(baseline(), {"kind": "begun", "look": 1}, look(1))
@@ -648,11 +648,11 @@ ALARMS: dict[str, tuple[list[Mapping[str, Any]], str]] = {
     ),
     "another model": (
         [look(1, watched={"stated": ["n", "o"]})],
-        "At look 1 the answers named as their model: n and o; in the baseline: m1-0301.",
+        "At look 1 the answers named these models: n and o; in the baseline: m1-0301.",
     ),
     "no model": (
         [look(1, watched={"stated": []})],
-        "At look 1 the answers named as their model: none; in the baseline: m1-0301.",
+        "At look 1 the answers named these models: none; in the baseline: m1-0301.",
     ),
 }
 
@@ -714,7 +714,7 @@ def test_what_was_noted_since_an_alarm_stands_below_it() -> None:
     assert [one for one in found["1"] if one in notes] == notes
     assert noted in told(pack("ai-act", None, lines))
     alone = pack("ruaih", None, ledger(baseline(), before, look(2, alarm(2))))
-    assert alone.items[4].answers == [f"Alarm: {HARM}", "No note was made since."]
+    assert alone.items[4].answers == [f"Alarm: {HARM}", "No note was made since the alarm."]
     worse = alarm(2, names=["notes", "medec"], drops={"notes": 0.06, "medec": 0.1})
     grown = pack("ruaih", None, ledger(baseline(), look(2, alarm(2)), look(3, worse)))
     says(grown.warnings[0], "notes (worse by 0.0600)", "medec (worse by 0.1000)", "look 2")
@@ -735,20 +735,20 @@ def test_of_a_panel_that_has_not_begun_nothing_is_said() -> None:
         ["0 lines", "panel's ledger"],
     )
     again = pack("ruaih", None, ledger(baseline(), look(1), baseline()))
-    says(again.warnings[0], "No look", "any change since")
+    says(again.warnings[0], "No look", "not known")
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"limits": []}, ["may be worse by at most", "The chance of a false alarm"]),
-        ({"power": {}}, ["as simulated at the baseline"]),
-        ({"harm_alpha": None}, ["The chance of a false alarm", "there is an alarm at"]),
+        ({"power": {}}, ["according to a simulation at the baseline"]),
+        ({"harm_alpha": None}, ["The chance of a false alarm", "raises an alarm at"]),
         ({"looks": None}, ["52"]),
         ({"repeats": []}, ["checksums"]),
         ({"why": ""}, ["first baseline"]),
         ({"watched": {"stated": ["m1-0301"]}}, ["in the baseline"]),
-        ({"alarm_on": []}, ["These raise an alarm"]),
+        ({"alarm_on": []}, ["The following also raise"]),
         ({"policy_sha256": None}, ["The policy of changes"]),
     ],
 )

@@ -409,7 +409,7 @@ def test_what_a_rubric_rests_on_and_what_was_not_decided() -> None:
     assert rubric is not None
     votes = replace(rubric.criteria, asked=12, unjudged=1, tied=2)
     told = say.rubric(facts(with_validity(made, rubric=replace(rubric, criteria=votes))))
-    says(told[1], "the mean", "clipped to 0", "[1]")
+    says(told[1], "the mean", "from 0 to 1", "[1]")
     undecided, tied = told[2:]
     says(undecided, "1 of 12 criteria", "no score")
     says(tied, "2 criteria", "count half")

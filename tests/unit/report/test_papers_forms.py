@@ -104,7 +104,7 @@ def test_scores_with_their_intervals() -> None:
 def test_groups_or_that_nothing_is_known() -> None:
     assert results(plain(), 1) == {UNKNOWN: {"kind": "single", "value": None}}
     says(text(plain(), 1, "MetricGoal"), "Not known", "no groups")
-    says(text(plain(), 1, "Interpretation"), "nothing was measured")
+    says(text(plain(), 1, "Interpretation"), "not measured")
     made = plain()
     grouped = replace(made, groups={"sex": {"f": dict(made.scores), "m": {}}})
     assert list(results(grouped, 1)) == ["exact_match, sex: f"]
