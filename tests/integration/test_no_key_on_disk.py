@@ -92,7 +92,12 @@ def test_variables_of_a_url_and_of_requests_stand_in_no_file(
 @pytest.mark.parametrize(
     ("arguments", "variable", "value", "said"),
     [
-        ((), "ALL_PROXY", "socks5://127.0.0.1:1080", "ALL_PROXY: proxies of the kind socks5://"),
+        (
+            (),
+            "ALL_PROXY",
+            "socks5://127.0.0.1:1080",
+            "ALL_PROXY: proxies with the scheme socks5://",
+        ),
         (
             ("--no_preflight",),
             "SSL_CERT_FILE",

@@ -87,7 +87,7 @@ class TransportError(Exception):
         stray: bool = False,
         status: int | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
-        said: str = "",
+        error_text: str = "",
     ) -> None:
         """Make the error.
 
@@ -98,7 +98,7 @@ class TransportError(Exception):
             stray: whether the answer may belong to another question.
             status: the HTTP status of an answer that cannot be used; None if no answer came.
             headers: the headers of that answer.
-            said: the error text of that answer.
+            error_text: the error text of that answer.
         """
         super().__init__(message)
         self.unreachable = unreachable
@@ -106,7 +106,7 @@ class TransportError(Exception):
         self.stray = stray
         self.status = status
         self.headers = headers
-        self.said = said
+        self.error_text = error_text
 
 
 class MalformedAnswerError(TransportError):

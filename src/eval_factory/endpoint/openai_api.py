@@ -123,21 +123,22 @@ def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
             return Split((before_start + after_end).strip(), thought)
         return Split(after_end.strip(), before_end)
     before_start, start_marker, thought = text.partition(start)
-    if not start_marker and cut_off:
-        stripped = text.rstrip()
-        start_marker = _part_of_marker(stripped, start)
-        before_start = stripped.removesuffix(start_marker)
     if start_marker:
         return Split(before_start.strip(), thought, unfinished=True)
+    if cut_off:
+        stripped = text.rstrip()
+        part = _part_of_marker(stripped, start)
+        if part:
+            return Split(stripped.removesuffix(part).strip(), "", unfinished=True)
     return Split(text, None)
 
 
 def _part_of_marker(text: str, marker: str) -> str:
-    """Return the beginning of a marker with which a text ends; empty if there is none.
+    """Return the end of a text if it is the beginning of a marker; else an empty text.
 
-    After other words, more than half of the marker is needed, because an answer may end in `<` or
-    `<t`. If the text is nothing but the beginning of the marker, two characters are enough; a
-    single character counts as an answer.
+    If other text comes before this part, the part must be longer than half of the marker, because
+    an answer may end in `<` or `<t`. If the text is nothing but the part, two characters are
+    enough; a single character counts as an answer.
     """
     for length in range(min(len(marker) - 1, len(text)), 0, -1):
         part = marker[:length]
@@ -151,7 +152,7 @@ def _part_of_marker(text: str, marker: str) -> str:
 
 @dataclass(frozen=True)
 class Adapter:
-    """The user's changes of every request and answer (`target.api_endpoint.adapter_config`)."""
+    """The user's changes to every request and answer (`target.api_endpoint.adapter_config`)."""
 
     params_to_add: Mapping[str, Any]
     params_to_remove: Sequence[str]
@@ -160,10 +161,10 @@ class Adapter:
     start_reasoning_token: str
     end_reasoning_token: str
 
-    def changed(self, body: dict[str, Any]) -> dict[str, Any]:
+    def apply_to(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body after fields were removed, renamed and added, in this order.
 
-        A custom system prompt replaces the body's own.
+        A custom system prompt replaces all system messages of the body.
         """
         if self.custom_system_prompt is not None and "messages" in body:
             messages = []
@@ -183,7 +184,7 @@ class Adapter:
             **self.params_to_add,
         }
 
-    def without_reasoning(self, text: str, *, cut_off: bool = False) -> Split:
+    def split_reasoning(self, text: str, *, cut_off: bool = False) -> Split:
         """Split a text into the answer and the model's thinking, by this adapter's markers."""
         return split_thinking(
             text, self.start_reasoning_token, self.end_reasoning_token, cut_off=cut_off
@@ -200,8 +201,9 @@ def request_body(
 ) -> dict[str, Any]:
     """Return the JSON body for a request.
 
-    The body always states the sampling parameters, because servers have different defaults. Other
-    fields are left out if they have no effect, because many endpoints refuse unknown fields.
+    The body of a request for text always states the sampling parameters, because servers have
+    different defaults. Its other fields are left out if they have no effect, because many endpoints
+    refuse unknown fields. The body of an `images` request has no sampling parameters.
 
     Args:
         request: the fields of the request by HELM's names: prompt or messages, max_tokens,
@@ -224,7 +226,7 @@ def request_body(
         if None not in sides:
             body["size"] = "x".join(map(str, sides))
         if adapter:
-            return adapter.changed(body)
+            return adapter.apply_to(body)
         return body
     if endpoint_type == CHAT:
         body["messages"] = request.get("messages") or [{"role": "user", "content": prompt}]
@@ -246,7 +248,7 @@ def request_body(
         named = {"name": _VERDICT, "strict": True, "schema": dict(request["schema"])}
         body[RESPONSE_FORMAT] = {"type": "json_schema", "json_schema": named}
     if adapter:
-        return adapter.changed(body)
+        return adapter.apply_to(body)
     return body
 
 
@@ -271,15 +273,18 @@ Change = str | SetTo | None
 """
 
 
-def changed(body: Mapping[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
-    """Return a body whose fields are renamed, set to other values or left out."""
+def with_changes(body: Mapping[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
+    """Return a body with these changes of its fields; fields without a change stay as they are."""
     changed_body: dict[str, Any] = {}
     for name, value in body.items():
-        change = changes.get(name, name)
+        if name not in changes:
+            changed_body[name] = value
+            continue
+        change = changes[name]
         if isinstance(change, SetTo):
             changed_body[name] = change.value
         elif change is not None:
-            changed_body[change] = value
+            changed_body[change] = value  # `change` is the new name
     return changed_body
 
 
@@ -299,6 +304,13 @@ def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+_GRANT_IS_USED = 0.9
+"""An answer with at least this share of the granted tokens was cut off by the grant.
+
+The share is below 1 because some servers do not count every token of an answer.
+"""
+
+
 def cut_off_advice(granted: int, given: int | None) -> str:
     """Return advice for an answer that was cut off before any text.
 
@@ -306,7 +318,7 @@ def cut_off_advice(granted: int, given: int | None) -> str:
         granted: the maximum number of tokens of the answer.
         given: the tokens of the answer as the endpoint counted them; None if it did not.
     """
-    if given is not None and given < 0.9 * granted:
+    if given is not None and given < _GRANT_IS_USED * granted:
         return FULL_WINDOW.format(given=given, granted=granted)
     return TOO_FEW_TOKENS.format(granted=granted)
 
@@ -322,15 +334,21 @@ def states_path(model_id: str, stated: Any) -> bool:
 
 
 class UnusableAnswer(Exception):
-    """A reply with status 200 holds no usable answer, such as no JSON; one more attempt is made."""
+    """A reply with a status of 2xx holds no usable answer, for example because it is not JSON.
+
+    One more attempt is made, unless the error is of a subclass that states another rule.
+    """
 
 
 class InterruptedAnswer(UnusableAnswer):
-    """The server stopped before its answer was complete; another attempt may be answered."""
+    """The server stopped before its answer was complete; another attempt may succeed."""
 
 
 class StatedError(UnusableAnswer):
-    """A reply with status 200 holds an error whose real status is known from its code or words."""
+    """A reply with a status of 2xx holds an error; its code or words state the real status.
+
+    The reply is handled as a reply with the real status.
+    """
 
     def __init__(self, status: int, message: str) -> None:
         """Make the error. `status`: the HTTP status that the error should have come with."""
@@ -348,7 +366,10 @@ class FinalAnswer(UnusableAnswer):
 NOT_FINITE = "the answer holds a number that is not finite"
 """The message for NaN or an infinity, which is not valid JSON and which no metric can use."""
 
-STREAM_CUT = "the server streams though it was not asked to, and its stream ends before the answer"
+STREAM_CUT = (
+    "the server streams though it was not asked to, and its stream ends before the answer is "
+    "complete"
+)
 
 _MAX_TOKENS = 2**53  # a larger count of tokens is not true, and would not fit into the journal
 
@@ -359,25 +380,27 @@ def parse_answer(data: bytes, content_type: str = "") -> Any:
     """Return the JSON document in a body, or the answer of an event stream.
 
     Halves of surrogate pairs and invalid bytes become U+FFFD, because no file can hold them.
-    Numbers that other programs cannot read become null, except in fields that eval-factory reads.
+    Numbers that other programs cannot read (not finite, or with too many digits) become null,
+    except in `logprobs`, whose numbers eval-factory needs.
 
     Args:
         data: the body.
         content_type: the value of the Content-Type header.
 
     Raises:
-        UnusableAnswer: the body holds no JSON, an incomplete stream, or such a number in a field
-            that eval-factory reads.
+        UnusableAnswer: the body holds no JSON, an incomplete stream, or `logprobs` with a number
+            that is not finite or has too many digits.
     """
     try:
         text = _text_of(data, content_type)
         if event_stream.is_stream(content_type, data):
             return _without_surrogates(event_stream.answer_in(text, _parsed))
         answer = _parsed(text)
-        is_plain = text.isascii() or not re.search(_SURROGATE, text)
-        if is_plain and not re.search(r"\\u[dD][89a-fA-F]", text):
-            return answer
-        return _without_surrogates(answer)
+        has_surrogates = not text.isascii() and re.search(_SURROGATE, text)
+        # JSON may also write half of a surrogate pair as an escape, such as `\ud83d`.
+        if has_surrogates or re.search(r"\\u[dD][89a-fA-F]", text):
+            return _without_surrogates(answer)
+        return answer
     except event_stream.StreamCutError:
         failure = STREAM_CUT
     except (ValueError, RecursionError):
@@ -413,9 +436,9 @@ _TITLE = re.compile(rb"<title[^<>]{0,200}>\s*([^<]{1,200})", re.IGNORECASE)
 
 
 def _page_in(data: bytes) -> str:
-    """Return words for an error message if the body is a web page, such as a login page.
+    """Return the end of an error message if the body is a web page, such as a login page.
 
-    Return an empty text if the body is not a web page.
+    The end names the title of the page. It is empty if the body is not a web page.
     """
     beginning = data[:_PAGE_HEAD]
     if not _PAGE.match(beginning):
@@ -436,39 +459,43 @@ def _without_surrogates(answer: Any) -> Any:
 def _parsed(text: str) -> Any:
     """Parse a JSON document; parse it again, leniently, if a number is too long or not finite."""
     try:
-        return parse_cached(text)
+        return parse_strictly(text)
     except (UnusableAnswer, ValueError):
-        return _without_odd_numbers(_lenient_decode(text))
+        return _without_unreadable_numbers(_lenient_decode(text))
 
 
-def _without_odd_numbers(answer: Any, *, is_read: bool = False) -> Any:
-    """Return the document with null for each number that is not finite or has too many digits.
+def _without_unreadable_numbers(value: Any, *, is_needed: bool = False) -> Any:
+    """Return the value with null for each number that is not finite or has too many digits.
 
-    `is_read` says whether eval-factory reads the numbers in `answer`.
+    Args:
+        value: a JSON document, or any value within it.
+        is_needed: whether the value belongs to one of `_FIELDS_WITH_NEEDED_NUMBERS`.
 
     Raises:
-        UnusableAnswer: eval-factory reads such a number.
+        UnusableAnswer: a needed number is not finite, or has too many digits.
     """
-    if isinstance(answer, dict):
+    if isinstance(value, dict):
         checked = {}
-        for name, value in answer.items():
-            checked[name] = _without_odd_numbers(value, is_read=is_read or name in _READ_NUMBERS)
+        for name, entry in value.items():
+            is_needed_here = is_needed or name in _FIELDS_WITH_NEEDED_NUMBERS
+            checked[name] = _without_unreadable_numbers(entry, is_needed=is_needed_here)
         return checked
-    if isinstance(answer, list):
-        return [_without_odd_numbers(value, is_read=is_read) for value in answer]
-    if answer is _ODD_NUMBER or (isinstance(answer, float) and not math.isfinite(answer)):
-        if is_read:
+    if isinstance(value, list):
+        return [_without_unreadable_numbers(entry, is_needed=is_needed) for entry in value]
+    if value is _TOO_LONG or (isinstance(value, float) and not math.isfinite(value)):
+        if is_needed:
             raise UnusableAnswer(NOT_FINITE)
         return None
-    return answer
+    return value
 
 
-class _OddNumber:
-    """A placeholder for a whole number with more digits than Python reads."""
+class _TooLong:
+    """A placeholder for a whole number with more than `_MAX_DIGITS` digits."""
 
 
-_ODD_NUMBER = _OddNumber()
-_READ_NUMBERS = frozenset({"logprobs"})  # fields whose numbers eval-factory reads
+_TOO_LONG = _TooLong()
+# fields whose numbers must not be replaced by null
+_FIELDS_WITH_NEEDED_NUMBERS = frozenset({"logprobs"})
 _MAX_DIGITS = 4000  # the maximum number of digits of a whole number; Python itself reads 4,300
 
 
@@ -476,7 +503,7 @@ def _whole_number(digits: str) -> Any:
     """Return the whole number, or a placeholder if it has too many digits."""
     if len(digits) <= _MAX_DIGITS:
         return int(digits)
-    return _ODD_NUMBER
+    return _TOO_LONG
 
 
 _lenient_decode = json.JSONDecoder(parse_int=_whole_number).decode
@@ -490,10 +517,11 @@ def _finite_number(digits: str) -> float:
     return number
 
 
-parse_cached = json.JSONDecoder(parse_constant=_finite_number, parse_float=_finite_number).decode
+parse_strictly = json.JSONDecoder(parse_constant=_finite_number, parse_float=_finite_number).decode
 """Parse the JSON of an answer; raise `UnusableAnswer` for a number that is not finite.
 
-The cache may hold such answers of older versions. The decoder is made once, which is faster.
+The cache of an older version of eval-factory may hold answers with such numbers. The decoder is
+made once, because `json.loads` would make a decoder for each answer.
 """
 
 
@@ -504,17 +532,19 @@ class Choice:
     text: str  # for a picture, the picture's name (endpoint/media.py)
     finish_reason: str | None
     reasoning: str | None  # the model's thinking, if the answer has a field of its own for it
-    tokens: tuple[tuple[str, float], ...]  # (token, natural logarithm of its probability)
+    # (token, natural logarithm of its probability) of a completion; empty for a chat or a picture
+    tokens: tuple[tuple[str, float], ...]
 
 
 _ENVELOPES = ("data", "result", "response", "output", "body")
+"""The fields in which gateways put the complete answer of a server."""
 
 
 def unwrapped(answer: Any) -> Any:
     """Return the answer without the envelope that some gateways put around it.
 
-    An answer in the known form of a native API is converted to OpenAI's form. Any other answer is
-    returned unchanged.
+    An answer in the known form of a native API is converted to OpenAI's form. Any other answer
+    keeps its content; a single choice becomes a list of one choice.
     """
     answer = _content_of(answer)
     if not isinstance(answer, dict):
@@ -538,11 +568,11 @@ def unwrapped(answer: Any) -> Any:
 def _content_of(value: Any) -> Any:
     """Return the document in a list of one entry, or in a text; else the value itself.
 
-    Functions behind gateways return such lists and texts.
+    Cloud functions behind a gateway return such lists and texts.
     """
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
-            return parse_cached(value)
+            return parse_strictly(value)
         except (UnusableAnswer, ValueError):
             return value
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
@@ -563,12 +593,18 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
         raise _error_in(answer["error"], "an error object came with status 200")
     if not isinstance(choices, list) or not choices:
         missing = "pictures" if endpoint_type == IMAGES else "choices"
-        raise _error_in(answer, f"the answer holds no {missing}")
+        raise _error_in(answer, f"the answer holds no {missing}", may_be_no_error=True)
     try:
         if endpoint_type == IMAGES:
+            # The field holds the picture's name here: `media.pictures_taken_out` has replaced the
+            # picture's content.
             return tuple(Choice(str(picture[BASE64]), None, None, ()) for picture in choices)
-        # Keep the order of the list if the choices have no distinct indices.
-        indices = {index for choice in choices if type(index := choice.get("index")) is int}
+        # Sort the choices only if each choice has an index of its own.
+        indices = set()
+        for choice in choices:
+            index = choice.get("index")
+            if type(index) is int:  # not `isinstance`: a boolean is an int too
+                indices.add(index)
         if len(indices) == len(choices):
             choices = sorted(choices, key=lambda choice: choice["index"])
         return tuple(_read_choice(choice, endpoint_type) for choice in choices)
@@ -582,7 +618,6 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     Raises:
         UnusableAnswer: the choice holds an error or no text, or the server interrupted its answer.
     """
-    field = "message" if endpoint_type == CHAT else "text"
     if choice.get("error"):
         raise _error_in(choice["error"], "a choice holds an error")
     reason = choice.get("finish_reason")
@@ -594,13 +629,13 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     is_chat = endpoint_type == CHAT
     message = _message_in(choice, _CHAT_FIELDS if is_chat else _TEXT_FIELDS)
     if message is None and reason != FILTERED:  # a filter may remove the complete field
-        raise UnusableAnswer(f"a choice holds no {field}")
+        raise UnusableAnswer(f"a choice holds no {'message' if is_chat else 'text'}")
     message = message or {}
     content: Any = message.get("content")
     if not isinstance(content, str):
         content = _text_in(content)
     reasoning = message.get("reasoning_content") or message.get("reasoning")
-    tokens = () if is_chat else _tokens_of(choice.get("logprobs"))
+    tokens = () if is_chat else _token_logprobs(choice.get("logprobs"))
     return Choice(content, reason, reasoning if isinstance(reasoning, str) else None, tokens)
 
 
@@ -608,7 +643,8 @@ _CHAT_FIELDS = ("message", "delta", "text")
 _TEXT_FIELDS = ("text", "message", "delta")
 """The fields in which the text of a choice is looked for.
 
-The first field is the API's own; some servers use the field of the other endpoint type.
+The first field is the API's own. Some servers use the field of the other endpoint type, or the
+field of a stream (`delta`).
 """
 
 
@@ -630,7 +666,10 @@ def _message_in(choice: Mapping[str, Any], fields: Sequence[str]) -> Mapping[str
 
 
 def _text_in(content: Any) -> str:
-    """Return the text of a message's content: a text, a part, a list of parts, or null.
+    """Return the text of a message's content.
+
+    The content is a text, a number, a part (an object with the field `text`), a list of these, or
+    null. The text of null is empty.
 
     Raises:
         AttributeError, TypeError: the content has another form.
@@ -646,8 +685,10 @@ def _text_in(content: Any) -> str:
     return "".join(map(_text_in, content))
 
 
-def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
+def _token_logprobs(logprobs: Any) -> tuple[tuple[str, float], ...]:
     """Return the tokens in a completion's `logprobs`, each with the logarithm of its probability.
+
+    A missing logarithm becomes 0.
 
     Raises:
         UnusableAnswer: a logarithm, or the sum of all, is not finite.
@@ -659,6 +700,11 @@ def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
         (str(token), float(value or 0.0))
         for token, value in zip(logprobs["tokens"], values, strict=False)
     )
+    return _checked_logprobs(tokens)
+
+
+def _checked_logprobs(tokens: tuple[tuple[str, float], ...]) -> tuple[tuple[str, float], ...]:
+    """Return the tokens; raise `UnusableAnswer` if a logarithm, or the sum, is not finite."""
     # `float` accepts the text "NaN", and a sum of very large numbers may be infinite.
     if not math.isfinite(sum(value for _, value in tokens)):
         raise UnusableAnswer(NOT_FINITE)
@@ -668,7 +714,8 @@ def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
 def logprobs_in(answer: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     """Return the tokens of the first choice, each with the natural logarithm of its probability.
 
-    The result is empty if the answer holds no such logarithms, or invalid ones.
+    The result is empty if the answer holds no logarithms, or a logarithm that is not a finite
+    number.
     """
     try:
         logprobs = answer["choices"][0].get("logprobs")
@@ -676,22 +723,24 @@ def logprobs_in(answer: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
             pairs: list[tuple[str, float]] = []
             for token in logprobs["content"]:
                 pairs.append((str(token["token"]), float(token["logprob"])))
-            return tuple(pairs)
-        return _tokens_of(logprobs)
+            return _checked_logprobs(tuple(pairs))
+        return _token_logprobs(logprobs)
     except (LookupError, TypeError, ValueError, AttributeError, UnusableAnswer):
         return ()
 
 
-def _error_in(document: Any, problem: str) -> UnusableAnswer:
-    """Return the error for a reply with status 200 that holds an error object.
+def _error_in(document: Any, problem: str, *, may_be_no_error: bool = False) -> UnusableAnswer:
+    """Return the error for an answer without choices, or with an error object.
 
     Args:
         document: the error object, or the complete answer.
         problem: what is wrong with the answer, for the message.
+        may_be_no_error: whether a document without an error message is not an error object; the
+            message then states only the problem.
     """
     code = stated_errors.code_in(document)
     words = message_in(document)
-    if words is None and problem.startswith("the answer"):
+    if words is None and may_be_no_error:
         return UnusableAnswer(problem)
     shown_error = message_or_default(document)
     if code is not None and str(code) != shown_error:
@@ -705,11 +754,11 @@ def _error_in(document: Any, problem: str) -> UnusableAnswer:
 
 @dataclass(frozen=True)
 class Completion:
-    """An answer with everything that is read from it."""
+    """An answer with the values that eval-factory reads from the answer."""
 
     body: dict[str, Any]
     choices: tuple[Choice, ...]
-    tokens: tuple[int | None, int | None]  # of prompt and answer, as `tokens_of` returns them
+    tokens: tuple[int | None, int | None]  # of prompt and answer, as `token_counts_of` returns them
     # the contents of the pictures that are not stored yet, by the pictures' names
     pictures: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -728,11 +777,14 @@ def completion_of(answer: Any, endpoint_type: str) -> Completion:
     Raises:
         UnusableAnswer: the answer holds no choices, or an error object.
     """
-    return Completion(answer, read_answer(answer, endpoint_type), tokens_of(answer))
+    return Completion(answer, read_answer(answer, endpoint_type), token_counts_of(answer))
 
 
-def tokens_of(answer: Any) -> tuple[int | None, int | None]:
-    """Return the tokens of prompt and answer as the endpoint counted them; None if it did not."""
+def token_counts_of(answer: Any) -> tuple[int | None, int | None]:
+    """Return (tokens of the prompt, tokens of the answer) as the endpoint counted them.
+
+    A number is None if the endpoint did not count the tokens, or states an impossible number.
+    """
     usage = answer.get("usage") if isinstance(answer, (dict, Mapping)) else None
     if not isinstance(usage, (dict, Mapping)):
         return None, None
@@ -771,9 +823,9 @@ def cached_tokens_of(answer: Any) -> int:
 def _count(value: Any) -> int | None:
     """Return the value if it is a possible number of tokens, else None."""
     # Do not use `isinstance`: a boolean is an int too.
-    if not (type(value) is int and 0 <= value <= _MAX_TOKENS):
-        return None
-    return value
+    if type(value) is int and 0 <= value <= _MAX_TOKENS:
+        return value
+    return None
 
 
 json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

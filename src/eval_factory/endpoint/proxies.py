@@ -1,6 +1,7 @@
-"""Finds the proxy and the trusted certificates for a URL, as the environment names them.
+"""Finds the proxy for a URL, and the trusted certificates, as the environment names them.
 
-The rules are those of the library requests. They apply to all connections of this program.
+The rules are those of the library `requests`, with one addition: SSL_CERT_FILE counts too. They
+apply to all connections of this program.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.urls import is_at_a_server
 
-_KINDS = ("http", "https")
-_BY_SCHEME = ("http_proxy", "https_proxy")
-_FOR_ALL = "all_proxy"  # names the proxy of each scheme that has no variable of its own
+_SCHEMES = ("http", "https")
+_SCHEME_VARIABLES = ("http_proxy", "https_proxy")
+_GENERAL_VARIABLE = "all_proxy"  # names the proxy of each scheme without a variable of its own
 _HOST = re.compile(r"\w([\w.-]*\w)?\.?")
 _NO_PROXY_ENTRY = re.compile(
     r"\*|(\*?\.)?\w([\w.-]*\w)?\.?(:\d{1,5})?|\[[\da-fA-F:.]+\](:\d{1,5})?"
@@ -35,7 +36,7 @@ CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"
 def proxy_for(url: str) -> str | None:
     """Return the URL of the proxy for an endpoint; None if the endpoint is reached directly.
 
-    A helm-run whose settings hold proxies ignores the usual variables.
+    In a helm-run whose settings hold proxies, these proxies replace those of the usual variables.
     """
     configured = HelmRunSettings.from_environment(os.environ).proxies
     if configured is None:
@@ -45,13 +46,16 @@ def proxy_for(url: str) -> str | None:
 
 
 def proxy_variable(url: str) -> str:
-    """Return the variable that names the proxy for a URL.
+    """Return the name of the environment variable that names the proxy for a URL.
 
-    If no variable is set, return the variable of the URL's scheme in capitals.
+    If no such variable is set, return the name for the URL's scheme in capitals.
     """
-    scheme = urlsplit(url).scheme
-    names = (f"{scheme}_proxy", f"{scheme}_proxy".upper(), "all_proxy", "ALL_PROXY")
-    return next((name for name in names if os.environ.get(name)), names[1])
+    variable = f"{urlsplit(url).scheme}_proxy"
+    in_capitals = variable.upper()
+    for name in (variable, in_capitals, "all_proxy", "ALL_PROXY"):
+        if os.environ.get(name):
+            return name
+    return in_capitals
 
 
 def proxy_from_environment(url: str) -> str | None:
@@ -61,54 +65,58 @@ def proxy_from_environment(url: str) -> str | None:
         PrerequisiteError: the proxy is not an HTTP proxy, or its address or NO_PROXY cannot be
             parsed.
     """
+    # A model server that eval-factory started for this run is reached directly.
     if is_at_a_server(url, os.environ):
         return None
-    named: str | None = select_proxy(url, get_environ_proxies(url))
-    if not named:
+    address: str | None = select_proxy(url, get_environ_proxies(url))
+    if not address:
         return None
-    names = []
+    variables = []
     for name, value in os.environ.items():
-        if value == named and name.lower().endswith("_proxy"):
-            names.append(name)
+        if value == address and name.lower().endswith("_proxy"):
+            variables.append(name)
     check_no_proxy(os.environ)
-    return parsed_proxy(named, " and ".join(names) or "the proxy")
+    return parsed_proxy(address, " and ".join(variables) or "the proxy")
 
 
-def parsed_proxy(named: str, variable: str) -> str:
-    """Return the URL of a proxy; an address without a scheme becomes one with http://.
+def parsed_proxy(address: str, variable: str) -> str:
+    """Return the URL of a proxy; an address without a scheme gets the scheme http.
 
     Args:
-        named: the value of the variable.
+        address: the value of the variable.
         variable: the variable's name, for the message.
 
     Raises:
         PrerequisiteError: the value is not an address, or its scheme is not http or https. The
             message does not show the value, which may hold a password.
     """
-    scheme, separator, _ = named.partition("://")
+    scheme, separator, _ = address.partition("://")
     if not separator:
-        named = f"http://{named}"
-    elif scheme.lower() not in _KINDS and scheme.isalnum():
+        address = f"http://{address}"
+    # A text before :// that is not alphanumeric may hold a password: no message shows such a text.
+    elif scheme.lower() not in _SCHEMES and scheme.isalnum():
         raise PrerequisiteError(
-            f"{variable}: proxies of the kind {scheme.lower()}:// are not supported, only http:// "
-            "and https:// are\n"
-            "  name another proxy, or unset it; hosts in NO_PROXY are asked without it"
+            f"{variable}: proxies with the scheme {scheme.lower()}:// are not supported, "
+            "only http:// and https:// are\n"
+            "  give the URL of another proxy, or unset the variable; hosts in NO_PROXY are asked "
+            "without a proxy"
         )
     try:
-        proxy = str(prepend_scheme_if_needed(named, "http"))  # type: ignore[no-untyped-call]
-        is_address = _is_address(named) and _is_address(proxy)
+        proxy = str(prepend_scheme_if_needed(address, "http"))  # type: ignore[no-untyped-call]
+        # `proxy` is the URL as another parser (urllib3's) writes it, so both texts are checked.
+        is_address = _is_address(address) and _is_address(proxy)
     except (ValueError, TypeError, LocationValueError):
         is_address = False
     if not is_address:
         raise PrerequisiteError(
             f"{variable}: is not the address of a proxy, such as http://proxy.example:3128\n"
-            "  correct it, or unset it"
+            "  correct the variable, or unset it"
         )
     return proxy
 
 
 def _is_address(url: str) -> bool:
-    """Return True if a URL names a host, maybe a user and a port, and nothing else.
+    """Return True if a URL names a host, optionally a user and a port, and nothing else.
 
     Raises:
         ValueError: the port or the host is not valid.
@@ -117,34 +125,39 @@ def _is_address(url: str) -> bool:
     host = parts.hostname or ""
     if any(letter.isspace() for letter in url) or parts.path not in ("", "/"):
         return False
-    if parts.scheme not in _KINDS or parts.query or parts.fragment or parts.port == 0:
+    if parts.scheme not in _SCHEMES or parts.query or parts.fragment or parts.port == 0:
         return False
     if ":" in host:
         return ip_address(host.partition("%")[0]).version == 6
-    host.encode("idna")
+    host.encode("idna")  # only for the error: UnicodeError, a ValueError, if a name is not valid
     return bool(_HOST.fullmatch(host))
 
 
 def check_no_proxy(env: Mapping[str, str]) -> None:
     """Check that every entry of NO_PROXY can be parsed.
 
-    An entry that cannot be parsed has no effect: the host that it means would be asked through the
-    proxy.
+    An entry that cannot be parsed has no effect: the host that the entry means would be asked
+    through the proxy.
 
     Raises:
-        PrerequisiteError: an entry is not a host, an address or a range of addresses.
+        PrerequisiteError: `_is_no_proxy_entry` refuses an entry.
     """
     for name in ("no_proxy", "NO_PROXY"):
         for entry in env.get(name, "").split(","):
             if entry.strip() and not _is_no_proxy_entry(entry.strip()):
                 raise PrerequisiteError(
                     f"{name}: holds an entry that is not a host, an address or a range of "
-                    "addresses (host.example,.example,10.0.0.0/8)\n  correct it, or unset it"
+                    "addresses (host.example,.example,10.0.0.0/8)\n"
+                    "  correct the variable, or unset it"
                 )
 
 
 def _is_no_proxy_entry(entry: str) -> bool:
-    """Return True if an entry of NO_PROXY is a host, an address or a range of addresses."""
+    """Return True if an entry of NO_PROXY has a form that `requests` knows.
+
+    The forms are a host or a domain (optionally with a port), an address, a range of addresses, and
+    `*` for all hosts.
+    """
     if _NO_PROXY_ENTRY.fullmatch(entry):
         return True
     try:
@@ -155,7 +168,10 @@ def _is_no_proxy_entry(entry: str) -> bool:
 
 
 def shown_variables(env: Mapping[str, str]) -> list[str]:
-    """Return a line NAME=value for each variable about proxies, without users and passwords."""
+    """Return a line NAME=value for each variable about proxies, without users and passwords.
+
+    A value with a user is shown only from the host on, without its scheme.
+    """
     lines = []
     for name in sorted(env):
         if name.lower().endswith("_proxy") and env[name]:
@@ -166,19 +182,22 @@ def shown_variables(env: Mapping[str, str]) -> list[str]:
 def proxy_problems(env: Mapping[str, str]) -> list[str]:
     """Return a message for each variable about proxies whose value cannot be used."""
     problems = []
-    by_name = {}
+    # Capitals come first in the order: if http_proxy and HTTP_PROXY are both set, the name in small
+    # letters is stored last, and counts, as in `requests`.
+    names_by_lower = {}
     for name in sorted(env):
         if env[name]:
-            by_name[name.lower()] = name
-    names = []
-    for name in _BY_SCHEME:
-        if name in by_name:
-            names.append(by_name[name])
-    if len(names) < len(_BY_SCHEME) and _FOR_ALL in by_name:
-        names.append(by_name[_FOR_ALL])
-    for name in names:
+            names_by_lower[name.lower()] = name
+    variables = []
+    for name in _SCHEME_VARIABLES:
+        if name in names_by_lower:
+            variables.append(names_by_lower[name])
+    is_general_used = len(variables) < len(_SCHEME_VARIABLES)
+    if is_general_used and _GENERAL_VARIABLE in names_by_lower:
+        variables.append(names_by_lower[_GENERAL_VARIABLE])
+    for variable in variables:
         try:
-            parsed_proxy(env[name], name)
+            parsed_proxy(env[variable], variable)
         except PrerequisiteError as error:
             problems.append(str(error))
     try:
@@ -200,15 +219,20 @@ def certificates() -> tuple[str, str]:
     if name is None:
         return where(), "certifi"
     bundle = os.environ[name]
-    if not os.path.exists(bundle):  # noqa: PTH110 - the text of a variable
+    if not os.path.exists(bundle):  # noqa: PTH110 - the path stays as the user wrote it
         raise PrerequisiteError(
-            f"{name}: there is no file {bundle}; it has to hold the certificates to trust (PEM)"
+            f"{name}: there is no file or folder {bundle}; name the trusted certificates (PEM), "
+            "or unset the variable"
         )
     return bundle, name
 
 
 def certificates_hint() -> str:
-    """Return a line with advice for the message of a TLS error."""
+    """Return a line with advice for the message of a TLS error.
+
+    Raises:
+        PrerequisiteError: the file or folder of the trusted certificates does not exist.
+    """
     bundle, origin = certificates()
     *first, last = CERTIFICATE_VARIABLES
     return (
@@ -219,13 +243,14 @@ def certificates_hint() -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return the TLS context that trusts the certificates of `certificates`.
+    """Return a TLS context that trusts the certificates which `certificates` finds.
 
     Raises:
-        OSError: the certificates cannot be read, or the file holds none.
+        PrerequisiteError: the file or folder of the certificates does not exist.
+        OSError: the certificates cannot be read, or the file holds no certificates.
     """
     bundle, _ = certificates()
-    is_folder = os.path.isdir(bundle)  # noqa: PTH112 - the text of a variable
+    is_folder = os.path.isdir(bundle)  # noqa: PTH112 - the path stays as the user wrote it
     context = ssl.create_default_context(
         capath=bundle if is_folder else None, cafile=None if is_folder else bundle
     )

@@ -44,7 +44,7 @@ _AGAIN_IN = re.compile(rb"try again in (?:(\d{1,3})h)?(?:(\d{1,4})m)?(?:(\d{1,6}
 def headers_of(reply: Reply) -> Mapping[str, str]:
     """Return the headers of an error; add the pause that the body asks for as `retry-after`.
 
-    A `retry-after` of the endpoint itself stays.
+    If the endpoint sent a `retry-after` header, its value is preserved.
     """
     pause = _pause_in(reply.data[:MAX_ERROR])
     if pause is None:
@@ -55,7 +55,8 @@ def headers_of(reply: Reply) -> Mapping[str, str]:
 def _pause_in(body: bytes) -> str | None:
     """Return the pause that the body asks for, as the value of a `retry-after` header.
 
-    Return None if the body asks for no pause.
+    The value is in seconds, or a duration such as `34s`, which endpoint/limits.py reads too. Return
+    None if the body asks for no pause.
     """
     delay = _RETRY_DELAY.search(body)
     if delay is not None:
@@ -64,6 +65,7 @@ def _pause_in(body: bytes) -> str | None:
     if reset is not None:
         return str(max(1, round(int(reset[1]) / 1000 - time.time())))
     wait = _AGAIN_IN.search(body)
+    # All three groups are optional: "try again in 500ms" matches without any of them.
     if wait is None or not any(wait.groups()):
         return None
     hours, minutes, seconds = (int(part or 0) for part in wait.groups())
@@ -124,28 +126,31 @@ class ReplyReader:
 class RequestFailed(Exception):
     """A request failed for good; other requests may succeed."""
 
-    def __init__(self, message: str, status: int | None = None, said: str = "") -> None:
+    def __init__(self, message: str, status: int | None = None, error_text: str = "") -> None:
         """Make the error.
 
         Args:
             message: the failure in words.
             status: the HTTP status of the reply; None if no reply came.
-            said: the endpoint's own error text, on one line.
+            error_text: the endpoint's own error text, on one line.
         """
         super().__init__(message)
         self.status = status
-        self.said = said
+        self.error_text = error_text
 
     @property
     def cause(self) -> str:
-        """The failure on one line, with only the message of an error object."""
-        if self.said:
-            return f"HTTP {self.status}: {self.said}"
+        """The failure on one line: the status and the endpoint's own text, or else the message."""
+        if self.error_text:
+            return f"HTTP {self.status}: {self.error_text}"
         return str(self)
 
 
 class EndpointUnusable(Exception):
-    """No request can succeed: the key, the model or the URL is wrong, or no server answers."""
+    """The run, or the judge, sends no further request to the endpoint.
+
+    The key, the model or the URL is wrong, no server answers, or the run has reached a limit.
+    """
 
     def __init__(self, message: str, status: int | None = None) -> None:
         """Make the error.
@@ -165,7 +170,7 @@ class NoneAnswered(EndpointUnusable):
 
 
 class LimitReached(EndpointUnusable):
-    """The run has reached a limit and may send no more; the message is the limit's name."""
+    """The run has reached a limit and may send no more requests; the message names the limit."""
 
 
 SHOWN_CAUSES = 3  # the number of causes that a message lists
@@ -175,24 +180,27 @@ MAX_SHOWN_PAUSE_S = 366 * 86400.0  # a longer pause, in seconds, is shown as thi
 
 @dataclass(frozen=True)
 class StopMessages:
-    """The messages about one endpoint in one role that stop a run.
+    """Writes the messages with which a run stops because of one endpoint in one role.
 
     Attributes:
         settings: the endpoint's settings.
-        url: the URL of the requests, without secrets.
+        url: the URL of the requests, without secrets; from `of_all`, a list of URLs as a text.
         key_name: the variable whose key is sent; None if no key is sent.
-        client_of: a service for which the environment has client credentials; None if there is
-            none.
+        service_with_client: the name of a service for which the environment has client
+            credentials, such as `azure`; None if there are no client credentials.
     """
 
     settings: EndpointSettings
     url: str
     key_name: str | None
-    client_of: str | None = None
+    service_with_client: str | None = None
 
     @classmethod
     def of(cls, settings: EndpointSettings, url: str, env: Mapping[str, str]) -> StopMessages:
-        """Return the messages of an endpoint, with the credentials that the environment has."""
+        """Return the messages of an endpoint; they name the credentials in the environment `env`.
+
+        No message holds the value of a credential.
+        """
         key_name = next((name for name in settings.key_names if secret_in(env, name)), None)
         clients = sorted(name for name in env if name.endswith(_CLIENT_ID_SUFFIX) and env[name])
         service = None
@@ -206,6 +214,8 @@ class StopMessages:
 
     def refused(self, status: int, error_text: str) -> str:
         """Return the message for a refused key (401, 403), or a wrong URL or model (404).
+
+        If the error text has another known cause, the message holds the advice for that cause.
 
         Args:
             status: the HTTP status.
@@ -244,7 +254,7 @@ class StopMessages:
         with_v1 = urlunsplit((parts.scheme, parts.netloc, "/v1", "", ""))
         return f"; most servers answer under /v1: {with_v1}"
 
-    def refused_probe(self, status: int, error_text: str) -> str:
+    def refused_preflight(self, status: int, error_text: str) -> str:
         """Return the message for a refused preflight request, with advice.
 
         `core/failure_causes` has the advice for known errors.
@@ -254,7 +264,7 @@ class StopMessages:
             advice = f"check {self._settings('model_id', 'url', 'api_key')}"
         return self.of_role(
             f"{self.url} refuses a first short request: HTTP {status}{_it_says(error_text)}\n"
-            f"  {advice}; --no_preflight starts without this request"
+            f"  {advice}; --no_preflight starts without a first short request"
         )
 
     def none_answered(self, number: int, errors: Iterable[str]) -> str:
@@ -272,7 +282,7 @@ class StopMessages:
         if not causes.all_permanent:
             check += "; then run the same command again"
         lines.append(check)
-        lines.append("to go on all the same: --overrides config.params.extra.stop_after_failures=0")
+        lines.append("to continue anyway: --overrides config.params.extra.stop_after_failures=0")
         return self.of_role("\n  ".join(lines))
 
     def no_credit(self, status: int, error_text: str) -> str:
@@ -283,7 +293,7 @@ class StopMessages:
         )
 
     def long_limit(self, status: int, error_text: str, pause: float | None) -> str:
-        """Return the message for a limit of hours or days.
+        """Return the message for a limit that lasts for hours or days.
 
         Args:
             status: the HTTP status.
@@ -293,10 +303,10 @@ class StopMessages:
         limit = "a limit for hours or days"
         if pause is not None:
             end = datetime.now().astimezone() + timedelta(seconds=min(pause, MAX_SHOWN_PAUSE_S))
-            limit = f"a daily limit until {end:%Y-%m-%d %H:%M %Z}"
+            limit = f"a limit until {end:%Y-%m-%d %H:%M %Z}"
         return self.of_role(
             f"{self.url} answers {status}: {limit}{_it_says(error_text)}\n"
-            "  what was answered is kept: the same command goes on then"
+            "  what was answered is kept: after the limit, the same command goes on"
         )
 
     def moved(self, status: int) -> str:
@@ -306,10 +316,15 @@ class StopMessages:
         )
 
     def proxy_login(self, status: int, url: str) -> str:
-        """Return the message for a proxy that requires a login; `url` is the endpoint's URL."""
+        """Return the message for a proxy that requires a login.
+
+        Args:
+            status: the HTTP status of the proxy's answer.
+            url: the URL of the request; `self.url` may name several servers.
+        """
         return self.of_role(
             f"the proxy on the way to {self.url} answers {status}: "
-            "it wants a user name and password\n"
+            "the proxy wants a user name and password\n"
             f"  check the variable {proxy_variable(url)}"
         )
 
@@ -342,20 +357,24 @@ class StopMessages:
         entry = f"the entry {self.settings.role} of config.params.extra.judges"
         return (
             f"{_listed(names)} of this judge ({entry}; "
-            "without one, it is asked at the target's url)"
+            "without an entry, the judge is asked at the target's url)"
         )
 
     def _oauth_advice(self) -> str:
         """Return advice to sign in with the client credentials of the environment.
 
-        The text is empty if there are none, or if the endpoint uses OAuth already.
+        The text is empty if the environment has no client credentials, or if the endpoint uses
+        OAuth already.
         """
-        if self.client_of is None or self.settings.oauth is not None:
+        if self.service_with_client is None or self.settings.oauth is not None:
             return ""
         key_path = "target.api_endpoint.oauth"
         if self.settings.role != MODEL_ROLE:
             key_path = f"oauth in the entry {self.settings.role} of config.params.extra.judges"
-        return f"\n  {key_path}: {self.client_of} signs in with the client credentials that are set"
+        return (
+            f"\n  {key_path}: {self.service_with_client} signs in with the client credentials "
+            "that are set"
+        )
 
     def _key_advice(self) -> str:
         """Return advice: which key or token was sent, and what to check or set."""
@@ -385,7 +404,7 @@ class StopMessages:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return names as a list in words, such as "a, b and c"."""
+    """Return names as a list in a text, such as "a, b and c"."""
     *first, last = names
     if first:
         return f"{', '.join(first)} and {last}"

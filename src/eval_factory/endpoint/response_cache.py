@@ -206,7 +206,7 @@ class Answer:
     @property
     def tokens(self) -> tuple[int | None, int | None]:
         """The tokens of prompt and completion as the endpoint counted them; None if it did not."""
-        return openai_api.tokens_of(self.response)
+        return openai_api.token_counts_of(self.response)
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class ResponseCache:
         row = self._reader().execute(query, (key,)).fetchone()
         if row is None:
             return None
-        return (openai_api.parse_cached(row[0]), row[1], row[2])
+        return (openai_api.parse_strictly(row[0]), row[1], row[2])
 
     def failures(self) -> dict[str, str]:
         """Return the last error of each failed request, by the request's key."""

@@ -462,7 +462,7 @@ class RetryingClient:
                     self._raise_if_stopped()
                     clock = time.perf_counter()  # leave out the time of waiting for the slot
                     changes = {**self._known_changes(body), **own_changes}
-                    sent = openai_api.changed(body, changes) if changes else body
+                    sent = openai_api.with_changes(body, changes) if changes else body
                     is_alone = tries is not None and tries.strays > 0
                     about_to_send = partial(sending, attempt, started)
                     options = _AttemptOptions(about_to_send, not has_renewed, is_alone, batched)
@@ -478,7 +478,9 @@ class RetryingClient:
                 has_renewed = has_renewed or not refused.changes
                 continue
             except TransportError as error:
-                failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
+                failed = RequestFailed(
+                    self._redactor.text(str(error)), error.status, error.error_text
+                )
                 latency = time.perf_counter() - clock
                 tries = tries or _Tries(self._retries)
                 pause = self._pause_after(error, tries, turn, latency)
@@ -734,7 +736,10 @@ class RetryingClient:
             if status == 429:
                 meaning = " (rate limit)"
             raise TransportError(
-                f"HTTP {status}{meaning}{where}: {text}", status=status, headers=headers, said=text
+                f"HTTP {status}{meaning}{where}: {text}",
+                status=status,
+                headers=headers,
+                error_text=text,
             )
         if status == PROXY_LOGIN:
             raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url), PROXY_LOGIN)
@@ -761,7 +766,7 @@ class RetryingClient:
         if stated_errors.means_no_credit(status, text, body) and (is_long or not pause):
             if self._servers.close(server, math.inf):
                 raise EndpointUnusable(server.messages.no_credit(status, text), status)
-            raise TransportError(f"HTTP {status}: {text}", status=status, said=text)
+            raise TransportError(f"HTTP {status}: {text}", status=status, error_text=text)
         if pause is None and status == 429:
             is_long = stated_errors.means_long_limit(text)
         closed_for = pause

@@ -158,7 +158,7 @@ def _reason_and_text(response: str | None) -> tuple[str, str]:
     Thinking is the text between `<think>` and `</think>`.
     """
     try:
-        body = openai_api.parse_cached(response or "")
+        body = openai_api.parse_strictly(response or "")
         kind = openai_api.CHAT
         if "text" in body["choices"][0]:
             kind = "completions"

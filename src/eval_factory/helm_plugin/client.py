@@ -108,7 +108,9 @@ class _KeyedRequest:
 
         The answer is cached under the key of the changed request.
         """
-        return _KeyedRequest(self._settings, openai_api.changed(self.body, changes), self._random)
+        return _KeyedRequest(
+            self._settings, openai_api.with_changes(self.body, changes), self._random
+        )
 
 
 class EndpointClient(Client):  # type: ignore[misc]
@@ -591,7 +593,7 @@ class Endpoint:
             content = MultimediaObject([picture])
             return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=content)
         is_cut_off = choice.finish_reason == openai_api.CUT_OFF
-        split = self._adapter.without_reasoning(choice.text, cut_off=is_cut_off)
+        split = self._adapter.split_reasoning(choice.text, cut_off=is_cut_off)
         text = split.answer
         if is_cut_off and not text and self._role == MODEL_ROLE:
             self._warn_once(openai_api.cut_off_advice(request.max_tokens, answer_tokens))

@@ -190,8 +190,10 @@ class _Probe:
             return None
         messages = self.server.messages
         # Some servers refuse a picture with the status 500.
-        if with_image and "image" in failure.said.lower():
-            raise EndpointRefusedError(messages.refused_probe(failure.status or 0, failure.said))
+        if with_image and "image" in failure.error_text.lower():
+            raise EndpointRefusedError(
+                messages.refused_preflight(failure.status or 0, failure.error_text)
+            )
         return _warning_of(
             failure, messages, self.endpoint, knows_limit=self._benchmark_limit is not None
         )
@@ -253,10 +255,10 @@ def _warning_of(
     refuses_token_limit = (
         not knows_limit
         and status in STATUSES_OF_A_BODY
-        and _MENTIONS_TOKEN_LIMIT.search(failure.said)
+        and _MENTIONS_TOKEN_LIMIT.search(failure.error_text)
     )
     if 400 <= status < 500 and status not in RETRIED_STATUSES and not refuses_token_limit:
-        raise EndpointRefusedError(messages.refused_probe(status, failure.said))
+        raise EndpointRefusedError(messages.refused_preflight(status, failure.error_text))
     judge = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
     stop = endpoint.stop_after_failures
     consequence = ""

@@ -138,7 +138,7 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
     except openai_api.UnusableAnswer:  # somebody has changed the cache
         return cached, None
     is_cut_off = choice.finish_reason == openai_api.CUT_OFF
-    split = model.adapter.without_reasoning(choice.text, cut_off=is_cut_off)
+    split = model.adapter.split_reasoning(choice.text, cut_off=is_cut_off)
     is_only_thought = is_cut_off and not split.answer.strip() and bool(choice.reasoning)
     cached = replace(
         cached,
@@ -210,7 +210,7 @@ class StoredAnswers:
         yield body
         for change in self.variants:
             if change.keys() <= body.keys():
-                yield openai_api.changed(body, change)
+                yield openai_api.with_changes(body, change)
 
     def thought_of(self, answer: CachedAnswer | None) -> str | None:
         """Return the model's thinking before an answer; None if there is none.

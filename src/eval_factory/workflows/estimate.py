@@ -40,7 +40,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.hub import HF_OFFLINE
-from eval_factory.endpoint.openai_api import tokens_of
+from eval_factory.endpoint.openai_api import token_counts_of
 from eval_factory.endpoint.paid_answers import USAGE, stated_cost
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line, model_files
@@ -519,7 +519,7 @@ def cached_figures(cache_db: Path, role: str, model_id: str) -> CachedFigures:
         with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
             rows = list(connection.execute(_CACHED_ANSWERS, (role, model_id)))
     usages = [None if text is None else json.loads(text) for _, text in rows]
-    counts = [tokens_of({"usage": usage}) for usage in usages]
+    counts = [token_counts_of({"usage": usage}) for usage in usages]
     return CachedFigures(
         answers=len(rows),
         prompt_tokens=_mean([prompt for prompt, _ in counts]),

@@ -159,7 +159,7 @@ def test_the_text_of_each_form_is_read(
     assert completion.tokens == tokens
     assert completion.body[CONVERTED_FROM] == server
     # as it is read again from the cache
-    again = openai_api.completion_of(openai_api.parse_cached(json.dumps(completion.body)), kind)
+    again = openai_api.completion_of(openai_api.parse_strictly(json.dumps(completion.body)), kind)
     assert again == completion
 
 

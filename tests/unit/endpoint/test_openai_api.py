@@ -233,15 +233,23 @@ def test_logprobs_of_completions() -> None:
 
 @pytest.mark.parametrize("count", [10**30, 2**53 + 1, -5, True, "3", 3.0, None])
 def test_a_count_of_tokens_that_is_none(count: Any) -> None:
-    assert openai_api.tokens_of({"usage": {"prompt_tokens": count, "completion_tokens": 4}}) == (
+    assert openai_api.token_counts_of(
+        {"usage": {"prompt_tokens": count, "completion_tokens": 4}}
+    ) == (
         None,
         4,
     )
-    assert openai_api.tokens_of({"usage": {"prompt_tokens": 0, "completion_tokens": 2**53}}) == (
+    assert openai_api.token_counts_of(
+        {"usage": {"prompt_tokens": 0, "completion_tokens": 2**53}}
+    ) == (
         0,
         2**53,
     )
-    assert openai_api.tokens_of({"usage": None}) == openai_api.tokens_of({}) == (None, None)
+    assert (
+        openai_api.token_counts_of({"usage": None})
+        == openai_api.token_counts_of({})
+        == (None, None)
+    )
 
 
 def adapter(**changes: Any) -> openai_api.Adapter:
@@ -261,7 +269,7 @@ def adapter(**changes: Any) -> openai_api.Adapter:
     ],
 )
 def test_reasoning_is_not_scored(text: str, scored: str, thought: str | None) -> None:
-    split = adapter().without_reasoning(text)
+    split = adapter().split_reasoning(text)
     assert (split.answer, split.thought) == (scored, thought)
 
 
@@ -275,9 +283,37 @@ def test_the_key_of_a_kept_answer_has_the_form_that_it_had() -> None:
 
 def test_large_numbers_are_numbers() -> None:
     assert openai_api.parse_answer(b"[1e308, -1.5, 1e-999]") == [1e308, -1.5, 0.0]
-    assert openai_api.parse_cached('{"a": 1.5}') == {"a": 1.5}
+    assert openai_api.parse_strictly('{"a": 1.5}') == {"a": 1.5}
     with pytest.raises(openai_api.UnusableAnswer, match="not finite"):
-        openai_api.parse_cached('{"a": -Infinity}')
+        openai_api.parse_strictly('{"a": -Infinity}')
+
+
+@pytest.mark.parametrize("value", ["NaN", "inf", float("nan")])
+def test_a_chats_log_probability_that_is_not_finite_is_none(value: Any) -> None:
+    def answer(logprob: Any) -> dict[str, Any]:
+        content = [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": logprob}]
+        return {"choices": [{"message": {"content": "ab"}, "logprobs": {"content": content}}]}
+
+    assert openai_api.logprobs_in(answer(-1)) == (("a", -0.5), ("b", -1.0))
+    assert openai_api.logprobs_in(answer(value)) == ()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({}, "the answer holds no choices"),
+        ({"choices": [], "detail": {"a": 1}}, "the answer holds no choices"),
+        ({"choices": [], "message": "busy"}, "the answer holds no choices: busy"),
+        ({"error": {"a": 1}}, "an error object came with status 200: an error without a message"),
+        ({"choices": [{"error": {"a": 1}}]}, "a choice holds an error: an error without a message"),
+    ],
+)
+def test_only_an_error_object_counts_as_an_error_without_a_message(
+    answer: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(openai_api.UnusableAnswer) as error:
+        openai_api.read_answer(answer, "chat")
+    assert str(error.value) == message
 
 
 @pytest.mark.parametrize("values", [["NaN"], ["inf"], [1.7e308, 1.7e308], [float("nan")]])
@@ -311,13 +347,13 @@ def test_choices_come_in_the_order_of_their_indices(indices: list[Any], texts: s
 
 def test_a_changed_body() -> None:
     changes = {"max_tokens": "max_completion_tokens", "temperature": None, "stop": None}
-    assert openai_api.changed(body(), changes) == {
+    assert openai_api.with_changes(body(), changes) == {
         "model": "m",
         "messages": [{"role": "user", "content": "p"}],
         "max_completion_tokens": 7,
         "top_p": 1,
     }
-    assert openai_api.changed(body(), {}) == body()
+    assert openai_api.with_changes(body(), {}) == body()
 
 
 def test_a_completion_is_all_that_is_read_of_an_answer() -> None:

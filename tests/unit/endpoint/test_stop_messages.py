@@ -86,7 +86,7 @@ def test_every_message_of_a_judge_names_it_and_its_host() -> None:
     messages = StopMessages.of(endpoint_settings(role="gpt"), URL, {})
     for told in (
         messages.refused(404, ""),
-        messages.refused_probe(400, "bad"),
+        messages.refused_preflight(400, "bad"),
         messages.none_answered(20, ["HTTP 429: x"] * 20),
         messages.moved(301),
         messages.proxy_login(407, URL),
@@ -111,7 +111,7 @@ def test_what_to_do_where_nothing_was_answered() -> None:
     assert "--overrides config.params.extra.stop_after_failures=0" in told
     rare = StopMessages.of(endpoint_settings(), URL, {}).none_answered(9, "aaabbccde")
     each_says(rare.splitlines()[1:5], ["3 x a"], ["2 x b"], ["2 x c"], ["2 x something else"])
-    refused = StopMessages.of(endpoint_settings(), URL, {}).refused_probe(400, "Odd request")
+    refused = StopMessages.of(endpoint_settings(), URL, {}).refused_preflight(400, "Odd request")
     says(refused, "HTTP 400", "Odd request")
     says(refused, "target.api_endpoint: model_id", "url", "api_key")
     assert "--no_preflight" in refused

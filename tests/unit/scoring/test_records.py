@@ -11,7 +11,7 @@ import pytest
 
 from builders import plan
 from eval_factory.core.results import TaskResult
-from eval_factory.endpoint.openai_api import changed
+from eval_factory.endpoint.openai_api import with_changes
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm import output
 from eval_factory.helm.names import NOT_JUDGED
@@ -92,7 +92,9 @@ def test_an_answer_is_found_by_its_request_and_what_a_judge_thought_is_no_matter
 
 def test_an_answer_is_found_by_its_request_as_the_endpoint_took_it(here: Plan) -> None:
     asked = output.RequestState.model_validate(state(0, "yes"))
-    key = here.model.key_of(changed(here.model.body_of(asked.request), {"temperature": None}), None)
+    key = here.model.key_of(
+        with_changes(here.model.body_of(asked.request), {"temperature": None}), None
+    )
     known = CachedAnswer((3, 4), 0.5)
     for variants, found in (
         ([{"nothing": None}, {"temperature": None}], known),

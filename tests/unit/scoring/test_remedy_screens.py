@@ -105,7 +105,7 @@ def of_stops() -> Iterator[str]:
     yield model.refused(
         403, "Vertex AI API has not been used in project 1 before or it is disabled"
     )
-    yield model.refused_probe(400, "roles must alternate")
+    yield model.refused_preflight(400, "roles must alternate")
     yield model.no_credit(402, "Insufficient Balance")
     yield model.long_limit(429, "Too many tokens per day", None)
     limit = model.long_limit(429, "tokens per day", 7200.0)
