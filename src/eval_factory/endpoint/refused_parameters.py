@@ -107,7 +107,7 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
     return {named[0]: _allowed_value(text, sent[named[0]])}
 
 
-def with_changes(changes: Changes, new_changes: Changes) -> dict[str, Change]:
+def merged_changes(changes: Changes, new_changes: Changes) -> dict[str, Change]:
     """Return the changes so far together with the changes that an error now asks for.
 
     A parameter that was set to another value, and is refused again, is left out.

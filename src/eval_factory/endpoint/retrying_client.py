@@ -474,13 +474,11 @@ class RetryingClient:
                 _note_refusal(note, attempt, refused.status, started, time.perf_counter() - clock)
                 if isinstance(refused, EndpointUnusable):
                     raise
-                own_changes = refused_parameters.with_changes(own_changes, refused.changes)
+                own_changes = refused_parameters.merged_changes(own_changes, refused.changes)
                 has_renewed = has_renewed or not refused.changes
                 continue
             except TransportError as error:
-                failed = RequestFailed(
-                    self._redactor.text(str(error)), error.status, error.error_text
-                )
+                failed = self._failure_of(error)
                 latency = time.perf_counter() - clock
                 tries = tries or _Tries(self._retries)
                 pause = self._pause_after(error, tries, turn, latency)
@@ -507,6 +505,10 @@ class RetryingClient:
                 raise failed
             attempt += 1
             self._wait(pause, batched)
+
+    def _failure_of(self, error: TransportError) -> RequestFailed:
+        """Return the failure of the request after this error, without secrets."""
+        return RequestFailed(self._redactor.text(str(error)), error.status, error.error_text)
 
     def _wait(self, pause: float, batched: BatchedRequest | None) -> None:
         """Pause before the next attempt, unless the last reply came from a batch."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eval_factory.endpoint.openai_api import SetTo, request_body
-from eval_factory.endpoint.refused_parameters import changes_asked_for, with_changes
+from eval_factory.endpoint.refused_parameters import changes_asked_for, merged_changes
 
 BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
 SETTINGS: dict[str, Any] = {"model_id": "m", "endpoint_type": "chat", "top_p": None}
@@ -164,6 +164,6 @@ def test_a_parameter_is_set_to_the_value_that_the_error_allows(
 
 def test_what_was_set_once_and_is_refused_again_is_left_out() -> None:
     """Two errors that contradict each other would go on for ever."""
-    first = with_changes({"stop": None}, {"temperature": SetTo(1)})
+    first = merged_changes({"stop": None}, {"temperature": SetTo(1)})
     assert first == {"stop": None, "temperature": SetTo(1)}
-    assert with_changes(first, {"temperature": SetTo(0.6)}) == {"stop": None, "temperature": None}
+    assert merged_changes(first, {"temperature": SetTo(0.6)}) == {"stop": None, "temperature": None}
