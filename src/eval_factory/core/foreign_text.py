@@ -16,14 +16,20 @@ from typing import Any
 MAX_FOREIGN_TEXT = 500  # the limit of a shown foreign text, in characters
 MAX_LOG_LINE = 10_000  # in characters
 READ_FACTOR = 16
-"""The number of characters that are read for each character that is shown: white space and tags
-take space that the shown text does not have.
+"""The number of characters that are read for each character that is shown.
+
+More characters are read than shown, because white space and tags are removed.
 """
 
 NO_MESSAGE = "an error without a message"
 QUOTED_PROMPT = "[text of the prompt]"  # replaces a quote of the prompt
-SHORTEST_QUOTE = 24  # the length from which a common text counts as a quote, in characters
+SHORTEST_QUOTE = 24
+"""The minimum length in characters of a text that is in the line and in the prompt, and counts as a
+quote.
+"""
 _PIECE = SHORTEST_QUOTE // 2
+_MAX_DEPTH = 6
+"""The maximum number of nested levels of an error object in which a message is searched."""
 
 _TEXT_FIELDS = (
     "message",
@@ -58,11 +64,13 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    letters = (
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )
-    return "".join(letters)
+    characters = []
+    for character in text:
+        if character.isprintable():
+            characters.append(character)
+        else:
+            characters.append(character.encode("unicode_escape").decode("ascii"))
+    return "".join(characters)
 
 
 def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] = ()) -> str:
@@ -75,30 +83,32 @@ def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] 
         prompt: the texts of the request; quotes of these texts are replaced by `QUOTED_PROMPT`.
     """
     line = " ".join(text[: READ_FACTOR * limit].split())
-    for question in prompt:
-        line = _without_quotes(line, " ".join(question.split()))
+    for request_text in prompt:
+        line = _without_quotes(line, " ".join(request_text.split()))
     return printable(line)[:limit]
 
 
 def own_lines(text: str) -> str:
-    """Return a text of several lines with each line made printable.
+    """Return eval-factory's own text of several lines, with each line made printable.
 
-    Line breaks stay, so foreign text in the lines must not contain any.
+    Line breaks stay. Foreign text in the lines must therefore not contain line breaks.
     """
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def message_or_default(document: Any) -> str:
-    """Return the message of an error object, or `NO_MESSAGE`.
+    """Return the message of an error object, else its code or type, else `NO_MESSAGE`.
 
-    Other parts of the object are not returned, because they may contain the request.
+    The path of a refused field, and the message that a gateway passes on from a provider, are
+    returned with the message. Other parts of the object are not, because they may contain the
+    request.
     """
-    return _message(document, 6) or NO_MESSAGE
+    return _message(document, _MAX_DEPTH) or NO_MESSAGE
 
 
 def message_in(document: Any) -> str | None:
-    """Return the text of an error object; None if it has no text (for example only a code)."""
-    return _message(document, 6, _TEXT_FIELDS)
+    """Return the message of an error object; None if the object has only a code or a type."""
+    return _message(document, _MAX_DEPTH, _TEXT_FIELDS)
 
 
 def _message(value: Any, depth: int, fields: tuple[str, ...] = _MESSAGE_FIELDS) -> str | None:
@@ -123,11 +133,13 @@ def _message(value: Any, depth: int, fields: tuple[str, ...] = _MESSAGE_FIELDS) 
 
 _LOCATION_PARTS = 6  # the number of parts of a field's path that are shown
 _PASSED_ON = "Provider returned error"
-"""The message of OpenRouter; the provider's own message is in `metadata`."""
+"""OpenRouter's message for an error of a provider, whose own message is in `metadata.raw`."""
 
 
 def _with_origin(message: str, error: Mapping[str, Any]) -> str:
-    """Return a message together with the field's path (pydantic) or the provider's own message."""
+    """Return the message, with the field's path (pydantic) or the provider's own message if the
+    error has one of these.
+    """
     location = error.get("loc")
     if isinstance(location, list) and location:
         return f"{'.'.join(map(str, location[:_LOCATION_PARTS]))}: {message}"
@@ -175,32 +187,35 @@ def texts_in(tree: Any) -> Iterator[str]:
 def _without_quotes(line: str, prompt: str) -> str:
     """Return the line with quotes of the prompt replaced by `QUOTED_PROMPT`.
 
-    The line is cut into pieces of half the length of a quote. Each quote contains at least one
-    complete piece, so only the pieces are searched for in the prompt. A piece that occurs there is
-    then extended in both directions.
+    The line is cut into pieces of half `SHORTEST_QUOTE`. Each quote contains at least one complete
+    piece, so only the pieces are searched for in the prompt. A piece that occurs there is then
+    extended in both directions.
     """
+    if len(prompt) < _PIECE:
+        return line
     if len(prompt) < SHORTEST_QUOTE:
-        return line.replace(prompt, QUOTED_PROMPT) if len(prompt) >= _PIECE else line
+        # A short prompt counts as a quote only if it is quoted completely.
+        return line.replace(prompt, QUOTED_PROMPT)
     position = 0
     copied = 0  # the position up to which the line is in `parts`
     parts = []
     while position + _PIECE <= len(line):
         start = position
         end = position + _PIECE
+        position = end
         if line[start:end] in prompt:
-            # Large steps first: few comparisons find (nearly) the longest common text.
+            # Large steps first: few comparisons find (nearly) the longest text that the line and
+            # the prompt share.
             for step in (256, 32, 4, 1):
                 while end + step <= len(line) and line[start : end + step] in prompt:
                     end += step
                 while start - step >= copied and line[start - step : end] in prompt:
                     start -= step
             if end - start >= SHORTEST_QUOTE:
+                # The blanks at both ends of a quote stay in the line.
                 quote = line[start:end]
-                parts += [
-                    line[copied:start],
-                    quote[: len(quote) - len(quote.lstrip())],
-                    QUOTED_PROMPT,
-                ]
+                blanks = quote[: len(quote) - len(quote.lstrip())]
+                parts += [line[copied:start], blanks, QUOTED_PROMPT]
                 copied = start + len(quote.rstrip())
-        position = max(end, position + _PIECE)
+                position = end
     return "".join([*parts, line[copied:]])

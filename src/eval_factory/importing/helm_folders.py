@@ -1,4 +1,4 @@
-"""Reads folders of `helm-run`, the program of crfm-helm and medhelm, run without eval-factory.
+"""Reads the folders of runs that were made with `helm-run` (of crfm-helm or medhelm) alone.
 
 Each folder with a `run_spec.json` is one run.
 """
@@ -55,20 +55,23 @@ def read(folder: Path) -> ForeignRun:
     except HelmError as error:
         raise SourceError(str(error)) from None
     reported = {}
-    columns = {}
+    values_by_metric = {}
     for metric in metrics:
         if metric.perturbation is not None or metric.split != split:
             continue
         if metric.helm_mean is None or not metric.values:
             continue
         better = facts_of(metric.name).higher_is_better
-        reported[metric.label] = ReportedValue(metric.helm_mean, None, better)
-        columns[metric.label] = metric.values
+        reported[metric.label] = ReportedValue(
+            metric.helm_mean, stderr=None, higher_is_better=better
+        )
+        values_by_metric[metric.label] = metric.values
     if not reported:
         raise SourceError(f"{folder}: has no scores of its instances")
     adapter = run.run_spec.adapter_spec
     task = run.run_spec.name.partition(":")[0]
-    reads_own_files = "data_path" in run.run_spec.scenario_spec.args
+    # A scenario with this argument reads the user's files instead of a public data set.
+    reads_user_files = bool(run.run_spec.scenario_spec.args.get("data_path"))
     return ForeignRun(
         program=PROGRAM,
         version="unknown",
@@ -76,9 +79,9 @@ def read(folder: Path) -> ForeignRun:
         model=adapter.model or "unknown",
         main_metric=_main_metric(list(reported)),
         reported=reported,
-        samples=partial(_samples, folder, split, columns),
+        samples=partial(_samples, folder, split, values_by_metric),
         files={name: digest_of(folder / name) for name in _FILES},
-        dataset=None if reads_own_files else f"{HELM_PREFIX}{task}",
+        dataset=None if reads_user_files else f"{HELM_PREFIX}{task}",
         settings={
             "run_spec": run.run_spec.name,
             "method": adapter.method,
@@ -98,13 +101,18 @@ def _main_metric(names: list[str]) -> str:
     return names[0]
 
 
-def _samples(folder: Path, split: str | None, columns: dict[str, Any]) -> Iterator[ForeignSample]:
-    """Yield the unperturbed answers of a split. `columns`: metric -> values by instance."""
+def _samples(
+    folder: Path, split: str | None, values_by_metric: dict[str, Any]
+) -> Iterator[ForeignSample]:
+    """Yield the unperturbed answers of a split.
+
+    `values_by_metric`: metric -> values by the key of the instance.
+    """
     run = output.read_run(folder)
     try:
         for state in run.request_states():
             if state.instance.perturbation is None and state.instance.split == split:
-                yield sample_of(state, columns, str(folder))
+                yield sample_of(state, values_by_metric, str(folder))
     except HelmError as error:
         raise SourceError(str(error)) from None
 
@@ -122,20 +130,22 @@ def options_shown_to_model(texts: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(texts[letter] for letter in letters)
 
 
-def sample_of(state: output.RequestState, columns: dict[str, Any], location: str) -> ForeignSample:
+def sample_of(
+    state: output.RequestState, values_by_metric: dict[str, Any], location: str
+) -> ForeignSample:
     """Return the sample of an answer, with its values.
 
     Args:
         state: the request with its answer.
-        columns: metric -> values by the key of the instance.
+        values_by_metric: metric -> values by the key of the instance.
         location: names the run in error messages.
     """
     instance = state.instance
-    key = (instance.id, state.train_trial_index, None)
+    key = (instance.id, state.train_trial_index, None)  # None: not perturbed
     values = {}
-    for name, column in columns.items():
-        if key in column:
-            values[name] = column[key]
+    for name, value_of_instance in values_by_metric.items():
+        if key in value_of_instance:
+            values[name] = value_of_instance[key]
     right_answers = []
     for reference in instance.references:
         if "correct" in reference.tags:
@@ -162,6 +172,7 @@ def sample_of(state: output.RequestState, columns: dict[str, Any], location: str
         question=instance.input.text,
         options=options,
         right_options=tuple(right_options),
+        # If no shown option is right, the right answers are texts.
         right_answers=() if right_options else tuple(right_answers),
         completion=completion,
         values={} if error else values,

@@ -45,7 +45,7 @@ from eval_factory.importing.sources import SourceError
 from eval_factory.reading import VERSION
 from eval_factory.scoring.groups import Groups, scores_by_group
 from eval_factory.scoring.intervals import PROPORTION, describe
-from eval_factory.scoring.run_notes import note_on_age
+from eval_factory.scoring.run_notes import note_on_cutoff
 from eval_factory.scoring.scores import MetricValues
 from eval_factory.tasks.errata import load_errata
 
@@ -85,7 +85,7 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float, age: Dat
     notes += _note_texts(run, counts)
     notes += [note.text for note in groups.notes()]
     provenance = _provenance(run, counts, scores, age)
-    notes += [note.text for note in note_on_age(provenance, "--training_cutoff")]
+    notes += [note.text for note in note_on_cutoff(provenance, "--training_cutoff")]
     records = ImportedInstances(run, redactor, counts.signs, counts.read_values)
     return TaskResult(
         task=run.task,

@@ -1,7 +1,7 @@
-"""Writes and reads the files that record the contents of an output folder when its run ended.
+"""Writes the two files that record what an output folder contained at the end of its run.
 
-The two files are SHA256SUMS and the attestation. SHA256SUMS has the format that GNU's
-`sha256sum -c` reads. The attestation is an in-toto statement
+The two files are SHA256SUMS, which this module also reads, and the attestation. SHA256SUMS has the
+format that GNU's `sha256sum -c` reads. The attestation is an in-toto statement
 (https://in-toto.io/Statement/v1) whose predicate is in-toto's `test-result`
 (https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md).
 """
@@ -22,6 +22,8 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+_UNESCAPED = {"\\": "\\", "n": "\n", "r": "\r"}
+"""The character that a backslash and this character mean in an escaped name."""
 
 
 class ChecksumsError(Exception):
@@ -29,9 +31,9 @@ class ChecksumsError(Exception):
 
 
 def write_checksums(rundir: RunDir, result: TaskResult, digests: Mapping[str, str]) -> None:
-    """Write the attestation and the checksums of a finished result.
+    """Write the attestation and SHA256SUMS of a finished result.
 
-    `digests` are the checksums that `digests_of` returned. SHA256SUMS is written last: if this file
+    `digests` are the SHA-256 that `digests_of` returned. SHA256SUMS is written last: if this file
     exists, the attestation does too.
     """
     document = result_statement(result, digests)
@@ -50,24 +52,24 @@ def write_checksums(rundir: RunDir, result: TaskResult, digests: Mapping[str, st
 
 
 def digests_of(
-    rundir: RunDir, runs: Iterable[Path], known_hashes: Mapping[str, str] = MappingProxyType({})
+    rundir: RunDir, runs: Iterable[Path], known_digests: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """Return the SHA-256 of every file of the result, by the file's path in the output folder.
 
-    Logs are left out, because the next command appends to them. Data sets are left out too; their
-    hashes are in the provenance.
+    Logs are left out, because the next command appends to them. Data sets are left out too; the
+    provenance of the result has their SHA-256.
 
     Args:
         rundir: the output folder.
         runs: HELM's folders of the runs; every file in these folders is part of the result.
-        known_hashes: the hashes of files that are known to be unchanged, by path. These files are
+        known_digests: the SHA-256 of files that are known to be unchanged, by path. These files are
             not read again.
     """
     further_files = (
         rundir.run_config,
         rundir.packages,
         rundir.run_state,
-        rundir.own_data,
+        rundir.own_data,  # a record of the state of the user's files, not these files
         rundir.cache_db,
     )
     paths = {*rundir.results, *further_files}
@@ -85,7 +87,7 @@ def digests_of(
     for path in sorted(paths):
         if path.is_file():
             files[path.relative_to(rundir.root).as_posix()] = path
-    return {name: known_hashes.get(name) or sha256_of(path) for name, path in files.items()}
+    return {name: known_digests.get(name) or sha256_of(path) for name, path in files.items()}
 
 
 def read_checksums(path: Path) -> dict[str, str]:
@@ -97,17 +99,15 @@ def read_checksums(path: Path) -> dict[str, str]:
             folder.
     """
     digests: dict[str, str] = {}
-    for number, line in enumerate(
-        path.read_text(encoding="utf-8", errors="surrogateescape").splitlines(), start=1
-    ):
+    text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    # Not `splitlines`: a name may contain other line separators, such as U+2028.
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         match = re.fullmatch(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", line)
         if match is None:
             raise ChecksumsError(f"line {number} is not a SHA-256 with the path of a file")
         name = match["name"]
         if match["escaped"]:
-            name = re.sub(
-                r"\\([\\nr])", lambda escape: {"n": "\n", "r": "\r"}.get(escape[1], "\\"), name
-            )
+            name = re.sub(r"\\([\\nr])", lambda escape: _UNESCAPED[escape[1]], name)
         if not leads_inside(name):
             raise ChecksumsError(f"line {number} names a file outside of the folder")
         digests[name] = match["digest"]
@@ -115,7 +115,10 @@ def read_checksums(path: Path) -> dict[str, str]:
 
 
 def listed_checksums(rundir: RunDir) -> dict[str, str]:
-    """Return the hashes in SHA256SUMS, by path; an empty dict if the file is missing or invalid."""
+    """Return the SHA-256 of each file in SHA256SUMS, by the file's path.
+
+    The result is empty if SHA256SUMS is missing or invalid; `read_checksums` raises an error then.
+    """
     try:
         return read_checksums(rundir.checksums)
     except (OSError, ChecksumsError):

@@ -48,12 +48,12 @@ class NotesOnLabels(Part):
 
 def notes_of(draft: Draft) -> list[Note]:
     """Return the notes on the requests and answers of a run."""
-    instances = sum(len(ids) for ids in draft.tally.splits.values())
+    number_of_instances = sum(len(ids) for ids in draft.tally.splits.values())
     groups_of_notes = (
         _notes_on_target(draft),
         _notes_on_answers(draft),
         _notes_on_scores(draft),
-        draft.tally.rows.notes(instances),
+        draft.tally.rows.notes(number_of_instances),
     )
     return list(chain.from_iterable(groups_of_notes))
 
@@ -63,43 +63,48 @@ def _notes_on_target(draft: Draft) -> Iterator[Note]:
     plan = draft.plan
     tally = draft.tally
     if plan.asks_demo:
-        measures_nothing = (
+        text = (
             "the target was the embedded demo baseline, not a model: these scores measure nothing"
         )
-        yield Note(Importance.NO_RESULT, measures_nothing)
+        yield Note(Importance.NO_RESULT, text)
     if plan.has_answers:
-        no_model = (
+        text = (
             "no model was asked: the answers are in the data, "
             "and target.api_endpoint.model_id only names them"
         )
-        yield Note(Importance.BACKGROUND, no_model)
+        yield Note(Importance.BACKGROUND, text)
     origin = read_origin(plan.rundir.cache_db)
     if origin is not None:
-        earlier_run = f"the model's answers are those of the run of {origin.started_at}"
-        yield Note(Importance.BACKGROUND, f"{earlier_run}; the model was not asked again")
-    instances = len({key[0] for key in tally.requested})
-    known = plan.evaluation.task.about.instances
-    drawn = output.read_run_record(plan.rundir.helm).drawn_sample
-    if plan.evaluation.stop_when is not None and drawn is not None:
-        instances = drawn.of
-    rules = plan.evaluation.task.helm.parameters
+        text = (
+            f"the model's answers are those of the run of {origin.started_at}; "
+            "the model was not asked again"
+        )
+        yield Note(Importance.BACKGROUND, text)
+    number_asked = len({key[0] for key in tally.requested})
     chosen = plan.evaluation.extra.instances
     if chosen is not None:
-        selection = (
-            f"the score is of {formats.counted(instances, 'instance')} "
+        text = (
+            f"the score is of {formats.counted(number_asked, 'instance')} "
             "that extra.instances names, not of the benchmark"
         )
-        yield Note(Importance.DOUBTFUL, selection)
+        yield Note(Importance.DOUBTFUL, text)
     is_partial = chosen is not None or plan.evaluation.params.limit_samples is not None
+    parameters = plan.evaluation.task.helm.parameters
     for name in plan.scenario_arguments:
-        if name in rules and rules[name].chooses_a_part:
+        if name in parameters and parameters[name].chooses_a_part:
             is_partial = True
-    if known not in (None, instances) and not is_partial:
-        changed = (
-            f"the data contain {instances} instances, but {known} when this task was described: "
-            "are they another version of the data?"
+    number_in_data = number_asked
+    drawn = output.read_run_record(plan.rundir.helm).drawn_sample
+    if plan.evaluation.stop_when is not None and drawn is not None:
+        # With stop_when, only a sample of the instances was asked.
+        number_in_data = drawn.of
+    described = plan.evaluation.task.about.instances
+    if described is not None and described != number_in_data and not is_partial:
+        text = (
+            f"the data contain {number_in_data} instances, but {described} when this task was "
+            "described: are they another version of the data?"
         )
-        yield Note(Importance.DOUBTFUL, changed)
+        yield Note(Importance.DOUBTFUL, text)
 
 
 def _notes_on_pictures(plan: Plan, run: output.HelmRun) -> Iterator[Note]:
@@ -127,24 +132,26 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
         too_few = openai_api.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
         yield Note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
     for reason, count in tally.unknown_reasons.most_common(MAX_REASONS):
-        unknown = f"{count} answers ended for a reason that eval-factory does not know: {reason!r}"
-        complete = "they count as complete answers; look at them in results.jsonl"
-        yield Note(Importance.DOUBTFUL, f"{unknown}; {complete}")
+        text = (
+            f"{count} answers ended for a reason that eval-factory does not know: {reason!r}; "
+            "they count as complete answers; look at them in results.jsonl"
+        )
+        yield Note(Importance.DOUBTFUL, text)
     if instances.failed:
         yield _note_on_failures(draft)
     unscorable_reasons = Counter(reason for reason, _ in tally.unscorable.values())
     for reason, count in unscorable_reasons.most_common():
-        unscorable = (
-            f"{count} of the failed instances have an answer that HELM cannot score: {reason}"
+        text = (
+            f"{count} of the failed instances have an answer that HELM cannot score: {reason}; "
+            "these answers stay in responses/, and the model is not asked again"
         )
-        stored = "these answers stay in responses/, and the model is not asked again"
-        yield Note(Importance.INCOMPLETE, f"{unscorable}; {stored}")
+        yield Note(Importance.INCOMPLETE, text)
     if instances.unjudged and run.rubric is None:
-        unjudged = (
-            f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
+        text = (
+            f"{instances.unjudged} instances have no judgement and are left out of the jury's "
+            "score (HELM's own value, whose name ends with .helm, gives them HELM's default mark)"
         )
-        default = "HELM's own value, whose name ends with .helm, gives them HELM's default mark"
-        yield Note(Importance.INCOMPLETE, f"{unjudged} ({default})")
+        yield Note(Importance.INCOMPLETE, text)
 
 
 def _note_on_failures(draft: Draft) -> Note:
@@ -155,10 +162,13 @@ def _note_on_failures(draft: Draft) -> Note:
     if plan.evaluation.extra.on_failure == "zero":
         handling = "count as 0"
         if draft.run.jury is not None:
-            mark = "0" if tally.ratings.form.lowest > 0 else "a failure"
+            # On a scale that contains 0, a mark of 0 would look like a judge's.
+            reason = "a judge cannot rate an answer that is not there"
+            if tally.ratings.form.lowest > 0:
+                reason = "no judge can give 0"
             handling += (
-                f", but are left out of the jury's score, because no judge can give {mark}: the "
-                "bounds of that score count them"
+                f", but are left out of the jury's score, because {reason}: the bounds of that "
+                "score count them"
             )
     asks_again = (
         tally.something_to_ask
@@ -178,30 +188,35 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
     judged = "answers" if run.rubric is None else "criteria"
     for judge, counts in tally.judges.items():
         if counts.failed:
-            failed = (
+            text = (
                 f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} "
-                f"{judged}"
+                f"{judged}; the same command asks it again"
             )
-            yield Note(Importance.INCOMPLETE, f"{failed}; the same command asks it again")
+            yield Note(Importance.INCOMPLETE, text)
         if counts.same_family:
             yield Note(Importance.DOUBTFUL, f"judge {judge} is of the evaluated model's family")
     sees_images = plan.evaluation.extra.judges_see_images
     if tally.has_pictures and not sees_images and (plan.judges or plan.prescribed):
-        blind = "the judges rated the answers without the questions' pictures"
-        yield Note(Importance.DOUBTFUL, f"{blind} (extra.judges_see_images: true shows them)")
+        text = (
+            "the judges rated the answers without the questions' pictures "
+            "(extra.judges_see_images: true shows them)"
+        )
+        yield Note(Importance.DOUBTFUL, text)
     if sees_images and not tally.has_pictures:
         yield Note(
             Importance.BACKGROUND, "judges_see_images has no effect: no question shows a picture"
         )
     if plan.evaluation.extra.only_generate:
         indexed = plan.evaluation.task.helm.indexed
-        needed = ", ".join(indexed.packages if indexed else ()) or "packages of their own"
-        left_out = f"only_generate: HELM's metrics of pictures were left out; they need {needed}"
-        later = (
+        needed = "packages of their own"
+        if indexed and indexed.packages:
+            needed = ", ".join(indexed.packages)
+        text = (
+            f"only_generate: HELM's metrics of pictures were left out; they need {needed}; "
             "without only_generate, the same command scores the pictures, "
             "which are in helm/generated_images"
         )
-        yield Note(Importance.NO_RESULT, f"{left_out}; {later}")
+        yield Note(Importance.NO_RESULT, text)
     elif plan.evaluation.task.helm.makes_images:
         yield from _notes_on_pictures(plan, run)
     summarizes = run.has_metric("SummarizationMetric")
@@ -217,17 +232,18 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
             Importance.BACKGROUND,
             "HELM's toxicity metrics are left out: they need the Perspective API",
         )
-    # For a custom benchmark, the check of its data has already reported this, with the row.
+    # For a custom benchmark, the check of its data has already reported right answers of which
+    # HELM's quasi metrics leave nothing, with their rows.
     if tally.nothing_right and plan.evaluation.benchmark is None:
         share_of_instances = f"{tally.nothing_right} of {draft.instances.requested} instances"
         yield Note(Importance.DOUBTFUL, note_on_quasi(share_of_instances))
     if tally.injected:
-        injected = (
+        text = (
             f"{tally.injected} answers give instructions to their judges "
-            "(see `injection` in results.jsonl)"
+            "(see `injection` in results.jsonl): no text of these answers was read as a "
+            "judgement; look at their scores"
         )
-        ignored = "no text of these answers was read as a judgement; look at their scores"
-        yield Note(Importance.DOUBTFUL, f"{injected}: {ignored}")
+        yield Note(Importance.DOUBTFUL, text)
 
 
 _NOT_CONFINED = (
@@ -241,7 +257,8 @@ def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
 
     Args:
         plan: the plan of the run.
-        earlier: the notes of an earlier collection; they are used if the data were deleted since.
+        earlier: the notes of the earlier result, if this result was collected before. They are used
+            if the data were deleted since.
 
     Raises:
         HelmError: HELM's record of the run cannot be read.
@@ -250,19 +267,20 @@ def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
     run_spec = plan.evaluation.task.helm.run_spec
     limited = output.read_run_record(plan.rundir.helm).limited_records
     if limited is not None:
-        longer = f"longer than max_length={limited.max_length} tokens"
+        max_length = f"max_length={limited.max_length} tokens"
         if limited.left_out:
-            patients = (
-                f"{limited.left_out} of {limited.records} patients (at the time of a prediction)"
+            text = (
+                f"{limited.left_out} of {limited.records} records (patients at the time of a "
+                f"prediction) have a prompt longer than {max_length} and are left out by HELM: the "
+                "score says nothing about them"
             )
-            lost = "are left out by HELM: the score says nothing about them"
-            text = f"{patients} have a prompt {longer} and {lost}"
             notes.append(Note(Importance.INCOMPLETE, text))
         if limited.cut:
-            cut_records = f"{limited.cut} of {limited.records} records are {longer} allows"
-            notes.append(
-                Note(Importance.INCOMPLETE, f"{cut_records}: HELM shows the model only their end")
+            text = (
+                f"{limited.cut} of {limited.records} records are longer than {max_length}: HELM "
+                "shows the model only their end"
             )
+            notes.append(Note(Importance.INCOMPLETE, text))
     if run_spec == "ehr_sql":
         database = output.scenario_folder(plan.rundir.helm, run_spec) / "eicu.sqlite"
         is_empty = NO_ROWS in earlier
@@ -281,21 +299,21 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
     """
     if about.label_noise is None:
         return
-    lowest, highest = (1 - share for share in reversed(about.label_noise))
+    least_noise, most_noise = about.label_noise
+    lowest = 1 - most_noise
+    highest = 1 - least_noise
     for label in (main, f"{main}{CORRECTED}"):
         if label not in scores:
             continue
         high = scores[label].stats.ci_high
         if high is not None and high >= lowest:
-            interval = f"{label}: the 95 % interval, up to {formats.score(formats.rounded(high))}"
-            reach = f"{formats.decimals(lowest, 2)} .. {formats.decimals(highest, 2)}"
-            meaning = (
-                "the highest score of a model that is always right, because wrong labels count "
-                "against it: a score above that is not better"
+            always_right = f"{formats.decimals(lowest, 2)} .. {formats.decimals(highest, 2)}"
+            text = (
+                f"{label}: the 95 % interval ends at {formats.score(formats.rounded(high))}; a "
+                f"model that is always right would get {always_right}, because some labels are "
+                f"wrong: a higher score is not better ({about.label_audit})"
             )
-            yield Note(
-                Importance.DOUBTFUL, f"{interval}, reaches {reach}, {meaning} ({about.label_audit})"
-            )
+            yield Note(Importance.DOUBTFUL, text)
 
 
 def notes_on_age(plan: Plan, provenance: Provenance) -> Iterator[Note]:
@@ -305,29 +323,29 @@ def notes_on_age(plan: Plan, provenance: Provenance) -> Iterator[Note]:
     """
     is_trial = plan.evaluation.endpoint.is_demo or "sample" in plan.evaluation.task.about.tags
     if not is_trial:
-        yield from note_on_age(provenance, "target.api_endpoint.training_cutoff")
+        yield from note_on_cutoff(provenance, "target.api_endpoint.training_cutoff")
 
 
-def note_on_age(provenance: Provenance, option: str) -> Iterator[Note]:
-    """Yield a note if the dates allow that the model was trained on the answers.
+def note_on_cutoff(provenance: Provenance, cutoff_key: str) -> Iterator[Note]:
+    """Yield a note if these dates allow that the model was trained on the answers.
 
     Args:
         provenance: has the date of the data's publication, and the model's training cut-off.
-        option: the configuration key by which the user states the training cut-off.
+        cutoff_key: the configuration key by which the user states the training cut-off.
     """
     public = provenance.published
     cutoff = provenance.training_cutoff
     if not provenance.answers_public or (public and cutoff and cutoff < public):
         return
-    since = (
-        "are public (since when is not known)"
-        if public is None
-        else f"have been public since {public}"
-    )
-    trained = f"is {cutoff}" if cutoff else f"is not known ({option})"
+    public_text = "are public (since when is not known)"
+    if public is not None:
+        public_text = f"have been public since {public}"
+    cutoff_text = f"is not known ({cutoff_key})"
+    if cutoff:
+        cutoff_text = f"is {cutoff}"
     text = (
-        f"the questions and answers {since}, and the model's training cut-off {trained}: "
-        "it may have seen them"
+        f"the questions and answers {public_text}, and the model's training cut-off {cutoff_text}: "
+        "the model may have seen them"
     )
     yield Note(Importance.BACKGROUND, text)
 
@@ -339,6 +357,7 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
         return [Note(Importance.DOUBTFUL, _NOT_CONFINED)]
     record = output.read_run_record(plan.rundir.helm)
     notes = []
+    # The record names a sandbox even if no answer of this run spec is executed.
     if record.executed_by and executed_by(helm.run_spec, helm.arguments):
         sandboxes = ", in ".join(record.executed_by)
         notes.append(

@@ -1,4 +1,4 @@
-"""Finds and words the problems of a user's files, and reads the rows of a user's tables.
+"""Finds the problems of a user's files, writes the messages about them, and reads tables.
 
 The check before a run and the run itself both read tables with this module, so both get the same
 cells.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from eval_factory.core import safe_files
+from eval_factory.core.formats import counted
 from eval_factory.core.safe_files import open_regular, open_text
 from eval_factory.core.table_files import (
     DELIMITERS,
@@ -27,17 +28,17 @@ from eval_factory.core.table_files import (
 
 Row = TypeVar("Row")
 
-_TEXT_REMEDY = "text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
-_UTF_16 = ("is UTF-16", "UTF-8; save it as UTF-8 (or: iconv -f utf-16 -t utf-8)")
-_KINDS = {
-    b"PK\x03\x04": ("is an Excel or Word file or another ZIP archive", _TEXT_REMEDY),
+_NOT_TEXT = "not text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
+_UTF_16 = "is UTF-16, not UTF-8; save it as UTF-8 (or: iconv -f utf-16 -t utf-8)"
+_KIND_MESSAGES = {
+    b"PK\x03\x04": f"is an Excel or Word file or another ZIP archive, {_NOT_TEXT}",
     b"\xff\xfe": _UTF_16,
     b"\xfe\xff": _UTF_16,
-    b"\xd0\xcf\x11\xe0": ("is an Excel or Word file", _TEXT_REMEDY),
-    b"PAR1": ("is a Parquet file", _TEXT_REMEDY),
-    b"\x1f\x8b": ("is compressed by gzip", "text; unpack it first"),
+    b"\xd0\xcf\x11\xe0": f"is an Excel or Word file, {_NOT_TEXT}",
+    b"PAR1": f"is a Parquet file, {_NOT_TEXT}",
+    b"\x1f\x8b": "is compressed by gzip, not text; unpack it first",
 }
-"""First bytes of a file -> (the kind of the file, the kind that is needed and how to get it)."""
+"""First bytes of a file that is not text -> the message about the file, with the remedy."""
 
 
 MAX_PROBLEMS_SHOWN = 10  # problems of one file
@@ -49,13 +50,13 @@ def shortened(problems: Sequence[str], label: str = "", inside: str = "it") -> l
     Args:
         problems: a message for each problem.
         label: the beginning of the last line, such as `FILE: `.
-        inside: the words for the file in the last line.
+        inside: what the last line calls the file.
     """
-    rest = len(problems) - MAX_PROBLEMS_SHOWN
-    return [
-        *problems[:MAX_PROBLEMS_SHOWN],
-        *([f"{label}{rest} more mistakes in {inside}"] if rest > 0 else []),
-    ]
+    lines = list(problems[:MAX_PROBLEMS_SHOWN])
+    number_left = len(problems) - len(lines)
+    if number_left:
+        lines.append(f"{label}{counted(number_left, 'more mistake')} in {inside}")
+    return lines
 
 
 @dataclass
@@ -77,14 +78,14 @@ class ReadFile(Generic[Row]):
 
     @contextmanager
     def reading(
-        self, path: Path, empty: str, unlike: str = "", errors: tuple[type[Exception], ...] = ()
+        self, path: Path, empty: str, other_form: str = "", errors: tuple[type[Exception], ...] = ()
     ) -> Iterator[None]:
         """Add a problem if the block of the `with` statement fails or reads no rows.
 
         Args:
             path: the path of the file that the block reads.
             empty: the message for a file without rows.
-            unlike: the beginning of the message for a file with another form.
+            other_form: the beginning of the message for a file with another form.
             errors: the exceptions that mean that the file has another form.
         """
         try:
@@ -92,11 +93,11 @@ class ReadFile(Generic[Row]):
         except UnicodeDecodeError:
             self.problems.append(not_utf8(path))
         except errors as error:
-            self.problems.append(f"{unlike}: {error}")
+            self.problems.append(f"{other_form}: {error}")
         if not self.rows and not self.problems:
             self.problems.append(empty)
 
-    def all_or_none(self, name: str, values: Sequence[object], rest: str) -> None:
+    def all_or_none(self, name: str, values: Sequence[object], ending: str) -> None:
         """Add a problem if some rows have a value and other rows do not.
 
         The problem states the line of the first row without a value, and the number of rows with a
@@ -105,29 +106,30 @@ class ReadFile(Generic[Row]):
         Args:
             name: the name of the field.
             values: the value of each row; None for a row without a value.
-            rest: the words after the number of rows with a value, such as `lines have one`.
+            ending: the end of the message, after the number of rows with a value and the word
+                `other`; for example `lines have one`.
         """
         count = sum(value is not None for value in values)
         if 0 < count < len(values):
             line = self.lines[values.index(None)]
-            self.problems.append(f"line {line}: {name}: is missing, and {count} other {rest}")
+            self.problems.append(f"line {line}: {name}: is missing, and {count} other {ending}")
 
 
-def read_text(path: Path, kind: str, named_in: Path, findings: Findings) -> str | None:
+def read_text(path: Path, role: str, named_in: Path, findings: Findings) -> str | None:
     """Return the text of a prompt's file.
 
     If the file cannot be read, None is returned, and a problem is added to `findings`.
 
     Args:
         path: the path of the file.
-        kind: the words for the file in messages, such as the key that names the file.
+        role: what messages call the file, such as the key that names the file.
         named_in: the user's file that names this file.
-        findings: the list for the problem.
+        findings: receives the problem.
     """
     try:
         text = safe_files.read_text(path)
     except OSError as error:
-        problem = why_unreadable(error, kind, named_in)
+        problem = why_unreadable(error, role, named_in)
     except UnicodeDecodeError:
         problem = not_utf8(path)
     else:
@@ -149,31 +151,34 @@ def line_of(text: str, part: str) -> int:
     return text.count("\n", 0, max(text.find(part), 0)) + 1
 
 
-def why_unreadable(error: OSError, kind: str, named_in: Path) -> str:
+def why_unreadable(error: OSError, role: str, named_in: Path) -> str:
     """Return the message for a file that cannot be opened; arguments as in `read_text`."""
     if isinstance(error, FileNotFoundError):
-        return f"there is no such file; {named_in} names it as {kind} (relative to its own folder)"
-    return f"cannot be read: {error.strerror} ({named_in} names it as {kind})"
+        return (
+            f"there is no such file; {named_in} names it as {role} "
+            f"(relative to the folder of {named_in.name})"
+        )
+    return f"cannot be read: {error.strerror} ({named_in} names it as {role})"
 
 
 def kind_problem(path: Path) -> str | None:
     """Return the message for a file that is not text, such as a gzip file, with the remedy.
 
-    Only the first bytes of the file are compared. Returns None if they match none of `_KINDS`.
+    Only the first bytes of the file are compared. Returns None if they are not in `_KIND_MESSAGES`.
     """
     with open_regular(path) as file:
         beginning = file.read(8)
-    for first_bytes, (kind, needed_kind) in _KINDS.items():
+    for first_bytes, message in _KIND_MESSAGES.items():
         if beginning.startswith(first_bytes):
-            return f"{kind}, not {needed_kind}"
+            return message
     return None
 
 
 def not_utf8(path: Path) -> str:
     """Return the message for a file that could not be decoded as UTF-8, with the remedy."""
-    kind = kind_problem(path)
-    if kind:
-        return kind
+    problem = kind_problem(path)
+    if problem:
+        return problem
     with open_regular(path) as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -189,15 +194,16 @@ _JSON = re.compile(r'\s*[{\[]\s*["{\[]')
 
 
 def table_problem(table: Path) -> str | None:
-    """Return the reason why a file is not a readable table; None if its first line shows none.
+    """Return the reason why a file is not a readable table; None if its beginning shows no reason.
 
-    Raises OSError and TableError.
+    `table` is the path of the file; in a workbook it may also name a sheet (`data.xlsx#Sheet2`).
+    Workbooks are not checked here. Raises OSError and TableError.
     """
     file = file_of_table(table)
     if is_workbook(file):
         return None
     with open_regular(file) as opened:
-        if encoding_of(opened) == "utf-16":
+        if encoding_of(opened) == "utf-16":  # which is permitted for tables, but not for prompts
             return None
     return kind_problem(file) or form_problem(file)
 
@@ -213,7 +219,10 @@ def encoding_note(table: Path) -> str | None:
     with open_regular(file) as opened:
         if encoding_of(opened) != WINDOWS:
             return None
-    return f"{file.name} is not UTF-8: it was read as Windows-1252; look at its letters"
+    return (
+        f"{file.name} is not UTF-8: it was read as Windows-1252; check that accents and umlauts "
+        "are right"
+    )
 
 
 _ROW = re.compile(r"(?P<file>.*: )row (?P<row>\d+) \(line \d+\)(?P<problem>.*)", re.DOTALL)
@@ -229,21 +238,23 @@ def merged_by_message(problems: Sequence[str]) -> list[str]:
     messages: dict[str, str] = {}
     for text in problems:
         match = _ROW.fullmatch(text)
-        key = text if match is None else match["file"] + match["problem"]
+        key = text
+        if match is not None:
+            key = match["file"] + match["problem"]  # the same for all rows with this problem
         messages.setdefault(key, text)
         if match is not None:
             rows.setdefault(key, []).append(match["row"])
     lines = []
-    for key, text in messages.items():
+    for key, first_text in messages.items():
         numbers = rows.get(key, [])
-        match = _ROW.fullmatch(text)
+        match = _ROW.fullmatch(first_text)
         if match is None or len(numbers) < 2:
-            lines.append(text)
+            lines.append(first_text)
             continue
-        named = ", ".join(numbers[:MAX_ROWS_NAMED])
+        named_rows = ", ".join(numbers[:MAX_ROWS_NAMED])
         if len(numbers) > MAX_ROWS_NAMED:
-            named += f" and {len(numbers) - MAX_ROWS_NAMED} more"
-        lines.append(f"{match['file']}rows {named}{match['problem']}")
+            named_rows += f" and {len(numbers) - MAX_ROWS_NAMED} more"
+        lines.append(f"{match['file']}rows {named_rows}{match['problem']}")
     return lines
 
 

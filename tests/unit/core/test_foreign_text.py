@@ -148,3 +148,12 @@ def test_a_page_is_shown_without_its_tags() -> None:
 )
 def test_a_huge_text_is_cut_before_it_is_looked_at(text: str) -> None:
     assert len(one_line(plain(text), prompt=["ab" * 200_000])) <= foreign_text.MAX_FOREIGN_TEXT
+
+
+def test_a_quote_that_begins_inside_a_shorter_common_text_is_found() -> None:
+    """The line shares 23 characters with the prompt, and from the eighth on a quote of 24."""
+    words = "".join(chr(ord("A") + number % 26) + str(number) for number in range(60))
+    quote = words[50:74]
+    shared = f"~%&+*-!{quote[:16]}"
+    shown = one_line(f"{shared}{quote[16:]}$", prompt=[f"{shared}|{quote}"])
+    assert shown == f"~%&+*-!{QUOTED_PROMPT}$"

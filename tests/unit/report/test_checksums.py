@@ -149,3 +149,10 @@ def test_what_is_forgotten_is_gone_and_may_be_gone_before(tmp_path: Path) -> Non
     rundir.forget_checksums()
     rundir.forget_checksums()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_with_another_line_separator_is_listed_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "SHA256SUMS"
+    name = "responses/a\u2028b\x0bc.jsonl"
+    path.write_text(f"{'a' * 64}  {name}\n", encoding="utf-8")
+    assert read_checksums(path) == {name: "a" * 64}

@@ -359,7 +359,7 @@ def test_a_database_without_rows_is_said(statement: str, notes: list[str], tmp_p
 @pytest.mark.parametrize(
     ("limits", "beginnings"),
     [
-        ({"records": 9, "left_out": 3}, ["3 of 9 patients"]),
+        ({"records": 9, "left_out": 3}, ["3 of 9 records"]),
         ({"records": 9, "cut": 2}, ["2 of 9 records are longer"]),
         ({"records": 9, "left_out": 0}, []),
     ],
@@ -415,7 +415,7 @@ def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None
         return {name.replace("_c", ".corrected"): score for name, score in made.items()}
 
     (note,) = notes_on_labels("m", scores(m=0.77, m_c=0.76, other=1.0), about)
-    says(note.text, "m: the 95 %", "0.7700", "0.77 .. 0.84", "wrong labels")
+    says(note.text, "m: the 95 %", "0.7700", "0.77 .. 0.84", "labels")
     assert (note.importance, note.text.endswith("(by an audit)")) == (Importance.DOUBTFUL, True)
     assert [note.text[:12] for note in notes_on_labels("m", scores(m_c=0.9), about)] == [
         "m.corrected:"
@@ -466,5 +466,5 @@ def test_a_model_that_may_have_seen_the_answers(
     here = plan({"config.output_dir": str(tmp_path), **flags})
     record = provenance_of(here, here.evaluation.task.helm.scenario, "0" * 64, None, None)
     assert record.training_cutoff == flags.get(CUTOFF)
-    text = f"the questions and answers {since}, and the model's training cut-off {trained}: it may have seen them"
+    text = f"the questions and answers {since}, and the model's training cut-off {trained}: the model may have seen them"
     assert list(notes_on_age(here, record)) == ([(Importance.BACKGROUND, text)] if since else [])
