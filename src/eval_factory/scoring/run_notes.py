@@ -219,6 +219,24 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
         yield Note(Importance.NO_RESULT, text)
     elif plan.evaluation.task.helm.makes_images:
         yield from _notes_on_pictures(plan, run)
+    yield from _notes_on_absent_metrics(draft)
+    # For a custom benchmark, the check of its data has already reported right answers of which
+    # HELM's quasi metrics leave nothing, with their rows.
+    if tally.nothing_right and plan.evaluation.benchmark is None:
+        share_of_instances = f"{tally.nothing_right} of {draft.instances.requested} instances"
+        yield Note(Importance.DOUBTFUL, note_on_quasi(share_of_instances))
+    if tally.injected:
+        text = (
+            f"{tally.injected} answers give instructions to their judges "
+            "(see `injection` in results.jsonl): no text of these answers was read as a "
+            "judgement; look at their scores"
+        )
+        yield Note(Importance.DOUBTFUL, text)
+
+
+def _notes_on_absent_metrics(draft: Draft) -> Iterator[Note]:
+    """Yield notes on metrics that HELM computes only with further packages or services."""
+    run = draft.run
     summarizes = run.has_metric("SummarizationMetric")
     if summarizes and not any(label.startswith(("BERTScore", "summac")) for label in draft.scores):
         yield Note(
@@ -232,18 +250,6 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
             Importance.BACKGROUND,
             "HELM's toxicity metrics are left out: they need the Perspective API",
         )
-    # For a custom benchmark, the check of its data has already reported right answers of which
-    # HELM's quasi metrics leave nothing, with their rows.
-    if tally.nothing_right and plan.evaluation.benchmark is None:
-        share_of_instances = f"{tally.nothing_right} of {draft.instances.requested} instances"
-        yield Note(Importance.DOUBTFUL, note_on_quasi(share_of_instances))
-    if tally.injected:
-        text = (
-            f"{tally.injected} answers give instructions to their judges "
-            "(see `injection` in results.jsonl): no text of these answers was read as a "
-            "judgement; look at their scores"
-        )
-        yield Note(Importance.DOUBTFUL, text)
 
 
 _NOT_CONFINED = (

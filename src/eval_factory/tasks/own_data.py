@@ -14,6 +14,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.formats import counted
 from eval_factory.core.safe_files import MAX_BYTES, open_text
 from eval_factory.core.table_files import MAX_CELL_LENGTH
 from eval_factory.tasks.case_reports import CASE_REPORTS, read_case_reports
@@ -67,14 +68,15 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
         if size > MAX_BYTES:
             return [f"{file}: is larger than {MAX_BYTES >> 30} GiB"]
         shown = list(islice(faults, MAX_PROBLEMS_SHOWN))
-        rest = sum(1 for _ in faults)
+        number_left = sum(1 for _ in faults)
     except UnicodeDecodeError:
         return [f"{file}: {not_utf8(file)}"]
     except Exception as error:  # any type: the readers of six formats raise their own exceptions
         return [f"{file}: cannot be read: {type(error).__name__}: {error}"]
-    return [f"{file}: {fault}" for fault in shown] + (
-        [f"{file}: {rest} more mistakes in it"] if rest else []
-    )
+    problems = [f"{file}: {fault}" for fault in shown]
+    if number_left:
+        problems.append(f"{file}: {counted(number_left, 'more mistake')} in it")
+    return problems
 
 
 def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
