@@ -1,5 +1,5 @@
 """Measures how far raters agree: Krippendorff's alpha, intraclass correlation, weighted kappa and
-Gwet's AC1. Its functions are pure.
+Gwet's AC1. All functions are pure.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
     Returns:
         None if alpha is not defined: no unit has two ratings, or all ratings are equal.
     """
+    # Units with the same ratings are counted together, which saves time.
     counts = Counter(tuple(sorted(ratings)) for ratings in units if len(ratings) > 1)
     n: Counter[float] = Counter()
     for ratings, times in counts.items():
@@ -53,7 +54,7 @@ def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
     for ratings, times in counts.items():
         weight = Fraction(times, len(ratings) - 1)
         for pair in combinations(ratings, 2):
-            observed += weight * squares.get(pair, 0)
+            observed += weight * squares.get(pair, 0)  # 0 for a pair of equal ratings
     return float(1 - (n.total() - 1) * observed / expected)
 
 
@@ -96,6 +97,7 @@ def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
     total_sum = _sum_of_squares(chain.from_iterable(rows), center)
     rows_square = rows_sum / (count - 1)
     columns_square = columns_sum / (raters - 1)
+    # Rounding may make the sum of squares of the error slightly negative.
     error_square = max(0.0, total_sum - rows_sum - columns_sum) / ((count - 1) * (raters - 1))
     denominator = (
         rows_square + (raters - 1) * error_square + raters * (columns_square - error_square) / count
@@ -123,6 +125,8 @@ def weighted_kappa(pairs: Collection[tuple[float, float]]) -> float | None:
         return None
     first, second = zip(*pairs, strict=True)
     observed = statistics.fmean((x - y) ** 2 for x, y in pairs)
+    # The mean of (x - y)^2 over any x with any y is the sum of the two variances and the squared
+    # difference of the means.
     mean_gap = statistics.fmean(first) - statistics.fmean(second)
     expected = statistics.pvariance(first) + statistics.pvariance(second) + mean_gap**2
     if not expected:
@@ -169,12 +173,15 @@ def _share_of_equal_pairs(counts: Counter[float]) -> float:
     return equal / (counts.total() * (counts.total() - 1))
 
 
-# The ratings of one question about one answer: rater -> rating.
 RatingsByRater = Mapping[str, float]
+"""The ratings of one question about one answer: rater -> rating."""
 
 
 def agreement_among(units: Sequence[RatingsByRater], scale: Sequence[float]) -> Agreement:
     """Return the agreement of raters. A rater may have rated only some of the answers.
+
+    Alpha and AC1 use the nearest rating on the scale, kappa is the mean over pairs of raters, and
+    the intraclass correlation uses only the questions that every rater answered.
 
     Args:
         units: the ratings of each question about an answer.
@@ -234,7 +241,7 @@ def agreement_with(
 def consensus(ratings: Sequence[float], scale: Sequence[float]) -> float | None:
     """Return the mean of the ratings; on a scale with two values, the rating of the majority.
 
-    None if the scale has two values and there is a tie.
+    The result is None if the scale has two values and there is a tie.
     """
     mean = statistics.fmean(ratings)
     if len(scale) > 2:
@@ -288,11 +295,12 @@ def length_correlation(pairs: Sequence[tuple[float, int]]) -> RankCorrelation | 
     half_width = stats.norm.ppf(0.975) * math.sqrt((1 + finite_rho * finite_rho / 2) / (n - 3))
     low = math.tanh(math.atanh(finite_rho) - half_width)
     high = math.tanh(math.atanh(finite_rho) + half_width)
+    # The interval must include rho, which for a perfect correlation is outside these ends.
     return RankCorrelation(rho, min(low, rho), max(high, rho), n)
 
 
 ENOUGH_MARKS = 10
-"""The least number of a judge's marks for a report that the judge gave every answer the same
+"""The least number of marks from which the report may say that a judge gave every answer the same
 marks.
 """
 
@@ -329,7 +337,7 @@ class Ratings:
 
         Args:
             left_out: a judge whose ratings do not count. If no other judge rated anything, the
-                method returns no score.
+                method returns an empty mapping.
         """
         ratings_of: dict[InstanceKey, list[float]] = defaultdict(list)
         for judge, by_instance in self.by_judge.items():
@@ -342,7 +350,10 @@ class Ratings:
         return rated | dict.fromkeys(self.lowest, self.form.lowest)
 
     def mean_by_judge(self, instance: InstanceKey) -> dict[str, float]:
-        """Return the mean of each judge's ratings of one instance."""
+        """Return the mean of each judge's ratings of one instance.
+
+        Judges that did not rate the instance are left out.
+        """
         means = {}
         for judge, by_instance in self.by_judge.items():
             by_criterion = by_instance.get(instance)
@@ -353,11 +364,13 @@ class Ratings:
     def report(self) -> JuryReport:
         """Return the report on the judges: their mean marks, their agreement, and the correlation
         of their marks with the lengths of the answers.
+
+        If the ratings are shares of a rubric's points, the agreement is not computed.
         """
         means = {}
         leave_one_out = {}
         length_correlations = {}
-        units = defaultdict(list)
+        units = defaultdict(list)  # (instance, criterion) -> the ratings by all judges
         for judge in self.by_judge:
             judge_ratings = self._units(judge)
             for unit, rating in judge_ratings.items():
@@ -410,7 +423,8 @@ class Ratings:
     def _kappa(self, judge: str, second_judge: str) -> float | None:
         """Return the weighted kappa of two judges, over the criteria and instances that both rated.
 
-        None if ratings are shares: a share has no fixed steps, which the weights compare.
+        The result is None if the ratings are shares: a share has no fixed steps, which kappa's
+        weights compare. It is also None if `weighted_kappa` is not defined.
         """
         if self.form.shares:
             return None

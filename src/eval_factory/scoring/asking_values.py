@@ -33,14 +33,17 @@ MIN_IN_GROUP = 10  # the smallest number of questions in a group whose change is
 
 
 def names_of_repeats(times: int) -> list[str]:
-    """Return the names of all askings in the same words. `times`: their number, with the first."""
+    """Return the names of all askings in the same words, the first asking included.
+
+    `times` is the number of these askings.
+    """
     return [FIRST_ASKING, *(f"{REPEAT}{number}" for number in range(2, times + 1))]
 
 
 def right_and_wrong(
     units: Iterable[Unit], values: Mapping[Unit, float]
 ) -> tuple[list[Unit], list[Unit]]:
-    """Return the questions with the full value (1), and the questions with less."""
+    """Return two lists: the questions with the full value (1), and the questions with less."""
     right = []
     wrong = []
     for unit in units:
@@ -52,7 +55,10 @@ def right_and_wrong(
 
 
 class AskingValues:
-    """The main metric's values of each asking. A unit is a question in one trial."""
+    """The main metric's values of each asking.
+
+    A unit is a question in one trial. The methods call a unit a question.
+    """
 
     def __init__(
         self,
@@ -66,10 +72,10 @@ class AskingValues:
         """Sort the main metric's values by asking.
 
         Args:
-            draft: the result in the making.
+            draft: the unfinished result.
             main: the values of the main metric for the first asking.
-            metrics_asked_again: the metrics of the further askings.
-            right: the rule by which answers are read.
+            metrics_asked_again: HELM's metrics of the further askings.
+            right: the part that reads the answers.
             unchanged: the questions that HELM asked again without a change.
             times: the number of askings of each question in the same words.
         """
@@ -79,9 +85,11 @@ class AskingValues:
         self._as_zero = draft.missing_as_zero
         self._right = right
         self.scale = main.scale
+        # A metric without a known scale is treated as a proportion.
         self.has_right = (facts_of(main.name, main.scale).scale or PROPORTION) == PROPORTION
         """True if a value of 1 means a right answer; False if the metric is a rating."""
         self.by_reader = self.has_right and right.is_read_by_reader
+        """True if the answer reader, and not HELM's match, decides which answers are right."""
         self._repeats = names_of_repeats(times)[1:]
         self._by_name: dict[str, Mapping[InstanceKey, float]] = {FIRST_ASKING: main.values}
         self.perturbations_of_helm: dict[str, str] = {}
@@ -103,9 +111,11 @@ class AskingValues:
             self.perturbations_of_helm[name] = name
 
     def of(self, name: str) -> dict[Unit, float]:
-        """Return the values of an asking, without the answers that no rule reads.
+        """Return the value of each question in an asking, without the answers that no rule reads.
 
-        Questions without an answer are left out or have the value 0, as in the score.
+        If the answer reader decides which answers are right, its decision (1 or 0) replaces the
+        metric's value. Questions without an answer are left out or have the value 0, as in the
+        score.
         """
         values = self._by_name.get(name, {})
         counted = with_missing_counted(
@@ -121,9 +131,9 @@ class AskingValues:
         return by_unit
 
     def unread_in(self, names: Sequence[str]) -> int:
-        """Count the questions with an unread answer in at least one of these askings.
+        """Count the questions with an unread answer in at least one of the named askings.
 
-        Only questions that are in all these askings count.
+        Only questions that have a value in all named askings count.
         """
         count = 0
         for unit in set.intersection(*map(self._units_of, names)):
@@ -145,14 +155,16 @@ class AskingValues:
         return count
 
     def sources(self, units: Sequence[Unit]) -> list[str] | None:
-        """Return the source of each question, or None if each question has a source of its own.
+        """Return the source of each question.
 
+        The result is None if the task declares no sources and each question has only one trial.
         All trials of a question have the same source.
         """
         questions = [question for question, _ in units]
         sources = sources_of(self._main, questions)
-        if sources is None and len(set(questions)) < len(questions):
-            return questions
+        has_several_trials = len(set(questions)) < len(questions)
+        if sources is None and has_several_trials:
+            return questions  # the id of the question is the source of all its trials
         return sources
 
     def share(
@@ -172,11 +184,14 @@ class AskingValues:
         return share_of(values, self.sources, scale)
 
     def change(self, name: str, among: Collection[Unit] | None = None) -> Change | None:
-        """Return the change from the first asking to another asking.
+        """Return the change of the mean value from the first asking to another asking.
+
+        With repeats, the value before the change is a question's mean over the repeats.
 
         Args:
-            name: the other asking.
-            among: the questions to compare; all questions if None.
+            name: the name of the other asking.
+            among: the questions to compare; all questions if None. The number of unread answers is
+                reported only for all questions.
 
         Returns:
             None if no question has a value in both askings.
@@ -215,7 +230,7 @@ class AskingValues:
     ) -> dict[str, Share | None]:
         """Return the shares of questions that became wrong or right, by their field in `Change`.
 
-        Empty if the metric is a rating.
+        The mapping is empty if the metric is a rating.
         """
         if not self.has_right:
             return {}
@@ -240,16 +255,19 @@ class AskingValues:
 
     @cached_property
     def _values_of_repeats(self) -> list[dict[Unit, float]]:
+        """The values of each repeat, without the first asking."""
         return list(map(self.of, self._repeats))
 
     @cached_property
     def _lost_in_same_words(self) -> dict[Unit, float]:
-        """The share of wrong answers when a question was asked again in the same words.
+        """Question -> the share of wrong answers when it was asked again in the same words.
 
         The mapping has only the questions whose first answer was right.
         """
         askings = self._values_of_repeats
         if not askings:
+            # Without `extra.repeats`, another option may have asked some questions again in the
+            # same words, to measure the changes by chance.
             askings = [self.of(name) for name in self._by_name if name.startswith(SAME_WORDS)]
         lost = {}
         for unit, value in self.of(FIRST_ASKING).items():
@@ -262,7 +280,8 @@ class AskingValues:
         """Return the change from the first asking to another asking, for each group of questions.
 
         The outer key is a field of the instances, and the inner key is a value of that field.
-        Groups of fewer than `MIN_IN_GROUP` questions, and groups of all questions, are left out.
+        Only questions with a value in both askings count. Groups with fewer than `MIN_IN_GROUP`
+        such questions are left out. A group that contains every question is left out, too.
         """
         before = self.of(FIRST_ASKING)
         after = self.of(name)

@@ -1,4 +1,4 @@
-"""Tests if judges agree more than by chance. Its functions are pure.
+"""Tests if judges agree more than by chance. All functions are pure.
 
 Agreement by chance depends on how often each mark is given: two judges who give a 5 to nearly
 every answer agree on nearly every answer. The test therefore uses the marks that each judge gave,
@@ -18,8 +18,8 @@ SEED = 20_261_128
 PERMUTATIONS = 1_999  # the number of random permutations, without the observed order
 ROUNDING = 1e-9  # the tolerance within which two mean differences count as equal
 
-# answer -> criterion -> mark
 MarksOfJudge = Mapping[Any, Mapping[str, float]]
+"""The marks that one judge gave: answer -> criterion -> mark."""
 
 
 def chance_p(marks: Mapping[str, MarksOfJudge]) -> float | None:
@@ -34,7 +34,8 @@ def chance_p(marks: Mapping[str, MarksOfJudge]) -> float | None:
         marks: the marks of each judge: answer -> criterion -> mark.
 
     Returns:
-        None if fewer than two judges gave marks, or if no two judges rated the same answer.
+        None if fewer than two judges gave marks, or if no two judges rated the same criterion of
+        the same answer.
     """
     import numpy as np  # imported here because only runs with a jury need numpy
 
@@ -51,12 +52,16 @@ def chance_p(marks: Mapping[str, MarksOfJudge]) -> float | None:
     if observed is None:
         return None
     rng = np.random.default_rng(SEED)
-    at_most_observed = 1  # the permutations with no greater difference; the observed order is one
+    # The count begins at 1 because the observed order is one of the permutations.
+    at_most_observed = 1
     for _ in range(PERMUTATIONS):
+        # The first judge's order is fixed: only the order of the judges relative to each other
+        # matters.
         permuted = [tables[0]]
         for table in tables[1:]:
             permuted.append(table[rng.permutation(len(answers))])
         difference = _mean_difference(permuted, differences)
+        # The difference is None if no two judges' marks are in the same place of this order.
         if difference is not None and difference <= observed + ROUNDING:
             at_most_observed += 1
     return at_most_observed / (PERMUTATIONS + 1)
@@ -65,7 +70,7 @@ def chance_p(marks: Mapping[str, MarksOfJudge]) -> float | None:
 def _tables(
     marks: Mapping[str, MarksOfJudge], answers: list[Hashable]
 ) -> tuple[list[NDArray[Any]], list[float]]:
-    """Return a table of each judge's marks, and the distinct marks, the lowest first.
+    """Return one table of marks per judge, and the distinct marks of all judges, the lowest first.
 
     A table has a row for each answer and a column for each criterion. A cell is the index of the
     mark in the list of distinct marks, or -1 if the judge gave no mark.
@@ -95,13 +100,15 @@ def _tables(
 def _ordinal_differences(tables: list[NDArray[Any]], values: list[float]) -> NDArray[Any]:
     """Return the squared ordinal difference of each pair of marks (see `agreement.ordinal_alpha`).
 
-    Differences are divided by the number of all marks, which changes no comparison.
+    Each difference is divided by the total number of marks before it is squared. This division
+    changes no comparison.
     """
     import numpy as np
 
     times = np.zeros(len(values))
     for table in tables:
         times += np.bincount(table[table >= 0], minlength=len(values))
+    # The middle rank of each mark: the ordinal difference of two marks is the difference of these.
     middles = np.cumsum(times) - times / 2
     differences: NDArray[Any] = ((middles[:, None] - middles[None, :]) / times.sum()) ** 2
     return differences

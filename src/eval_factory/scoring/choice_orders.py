@@ -47,8 +47,9 @@ class ChoiceOrderCheck(Part):
     # the number of orders in which each question was asked
     orders: dict[Unit, int] = field(default_factory=Counter)
     not_reordered: dict[Unit, str] = field(default_factory=dict)
-    """Questions whose choices stay in their original order -> the reason."""
-    letters: Counter[str] = field(default_factory=Counter)  # how often each letter was chosen
+    """Question -> the reason why its choices stay in their original order."""
+    letters: Counter[str] = field(default_factory=Counter)
+    """Letter -> how often it was chosen, over all orders; `NO_OPTION` for answers without one."""
     right: RightAnswers | None = None
     """The part that reads the answers. It sees each request before this part does."""
 
@@ -58,7 +59,9 @@ class ChoiceOrderCheck(Part):
     ) -> tuple[ChoiceOrderCheck | None, Sequence[MetricValues]]:
         """Return the check, and the metrics of the questions in their original order.
 
-        The check is None if the run asks questions in their original order only.
+        These metrics include the metrics of questions that were asked again in another way. If the
+        run asks questions in their original order only, the check is None, and all metrics are
+        returned.
         """
         wanted = plan.evaluation.extra.shuffle_choices
         if wanted is None:
@@ -68,6 +71,7 @@ class ChoiceOrderCheck(Part):
         for metric in metrics:
             if metric.perturbation is None or is_asked_again(metric.perturbation):
                 in_original_order.append(metric)
+            # `number_of_order` returns 1 for the original order, whose perturbation is None.
             if metric.perturbation is not None and number_of_order(metric.perturbation):
                 in_other_orders.append(metric)
         pattern = run.run_spec.adapter_spec.output_mapping_pattern
@@ -95,7 +99,10 @@ class ChoiceOrderCheck(Part):
             self.letters[NO_OPTION] += 1
 
     def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
-        """Return the main metric's values in each order, by the order's number, from 1."""
+        """Return the main metric's values in each order, by the order's number, from 1.
+
+        After the original order, the orders are sorted as texts: 10 comes before 2.
+        """
         by_number = {}
         for metric in same_metric(main, self.by_order):
             order = number_of_order(metric.perturbation)
@@ -130,7 +137,8 @@ class ChoiceOrderCheck(Part):
             return [clusters.get(question, question) for question, _ in units]
 
         def share(values: Mapping[Unit, float]) -> Share | None:
-            return share_of(values, sources, None)
+            # Without a stated scale, values from 0 to 1 are treated as a proportion.
+            return share_of(values, sources, scale=None)
 
         return ChoiceOrders(
             orders=self.wanted,
@@ -160,7 +168,9 @@ class ChoiceOrderCheck(Part):
     def _answers(self) -> dict[Unit, dict[int, str | None]]:
         """Return the option that was chosen for each question in each order.
 
-        If the reader decides which answers are right, the answers that no rule reads are left out.
+        If the answer reader decides which answers are right, the option is the one that this reader
+        finds, and the answers that it cannot read are left out. Otherwise HELM's match decides, and
+        the option of an answer that names no option is None.
         """
         if self.right is None or not self.right.is_read_by_reader:
             return self.chosen
@@ -209,7 +219,7 @@ class ChoiceOrderCheck(Part):
     def _values_by_reader(self, values: Mapping[InstanceKey, float]) -> dict[InstanceKey, float]:
         """Return the values by the answer reader, without unread answers.
 
-        If HELM decides which answers are right, return HELM's values.
+        If HELM's match decides which answers are right, return the passed values.
         """
         if self.right is None or not self.right.is_read_by_reader:
             return dict(values)
@@ -220,7 +230,11 @@ class ChoiceOrderCheck(Part):
         return by_reader
 
     def _unread_in_some_order(self, units: Sequence[Unit]) -> set[Unit]:
-        """Return the questions with an answer that no rule reads: such an answer may be right."""
+        """Return the questions with an answer that no rule reads in at least one order.
+
+        These questions are left out elsewhere, because an unread answer may be right. The set is
+        empty if HELM's match decides which answers are right.
+        """
         unread = set[Unit]()
         if self.right is None or not self.right.is_read_by_reader:
             return unread
@@ -233,7 +247,8 @@ class ChoiceOrderCheck(Part):
     def _changed_in_same_words(self, units: Sequence[Unit]) -> dict[Unit, float]:
         """Return how often the choice changed when a question was asked again in the same words.
 
-        The value of a question is the share of its repeated askings with another choice.
+        The value of a question is the share of its repeated askings with another choice. Questions
+        without a readable repeated answer are left out.
         """
         if self.right is None:
             return {}

@@ -1,9 +1,10 @@
 """Compares a result with people's ratings of a sample of its answers: the corrected score, the
 agreement, and each judge's bias.
 
-These figures are the result's `clinicians`. A rating counts only if the answer has not changed
-since. If a person answered all questions about an answer, the ratings make a score, computed as by
-the main metric. The people's score of an answer is the mean of such scores.
+These figures are the result's `clinicians`. A rating counts only if the rated answer has not
+changed since the rating. If a person answered all questions about an answer, the person's ratings
+make a score, which is computed like the main metric. The people's score of an answer is the mean of
+these scores over the people.
 """
 
 from __future__ import annotations
@@ -54,11 +55,18 @@ from eval_factory.tasks.message_files import LabelledItem
 OTHER_ANSWERS = (
     "{count} ratings are not used: the answers or questions that they rate have changed since"
 )
-"""The note on ratings of answers that have changed since."""
+"""The note on ratings of answers that have changed since they were rated."""
+OTHER_METRIC = (
+    "{count} ratings are not used: they were made for the metric {metric}, and this result has no "
+    "main score by this metric"
+)
+"""The note if no rating can be used because the main metric is another one."""
 
 
 def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
-    """Return the result with the figures from the people's ratings in its folder, if there are any.
+    """Return the result with the figures from the people's ratings in the output folder.
+
+    Without ratings, return the result unchanged.
 
     Raises:
         PrerequisiteError: the ratings cannot be read.
@@ -70,7 +78,9 @@ def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
 
 
 def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
-    """Return the people's score of each answer that a person rated in full.
+    """Return the people's score of each answer that at least one person rated in full.
+
+    Without ratings or without a main score, return an empty mapping.
 
     Raises:
         PrerequisiteError: ratings.jsonl cannot be read.
@@ -90,9 +100,10 @@ def _read_rated_result(result: TaskResult, rundir: RunDir) -> RatedResult | None
     return _match_ratings(result, annotations, _samples_of_main_kind(annotations), score)
 
 
-# Judge -> its mark of each item, None for an item without a mark. Without judges, the metric takes
-# the place of the judge.
 Marks = dict[str, list[float | None]]
+"""Judge -> its mark of each item; None for an item without a mark. If the run has no judges, the
+only key is the name of the metric.
+"""
 
 
 def rated_items(
@@ -103,12 +114,13 @@ def rated_items(
     An item is one question about one answer.
 
     Returns:
-        The items, whose `judged` has no meaning; each judge's mark of each item; and all possible
-        marks, the lowest first. If only two marks are possible, True replaces the higher mark and
-        False the lower mark.
+        The items; each judge's mark of each item; and all possible marks, the lowest first. If only
+        two marks are possible, True replaces the higher mark and False the lower mark. The field
+        `judged` of the items is always False, because it could hold one judge's mark only.
 
     Raises:
-        PrerequisiteError: ratings.jsonl cannot be read, or nobody has rated an answer.
+        PrerequisiteError: ratings.jsonl cannot be read, nobody has rated an answer, or the result
+            has no main score.
     """
     rated = _read_rated_result(result, rundir)
     if rated is None:
@@ -118,6 +130,7 @@ def rated_items(
     scale = rated.marks()
 
     def mark_of(value: float) -> float:
+        """Return the value; on a scale with two marks, True for the higher mark, else False."""
         if len(scale) > 2:
             return value
         return value == scale[-1]
@@ -140,13 +153,13 @@ def rated_items(
                     marks[judge] = mark_of(mark_by_question[number])
             marks_of_items.append(marks)
     by_judge: Marks = {}
-    for judge in chain.from_iterable(marks_of_items):
+    for judge in dict.fromkeys(chain.from_iterable(marks_of_items)):  # each judge once
         by_judge[judge] = [marks.get(judge) for marks in marks_of_items]
     return items, by_judge, list(map(mark_of, scale))
 
 
 def _category_of(rated: RatedResult, record: InstanceRecord, number: int) -> str | None:
-    """Return the category of an item.
+    """Return the category of the question with this number, from 0, about an answer.
 
     The category of a rubric's criterion is its first tag, or None if it has no tags. On other
     sheets, the category is the name of the question.
@@ -160,12 +173,13 @@ def _category_of(rated: RatedResult, record: InstanceRecord, number: int) -> str
     return str(tags[0])
 
 
-_ByRater = dict[str, dict[int, float]]  # rater -> number of the question, from 0 -> rating
+_ByRater = dict[str, dict[int, float]]
+"""The ratings of an answer: rater -> number of the question, from 0 -> rating."""
 
 
 @dataclass
 class RatedAnswer:
-    """An answer with people's ratings and judges' marks of it."""
+    """The people's ratings and the judges' marks of one answer."""
 
     questions: tuple[Question, ...]
     by_rater: _ByRater = field(default_factory=dict)
@@ -229,16 +243,18 @@ class RatedResult:
     ) -> list[Stratum]:
         """Return the strata that have answers.
 
-        Answers that the sample could not draw, such as later ones, make a stratum of their own.
+        Answers that were not there when the sample was drawn make a stratum of their own.
 
         Args:
             values: the judge's score of every answer.
             people: the people's score of each rated answer.
         """
-        not_in_sample = len(self.sample.strata)
-        keys_by_stratum: list[list[AnswerKey]] = [[] for _ in range(not_in_sample + 1)]
+        # The strata of the sample have the numbers from 0. The next number is the stratum of the
+        # answers that the sample could not draw.
+        extra_stratum = len(self.sample.strata)
+        keys_by_stratum: list[list[AnswerKey]] = [[] for _ in range(extra_stratum + 1)]
         for key in values:
-            number = self.sample.stratum_of.get(key.as_text(), not_in_sample)
+            number = self.sample.stratum_of.get(key.as_text(), extra_stratum)
             keys_by_stratum[number].append(key)
         is_shared = len(set(self._sources(values))) < len(values)
         strata = []
@@ -264,7 +280,7 @@ class RatedResult:
         """Return the lowest and the highest possible score by people.
 
         In a rubric, criteria with negative points can make a score lower than the published scale.
-        The lower end is then lower, too.
+        The lowest possible score is then below the published scale, too.
         """
         choices = self.question.choices
         low, high = self.question.score.scale or (choices[0].value, choices[-1].value)
@@ -278,8 +294,15 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
     samples = _samples_of_main_kind(annotations)
     score = result.scores.get(result.main_metric)
     if score is None or (score.metric or result.main_metric) != samples[-1].metric:
-        unused_note = OTHER_ANSWERS.format(count=len(annotations.ratings))
-        return Clinicians(0, 0, 0, 0, too_few=TooFewRated(0, MIN_RATED), notes=(unused_note,))
+        unused_note = OTHER_METRIC.format(count=len(annotations.ratings), metric=samples[-1].metric)
+        return Clinicians(
+            rated=0,
+            answers=0,
+            raters=0,
+            ratings=0,
+            too_few=TooFewRated(0, MIN_RATED),
+            notes=(unused_note,),
+        )
     rated = _match_ratings(result, annotations, samples, score)
     people = rated.scores_by_people()
     corrected = None
@@ -342,9 +365,10 @@ def _corrected_score(
 
 
 def _samples_of_main_kind(annotations: Annotations) -> list[Sample]:
-    """Return the sheets of the kind with the most ratings, in the order in which they were made.
+    """Return the samples of the kind with the most ratings, in the order in which they were drawn.
 
-    Sheets are of one kind if their form, metric and choices are equal.
+    Each sample has one sheet. Samples are of one kind if the forms, metrics and choices of their
+    sheets are equal.
     """
     times = Counter(rating.sheet for rating in annotations.ratings)
     by_kind: dict[tuple[object, ...], list[Sample]] = defaultdict(list)
@@ -359,8 +383,11 @@ def _samples_of_main_kind(annotations: Annotations) -> list[Sample]:
 def _ratings_by_answer(
     annotations: Annotations, samples: Sequence[Sample]
 ) -> dict[AnswerKey, list[tuple[SampledAnswer, _ByRater]]]:
-    """Return the sampled answer and its ratings from each sheet, by answer."""
-    drawn_as = {}
+    """Return the sampled answer and its ratings from each sheet, by answer.
+
+    Ratings from sheets of other samples are left out.
+    """
+    drawn_as = {}  # (sheet, code of an answer on the sheet) -> the sampled answer
     for sheet in samples:
         for answer in sheet.answers:
             drawn_as[sheet.id, answer.code] = answer
@@ -410,13 +437,14 @@ def _match_ratings(
             answer = rated.answers.setdefault(key, RatedAnswer(drawn.questions))
             answer.by_rater.update(by_rater)
             answer.marks = rated.question.judge_ratings_of(record)
+    # The remaining ratings are of answers that are no longer in the result, or have no value.
     for _, by_rater in chain.from_iterable(unmatched.values()):
         rated.unused += sum(map(len, by_rater.values()))
     return rated
 
 
 def _criteria_of_jury(result: TaskResult, sample: Sample) -> tuple[str, ...]:
-    """Return the names of the questions if they are a jury's criteria, else nothing."""
+    """Return the names of a sheet's questions if these are a jury's criteria, else nothing."""
     if result.validity.jury is None or not sample.answers:
         return ()
     names = tuple(question.name for question in sample.answers[0].questions)
@@ -429,11 +457,11 @@ def _judge_agreements(
     rated: RatedResult, people: Mapping[AnswerKey, float], scale: Sequence[float]
 ) -> Iterator[tuple[str, JudgeAgreement]]:
     """Yield each judge with its agreement and bias."""
-    judges_of_rated = []
+    judges_of_rated = []  # the judges with a score of at least one rated answer
     for judge, scores in rated.judged.items():
         if scores.keys() & rated.answers.keys():
             judges_of_rated.append(judge)
-    names: dict[str, None] = {}
+    names: dict[str, None] = {}  # the names of all judges: the keys of a dict keep their order
     for answer in rated.answers.values():
         names |= dict.fromkeys((*answer.marks, *sorted(judges_of_rated)))
     for judge in names:
@@ -461,8 +489,9 @@ def _bias(
 ) -> tuple[float | None, float | None, float | None]:
     """Return a judge's bias (its score less the people's score) and the ends of its interval.
 
-    The estimate uses the strata of the sample. If too few answers or sources were rated, return
-    the plain mean difference and no interval; if no answer was rated, return None three times.
+    The estimate uses the strata of the sample. If too few answers or sources were rated, return the
+    plain mean difference, and None for both ends. If no answer was rated by people and by the
+    judge, return None three times.
     """
     judged = rated.judged.get(judge, {})
     by_people = {}

@@ -1,7 +1,7 @@
 """Collects the typed result of one helm-run from HELM's output and the request journal.
 
-This module lists the parts of a result in their order. Files that grow with the number of
-instances are read entry by entry, and every part sees each request.
+This module lists the parts of a result in their order, and shows each request to every part. Files
+that grow with the number of instances are read entry by entry, to save memory.
 """
 
 from __future__ import annotations
@@ -64,13 +64,17 @@ def collect(
 
     Args:
         plan: the plan of the run.
-        runs: the folders that helm-run wrote. A task has one folder; only the first is read.
+        runs: the folders that helm-run wrote. A task has one folder, so only the first is read.
         run_id: the id of the run's attempts in the journal.
         wall_s: the duration of the run, in seconds.
         git_hash: the commit of this program; None if it does not run from a repository.
         data_bundle: the stored description of the bundle that the data came from, if any.
-        remembered: facts from an earlier collection, because its data or logs may be deleted by
-            now; None for the first collection.
+        remembered: facts from an earlier collection, whose data or logs may be deleted by now; None
+            for the first collection.
+
+    Raises:
+        HelmError: a file of HELM's output is missing or has another form.
+        PrerequisiteError: the ratings by people cannot be read.
     """
     run = output.read_run(runs[0])
     usage, changes, used = journal.usage_of(plan, run_id, wall_s)
@@ -105,13 +109,16 @@ def _show(state: output.RequestState, parts: Sequence[Part]) -> None:
 
 @dataclass(frozen=True)
 class RunParts:
-    """The parts of a run's result. A part is None if the task or the configuration has no use for
+    """The parts of a run's result. A part is None if the task or the configuration does not need
     the part.
     """
 
     split: str | None  # the main split
     own_metrics: Sequence[MetricValues]
-    """HELM's metrics, without the metrics of questions whose choices are in another order."""
+    """HELM's metrics, without the metrics of questions whose choices are in another order.
+
+    Metrics of reasoned answers are included.
+    """
     answers: journal.StoredAnswers
     tally: Tally
     stated: StatedModels
@@ -184,7 +191,8 @@ class RunParts:
     def listed(self) -> list[Part]:
         """Return the parts in their order. The comments say why a part has its place.
 
-        Within a phase, notes of equal importance are shown in this order.
+        Each phase calls the parts in this order. Notes of equal importance from one phase are shown
+        in this order, too.
         """
         parts: list[Part | None] = [
             self.tally,
@@ -256,7 +264,8 @@ def _readers(
 ) -> tuple[Readability, RightAnswers]:
     """Return the two parts that read answers.
 
-    The parts expect the form that the benchmark asks for, or the form of reasoned answers.
+    The parts expect the form that the benchmark asks for, or, if the prompts ask for reasoning, the
+    form of reasoned answers. `main` is the label of HELM's main metric.
     """
     form = answer_form_of(plan.evaluation.task.helm, run, main)
     reader = None
@@ -318,7 +327,7 @@ def _main_first(scores: Mapping[str, Score], main: str) -> dict[str, Score]:
     ordered = {}
     if main in scores:
         ordered[main] = scores[main]
-    return ordered | dict(scores)
+    return ordered | dict(scores)  # A key that is already in `ordered` keeps its place.
 
 
 def _status_of(draft: Draft) -> RunStatus:

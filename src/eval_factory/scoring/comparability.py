@@ -28,9 +28,11 @@ from eval_factory.tasks.reasoned import LETTER, REASONED
 from eval_factory.tasks.upstreams import HELM
 
 _UNKNOWN = "unknown"
-NOT_SENT = "not sent"
+NOT_SENT = "not sent"  # replaces the value of a field that a request does not have
 _TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
-"""The names of the field that limits an answer's tokens. OpenAI's newer name is the second."""
+"""The names of the field that limits an answer's tokens. HELM writes the first name; the second is
+OpenAI's newer name.
+"""
 # the fields of a request whose values are compared with the leaderboard's values
 COMPARED = frozenset({*_TOKEN_LIMITS, "temperature", "top_p"})
 
@@ -89,6 +91,9 @@ class ComparedRun:
 def comparability_of(facts: ComparedRun) -> Comparability:
     """Return the comparability of a finished run with the leaderboard.
 
+    If the leaderboard does not have the evaluation, or if the version of HELM is another one, the
+    comparability is unknown (None), and the record states the reason.
+
     Raises:
         HelmError: HELM's record of the data that it read is not readable.
     """
@@ -127,7 +132,7 @@ def _unlisted_argument(plan: Plan, entry: LeaderboardEntry) -> str | None:
     """Return the first argument, as `name=value`, for which the leaderboard has no result.
 
     Arguments with HELM's default value, and arguments that do not choose an evaluation, are
-    skipped. None if no argument is left.
+    skipped. The result is None if the leaderboard has results for all other arguments.
     """
     indexed = plan.evaluation.task.helm.indexed
     parameters: Mapping[str, Any] = {}
@@ -165,15 +170,16 @@ def _sampling_deviations(
     ):
         actual = _differing_values(sent, (name,), value)
         if actual is not None:
-            if NOT_SENT in str(actual):
+            if NOT_SENT in str(actual):  # at least one request did not have the field
                 effect = "the model's own default was used"
             yield Deviation(name, value, actual, effect)
 
 
 def _sampling_sent(facts: ComparedRun) -> Sequence[Mapping[str, Any]]:
-    """Return the distinct sampling settings of the model's requests.
+    """Return the distinct sampling settings of the model's answered requests.
 
-    If no request was answered, return the configured settings; nothing if HELM did not record them.
+    If no request was answered, return the configured settings, or nothing if HELM did not record
+    the token limit and the temperature.
     """
     model = facts.provenance.endpoints.get(MODEL_ROLE)
     adapter = facts.adapter
@@ -183,12 +189,15 @@ def _sampling_sent(facts: ComparedRun) -> Sequence[Mapping[str, Any]]:
         return ()
     top_p = facts.plan.model.top_p
     if top_p is None:
-        top_p = 1.0
+        top_p = 1.0  # HELM's default
     return [{"max_tokens": adapter.max_tokens, "temperature": adapter.temperature, "top_p": top_p}]
 
 
 def _token_limit_of(limit_by_model: Mapping[str, int], model: str, default: int) -> int:
-    """Return the leaderboard's token limit for a model's answers."""
+    """Return the leaderboard's token limit for a model's answers.
+
+    `default` is the limit of models that are not in the mapping.
+    """
     for name, limit in limit_by_model.items():
         if same_model(name, model):
             return limit
@@ -210,7 +219,7 @@ def _differing_values(
 
     Args:
         sent: the settings of the requests.
-        fields: the names that the field may have.
+        fields: the names that the field may have; the first name that a request has counts.
         expected: the leaderboard's value.
 
     Returns:
@@ -261,7 +270,7 @@ def _request_deviations(facts: ComparedRun) -> Iterator[Deviation]:
         if name not in compared:
             yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), 200), effect)
     for old, new in model.adapter.params_to_rename.items():
-        if old != _TOKEN_LIMITS[0]:
+        if old != _TOKEN_LIMITS[0]:  # The value of the token limit is compared under its new name.
             yield Deviation(f"params_to_rename: {old}", old, new, effect)
 
 
@@ -304,13 +313,13 @@ def _sample_deviations(facts: ComparedRun, max_instances: int) -> Iterator[Devia
     `max_instances` is the largest number of instances on the leaderboard for this evaluation.
     """
     params = facts.plan.evaluation.params
-    available = facts.plan.evaluation.task.about.instances
+    available = facts.plan.evaluation.task.about.instances  # the size of the complete benchmark
     limit = params.limit_samples
     seed = params.extra.sample_seed
     name = "sample_seed"
     stop = facts.plan.evaluation.stop_when
     drawn = read_run_record(facts.plan.rundir.helm).drawn_sample
-    if stop and drawn:
+    if stop and drawn:  # `stop_when` drew the sample with its own seed
         limit = drawn.asked
         seed = stop.seed
         name = "stop_when"
@@ -323,7 +332,8 @@ def _sample_deviations(facts: ComparedRun, max_instances: int) -> Iterator[Devia
             "these instances were chosen by name: they are not a random sample of the benchmark",
         )
         return
-    was_drawn = facts.asked == limit != available
+    # True if the limit selected a part of the benchmark
+    was_drawn = facts.asked == limit and limit != available
     if facts.asked > max_instances:
         advice = f"set limit_samples to {max_instances}"
         if seed is not None:
@@ -423,7 +433,7 @@ def _is_in_jury(model: str, models: Sequence[tuple[str, str]]) -> bool:
 
 
 def _remarks(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[str]:
-    """Yield facts that a reader may mistake for a deviation."""
+    """Yield remarks on settings that a reader may mistake for deviations."""
     trials = facts.plan.evaluation.extra.num_train_trials
     if trials not in (None, 1) and facts.adapter.max_train_instances == 0:
         yield (

@@ -35,27 +35,27 @@ from eval_factory.tasks.asking_forms import LOGPROBS, STATED, STATED_ONLY, confi
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Unit = tuple[str, int]  # a question in one trial
-# Returns the source of each question; None if each question has a source of its own.
+Unit = tuple[str, int]  # a question in one trial: the id of the instance, the number of the trial
 Sources = Callable[[Sequence[Unit]], "list[str] | None"]
+"""A function that returns the source of each question, or None if no two questions share one."""
 Logprobs = Sequence[tuple[str, float]]
 """The tokens of an answer, each with the natural logarithm of its probability, as the endpoint
 returned them.
 """
 
-GROUPS = 10  # the largest number of groups by confidence, if many levels are stated
+GROUPS = 10  # the largest number of groups, if there are many distinct confidences
 MIN_IN_BIN = 5  # the smallest number of answers in a group
 MAX_STATED_LEVELS = 20
 """If at most this number of distinct confidences are stated, each confidence is a group. A rare
 confidence then does not disappear in a neighbouring group.
 """
-RESAMPLES = 1_000
-MANY = 10_000  # samples of more answers use a tenth of the resamples
+RESAMPLES = 1_000  # the number of bootstrap samples, and of simulated samples
+MANY = 10_000  # with more answers than this, a tenth of the bootstrap samples is drawn
 POINTS = 10  # the number of points on the risk-coverage curve: 1/10 of the questions, 2/10, ...
 
 
 def units_of(keys: Iterable[tuple[str, int, str | None]]) -> set[Unit]:
-    """Return the questions of the instances; the perturbation is left out."""
+    """Return the questions of the instances: their keys without the perturbation."""
     return {key[:2] for key in keys}
 
 
@@ -67,7 +67,7 @@ def share_of(
     Args:
         values: the value of each question.
         sources: returns the source of each question.
-        scale: the lowest and the highest possible value.
+        scale: the lowest and the highest possible value; None if unknown (see `describe`).
     """
     if not values:
         return None
@@ -107,7 +107,14 @@ class ConfidenceOfAnswers:
         return cls(STATED, replies, in_one=source == STATED_ONLY)
 
     def add(self, unit: Unit, state: output.RequestState, label: str) -> None:
-        """Add the confidence of an answer. `label` is the option that the answer states, or ""."""
+        """Add the confidence of an answer.
+
+        Args:
+            unit: the question.
+            state: the request with its answer.
+            label: the option that the answer states. If it is empty, the probability of the
+                complete answer is read from the log probabilities.
+        """
         if self.source == LOGPROBS:
             self.confidences[unit] = probability_of(
                 label or text_of(state).strip(), self.logprobs(state)
@@ -122,6 +129,8 @@ class ConfidenceOfAnswers:
         self, values: Mapping[Unit, float], sources: Sources, unread_answers: int = 0
     ) -> Confidence:
         """Return the report on the questions that have a value and a readable confidence.
+
+        With fewer than two such questions, the report has only counts.
 
         Args:
             values: the values of the answers that a rule reads; 1 means a right answer.
@@ -145,11 +154,12 @@ class ConfidenceOfAnswers:
             return Confidence(self.source, len(confidences), unread, unread_answers=unread_answers)
         source_of_each: Sequence[Hashable] | None = sources(list(confidences))
         if source_of_each is None:
-            source_of_each = list(confidences)
+            source_of_each = list(confidences)  # Each question is its own source.
         sample = list(map(Answer, confidences.values(), right.values(), source_of_each))
         groups = groups_of(sample)
         gap = math.sqrt(max(0.0, squared_error(groups)))
         low, high = interval_of_error(groups)
+        # The simulated interval does not always include the estimate.
         error = Share(gap, len(sample), min(low, gap), max(high, gap))
         reliability, resolution, uncertainty = brier_parts(groups)
         areas = _resampled_areas(sample)
@@ -185,7 +195,8 @@ def _bin(group: Sample) -> ConfidenceBin:
 def probability_of(label: str, logprobs: Logprobs) -> float | None:
     """Return the probability of the tokens in the last occurrence of the label in the answer.
 
-    None if the answer does not contain the label, or if the endpoint returned no log probabilities.
+    All tokens that overlap the label count. The result is None if the label is empty, if the answer
+    does not contain the label, or if the endpoint returned no log probabilities.
     """
     text = "".join(token for token, _ in logprobs)
     start = text.rfind(label)
@@ -198,11 +209,11 @@ def probability_of(label: str, logprobs: Logprobs) -> float | None:
         if position < end and position + len(token) > start:
             total += value
         position += len(token)
-    return min(1.0, math.exp(total))
+    return min(1.0, math.exp(total))  # A probability above 1 is a rounding error of the endpoint.
 
 
 class Answer(NamedTuple):
-    """The confidence in an answer, and if the answer is right."""
+    """The confidence in an answer, with the correctness and the source of the answer's question."""
 
     confidence: float  # from 0 to 1
     right: float  # 1 if the answer is right, 0 if not
@@ -215,9 +226,9 @@ Sample = Sequence[Answer]
 def groups_of(sample: Sample) -> list[list[Answer]]:
     """Return the answers in groups of similar confidence, the lowest confidence first.
 
-    If few distinct confidences are stated, each is a group; otherwise there are at most ten groups
-    of about equal size. Answers of equal confidence are in one group. A group with fewer than
-    `MIN_IN_BIN` answers is merged with a neighbour.
+    If there are few distinct confidences, each makes a group; otherwise there are at most `GROUPS`
+    groups of about equal size. Answers of equal confidence are in one group. A group with fewer
+    than `MIN_IN_BIN` answers is merged with a neighbour.
     """
     ordered = sorted(sample, key=_confidence_of)
     levels = sorted(set(map(_confidence_of, ordered)))
@@ -271,7 +282,9 @@ def _gap(group: Sample) -> _Gap:
             variance = mean_and_variance(gaps, sources)[1]
             inflation = (t_quantile(effective - 1) / t_quantile(math.inf)) ** 2
     right = sum(answer.right for answer in group)
-    share = (right + 2) / (count + 4)  # A. Agresti, B. A. Coull, 1998
+    # Two right and two wrong answers are added, so that the variance is never 0 (A. Agresti, B. A.
+    # Coull, The American Statistician 52:119-126, 1998).
+    share = (right + 2) / (count + 4)
     plausible = max(variance * inflation, share * (1 - share) / (count + 4))
     return _Gap(statistics.fmean(gaps), variance, plausible)
 
@@ -330,7 +343,7 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
         """Return the true error, at most 1, at which `share_above` reaches the share."""
         low = 0.0
         high = 1.0
-        for _ in range(12):
+        for _ in range(12):  # 12 halvings find the error to 1/4096
             middle = (low + high) / 2
             if share_above(middle) < share:
                 low = middle
@@ -384,11 +397,13 @@ def brier_parts(groups: Sequence[Sample]) -> tuple[float, float, float]:
     raw_resolution = 0.0
     for right in rights:
         if len(right) > 1:
+            # the weight of the group, times the variance of its share of right answers
             within_bias += len(right) * statistics.variance(right) / len(right)
         raw_resolution += len(right) * (statistics.fmean(right) - mean) ** 2
     within_bias /= total
     raw_resolution /= total
     bias_of_mean = mean * (1 - mean) / (total - 1)
+    # The corrections may make the first two parts negative, which has no meaning.
     return (
         max(0.0, squared_error(groups)),
         max(0.0, raw_resolution - within_bias + bias_of_mean),
@@ -399,7 +414,7 @@ def brier_parts(groups: Sequence[Sample]) -> tuple[float, float, float]:
 def _risks(sample: Sample) -> list[float]:
     """Return 1 for each wrong answer and 0 for each right answer, the highest confidence first.
 
-    Answers of equal confidence have no order, so each of them gets the mean of all of them.
+    Answers of equal confidence have no order, so each of these answers gets their mean.
     """
     by_confidence: dict[float, list[float]] = {}
     for answer in sorted(sample, key=_confidence_of, reverse=True):
@@ -413,7 +428,8 @@ def _risks(sample: Sample) -> list[float]:
 def risk_at(sample: Sample, coverage: float) -> tuple[float, float]:
     """Return the share of questions that are answered, and the share of wrong answers among them.
 
-    `coverage` is the wanted share; the questions with the highest confidence are answered first.
+    `coverage` is the wanted share of answered questions. At least one question is answered, and the
+    questions with the highest confidence are answered first.
     """
     risks = _risks(sample)
     answered = max(1, round(coverage * len(risks)))
@@ -440,7 +456,7 @@ def _resampled_areas(sample: Sample) -> list[float]:
     for answer in sample:
         clusters.setdefault(answer.source, []).append(answer)
     answers_by_source = list(clusters.values())
-    chance = random.Random(0)  # noqa: S311 - no secret
+    chance = random.Random(0)  # noqa: S311 - a bootstrap needs no cryptographic random numbers
     times = RESAMPLES
     if len(sample) > MANY:
         times = RESAMPLES // 10

@@ -26,7 +26,9 @@ MAX_IDEOGRAPHS = 3.0
 to 2 characters a token with cl100k_base.
 """
 MIN_TOKENS = 256
-"""The smallest context window. A server that counts fewer tokens counts in another way."""
+"""The smallest context window in use. Prompts for which the server counted fewer tokens are not
+examined, because no window would have cut them.
+"""
 _RUNS = re.compile(r"\s{2,}|([^\w\s])\1{2,}|(?:[^\w\s]\s){3,}")
 """Runs of white space or of repeated signs: one token may stand for a hundred such characters."""
 _IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
@@ -38,24 +40,27 @@ MIN_EQUAL = 10
 """The smallest number of prompts with exactly equal counts that is not a coincidence. They must
 also be half of all prompts, and their lengths must differ by `MIN_DIFFERENCE`.
 """
-MIN_DIFFERENCE = 16.0  # in units of `min_tokens`
+MIN_DIFFERENCE = 16.0
+"""The least difference between the longest and the shortest of these prompts, in units of
+`min_tokens`.
+"""
 MAX_WORD_RATIO = 1.25
-"""The largest median of a server's counts, divided by `min_tokens`, if the server counts words and
-not tokens.
+"""If a server counts words and not tokens, the median of its counts divided by `min_tokens` is at
+most this number.
 """
 MIN_GROWTH = 0.75
 MAX_GROWTH = 1.3
-"""The slope of log(count) on log(length) for a server that counts in another way. A context window
-makes the slope smaller.
+"""The limits of the slope of log(count) on log(length) for a server that counts other units than
+tokens. A context window makes the slope smaller.
 """
 MIN_STEP = 16
-"""A server counts in steps if all its counts are multiples of this number of tokens or a larger
-number.
+"""A server counts in steps if all its counts are multiples of one number, and this number is at
+least `MIN_STEP` tokens.
 """
 
 
 def min_tokens(text: str) -> float:
-    """Return the smallest number of tokens that any tokenizer would return for a text."""
+    """Return a lower limit of the number of tokens that any tokenizer would return for a text."""
     plain = _RUNS.sub(" ", text)
     ideographs = 0
     if not plain.isascii():
@@ -68,7 +73,7 @@ class _Prompt:
     """The length of a prompt, and the server's count of its tokens."""
 
     key: InstanceKey
-    tokens: int  # the server's count
+    tokens: int  # the server's count of the prompt's tokens
     min_tokens: float  # the result of the function `min_tokens` for the text
     characters: int
     cached: int = 0  # tokens from the server's cache, which the server's count may leave out
@@ -89,7 +94,7 @@ class CutPrompts:
     _prompts: list[_Prompt] = field(default_factory=list)
 
     def add(self, key: InstanceKey, text: str, tokens: int | None, cached: int = 0) -> None:
-        """Add a prompt.
+        """Add a prompt; ignore it if the server counted no tokens or fewer than `MIN_TOKENS`.
 
         Args:
             key: the instance.
@@ -105,15 +110,15 @@ class CutPrompts:
         """Return the prompts that were cut.
 
         Args:
-            by_plateau: True if a constant count is a sign of a cut. If HELM itself cut the prompts
-                to a number of tokens, a constant count is not a sign.
+            by_plateau: True if a constant count is a sign of a cut. Pass False if HELM itself cut
+                the prompts to a number of tokens: their counts are then constant anyway.
         """
         cut = {}
         for prompt in self._prompts:
             if prompt.tokens + prompt.cached < prompt.min_tokens:
                 cut[prompt.key] = prompt
         if cut and _counts_other_units(self._prompts):
-            cut = {}
+            cut = {}  # The counts are not numbers of tokens, so low counts show no cut.
         if by_plateau:
             for prompt in self._plateau():
                 cut[prompt.key] = prompt
@@ -125,8 +130,8 @@ class CutPrompts:
         return CutPromptsFound(frozenset(cut), tokens, characters)
 
     def _plateau(self) -> Sequence[_Prompt]:
-        """Return the prompts with the largest count, if the count stays constant while prompts
-        grow; else nothing.
+        """Return the prompts with about the largest count, if the count stays constant while
+        prompts grow; else nothing.
         """
         if self._counts_in_steps():
             return ()
@@ -140,7 +145,7 @@ class CutPrompts:
                 plateau.append(prompt)
             else:
                 below.append(prompt)
-        if self._are_equal(largest):
+        if self._has_many_equal(largest):
             return plateau
         lengths = list(map(_min_tokens_of, plateau))
         if len(plateau) < MIN_PLATEAU or max(lengths) < MIN_SPREAD * min(lengths):
@@ -155,19 +160,21 @@ class CutPrompts:
         counts = set(map(_tokens_of, self._prompts))
         return len(counts) > 1 and math.gcd(*counts) >= MIN_STEP
 
-    def _are_equal(self, largest: int) -> bool:
-        """Return True if half of the prompts have exactly the largest count, but differ in
-        length.
+    def _has_many_equal(self, largest: int) -> bool:
+        """Return True if many prompts have exactly the largest count, but differ in length.
+
+        Many means at least `MIN_EQUAL` prompts, and at least half of all prompts.
         """
         lengths = [prompt.min_tokens for prompt in self._prompts if prompt.tokens == largest]
-        is_half = len(lengths) >= max(MIN_EQUAL, len(self._prompts) / 2)
-        return is_half and max(lengths) - min(lengths) >= MIN_DIFFERENCE
+        are_many = len(lengths) >= max(MIN_EQUAL, len(self._prompts) / 2)
+        return are_many and max(lengths) - min(lengths) >= MIN_DIFFERENCE
 
 
 def _counts_other_units(prompts: Sequence[_Prompt]) -> bool:
     """Return True if the server counts other units than tokens, such as words.
 
-    The counts of such a server are low for most prompts, and grow in proportion to the prompts.
+    The counts of such a server are low for most prompts, and grow in proportion to the lengths of
+    the prompts.
     """
     ratios = []
     lengths = []

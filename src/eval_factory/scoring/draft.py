@@ -22,7 +22,7 @@ from eval_factory.scoring.tally import Tally
 
 @dataclass
 class Draft:
-    """A result in the making: the parts add their findings to its fields."""
+    """An unfinished result. The parts add their findings to the fields of this class."""
 
     plan: Plan
     run: output.HelmRun
@@ -31,14 +31,17 @@ class Draft:
     metrics: list[MetricValues]
     usage: results.Usage
     changes: Sequence[str] = ()  # the changes of requests that the endpoint required
-    looks: int = 1  # the planned number of looks at the growing sample, with `extra.stop_when`
+    looks: int = 1
+    """The planned number of looks: interim analyses of the growing sample (`extra.stop_when`)."""
     earlier_notes: Collection[str] = ()  # the notes of an earlier collection of this run
     notes: Notes = field(default_factory=Notes)
     scores: dict[str, results.Score] = field(default_factory=dict)
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Label of a metric -> its lowest and highest possible score, for any missing values."""
+    """Label of a metric -> its lowest and highest possible score, whatever the missing values."""
     further_scores: dict[str, results.Score] = field(default_factory=dict)
-    """The jury's scores of other instances or with other values. They are listed last."""
+    """The jury's scores of other instances or with other values. The result lists these scores
+    last.
+    """
     main: str = ""  # the label of the main metric
     main_metric_notes: Sequence[str] = ()  # the notes on the choice of the main metric
     main_values: MetricValues | None = None  # the values of the main metric
@@ -49,15 +52,15 @@ class Draft:
         default_factory=lambda: results.Instances(0, 0, 0, 0, 0, 0, 0)
     )
     unreadable: Mapping[Unreadable, int] = field(default_factory=dict)
-    """Kind of unreadable answer -> the number of these answers."""
+    """Kind of unreadable answer -> the number of answers of this kind."""
     cut_prompts: CutPromptsFound = NONE_CUT  # the prompts that the server cut
     prompts_with_form: int = 0
     """The number of prompts whose answers must have the benchmark's form. Further turns, such as
     doubts, do not count.
     """
-    answers_with_form: int = 0  # the number of answers to these prompts
+    answers_with_form: int = 0  # the number of answers to the prompts in `prompts_with_form`
     judged: str | None = None
-    """The plural noun for the objects of judgement, such as "answers"; None without judges."""
+    """A plural noun for the texts that the judges rate, such as "answers"; None without judges."""
     judgements: results.Judgements | None = None
     jury: results.JuryReport | None = None
     rubric: results.RubricReport | None = None

@@ -64,7 +64,7 @@ class _Strategy:
             run_metrics: HELM's metrics of the model's answers.
 
         Raises:
-            ValueError: a metric does not have one value for each question.
+            ValueError: the number of a metric's values is not the number of questions.
         """
         if any(len(column) != len(trivial.questions) for column in scored.values.values()):
             raise ValueError("a column without a value for each question")
@@ -76,8 +76,8 @@ class _Strategy:
     def metrics(self) -> Iterator[MetricValues]:
         """Yield the strategy's metrics, with the labels of the run's metrics.
 
-        Perturbed instances are left out. The metrics are not stored, because the values of all
-        strategies together would fill the memory.
+        Questions that HELM perturbed are left out. The metrics are computed at each call and not
+        stored, because the values of all strategies together would fill the memory.
         """
         for metric in self._run_metrics:
             column = self.scored.values.get(metric.name)
@@ -93,7 +93,7 @@ class _Strategy:
                 )
 
     def add(self, number: int, key: InstanceKey, state: output.RequestState) -> None:
-        """Add a question, whose trivial answer the corrections read.
+        """Pass a question with its trivial answer to the rules that correct metrics.
 
         Args:
             number: the index of the question among the trivial scores.
@@ -103,6 +103,7 @@ class _Strategy:
         # None for the strategy of a random option, for which only HELM's mean values are known.
         answer = self.scored.answer_to(number)
         if self.scored.annotation is not None:
+            # HELM executed the model's query; the trivial answer's query takes its place.
             executed = (state.annotations or {}).get("ehr_sql", {})
             annotations = {
                 **(state.annotations or {}),
@@ -140,7 +141,7 @@ class FloorScores(Part):
             self._failed = error
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
-        """See a request: the corrected metrics of trivial answers need its question."""
+        """Pass the request's question to each strategy, for the corrected metrics."""
         number = self._numbers.get(key)
         if number is None or self._failed:
             return
@@ -153,8 +154,9 @@ class FloorScores(Part):
     def weigh(self, draft: Draft) -> None:
         """Compare the finished scores with the floors.
 
-        The judges' floor is their mean mark of a text that says nothing. If the judges were not
-        asked about such a text, the jury's floor is assumed to be the mark of an empty answer.
+        The judges' floor is their mean mark of a text that says nothing, or, if it is higher, the
+        mark of an empty answer. If the judges were not asked about such a text, the jury's floor is
+        assumed to be the mark of an empty answer.
         """
         floors = self._floors()
         # A trivial answer is a label alone, or has no label. HELM, the lenient reading and the
@@ -170,34 +172,40 @@ class FloorScores(Part):
 
     def _floors(self) -> dict[str, Floor]:
         """Return the floor of each metric, by its label: the score of the best strategy."""
-        # (label, metric) -> strategy -> mean
+        # (label, name) of a metric -> strategy -> mean value
         means: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+        # (label of a metric, strategy) -> number of values
         counts: dict[tuple[str, str], int] = {}
         for strategy in self._strategies:
             for metric in chain(strategy.metrics(), self._corrected(strategy)):
                 means[metric.label, metric.name][strategy.scored.name] = helm_mean(metric.values)
                 counts[metric.label, strategy.scored.name] = len(metric.values)
         floors = {}
-        for (label, name), answers in means.items():
+        for (label, name), by_strategy in means.items():
             is_lower_better = self._trivial is not None and name in self._trivial.lower_is_better
-            # Of equally good strategies, a name such as `always A` is more specific than
-            # `majority`, which is therefore sorted to the end.
-            strategies = sorted(answers, key=MAJORITY_NAME.__eq__)
-            best = max(strategies, key=answers.__getitem__)
+            # Of equally good strategies, the first in this list is chosen. A name such as
+            # `always A` is more specific than `majority`, which is therefore sorted to the end.
+            strategies = sorted(by_strategy, key=MAJORITY_NAME.__eq__)
             if is_lower_better:
-                best = min(strategies, key=answers.__getitem__)
+                best = min(strategies, key=by_strategy.__getitem__)
+            else:
+                best = max(strategies, key=by_strategy.__getitem__)
             floors[label] = Floor(
-                best, answers[best], counts[label, best], answers, lower_is_better=is_lower_better
+                best,
+                by_strategy[best],
+                counts[label, best],
+                by_strategy,
+                lower_is_better=is_lower_better,
             )
         return floors
 
     def _corrected(self, strategy: _Strategy) -> list[MetricValues]:
-        """Return the corrected metrics; none if the rules were not applied to every instance."""
+        """Return a strategy's corrected metrics; none if a rule failed for this or another one."""
         if self._failed:
             return []
         try:
             return strategy.corrections.metrics()
-        except Exception as error:  # a rule raised on the trivial answer to most questions
+        except Exception as error:  # a rule raised on the trivial answers to many questions
             self._failed = error
             return []
 
@@ -218,9 +226,10 @@ class FloorScores(Part):
 
 
 def _is_read_otherwise(metric: MetricValues, ending: str) -> bool:
-    """Return True if the metric is one of HELM's metrics, read in the way that the ending names.
+    """Return True if the metric is one of HELM's metrics, computed by another reading of answers.
 
-    The lenient reading exists for one metric only.
+    `ending` is the ending of the metric's name for this reading. The lenient reading exists for one
+    metric only.
     """
     if ending == LENIENT:
         return metric.name == METRIC + LENIENT
@@ -230,23 +239,24 @@ def _is_read_otherwise(metric: MetricValues, ending: str) -> bool:
 def _floors_of_judges(draft: Draft) -> dict[str, Floor]:
     """Return the floor of each judged metric, by its label.
 
-    The floor is the judges' mean mark of a text that says nothing, or the mark of an empty answer.
+    The floor is the judges' mean mark of a text that says nothing, or the mark of an empty answer,
+    whichever is higher. Only a jury has a mark of empty answers.
     """
     probe = draft.judge_probe
     floors = {}
     for metric in draft.metrics:
-        answers = {}
+        by_answer = {}  # name of a trivial answer -> its mark
         if probe is not None and _is_by_judges(metric, draft):
-            answers[PADDED_NAME] = probe.value
+            by_answer[PADDED_NAME] = probe.value
         if is_judged(metric, draft.jury_metric):
-            answers[EMPTY_NAME] = draft.tally.ratings.form.lowest
-        if not answers:
+            by_answer[EMPTY_NAME] = draft.tally.ratings.form.lowest
+        if not by_answer:
             continue
-        best = max(answers, key=answers.__getitem__)
+        best = max(by_answer, key=by_answer.__getitem__)
         count = len(metric.values)
         if probe is not None:
             count = probe.instances
-        floors[metric.label] = Floor(best, answers[best], count, answers, assumed=probe is None)
+        floors[metric.label] = Floor(best, by_answer[best], count, by_answer, assumed=probe is None)
     return floors
 
 
@@ -263,10 +273,10 @@ def notes_on_floors(
 ) -> Iterator[Note]:
     """Yield the notes on the floors of the main score and of its corrected value.
 
-    There is a note if a score is not better than the best trivial answer's, and a note if the floor
-    is assumed.
+    There is a note if a score is not better than its floor, the score of the best trivial answer.
+    There is another note if the floor of the main score is assumed.
     """
-    below_floor = []
+    not_better = []
     conclusion = "This score does not show that the model read the questions"
     for label in (main, f"{main}{CORRECTED}", f"{main}{LENIENT}"):
         score = scores.get(label)
@@ -276,7 +286,7 @@ def notes_on_floors(
         low = score.stats.ci_low
         high = score.stats.ci_high
         if low is None or high is None:
-            low = high = score.value
+            low = high = score.value  # Without an interval, the score itself is compared.
         better = low > floor.value
         worse = high < floor.value
         if floor.lower_is_better:
@@ -284,7 +294,7 @@ def notes_on_floors(
             worse = low > floor.value
         if better and label != main:
             conclusion = (
-                f"{label}, which reads the same answers otherwise, is above its own best "
+                f"{label}, which reads the same answers in another way, is above its own best "
                 "score without a model"
             )
         elif not better and not label.endswith(LENIENT):
@@ -294,9 +304,9 @@ def notes_on_floors(
             if score.stats.ci_low is None:
                 comparison = f"{formats.score(score.value)}, without an interval, is no better than"
             best = f"the best score without a model ({floor.named}: {formats.score(floor.value)})"
-            below_floor.append(f"{label}: {comparison} {best}")
-    if below_floor:
-        yield Note(Importance.DOUBTFUL, f"{'; '.join(below_floor)}. {conclusion}")
+            not_better.append(f"{label}: {comparison} {best}")
+    if not_better:
+        yield Note(Importance.DOUBTFUL, f"{'; '.join(not_better)}. {conclusion}")
     if main in scores and main in floors and floors[main].assumed:
         assumed = f"the best score without a model of {main}, {floors[main].value:g}, is assumed"
         not_asked = (
@@ -346,7 +356,7 @@ def report_probe(marks: Marks, draft: Draft) -> None:
     for by_judge in marks:
         for judge, mark in by_judge.items():
             marks_by_judge[judge].append(mark)
-    means = {judge: statistics.fmean(given) for judge, given in marks_by_judge.items()}
+    means = {judge: statistics.fmean(of_judge) for judge, of_judge in marks_by_judge.items()}
     count = len(means_of_questions)
     draft.judge_probe = JudgeProbe(count, statistics.fmean(means_of_questions), means)
     marks_text = ", ".join(
@@ -356,7 +366,7 @@ def report_probe(marks: Marks, draft: Draft) -> None:
 
 
 def marks_by_jury(probes: Probes, jury: output.JuryNames, judges: Mapping[str, str]) -> Marks:
-    """Return the mean of each judge's ratings.
+    """Return the mean of each judge's ratings of the text that says nothing, for each question.
 
     Args:
         probes: the annotations of the text that says nothing.
@@ -375,8 +385,12 @@ def marks_by_jury(probes: Probes, jury: output.JuryNames, judges: Mapping[str, s
 
 
 def marks_by_rubric(probes: Probes, rubric: RubricTally) -> Marks:
-    """Return the share of a rubric's points that each judge gives."""
+    """Return the share of a rubric's points that each judge gives the text that says nothing.
+
+    Questions without a case in the rubric are left out.
+    """
     marks: Marks = []
+    # The trials of an instance have the same criteria, so any of their cases serves.
     cases = {key[0]: case for key, case in rubric.cases.items()}
     for instance, probe in probes.items():
         case = cases.get(instance)

@@ -42,6 +42,10 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
       means.
     - Other values, such as a few marks: the permutation test alone. The t test is not valid here.
 
+    Args:
+        group: the values of the group, with their sources.
+        rest: the values of the other instances, with their sources.
+
     Returns:
         None if the hypothesis cannot be tested, for example because a sample has fewer than two
         values.
@@ -62,10 +66,11 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
         # scipy is imported here: the import takes half a second, and most results have no groups.
         from scipy import stats
 
+        # a row for each sample: the number of values 1, and the number of values 0
         table = [[int(sum(side)), len(side) - int(sum(side))] for side in (values, rest_values)]
         return float(stats.fisher_exact(table).pvalue)
     if len(set(values)) == len(set(rest_values)) == 1:
-        return None
+        return None  # Without any spread, chance cannot be estimated.
     by_permutation = permutation_p(values, rest_values, labels, rest_labels)
     if 2 * len(set(every_value)) > len(every_value):
         return max(_welch(values, rest_values), by_permutation)
@@ -75,7 +80,10 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
 def _labels(
     values: Sequence[float], sources: Sequence[Hashable] | None, side: str
 ) -> Sequence[Hashable]:
-    """Return the source of each value. Without sources, each value is a source of its own."""
+    """Return the source of each value. Without known sources, each value gets its own source.
+
+    `side` makes the new sources of the two samples distinct.
+    """
     if sources is not None:
         return sources
     return [(side, number) for number in range(len(values))]
@@ -117,12 +125,12 @@ def _clustered_t(
         for value, label in zip(values, labels, strict=True):
             influence[label] += sign * (value - mean) / len(values)
         effective.append(effective_clusters(labels))
-    number = len(influence)
+    clusters = len(influence)
     degrees = min(effective) - 1
-    if number < 2 or degrees < 1:
+    if clusters < 2 or degrees < 1:
         return None
     squares = math.fsum(value * value for value in influence.values())
-    variance = number / (number - 1) * squares
+    variance = clusters / (clusters - 1) * squares
     if variance == 0:
         return None
     from scipy import special  # imported here: see scoring/intervals.py
@@ -131,8 +139,10 @@ def _clustered_t(
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
 
 
-# the smallest number of instances in a group that is shown: smaller groups say too little
 SMALLEST_GROUP = 10
+"""The smallest number of instances in a group that is shown. The interval of a smaller group is too
+wide to be useful.
+"""
 
 
 @dataclass(frozen=True)
@@ -166,7 +176,7 @@ def scores_by_group(
     missing: set[InstanceKey],
     *,
     failed_as_zero: bool,
-    beside: MetricValues | None = None,
+    corrected_metric: MetricValues | None = None,
 ) -> Groups:
     """Return the scores of the groups of each field that has only a few values.
 
@@ -177,11 +187,12 @@ def scores_by_group(
 
     Args:
         metric: the values that are scored.
-        members: field -> value -> instances.
+        members: field -> value of the field -> instances.
         missing: the instances without a value that counts.
         failed_as_zero: True if the missing instances count as 0.
-        beside: the corrected values of the metric, if there are any. They prevent a group that
-            HELM scores wrongly from looking like a finding.
+        corrected_metric: the corrected values of the metric, if there are any. Their scores are
+            shown next to HELM's scores, so that a reader does not take HELM's error in a group for
+            a finding.
     """
     scores: dict[str, dict[str, dict[str, Score]]] = {}
     hidden = {}
@@ -201,10 +212,12 @@ def scores_by_group(
         if not shown:
             continue
         scores[name] = shown
-        if beside is not None:
-            corrected = _scores_by_value(beside, by_value, missing, failed_as_zero=failed_as_zero)
+        if corrected_metric is not None:
+            corrected = _scores_by_value(
+                corrected_metric, by_value, missing, failed_as_zero=failed_as_zero
+            )
             for value in scores[name].keys() & corrected.keys():
-                scores[name][value][beside.label] = corrected[value]
+                scores[name][value][corrected_metric.label] = corrected[value]
     return Groups(scores, hidden)
 
 
@@ -215,30 +228,32 @@ def _scores_by_value(
     *,
     failed_as_zero: bool,
 ) -> dict[str, Score]:
-    """Return the score of each value of a field that has instances which count.
+    """Return the score of each group: the instances with one value of a field.
 
-    The scores of groups with at least `SMALLEST_GROUP` instances have p values.
+    Groups without an instance that counts are left out. The scores of groups with at least
+    `SMALLEST_GROUP` instances have p values.
     """
     all_counted = with_missing_counted(metric.values, missing, failed_as_zero=failed_as_zero)
-    values = {}
+    groups = {}  # value of the field -> instance -> value of the metric
     for value, keys in sorted(by_value.items()):
-        if counted := {key: all_counted[key] for key in keys if key in all_counted}:
-            values[value] = counted
-    scores = {value: mean_score(metric, counted) for value, counted in values.items()}
+        group = {key: all_counted[key] for key in keys if key in all_counted}
+        if group:
+            groups[value] = group
+    scores = {value: mean_score(metric, group) for value, group in groups.items()}
     tested = [value for value, score in scores.items() if score.stats.count >= SMALLEST_GROUP]
     p_values = []
-    # An instance that is in several groups is not in the rest of any of these groups.
-    for group in tested:
+    for value in tested:
+        # The rest has all instances of the other groups, except instances that are in this group.
         rest: dict[InstanceKey, float] = {}
-        for counted in values.values():
-            rest |= counted
-        for key in values[group]:
+        for group in groups.values():
+            rest |= group
+        for key in groups[value]:
             del rest[key]
         p_values.append(
-            p_value_of_difference(sample_of(metric, values[group]), sample_of(metric, rest))
+            p_value_of_difference(sample_of(metric, groups[value]), sample_of(metric, rest))
         )
     # Two groups without a common instance have a single difference, so there is a single test.
-    is_single_test = len(values) == 2 and set.isdisjoint(*map(set, values.values()))
+    is_single_test = len(groups) == 2 and set.isdisjoint(*map(set, groups.values()))
     corrected = p_values if is_single_test else holm(p_values)
     for value, p_value, p_holm in zip(tested, p_values, corrected, strict=True):
         scores[value] = replace(

@@ -52,6 +52,7 @@ class InstanceRecords:
     rubric: RubricTally | None = None
 
     def __iter__(self) -> Iterator[InstanceRecord]:
+        """Yield the record of each instance, in the order of HELM's output."""
         return map(self._record, self.run.request_states())
 
     def _record(self, state: output.RequestState) -> InstanceRecord:
@@ -60,6 +61,7 @@ class InstanceRecords:
         _, _, perturbation = key
         result = state.result
         answer = self.answers.answer_to(state)
+        # The figures of `UNKNOWN` are None.
         prompt_tokens, completion_tokens = (answer or UNKNOWN).tokens
         completion = None
         metrics = {}
@@ -77,11 +79,13 @@ class InstanceRecords:
         categories = categories_of(state.instance)
         criteria: tuple[dict[str, Any], ...] = ()
         if self.rubric is not None:
+            # A field of the instance itself takes precedence over a field of the rubric.
             categories = {**self.rubric.fields_of(key), **categories}
             criteria = self.rubric.criteria_in(state)
         error = None
         if result and not result.success:
             error = result.error
+        # The folder of a run is HELM_DIR/runs/SUITE/RUN.
         helm_dir = self.run.folder.parents[2]
         return InstanceRecord(
             id=state.instance.id,
@@ -113,7 +117,11 @@ class InstanceRecords:
         )
 
     def _scores_by_judge(self, key: InstanceKey) -> dict[str, float]:
-        """Return each judge's score of an instance: by the rubric, or the mean of its ratings."""
+        """Return each judge's score of an instance.
+
+        With a rubric, this is the score by the judge's decisions; otherwise, it is the mean of the
+        judge's ratings.
+        """
         if self.rubric is None:
             return self.tally.ratings.mean_by_judge(key)
         return self.rubric.scores_by_judge(key)
@@ -131,7 +139,7 @@ class InstanceRecords:
         return values
 
     def _judgements_in(self, state: output.RequestState) -> dict[str, Any]:
-        """Return each judge's judgement from HELM's annotations."""
+        """Return the judgements in HELM's annotations, by judge."""
         judgements: dict[str, Any] = {}
         if self.run.jury is None:
             return judgements
@@ -142,7 +150,7 @@ class InstanceRecords:
         return judgements
 
     def _injection_in(self, answer: str) -> tuple[str, ...]:
-        """Return the signs that an answer addresses its judges."""
+        """Return the signs that an answer tries to influence its judges; none without judges."""
         if self.rubric is not None:
             return tuple(decision_signs(answer))
         if self.run.jury:

@@ -1,6 +1,6 @@
 """Computes 95 % intervals of the mean of instances' values, and chooses the method for a score.
 
-The docstring of each formula names its source. The functions are pure.
+The docstring of each formula names its source. All functions are pure.
 
 Clusters are labels, one per value. Values with the same label share a source (a note, a patient, a
 calculator) and are not independent. The formulas need at least two effective clusters, which
@@ -19,13 +19,13 @@ from eval_factory.core import formats
 from eval_factory.core.results import Stats
 
 CONFIDENCE = 0.95
-TAIL_ALPHA = (1 - CONFIDENCE) / 2
+TAIL_ALPHA = (1 - CONFIDENCE) / 2  # the share of samples in which an interval misses on each side
 Bounds = tuple[float, float]  # the lowest and the highest value of a scale or an interval
 PROPORTION: Bounds = (0.0, 1.0)
 
 
 class Interval(NamedTuple):
-    """An interval and the name of its method; all three are None if there is no interval."""
+    """The ends of an interval and the name of its method; all are None if there is no interval."""
 
     low: float | None
     high: float | None
@@ -51,7 +51,7 @@ def wilson(share: float, count: float, quantile: float | None = None) -> Bounds:
     Args:
         share: the observed proportion.
         count: the number of values; for clustered values, their effective number.
-        quantile: a replacement for the normal quantile.
+        quantile: the quantile to use; None for the normal quantile of a 95 % interval.
     """
     z = quantile
     if z is None:
@@ -65,9 +65,9 @@ def wilson(share: float, count: float, quantile: float | None = None) -> Bounds:
 def clopper_pearson(right: float, count: int, each_side: float) -> Bounds:
     """Return the exact interval of a proportion.
 
-    Source: C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934. It replaces Wilson's
-    interval for levels above 95 %, at which Wilson's interval misses proportions near 0 and 1 far
-    too often, although it is wider there.
+    Source: C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934. The exact interval
+    replaces Wilson's interval for levels above 95 %. At these levels, Wilson's interval misses
+    proportions near 0 and 1 far too often.
 
     Args:
         right: the number of values 1.
@@ -180,7 +180,7 @@ def wilson_clustered(
 
 
 def variance_of(values: Sequence[float]) -> float:
-    """Return the sample variance of two values or more."""
+    """Return the sample variance of two or more values."""
     mean = statistics.fmean(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
@@ -191,12 +191,13 @@ def student_t(
     clusters: Sequence[Hashable] | None = None,
     each_side: float = TAIL_ALPHA,
 ) -> Bounds:
-    """Return Student's t interval of the mean of two values or more.
+    """Return Student's t interval of the mean of two or more values.
 
     On a scale with ends, the interval is computed with a pseudo-value at each end. If nearly all
-    values are at one end, a sample often has none of the rare other values. Its spread is then too
-    small, and an interval of the values alone covers the mean far less often than it should. With
-    the pseudo-values, the spread is at least as large as if one unseen value were at the other end.
+    values of a population are at one end, a sample often has none of the rare other values. The
+    spread of the sample is then too small, and an interval of the sample alone covers the mean far
+    less often than it should. With the pseudo-values, the spread is at least as large as if one
+    unseen value were at the other end.
     Pseudo-observations do the same for proportions (A. Agresti and B. A. Coull, The American
     Statistician 52:119-126, 1998; one observation of each kind: A. Agresti and B. Caffo,
     54:280-288, 2000). Clustered values get a pseudo-cluster at each end (`mean_end_weight`).
@@ -216,6 +217,7 @@ def student_t(
     if scale is not None:
         size = mean_end_weight(labels)
         low, high = scale
+    # Without ends, `size` is 0, and the scale has no effect.
     mean, variance = mean_and_variance(values, labels, scale or PROPORTION, size)
     half_width = t_quantile(effective_clusters(labels) - 1, each_side) * math.sqrt(variance)
     return max(low, mean - half_width), min(high, mean + half_width)
@@ -226,11 +228,12 @@ def lower_end(values: Sequence[float], lowest: Sequence[float], high: float) -> 
 
     Each case of a rubric, for example, has its own lowest value. The lower end is the mean of the
     lowest values. If the interquartile range of the values is below a third of the scale, the lower
-    end is the smallest of the lowest values, because nearly equal values do not show their tail.
+    end is the smallest of the lowest values: nearly equal values do not show how far their tail
+    reaches.
 
     Args:
-        values: the values.
-        lowest: the lowest possible value of each case.
+        values: the observed values.
+        lowest: the lowest possible value of each instance.
         high: the upper end of the scale.
     """
     mean = statistics.fmean(lowest)
@@ -274,7 +277,7 @@ EXACT = "exact-one-sided"
 CLOPPER_PEARSON = "clopper-pearson"
 # the ending of the method's name if the interval takes clusters into account
 CLUSTERED = "-clustered"
-# the ending of the method's name if the interval is valid at all planned looks together
+# the ending of the method's name if the interval is valid at all planned looks (interim analyses)
 OF_LOOKS = "-of-{}-looks"
 MIN_CLUSTERS = 2  # the smallest number of effective clusters for an interval
 FEW_SOURCES = 6
@@ -299,7 +302,8 @@ def describe(
 ) -> Stats:
     """Return the mean, the sample standard deviation, the standard error and a 95 % interval.
 
-    The standard error of clustered values is the cluster-robust standard error.
+    The standard error of clustered values is the cluster-robust standard error. With fewer than
+    `MIN_CLUSTERS` effective clusters, there is no standard error and no interval.
 
     Args:
         values: one value per instance, at least one. A single value has no interval.
@@ -308,18 +312,18 @@ def describe(
             this range, and otherwise an unknown scale without ends.
         clusters: the source of each value; None if no sources are known.
         lowest: the lowest possible value of each instance, if the instances differ.
-        looks: the largest number of looks at a growing sample. The interval is valid at whichever
-            look the run stops.
+        looks: the largest number of looks (interim analyses) at a growing sample. The interval is
+            valid at whichever look the run stops.
     """
     count = len(values)
     center = mean
     if center is None:
         center = statistics.fmean(values)
-    number = None
+    cluster_count = None
     if clusters is not None:
-        number = len(set(clusters))
+        cluster_count = len(set(clusters))
     if count < 2:
-        return Stats(count, center, None, None, None, None, None, clusters=number)
+        return Stats(count, center, None, None, None, None, None, clusters=cluster_count)
     stddev = statistics.stdev(values)
     stderr: float | None = stddev / math.sqrt(count)
     design_effect = effective_n = None
@@ -332,6 +336,7 @@ def describe(
         if independent:  # L. Kish, Survey Sampling, 1965, section 8.2
             design_effect = variance / independent
             effective_n = count / max(1.0, design_effect)
+    # The error is divided among the looks (Bonferroni).
     low, high, method = interval_of_mean(
         values, center, scale, clusters, lowest, TAIL_ALPHA / looks
     )
@@ -345,7 +350,7 @@ def describe(
         low,
         high,
         method,
-        clusters=number,
+        clusters=cluster_count,
         design_effect=design_effect,
         effective_n=effective_n,
     )
@@ -359,15 +364,26 @@ def interval_of_mean(
     lowest: Sequence[float] | None = None,
     each_side: float = TAIL_ALPHA,
 ) -> Interval:
-    """Return the interval of the mean of two values or more, and the name of its method.
+    """Return the interval of the mean of two or more values, and the name of its method.
 
-    The page docs/statistics.md explains the choice of the method. If each instance has its own
-    lowest value, the scale begins at their `lower_end`. `each_side` is the share of samples in
-    which the interval may miss the mean on each side; `describe` explains the other arguments.
+    The page docs/statistics.md explains the choice of the method. If the instances have lowest
+    values of their own, the scale begins at the `lower_end` of these values.
+
+    Args:
+        values: one value per instance.
+        mean: the reported mean, around which the interval lies; None for the mean of the values.
+        scale: the lowest and the highest possible value, as in `describe`.
+        clusters: the source of each value; None if no sources are known.
+        lowest: the lowest possible value of each instance, if the instances differ.
+        each_side: the share of samples in which the interval may miss the mean on each side.
+
+    Returns:
+        `NO_INTERVAL` if there are fewer than `MIN_CLUSTERS` effective clusters, or if values
+        outside the scale are all equal or fewer than `MIN_UNBOUNDED`.
     """
     sources = None
-    units: float = len(values)
-    by_cluster = ""
+    units: float = len(values)  # the number of independent values
+    by_cluster = ""  # the ending of the method's name
     if is_shared(clusters):
         sources = clusters
         units = effective_clusters(sources)
@@ -391,9 +407,9 @@ def interval_of_mean(
     offset = 0.0
     if mean is not None:
         offset = mean - center
-    if (low, high) == PROPORTION and set(values) <= set(PROPORTION):
+    if (low, high) == PROPORTION and set(values) <= set(PROPORTION):  # all values are 0 or 1
         method, ends_of_values = _interval_of_proportion(values, sources, each_side)
-        offset = 0.0
+        offset = 0.0  # The interval of a proportion is not symmetric, and is not moved.
     elif not is_off_scale:
         method = ON_A_SCALE
         ends_of_values = student_t(values, (low, high), sources, each_side)
@@ -428,6 +444,8 @@ def is_shared(clusters: Sequence[Hashable] | None) -> TypeGuard[Sequence[Hashabl
 def few_sources(clusters: Sequence[Hashable]) -> str | None:
     """Return a note if the values have too few clusters for an interval, or if few clusters decide
     the interval; otherwise None.
+
+    The result is None, too, if no two values share a source.
     """
     sources = Counter(clusters)
     if len(sources) == len(clusters):
@@ -454,24 +472,28 @@ def holm(p_values: Sequence[float | None], *, unknown_count: bool = False) -> li
     Source: S. Holm, Scandinavian Journal of Statistics 6:65-70, 1979.
 
     Args:
-        p_values: the p values; None stays None.
-        unknown_count: True if the p values that are None count in the number of tests.
+        p_values: the p values; None for a test without a p value, whose result is None, too.
+        unknown_count: True if the tests without a p value count in the number of tests.
     """
     sorted_values = sorted(
         (value, index) for index, value in enumerate(p_values) if value is not None
     )
-    number = len(sorted_values)
+    tests = len(sorted_values)
     if unknown_count:
-        number = len(p_values)
+        tests = len(p_values)
     corrected: list[float | None] = [None] * len(p_values)
-    smallest = 0.0
+    largest_so_far = 0.0  # A corrected p value is at least the corrected p value before.
     for rank, (value, index) in enumerate(sorted_values):
-        corrected[index] = smallest = max(smallest, min(1.0, (number - rank) * value))
+        largest_so_far = max(largest_so_far, min(1.0, (tests - rank) * value))
+        corrected[index] = largest_so_far
     return corrected
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
-    """Return the nearest-rank percentile, which is one of the values; None without values."""
+    """Return the nearest-rank percentile, which is one of the values; None without values.
+
+    `share` is the share of the values that are at most the percentile, from 0 to 1.
+    """
     import numpy as np  # imported here because the import is slow, and `ls` does not need numpy
 
     if not values:
@@ -502,19 +524,20 @@ def bca_of_ratio(
         clusters: the cluster of each instance; None if the instances are independent.
 
     Returns:
-        `NO_INTERVAL` if there are fewer than `MIN_UNITS` effective clusters, or if all clusters
-        have the same ratio.
+        `NO_INTERVAL` if there are fewer than `MIN_UNITS` effective clusters, if all clusters have
+        the same ratio, or if an end of the interval is not finite.
     """
-    clusters_of: Sequence[Hashable] = range(len(numerators))
+    labels: Sequence[Hashable] = range(len(numerators))
     method = BCA
     if clusters is not None:
-        clusters_of = clusters
+        labels = clusters
         method = f"{BCA}{CLUSTERED}"
-    sums: dict[Hashable, Bounds] = defaultdict(lambda: (0.0, 0.0))
-    for numerator, denominator, cluster in zip(numerators, denominators, clusters_of, strict=True):
-        sums[cluster] = sums[cluster][0] + numerator, sums[cluster][1] + denominator
+    # cluster -> the sum of its numerators, the sum of its denominators
+    sums: dict[Hashable, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    for numerator, denominator, label in zip(numerators, denominators, labels, strict=True):
+        sums[label] = sums[label][0] + numerator, sums[label][1] + denominator
     ratios = {numerator / denominator for numerator, denominator in sums.values() if denominator}
-    if effective_clusters(clusters_of) < MIN_UNITS or len(ratios) < 2:
+    if effective_clusters(labels) < MIN_UNITS or len(ratios) < 2:
         return NO_INTERVAL
     # SciPy's statistics are imported here: the import takes half a second, and most scores are
     # means, which do not need it.
@@ -524,6 +547,7 @@ def bca_of_ratio(
     def ratio(numerator_sums: Any, denominator_sums: Any, axis: int = -1) -> Any:
         return np.sum(numerator_sums, axis=axis) / np.sum(denominator_sums, axis=axis)
 
+    # A resample may have no denominators, so that its ratio is not defined.
     with np.errstate(invalid="ignore", divide="ignore"):
         resampled = stats.bootstrap(
             np.array(list(sums.values()), float).T,

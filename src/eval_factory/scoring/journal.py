@@ -29,16 +29,16 @@ from eval_factory.scoring.intervals import percentile
 
 
 def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield every attempt in the order of the journal: column -> value."""
+    """Yield every attempt as a mapping (column -> value), in the order of the journal."""
     return read_rows(path, "SELECT * FROM attempts ORDER BY id")
 
 
 def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield every stored answer, the oldest first: column -> value.
+    """Yield every stored answer as a mapping (column -> value), the oldest answer first.
 
-    The columns `request` and `response` are JSON text. The query sorts only the row ids, and a
-    second query reads each row: SQLite would otherwise sort the rows with their texts, on disk if
-    there are many.
+    The columns `request` and `response` are JSON text. The first query sorts only the row ids, and
+    a second query reads each row. With a single query, SQLite would sort the rows together with
+    their texts, which it does on disk if there are many.
 
     Args:
         path: the file cache.db.
@@ -54,7 +54,10 @@ def typed_answers(path: Path) -> Iterator[Answer]:
 
 
 def _typed(row: Mapping[str, Any]) -> Answer:
-    """Return the answer in a row. Unreadable JSON text stays text."""
+    """Return the answer in a row, with its request and response parsed.
+
+    If either is not readable as JSON, both stay text.
+    """
     try:
         bodies = {"request": json.loads(row["request"]), "response": json.loads(row["response"])}
     except (RecursionError, ValueError):
@@ -65,7 +68,7 @@ def _typed(row: Mapping[str, Any]) -> Answer:
 def read_servers(path: Path) -> dict[str, str]:
     """Return the URL of each answer's server, by the key of the answer.
 
-    Empty if cache.db does not record servers, because there was only one.
+    The mapping is empty if cache.db does not record servers, because there was only one server.
     """
     tables = read_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answered_at'")
     if next(tables, None) is None:
@@ -75,9 +78,10 @@ def read_servers(path: Path) -> dict[str, str]:
 
 
 def finish_reasons(path: Path, role: str) -> dict[str, int]:
-    """Return the number of a role's answers by finish reason, the most frequent reason first.
+    """Return the number of a role's stored answers by finish reason, the most frequent first.
 
-    Answers without a finish reason are not counted.
+    Different words of endpoints for one reason are counted together. Answers without a finish
+    reason are not counted.
     """
     query = """
         SELECT reason, count(*) AS answers FROM (
@@ -105,26 +109,28 @@ def read_roles(path: Path) -> list[str]:
 class CachedAnswer:
     """The facts about an answer in the cache, without its text."""
 
-    tokens: tuple[int | None, int | None] = (None, None)  # of the prompt, of the completion
-    latency_s: float | None = None
+    # the numbers of tokens of the prompt and of the completion; None if not counted
+    tokens: tuple[int | None, int | None] = (None, None)
+    latency_s: float | None = None  # in seconds
     # True if the model's thinking was removed from the text before the answer was scored
     stripped: bool = False
     unfinished: bool = False  # True if the answer ends within the thinking
     declined: bool = False  # True if the endpoint reports that the model refused
     # each token of the answer with its log probability, if the endpoint returned them
     logprobs: tuple[tuple[str, float], ...] = ()
-    # the prompt tokens from the server's cache, whether the server counts them or not
+    # the number of prompt tokens from the server's cache, which `tokens` may leave out
     cached_tokens: int = 0
     thought_key: str | None = None  # the key of the stored answer that has the model's thinking
 
 
-UNKNOWN = CachedAnswer()
+UNKNOWN = CachedAnswer()  # replaces an answer that is not stored
 
 
 def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, str | None]:
     """Return the facts about a stored answer, and the model's thinking before the answer.
 
-    The thinking is in a field of its own, or between markers in the text. None if there is none.
+    The thinking comes from a field of its own, from the text between markers, or from both. The
+    thinking is None if the response has no thinking.
     """
     response = answer.response
     cached = CachedAnswer(
@@ -153,7 +159,10 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
 
 
 def _has_refusal(response: Any) -> bool:
-    """Return True if the message has a refusal. Responses with pictures have no message."""
+    """Return True if the response's message has a refusal.
+
+    Responses from endpoints that do not chat have no message.
+    """
     if "choices" not in response:
         return False
     message = response["choices"][0].get("message")
@@ -162,10 +171,10 @@ def _has_refusal(response: Any) -> bool:
 
 @dataclass(frozen=True)
 class StoredAnswers:
-    """The stored answer to each of HELM's requests to the model."""
+    """The stored answers, with the methods that find the answer to a request of HELM."""
 
     model: EndpointPlan
-    answers: Mapping[str, CachedAnswer]  # by key
+    answers: Mapping[str, CachedAnswer]  # key of the stored answer -> its facts; for all roles
     variants: Sequence[Mapping[str, openai_api.Change]]
     """The changes after which the endpoint answered requests that it had refused before."""
     cache_db: Path
@@ -223,7 +232,7 @@ class StoredAnswers:
         rows = read_rows(
             self.cache_db, "SELECT * FROM responses WHERE key = :key", key=answer.thought_key
         )
-        for row in rows:
+        for row in rows:  # one row at most, because keys are unique
             _, thought = cached_answer(_typed(row), self.model)
             return thought
         return None
@@ -231,7 +240,8 @@ class StoredAnswers:
     def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
         """Return the messages of a request.
 
-        Empty if the only message is the prompt, or if the prompt has pictures or sound.
+        The tuple is empty if the only message is the prompt, or if the prompt has pictures or
+        sound.
         """
         if state.request.get(output.MULTIMODAL_PROMPT):
             return ()
@@ -253,7 +263,7 @@ _WITH_ANSWER = tuple(state for state, facts in ATTEMPT_STATES.items() if facts.h
 
 @dataclass
 class _RoleUsage:
-    """The usage of one role in one run."""
+    """The usage of one role in one run: its requests, tokens, times and costs."""
 
     requests: int = 0
     cached: int = 0
@@ -261,10 +271,11 @@ class _RoleUsage:
     tokens: list[tuple[int | None, int | None]] = field(default_factory=list)
     """The tokens of each answer: of the prompt, of the completion."""
     latencies: list[float] = field(default_factory=list)  # in seconds
-    costs: list[float] = field(default_factory=list)  # of each answer with a known price
+    costs: list[float] = field(default_factory=list)
+    """The cost of each answer with a known price, in US dollars."""
     sources: set[str] = field(default_factory=set)  # the sources of these costs
     prices: set[Price] = field(default_factory=set)  # the prices from which costs were computed
-    unpriced: int = 0  # the number of answers without a known price
+    unpriced: int = 0  # the number of answers without a known cost
 
     def add(self, attempt: Mapping[str, Any]) -> None:
         """Count an attempt."""
@@ -300,6 +311,7 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], 
     adjusted: dict[str, set[str]] = defaultdict(set)
     for attempt in read_attempts(plan.rundir.cache_db):
         usages[attempt["run_id"], attempt["role"]].add(attempt)
+        # In an answered attempt, `error` lists the changes of the request that it needed.
         if attempt["outcome"] == AttemptState.ANSWERED and attempt["error"]:
             adjusted[attempt["key"]].update(attempt["error"].split("; "))
         if attempt["run_id"] == run_id and attempt["outcome"] in _WITH_ANSWER:
@@ -342,9 +354,9 @@ def _add_costs(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage]) -> None
 
 
 def _why_cost_is_unknown(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage]) -> str | None:
-    """Return the roles with answers whose price is unknown, and the reason for each.
+    """Return a text with the roles that have answers of unknown cost, and the reason for each.
 
-    Only roles whose endpoints cost money count. None if there is no such role.
+    Only roles whose endpoints cost money count. The result is None if there is no such role.
     """
     hosted = hosted_roles(plan)
     reasons: dict[str, str] = {}
@@ -362,6 +374,7 @@ def _spent_by_role(
     for (_, role), usage in usages.items():
         by_role[role].append(usage)
     ordered = (*roles, *sorted(by_role, key=lambda role: (role != MODEL_ROLE, role)))
+    # `dict.fromkeys` drops the second occurrence of a role.
     spent = {role: _spent(by_role[role]) for role in dict.fromkeys(ordered) if role in by_role}
     return SpentByRole(_spent(usages.values()), spent)
 
@@ -411,7 +424,11 @@ def _spent(usages: Collection[_RoleUsage]) -> Spent:
 
 
 def _sum_counted(values: Iterable[int | None]) -> int | None:
-    """Return the sum of the counted tokens: 0 without answers, None if no answer was counted."""
+    """Return the sum of the known token counts.
+
+    `values` has the count of each answer, or None for an unknown count. Without answers, the result
+    is 0. With answers but without any known count, the result is None.
+    """
     all_values = list(values)
     counted = [value for value in all_values if value is not None]
     if all_values and not counted:
@@ -420,10 +437,12 @@ def _sum_counted(values: Iterable[int | None]) -> int | None:
 
 
 def response_statistics(cache_db: Path) -> ResponseStatistics:
-    """Return the statistics of all requests to the evaluated model, over all runs in the folder.
+    """Return the statistics of the requests to the evaluated model, over all runs in the folder.
 
-    Requests to judges are left out, because EvalFactory does not count them.
+    Only requests whose time was measured count. Requests to judges are left out, because
+    EvalFactory does not count them.
     """
+    # run id -> the time at which its first request started, and its last request ended
     spans: dict[str, tuple[float, float]] = {}
     codes: Counter[int] = Counter()
     latencies: list[float] = []

@@ -57,7 +57,7 @@ class Grouping(Part):
             draft.tally.members,
             draft.missing,
             failed_as_zero=draft.missing_as_zero,
-            beside=_metric_labelled(draft, f"{draft.main}{CORRECTED}"),
+            corrected_metric=_metric_labelled(draft, f"{draft.main}{CORRECTED}"),
         )
 
     def note_groups(self, draft: Draft) -> None:

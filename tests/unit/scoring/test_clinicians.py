@@ -346,7 +346,10 @@ def test_another_main_metric_uses_none_of_them() -> None:
     made = yes_no_result()
     annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
     other = of([instance("q1", 1.0, "other")], "other", (0.0, 1.0))
-    note = "40 ratings are not used: the answers or questions that they rate have changed since"
+    note = (
+        "40 ratings are not used: they were made for the metric exact_match, and this result has "
+        "no main score by this metric"
+    )
     expected = Clinicians(0, 0, 0, 0, too_few=TooFewRated(0, 20), notes=(note,))
     assert (
         clinicians_of(other, annotations)

@@ -245,7 +245,9 @@ def test_groups_show_the_corrected_value_beside_helms() -> None:
         "own": {"x": [key(0)], "y": [key(99)]},
     }
     beside = MetricValues("m.corrected", "m.corrected", None, values=right)
-    found = scores_by_group(context(values), members, {key(0)}, failed_as_zero=True, beside=beside)
+    found = scores_by_group(
+        context(values), members, {key(0)}, failed_as_zero=True, corrected_metric=beside
+    )
     shown = {
         ward: {
             label: (score.metric, score.value, score.stats.count) for label, score in scores.items()
