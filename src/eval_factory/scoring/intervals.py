@@ -312,8 +312,7 @@ def describe(
             this range, and otherwise an unknown scale without ends.
         clusters: the source of each value; None if no sources are known.
         lowest: the lowest possible value of each instance, if the instances differ.
-        looks: the largest number of looks (interim analyses) at a growing sample. The interval is
-            valid at whichever look the run stops.
+        looks: the largest number of looks (interim analyses). The interval is valid at all looks.
     """
     count = len(values)
     center = mean
@@ -336,10 +335,8 @@ def describe(
         if independent:  # L. Kish, Survey Sampling, 1965, section 8.2
             design_effect = variance / independent
             effective_n = count / max(1.0, design_effect)
-    # The error is divided among the looks (Bonferroni).
-    low, high, method = interval_of_mean(
-        values, center, scale, clusters, lowest, TAIL_ALPHA / looks
-    )
+    each_side = TAIL_ALPHA / looks  # the error is divided among the looks (Bonferroni)
+    low, high, method = interval_of_mean(values, center, scale, clusters, lowest, each_side)
     if looks > 1 and method is not None:
         method += OF_LOOKS.format(looks)
     return Stats(
@@ -367,19 +364,10 @@ def interval_of_mean(
     """Return the interval of the mean of two or more values, and the name of its method.
 
     The page docs/statistics.md explains the choice of the method. If the instances have lowest
-    values of their own, the scale begins at the `lower_end` of these values.
-
-    Args:
-        values: one value per instance.
-        mean: the reported mean, around which the interval lies; None for the mean of the values.
-        scale: the lowest and the highest possible value, as in `describe`.
-        clusters: the source of each value; None if no sources are known.
-        lowest: the lowest possible value of each instance, if the instances differ.
-        each_side: the share of samples in which the interval may miss the mean on each side.
-
-    Returns:
-        `NO_INTERVAL` if there are fewer than `MIN_CLUSTERS` effective clusters, or if values
-        outside the scale are all equal or fewer than `MIN_UNBOUNDED`.
+    values of their own, the scale begins at the `lower_end` of these values. `each_side` is the
+    share of samples in which the interval may miss the mean on each side; `describe` explains the
+    other arguments. The result is `NO_INTERVAL` if there are fewer than `MIN_CLUSTERS` effective
+    clusters, or if values outside the scale do not allow an interval (see `MIN_UNBOUNDED`).
     """
     sources = None
     units: float = len(values)  # the number of independent values
