@@ -1,8 +1,9 @@
 """Makes a data bundle from a folder of benchmark data that a user has put together (`data import`).
 
-The folder contains scenarios/<scenario>/..., hub/<org>/<name>/... (copies of repositories of data
-sets), nltk_data/, tiktoken/, presentation/, perturbations/, and SHA256SUMS with the checksums of
-all files. Folders with other names are ignored.
+The folder may contain scenarios/<scenario>/..., hub/<org>/<name>/... (copies of repositories of
+data sets), nltk_data/, tiktoken/, presentation/ and perturbations/. At least one of these folders
+must have files. Folders with other names are ignored. SHA256SUMS lists the checksums of the files;
+without this list, the files are imported unchecked, after a warning.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.published_choices import read_choice_file
 
 
-def checked_file(path: Path, form: str, name: str) -> str:
-    """Check a file of multiple-choice questions; return its number of questions in words.
+def describe_choice_file(path: Path, form: str, name: str) -> str:
+    """Check a file of multiple-choice questions; return a text with the number of its questions.
+
+    The text also states the number of rows that are left out, if there are any.
 
     Args:
         path: the file.
@@ -36,18 +39,20 @@ def checked_file(path: Path, form: str, name: str) -> str:
         PrerequisiteError: the file does not have this form; the message names the file, the row and
             the column.
     """
-    read = read_choice_file(path, form)
-    if read.problems:
-        lines = [f"  {problem}" for problem in shortened(read.problems)]
+    choice_file = read_choice_file(path, form)
+    if choice_file.problems:
+        lines = [f"  {problem}" for problem in shortened(choice_file.problems)]
         raise PrerequisiteError("\n".join([f"{name}: is not of the form {form}", *lines]))
-    left_out = ""
-    if read.left_out:
-        left_out = f" ({read.left_out} rows are left out, because they are not questions)"
-    return f"{len(read.rows)} questions in {path.name}{left_out}"
+    note = ""
+    if choice_file.left_out:
+        note = f" ({choice_file.left_out} rows are left out, because they are not questions)"
+    return f"{len(choice_file.rows)} questions in {path.name}{note}"
 
 
-def checked_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
-    """Yield a line about each file with a published form that is in the folder.
+def describe_choice_files(scenarios: Path, sources: Sources) -> Iterator[str]:
+    """Check each file in the folder `scenarios` for which a task declares a published form.
+
+    Yields a line about each of these files, with the number of its questions.
 
     Raises:
         PrerequisiteError: a file does not have its published form.
@@ -56,7 +61,7 @@ def checked_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
         for file in task.files:
             path = scenarios / task.scenario / file.path
             if file.form is not None and path.is_file():
-                yield f"{name}: {checked_file(path, file.form, str(path))}"
+                yield f"{name}: {describe_choice_file(path, file.form, str(path))}"
 
 
 CHECKSUMS_FILE = "SHA256SUMS"
@@ -68,37 +73,47 @@ COPIED_FOLDERS = (
     bundle.PRESENTATION,
     bundle.PERTURBATIONS,
 )
+KNOWN_FOLDERS = (*COPIED_FOLDERS, HUB_FOLDER)
 
 _Say = Callable[[str], None]
 
 
-def _list_files(folder: Path, sources: Sources, source: str, stage: bundle.Staging) -> None:
-    """Stage the lists of files for scenarios that read all text files of their folder."""
+def _list_files(folder: Path, sources: Sources, origin: str, stage: bundle.Staging) -> None:
+    """Stage the lists of files for scenarios that read all text files of their folder.
+
+    `origin`: the text that the bundle's manifest stores as the source of each file.
+    """
     for task in sources.tasks.values():
         scenario_folder = folder / bundle.SCENARIOS / task.scenario
         if task.listing is not None and scenario_folder.is_dir():
             # sorted by bytes, as git sorts them
             texts = sorted((path.name for path in scenario_folder.glob("*.txt")), key=os.fsencode)
-            stage.list_files(task.scenario, texts, source)
+            stage.list_files(task.scenario, texts, origin)
 
 
 def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bundle.Manifest:
-    """Copy the usable files of `folder` into the bundle `root`.
+    """Copy the files in the known folders of `folder` into the bundle `root`.
 
     Data sets of the Hub are converted to the cache format of the `datasets` package.
+
+    Args:
+        folder: the folder that the user has put together.
+        root: the folder of the bundle.
+        sources: the data that the tasks need.
+        say: shows a line about the progress, or a warning.
 
     Returns:
         The manifest of the bundle.
 
     Raises:
-        ConfigError: the folder contains nothing to import.
+        ConfigError: `folder` is not a folder, or has no files to import.
         PrerequisiteError: a file does not match SHA256SUMS, cannot be read, or cannot be a part of
             a bundle.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is not a folder")
     parts = []
-    for part in (*COPIED_FOLDERS, HUB_FOLDER):
+    for part in KNOWN_FOLDERS:
         if (folder / part).is_dir():
             parts.append(part)
     names: list[str] = []
@@ -107,20 +122,21 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     names.sort()
     if not names:
         raise ConfigError(
-            f"{folder}: holds none of {', '.join((*COPIED_FOLDERS, HUB_FOLDER))}, "
+            f"{folder}: has no files in any of {', '.join(KNOWN_FOLDERS)}, "
             "so there is nothing to import"
         )
-    _check_names(folder, names)
+    _check_files(folder, names)
     check_checksums(folder, names, say)
-    for line in checked_folder(folder / bundle.SCENARIOS, sources):
+    for line in describe_choice_files(folder / bundle.SCENARIOS, sources):
         say(line)
-    source = f"import:{printable(os.fsdecode(folder.resolve().name))}"
+    origin = f"import:{printable(os.fsdecode(folder.resolve().name))}"
     with bundle.staging(root, sources) as stage:
         for name in names:
             if not name.startswith(f"{HUB_FOLDER}/"):
-                shutil.copyfile(folder / name, stage.path(name, source))
-        _list_files(folder, sources, source, stage)
-        # Each data set gets the configuration that a task needs, or else that of a variant.
+                shutil.copyfile(folder / name, stage.path(name, origin))
+        _list_files(folder, sources, origin, stage)
+        # The data sets of the tasks come last, and so replace those of the variants in the dict: if
+        # a task and a variant need the same data set, the configuration for the task is prepared.
         tasks = sources.tasks.values()
         variants = chain.from_iterable(task.variants for task in tasks)
         datasets_of_variants = chain.from_iterable(variant.hub for variant in variants)
@@ -131,15 +147,18 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
         for repository in sorted(repositories):
             name = repository.relative_to(folder / HUB_FOLDER).as_posix()
             dataset = datasets.get(name) or HubDataset(id=name, config=None, revision=None)
-            prepare_cache(repository, dataset, revision=None, source=source, staging=stage)
+            prepare_cache(repository, dataset, revision=None, source=origin, staging=stage)
             say(f"{name}: prepared; its revision is not known")
         manifest = stage.commit()
-    say(f"{root}: {len(manifest.files)} files; complete: {', '.join(manifest.tasks) or 'no task'}")
+    complete_tasks = ", ".join(manifest.tasks) or "none"
+    say(f"{root}: {len(manifest.files)} files; tasks with all their data: {complete_tasks}")
     return manifest
 
 
-def _check_names(folder: Path, names: list[str]) -> None:
-    """Check that these files can be a part of a bundle.
+def _check_files(folder: Path, names: list[str]) -> None:
+    """Check that a bundle can contain these files: their names, and that they are plain files.
+
+    Links are not reported here, but by `check_checksums`.
 
     Raises:
         PrerequisiteError: some files cannot; the message lists them.
@@ -152,18 +171,21 @@ def _check_names(folder: Path, names: list[str]) -> None:
             problems.append(str(error))
         if not (folder / name).is_symlink() and not (folder / name).is_file():
             problems.append(f"'{printable(name)}' is not a plain file")
+    # Data sets of the Hub are converted: the names of their files do not appear in the bundle.
     problems += clashes(name for name in names if not name.startswith(f"{HUB_FOLDER}/"))
     if problems:
-        message = f"{folder}: a data bundle cannot hold this; nothing was imported"
+        message = f"{folder}: a data bundle cannot hold these files; nothing was imported"
         raise PrerequisiteError(f"{message}\n{bundle.first_lines(problems)}")
 
 
 def check_checksums(folder: Path, names: list[str], say: _Say) -> None:
-    """Compare the files with the folder's list of checksums.
+    """Check that no file is a link, and compare the files with SHA256SUMS if the folder has it.
+
+    Listed files outside of the known folders are not checked, because they are not imported.
 
     Raises:
         PrerequisiteError: some files are links, missing, altered or not listed; the message lists
-            them.
+            these files. Also raised if SHA256SUMS cannot be read.
     """
     problems = []
     for name in names:
@@ -179,12 +201,14 @@ def check_checksums(folder: Path, names: list[str], say: _Say) -> None:
                 problems.append(f"not in {CHECKSUMS_FILE}: {name}")
         for name, digest in listed.items():
             path = folder / name
+            if not name.startswith(tuple(f"{part}/" for part in KNOWN_FOLDERS)):
+                continue
             if not path.is_file():
                 problems.append(f"missing: {name}")
             elif sha256_of(path) != digest:
                 problems.append(f"altered: {name}")
     if problems:
-        message = f"{folder}: its files are not those of {CHECKSUMS_FILE}; nothing was imported"
+        message = f"{folder}: these files cannot be imported; nothing was imported"
         raise PrerequisiteError(f"{message}\n{bundle.first_lines(problems)}")
 
 
@@ -192,7 +216,7 @@ def _read_checksums(path: Path) -> dict[str, str]:
     """Read a list of checksums; return the SHA-256 of each file, by its path.
 
     Raises:
-        PrerequisiteError: the list cannot be read.
+        PrerequisiteError: the list is not UTF-8 text, or a line is not a checksum and a path.
     """
     listed: dict[str, str] = {}
     try:
@@ -209,7 +233,7 @@ def _read_checksums(path: Path) -> dict[str, str]:
         name = name.lstrip(" *").removeprefix("./")
         try:
             if len(digest) != 64:
-                raise ValueError("no SHA-256 and name")
+                raise ValueError("is not a SHA-256 (64 characters) and the name of a file")
             listed[relative_path(name)] = digest.lower()
         except ValueError as error:
             raise PrerequisiteError(f"{path}: line {number}: {error}") from None

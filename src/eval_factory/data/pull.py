@@ -26,7 +26,7 @@ from eval_factory import __version__
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data import bundle
 from eval_factory.data.hub import FetchError, pull_dataset
-from eval_factory.data.importing import checked_file
+from eval_factory.data.importing import describe_choice_file
 from eval_factory.data.sources import (
     Listing,
     Sources,
@@ -305,7 +305,7 @@ def _pull_task(
         else:
             _stage_member(file.member, url, target, archives, fetcher)
         if file.form is not None:
-            notes.append(checked_file(target, file.form, url))
+            notes.append(describe_choice_file(target, file.form, url))
     shutil.rmtree(archives, ignore_errors=True)
     if task.files:
         notes.append(f"{len(task.files)} files" if len(task.files) > 1 else "1 file")

@@ -8,7 +8,7 @@ import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import compare_files, read_file_list, read_manifest
-from eval_factory.data.importing import checked_file, checked_folder, import_folder
+from eval_factory.data.importing import describe_choice_file, describe_choice_files, import_folder
 from eval_factory.data.pull import pull
 from eval_factory.data.sources import Sources, load_sources
 from facts import each_says, naming, says
@@ -72,6 +72,38 @@ def test_what_the_sums_do_not_vouch_for_is_not_imported(kind: str, tmp_path: Pat
     with pytest.raises(PrerequisiteError, match=kind):
         import_folder(given, tmp_path / "bundle", sources(), print)
     assert not (tmp_path / "bundle").exists()
+
+
+def test_a_link_without_sums_is_refused_with_no_word_of_sums(tmp_path: Path) -> None:
+    given = folder_to_import(tmp_path / "given")
+    (given / "SHA256SUMS").unlink()
+    note = given / "scenarios/notes/a 1.txt"
+    note.rename(tmp_path / "note")
+    note.symlink_to(tmp_path / "note")
+    with pytest.raises(PrerequisiteError, match=r"is a link: scenarios/notes/a 1\.txt") as raised:
+        import_folder(given, tmp_path / "bundle", sources(), print)
+    assert "SHA256SUMS" not in str(raised.value)
+
+
+def test_a_listed_file_that_is_not_imported_is_not_checked(tmp_path: Path) -> None:
+    given = folder_to_import(tmp_path / "given")
+    sums = given / "SHA256SUMS"
+    with sums.open("a") as file:
+        file.write(f"{digest(b'')}  notes/readme.txt\n{digest(b'')}  README.md\n")
+    (given / "README.md").write_text("altered")
+    manifest = import_folder(given, tmp_path / "bundle", sources(), print)
+    assert not [file for file in manifest.files if "readme" in file.path.lower()]
+    with sums.open("a") as file:  # a complete folder that should be imported is missing
+        file.write(f"{digest(b'')}  perturbations/a.json\n")
+    with pytest.raises(PrerequisiteError, match=r"missing: perturbations/a\.json"):
+        import_folder(given, tmp_path / "other", sources(), print)
+
+
+def test_empty_folders_are_not_said_to_be_missing(tmp_path: Path) -> None:
+    (tmp_path / "given/scenarios").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="no files in any of scenarios") as raised:
+        import_folder(tmp_path / "given", tmp_path / "bundle", sources(), print)
+    assert "none of" not in str(raised.value)
 
 
 ODD_NAMES = {
@@ -182,13 +214,15 @@ def test_a_program_without_data_is_refused(tmp_path: Path) -> None:
 def test_what_is_found_in_a_file_or_a_folder(tmp_path: Path) -> None:
     rows = [afrimed_row(2), afrimed_row(3), afrimed_row(4, question_type="saq")]
     file = write_csv(tmp_path / "a.csv", rows)
-    says(checked_file(file, "afrimed_qa", "x"), "2 questions", "a.csv", "1 rows")
+    says(describe_choice_file(file, "afrimed_qa", "x"), "2 questions", "a.csv", "1 rows")
     assert (
-        checked_file(write_csv(tmp_path / "b.csv", rows[:2]), "afrimed_qa", "x")
+        describe_choice_file(write_csv(tmp_path / "b.csv", rows[:2]), "afrimed_qa", "x")
         == "2 questions in b.csv"
     )
     write_json(tmp_path / "careqa" / "CareQA_es.json", [careqa_row(1)])
-    each_says(checked_folder(tmp_path, load_sources()), ["careqa: 1 questions", "CareQA_es.json"])
+    each_says(
+        describe_choice_files(tmp_path, load_sources()), ["careqa: 1 questions", "CareQA_es.json"]
+    )
 
 
 def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
@@ -196,7 +230,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
         tmp_path / "a.jsonl", [{**medxpertqa_row(number), "label": "?"} for number in range(12)]
     )
     with pytest.raises(PrerequisiteError) as raised:
-        checked_file(file, "medxpertqa", "https://x/a.jsonl")
+        describe_choice_file(file, "medxpertqa", "https://x/a.jsonl")
     first, second, *_, last = str(raised.value).splitlines()
     says(first, "https://x/a.jsonl", "form medxpertqa")
     says(second, "line 1", "column label", "A, B, C, D")

@@ -52,7 +52,8 @@ from eval_factory.workflows.suite.suite_status import limit_reached
 def record_of(file: Path) -> Mapping[str, Any]:
     """Return the record that a cell's process wrote at its end.
 
-    The record is empty if the process was killed, or if Python could not import a module.
+    The record is empty if there is no readable record: the process was killed, or Python could not
+    import a module.
     """
     try:
         record: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))
@@ -64,12 +65,12 @@ def record_of(file: Path) -> Mapping[str, Any]:
 class NextAction(Enum):
     """The action that follows the end of a cell's process."""
 
-    NOTHING = "the cell has ended"
+    NOTHING = "the cell is not started again"
     RESTART = "the cell is started again at once"
     RESTART_AFTER_PROBE = "the cell is started again as soon as its endpoint answers a probe"
     WAIT_FOR_FOLDER = "the cell is started again when no other process locks its folder"
     PAUSE_ENDPOINT = "all cells of the endpoint wait until the endpoint answers again"
-    STOP_TARGET = "no further cells of the target are started"
+    STOP_TARGET = "no cell of the target that needs requests is started any more"
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,9 @@ class Outcome:
 
     next_action: NextAction
     status: RunStatus  # the cell's status if the cell is not started again
+    # why the cell is not complete, or why its result is not reportable
     reason: str | None = None
-    exit_code: int = 0
+    exit_code: int = 0  # the exit code that `run_eval` would have had
     counts: bool = True  # True if this start of the cell counts towards `max_attempts`
 
 
@@ -89,21 +91,22 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
     Args:
         code: the exit code of the process; minus the signal's number if a signal killed it.
         record: the process's record of its end; empty if the process wrote none.
-        may_try: True if the cell may have another attempt.
+        may_try: True if the cell may have another attempt after this one.
         has_result: True if the cell's folder holds a partial result of an earlier attempt.
     """
     if record.get("status") is not None:  # the process wrote a result
-        why = record.get("not_reportable")
-        reason = None if why is None else why.split("\n")[0]
+        not_reportable = record.get("not_reportable")
+        reason = None if not_reportable is None else not_reportable.split("\n")[0]
         if record["status"] == RunStatus.COMPLETE:
             # The exit code of a demo is 0, although no score of a demo may be reported.
             code = record["exit_code"]
             return Outcome(NextAction.NOTHING, RunStatus.COMPLETE, reason, code)
         # The result has gaps: another attempt repeats the failed requests.
-        gaps = reason or "some requests failed; the same command asks for them again"
+        gaps = reason or "some requests failed; the same command sends these requests again"
         next_action = NextAction.RESTART_AFTER_PROBE if may_try else NextAction.NOTHING
         return Outcome(next_action, RunStatus.PARTIAL, gaps, NotReportableError.exit_code)
-    # Python exits with 1 if it cannot import a module of eval-factory.
+    # Without a record, 1 is the exit code of Python, which could not import eval-factory. With a
+    # record, 1 means that the result is not reportable.
     if not record and code == 1:
         code = DEFECT_EXIT_CODE
     error = record.get("error") or {}
@@ -115,6 +118,7 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
         return Outcome(NextAction.NOTHING, status_if_stopped, reason, code)
     if code == BusyError.exit_code:
         return Outcome(NextAction.WAIT_FOR_FOLDER, status, reason, code, counts=False)
+    # The two errors about endpoints have the exit code of a PrerequisiteError.
     if code == PrerequisiteError.exit_code:
         if error.get("type") == EndpointUnreachableError.__name__:
             return Outcome(NextAction.PAUSE_ENDPOINT, status, reason, code, counts=False)
@@ -129,25 +133,31 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
 
 
 def _reason_of(code: int, message: str | None) -> str:
-    """Return the reason of a failure, on one line."""
+    """Return the reason of a failure, on one line.
+
+    Args:
+        code: the exit code of the process; minus the signal's number if a signal killed it.
+        message: the error message of the process, if the process recorded an error.
+    """
     if not message:
         if code < 0:
             return f"its process was killed by signal {-code}"
-        return f"its process ended with {code}"
+        return f"its process ended with exit code {code}"
     reason, *further_lines = message.split("\n")
+    # a first line such as "FILE has mistakes:" says nothing without the line that follows
     if reason.endswith(":") and further_lines:
         return f"{reason} {further_lines[0].strip()}"
     return reason
 
 
-_TICK_S = 0.1  # the interval between two steps of the loop
-_FOLDER_CHECK_INTERVAL_S = 2.0
+_TICK_S = 0.1  # the interval between two steps of the loop, in seconds
+_FOLDER_CHECK_INTERVAL_S = 2.0  # the interval between two attempts to lock a folder, in seconds
 _INTERRUPTED = "interrupted"
 
 
 @dataclass
 class Work:
-    """One invocation of a suite: its input, and the reports of the cells that have ended so far."""
+    """One invocation of a suite: the input, and the reports of the cells that have ended so far."""
 
     suite: Suite
     options: SuiteOptions
@@ -161,7 +171,7 @@ class Work:
     reports: dict[int, CellReport] = field(default_factory=dict)
     # the reports of the results that the suite's file names under `reuse`
     reused: list[CellReport] = field(default_factory=list)
-    # the reason why no further cells are started; None: cells may be started
+    # the reason why no further cells with requests are started; None: cells may be started
     stopped: str | None = None
 
     @property
@@ -184,9 +194,16 @@ class Work:
         collected: bool = False,
         tries_again: bool = False,
     ) -> None:
-        """Record the end of a cell.
+        """Record the end of a cell, or of an attempt.
 
-        `tries_again`: True if only an attempt has ended, and the cell waits for its next attempt.
+        Args:
+            planned: the cell.
+            status: the status of the cell.
+            exit_code: the exit code that `run_eval` would have had.
+            reason: why the cell is not complete, or why its result is not reportable.
+            attempts: the number of times that the cell was started.
+            collected: True if the run was finished before it was started, and sent no request.
+            tries_again: True if only an attempt has ended, and the cell waits for its next attempt.
         """
         report = CellReport.of(
             planned.cell, status, reason, attempts, exit_code=exit_code, collected=collected
@@ -199,22 +216,19 @@ class Work:
         self, report: CellReport, identity: str | None, *, tries_again: bool = False
     ) -> None:
         """Write the event about the end of a cell, or of an attempt, to the suite's journal."""
-        details = {
-            "attempt": report.attempts,
-            "exit_code": report.exit_code,
-            "status": report.status,
-        }
-        details |= {
-            "reason": report.reason,
-            **({"again": True} if tries_again else {}),
-            "collected": report.collected,
-        }
-        source = None if report.reused_from is None else str(report.reused_from)
+        again: dict[str, Any] = {}
+        if tries_again:
+            again = {"again": True}
         self.journal.record(
             CELL_ENDED,
             **cell_fields(report),
-            **details,
-            reused_from=source,
+            attempt=report.attempts,
+            exit_code=report.exit_code,
+            status=report.status,
+            reason=report.reason,
+            **again,
+            collected=report.collected,
+            reused_from=None if report.reused_from is None else str(report.reused_from),
             identity=identity,
         )
 
@@ -234,7 +248,10 @@ class Work:
             )
 
     def keeps_partial(self, planned: PlannedCell) -> bool:
-        """Return True if the cell's folder holds a partial result that this invocation keeps."""
+        """Return True if the cell's folder has a partial result that this invocation keeps.
+
+        With the option `--fresh`, no earlier result is kept.
+        """
         return not self.options.fresh and keeps_partial_result(planned.plan)
 
 
@@ -244,8 +261,8 @@ class CellRun:
 
     planned: PlannedCell
     record: Path  # the file in which the process records its end
-    has_result: bool  # True if the folder holds a partial result of an earlier attempt
-    attempts: int = 0  # the number of ended attempts that count
+    has_result: bool  # True if the folder holds a partial result of an earlier attempt or run
+    attempts: int = 0  # the number of ended attempts that count towards `max_attempts`
     starts: int = 0  # the number of times that the cell was started
     last_reported_start: int = 0  # the number of the last start that is in the journal
     # when the folder's lock is tried again, in seconds of time.monotonic;
@@ -256,15 +273,15 @@ class CellRun:
     run_before: str | None = None
 
     def finished_run(self) -> str | None:
-        """Return the id of the complete run in the cell's folder; None if there is none."""
+        """Return the id of the run in the cell's folder; None if there is no complete run."""
         state = read_state(self.planned.plan.rundir)
-        if not (state is not None and state.complete):
+        if state is None or not state.complete:
             return None
         return state.run_id
 
     @property
     def was_finished(self) -> bool:
-        """True if the run was complete before the process started: the process asked nothing."""
+        """True if the run was complete before the process started, which then sent no request."""
         return self.run_before is not None and self.run_before == self.finished_run()
 
 
@@ -281,10 +298,11 @@ class CellLoop:
     probed: Mapping[int, frozenset[str] | None]
     """The roles whose endpoints answered the suite's probe, by the number of the cell.
 
-    None: the suite probed no endpoint of the cell.
+    A cell without an entry, or with None, probes its endpoints itself.
     """
     limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
     """The shared limits that apply to a cell's requests, by the number of the cell."""
+    # counts the spending of all cells; None if the suite has no budget
     tracker: SpendingTracker | None = None
     # the server of the model that all of these cells ask; None: the suite starts no server
     server: ServedModel | None = None
@@ -349,10 +367,13 @@ class CellLoop:
             ready = [run for run in free if run.planned.group not in self.pauses.pauses]
             if not ready:
                 return
-            busy = Counter(run.planned.group for run in self._running.values())
+            running_in_group = Counter(run.planned.group for run in self._running.values())
             run = min(
                 ready,
-                key=lambda candidate: (busy[candidate.planned.group], candidate.planned.number),
+                key=lambda candidate: (
+                    running_in_group[candidate.planned.group],
+                    candidate.planned.number,
+                ),
             )
             cell = run.planned.cell
             number = run.planned.number
@@ -399,18 +420,16 @@ class CellLoop:
                 )
             elif isinstance(state, (Ended, Lost)):
                 del self._running[name]
-                self._process_end(
-                    run,
-                    -int(signal.SIGKILL) if isinstance(state, Lost) else state.code,
-                    outcome_if_no_result,
-                )
+                # A lost process is treated as if SIGKILL had killed it.
+                code = -int(signal.SIGKILL) if isinstance(state, Lost) else state.code
+                self._process_end(run, code, outcome_if_no_result)
 
     def _process_end(self, run: CellRun, code: int, outcome_if_no_result: Outcome | None) -> None:
         """Record the end of a cell's process, and prepare the next action."""
         cell = run.planned.cell
         record = record_of(run.record)
         wrote_result = record.get("status") is not None
-        may_try = run.attempts + 1 < self.work.suite.max_attempts
+        may_try = run.attempts + 1 < self.work.suite.max_attempts  # this attempt is the `+ 1`
         outcome = outcome_of(code, record, may_try=may_try, has_result=run.has_result)
         if outcome_if_no_result is not None and not wrote_result:
             if run.has_result:
@@ -435,11 +454,13 @@ class CellLoop:
         if tries_again:
             self._waiting[run.planned.number] = run
         if outcome.next_action is NextAction.STOP_TARGET:
-            waiting = []
+            others_of_target = []
             for other in self._waiting.values():
                 if other.planned.cell.target == cell.target and not self._only_collects(other):
-                    waiting.append(other)
-            self._give_up(waiting, RunStatus.FAILED, outcome.exit_code, f"not started: {reason}")
+                    others_of_target.append(other)
+            self._give_up(
+                others_of_target, RunStatus.FAILED, outcome.exit_code, f"not started: {reason}"
+            )
         elif outcome.next_action in (NextAction.PAUSE_ENDPOINT, NextAction.RESTART_AFTER_PROBE):
             self.pauses.pause(run.planned, reason)
         elif outcome.next_action is NextAction.WAIT_FOR_FOLDER:
@@ -457,7 +478,8 @@ class CellLoop:
     def _folder_is_free(self, run: CellRun) -> bool:
         """Return True if no other process is known to lock the cell's folder.
 
-        The folder's lock is tried at most once every `_FOLDER_CHECK_INTERVAL_S` seconds.
+        The lock is only tried after the cell has found its folder locked, and at most once every
+        `_FOLDER_CHECK_INTERVAL_S` seconds.
         """
         if run.next_folder_check is None:
             return True
@@ -474,7 +496,10 @@ class CellLoop:
         return run.next_folder_check is None
 
     def _check_pauses(self) -> None:
-        """Record which endpoints are gone or back, and end the cells that have waited too long."""
+        """Record which endpoints are gone or back, and end cells whose wait is over.
+
+        A cell's wait is over after `max_outage_s` seconds, or if its attempts are used up.
+        """
         for group, news, reason in self.pauses.news():
             cells = []
             for run in self._waiting.values():
@@ -491,8 +516,8 @@ class CellLoop:
                     f"{reason}"
                 )
                 self._give_up(cells, RunStatus.FAILED, PrerequisiteError.exit_code, waited)
-            # The endpoint answered the first probe, so the endpoint was never gone. If a cell has
-            # ended because it could not reach the endpoint, this start counts as an attempt.
+            # NEVER_GONE: the endpoint answered the first probe. If a cell has ended because it
+            # could not reach the endpoint, this start counts as an attempt after all.
             else:
                 for run in cells:
                     last = run.last_outcome
@@ -505,7 +530,8 @@ class CellLoop:
     def _check_server(self) -> None:
         """If all servers of the model are lost, end the running cells and wait for a new server.
 
-        The cells then start again and reuse the answers that they already have.
+        The cells then start again and reuse the answers that they already have. If no new server
+        starts, the cells end.
         """
         if (
             self.server is None

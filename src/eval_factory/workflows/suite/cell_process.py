@@ -31,7 +31,11 @@ from eval_factory.workflows.options import Options, code_of_error, end_record, f
 def run_cell(spec: RunSpec, screen: TextIO) -> int:
     """Evaluate one cell as `run_eval` does, and write the record of its end.
 
-    Returns the exit code. Errors are recorded and shown on `screen`; none is raised.
+    Returns the exit code. Errors of the evaluation are recorded and shown on `screen`, and not
+    raised.
+
+    Raises:
+        OSError: the record cannot be written.
     """
     if spec.served_at is not None:
         os.environ[SERVED_AT] = spec.served_at
@@ -61,7 +65,7 @@ def show_defect(error: BaseException, screen: TextIO) -> None:
 def main(parent: int) -> int:
     """Read the `RunSpec`, redirect the output to the cell's log, and run the cell.
 
-    Returns the exit code. `parent`: the id of the parent process.
+    `parent`: the id of the parent process. Returns the exit code.
     """
     # Most records of a run live until its end: frequent garbage collection would free nothing.
     collect_rarely()
@@ -70,19 +74,20 @@ def main(parent: int) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_on_signals()
     log = os.open(spec.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
-    nowhere = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nowhere, 0), (log, 1), (log, 2)):
+    # From here on, standard input is empty, and standard output and standard error are the log.
+    null_device = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null_device, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    os.close(nowhere)
+    os.close(null_device)
     with os.fdopen(log, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:
         return run_cell(spec, screen)
 
 
 if __name__ == "__main__":
-    code = DEFECT_EXIT_CODE  # stays if an error comes before the record can be written
+    code = DEFECT_EXIT_CODE  # the exit code if `main` raises an error
     try:
         code = main(int(sys.argv[1]))
     except BaseException as raised:
         show_defect(raised, sys.stderr)
     finally:
-        os._exit(code)
+        os._exit(code)  # unlike sys.exit, does not wait for threads that still run

@@ -1,4 +1,4 @@
-"""Probes endpoints with a cheap request: before the first cell starts, and while cells wait because
+"""Probes endpoints with a small request: before the first cell starts, and while cells wait because
 their endpoint does not answer.
 """
 
@@ -27,8 +27,9 @@ _SETTINGS_WITHOUT_EFFECT_ON_PROBES = frozenset(
 ProbeAnswer = str | PrerequisiteError | None
 """The result of probing an endpoint.
 
-None: the endpoint answered. A string: a warning; the endpoint did not answer, but may answer later.
-A PrerequisiteError: requests to the endpoint cannot succeed.
+None: the endpoint answered. A string: a warning; a server of the endpoint did not answer, but may
+answer later. An EndpointUnreachableError: no server of the endpoint answers at present. Another
+PrerequisiteError: requests to the endpoint cannot succeed.
 """
 
 
@@ -40,42 +41,50 @@ class EndpointProbe:
     redactor: Redactor
     say: Callable[[str], None]  # shows a warning to the user
     ask: Callable[..., str | None] = probe  # sends the probe; see `preflight.probe`
-    # the answer of each endpoint, by `_name_of` the endpoint
+    # the answer of each endpoint, by `_probe_key` of the endpoint
     answers: dict[str, ProbeAnswer] = field(default_factory=dict)
 
-    def all_of(self, cells: Iterable[PlannedCell]) -> None:
-        """Probe every endpoint of these cells once, up to `_PROBES_AT_ONCE` at the same time."""
-        questions: dict[str, tuple[EndpointSettings, Mapping[str, str]]] = {}
+    def probe_all(self, cells: Iterable[PlannedCell]) -> None:
+        """Probe every endpoint of these cells once, and store the answers.
+
+        At most `_PROBES_AT_ONCE` endpoints are probed at the same time.
+        """
+        probes: dict[str, tuple[EndpointSettings, Mapping[str, str]]] = {}
         for planned in cells:
             env = {**self.env, **credentials_report(planned.plan, self.env).found}
             for endpoint in planned.plan.endpoints:
-                questions.setdefault(_name_of(endpoint), (endpoint, env))
+                probes.setdefault(_probe_key(endpoint), (endpoint, env))
         answers = map_at_once(
-            lambda question: self._answer(*question), list(questions.values()), _PROBES_AT_ONCE
+            lambda endpoint_and_env: self._answer(*endpoint_and_env),
+            list(probes.values()),
+            _PROBES_AT_ONCE,
         )
-        self.answers.update(zip(questions, answers, strict=True))
+        self.answers.update(zip(probes, answers, strict=True))
 
-    def model_of(self, planned: PlannedCell) -> ProbeAnswer:
-        """Probe the endpoint of the cell's model again, and return the answer."""
+    def probe_model(self, planned: PlannedCell) -> ProbeAnswer:
+        """Probe the endpoint of the cell's model again, and return the answer.
+
+        The answer is not stored in `answers`.
+        """
         env = {**self.env, **credentials_report(planned.plan, self.env).found}
         return self._answer(planned.plan.model, env)
 
     def roles_that_answered(self, planned: PlannedCell) -> frozenset[str]:
         """Return the roles of the cell (model, judges) whose endpoints have answered."""
-        endpoints = planned.plan.endpoints
-        return frozenset(
-            endpoint.role
-            for endpoint in endpoints
-            if self.answers.get(_name_of(endpoint), "not asked") is None
-        )
+        roles = set()
+        for endpoint in planned.plan.endpoints:
+            key = _probe_key(endpoint)
+            if key in self.answers and self.answers[key] is None:
+                roles.add(endpoint.role)
+        return frozenset(roles)
 
     def problem_of(self, planned: PlannedCell) -> tuple[str, PrerequisiteError] | None:
-        """Return the first role whose endpoint cannot be asked, with its error.
+        """Return the first role of the cell whose probe failed with an error, and this error.
 
-        Returns None if no endpoint keeps the cell from starting.
+        Returns None if no probe failed, or if the cell's endpoints were not probed.
         """
         for endpoint in planned.plan.endpoints:
-            answer = self.answers.get(_name_of(endpoint))
+            answer = self.answers.get(_probe_key(endpoint))
             if isinstance(answer, PrerequisiteError):
                 return endpoint.role, answer
         return None
@@ -93,10 +102,10 @@ class EndpointProbe:
         return warning
 
 
-def _name_of(endpoint: EndpointSettings) -> str:
+def _probe_key(endpoint: EndpointSettings) -> str:
     """Return the settings that a probe depends on, as JSON text.
 
-    Endpoints with equal names need only one probe, even if their roles or cells differ.
+    Endpoints with equal keys need only one probe, even if their roles or cells differ.
     """
     return json_line(
         {
@@ -121,9 +130,9 @@ class News(Enum):
 
 @dataclass
 class _Pause:
-    """The pause of a group of cells."""
+    """The pause of a limit group: its cells wait for an endpoint."""
 
-    planned: PlannedCell  # a cell of the group; the endpoint of its model is probed
+    planned: PlannedCell  # a cell of the group; the endpoint of this cell's model is probed
     reason: str
     since: float  # the start of the pause, by `EndpointPauses.clock`
     failed_probes: int = 0
@@ -133,19 +142,19 @@ class _Pause:
 
 @dataclass
 class EndpointPauses:
-    """Groups of cells that wait until their endpoint answers a probe.
+    """The limit groups whose cells wait until their endpoint answers a probe.
 
     Only one thread may use an instance. The probes run in other threads.
     """
 
     ask: Callable[[PlannedCell], ProbeAnswer]  # probes the endpoint of the cell's model
-    max_outage_s: float  # how long cells wait for an endpoint, in seconds
+    max_outage_s: float  # the maximum time that cells wait for an endpoint, in seconds
     clock: Callable[[], float] = time.monotonic
-    pauses: dict[str, _Pause] = field(default_factory=dict)  # by the name of the group
+    pauses: dict[str, _Pause] = field(default_factory=dict)  # by the name of the limit group
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_PROBES_AT_ONCE))
 
     def close(self) -> None:
-        """Cancel the probes that have not begun; do not wait for the others."""
+        """Cancel the probes that have not begun; do not wait for probes that run."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def pause(self, planned: PlannedCell, reason: str) -> None:
@@ -155,29 +164,31 @@ class EndpointPauses:
     def news(self) -> list[tuple[str, News, str]]:
         """Start the probes that are due, and return the changes since the last call.
 
-        Each change is a tuple (group, news, reason of the pause). Any news except `GONE` ends the
-        pause: the caller may then start cells of the group again.
+        Each change is a tuple (limit group, news, reason of the pause). Any news except `GONE` ends
+        the pause: the caller may then start cells of the group again.
         """
-        news = []
+        all_news = []
         for group, pause in list(self.pauses.items()):
             now = self.clock()
             is_first = pause.failed_probes == 0
-            new = None
+            news = None
             if pause.probe is not None and pause.probe.done():
                 answer = pause.probe.result()
                 pause.probe = None
                 if isinstance(answer, (str, EndpointUnreachableError)):
                     pause.failed_probes += 1
+                    # the next probe follows after 1, 2, 4, 8, 16, and then always 30 seconds
                     pause.next_probe_at = now + min(30.0, 2.0 ** (pause.failed_probes - 1))
-                    new = News.GONE if is_first else None
+                    news = News.GONE if is_first else None
+                # An error such as a refused key also ends the pause: the cell will report it.
                 else:
-                    new = News.NEVER_GONE if is_first else News.BACK
+                    news = News.NEVER_GONE if is_first else News.BACK
             elif pause.probe is None and not is_first and now - pause.since >= self.max_outage_s:
-                new = News.GIVEN_UP
+                news = News.GIVEN_UP
             elif pause.probe is None and now >= pause.next_probe_at:
                 pause.probe = self._pool.submit(self.ask, pause.planned)
-            if new is not None:
-                news.append((group, new, pause.reason))
-            if new not in (None, News.GONE):
+            if news is not None:
+                all_news.append((group, news, pause.reason))
+            if news not in (None, News.GONE):
                 del self.pauses[group]
-        return news
+        return all_news

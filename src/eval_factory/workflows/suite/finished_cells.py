@@ -1,6 +1,6 @@
-"""Finds results that are already there: in a cell's own folder, or in folders to reuse.
+"""Finds results that already exist: in a cell's own folder, or in folders to reuse.
 
-Also sums up the requests and costs that earlier invocations have left in the cells' folders.
+Also adds up the requests and costs of earlier invocations, which the cells' folders record.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ READ_WHEN_COLLECTED = frozenset(
         "judge_passport",
     )
 ) | {"target.api_endpoint.training_cutoff"}
-"""Settings that change the content of a result, but no request."""
-# settings that change how a run proceeds, but neither a request nor the content of its result
+"""Settings that change the content of a result, but do not change a request."""
 SETTINGS_WITHOUT_EFFECT = RUNTIME_ONLY - READ_WHEN_COLLECTED
+"""Settings that change how a run proceeds, but neither its requests nor its result."""
 
 
 def finished(plan: Plan) -> str | None:
-    """Return why the complete result in the cell's folder is not reportable.
+    """Return the reason why the complete result in the cell's folder is not reportable.
 
-    Returns an empty string if the result is reportable. Returns None if a run is needed: there is
-    no complete result of this configuration, the user's own data may have changed, or a setting
-    that changes the content of a result has another value.
+    Returns an empty string if the result is reportable. Returns None if the cell has to run:
+    there is no complete result of this configuration, the data that the cell reads may have
+    changed, or a setting that changes the content of a result has another value.
     """
     if reads_own_data(plan) or finished_run(plan, DataRead()) is None:
         return None
@@ -73,7 +73,7 @@ def finished(plan: Plan) -> str | None:
 
 
 def reads_own_data(plan: Plan) -> bool:
-    """Return True if the same configuration may read different data today."""
+    """Return True if the run reads local data, which may have changed since the last run."""
     extra = plan.evaluation.extra
     return bool(
         extra.data_path
@@ -103,14 +103,18 @@ def has_partial_result(rundir: RunDir, identity: str) -> bool:
 def keeps_partial_result(plan: Plan) -> bool:
     """Return True if the folder's partial result is valid for this cell without a new run.
 
-    It is not valid if the cell reads a data file of the user, for the file may have changed.
+    The result is not valid if the cell reads a data file of the user, for the file may have
+    changed.
     """
     data_path = plan.evaluation.extra.data_path
     return data_path is None and has_partial_result(plan.rundir, plan.identity)
 
 
 def _settings(config: Mapping[str, Any]) -> str:
-    """Return the settings that a result depends on, as text that can be compared."""
+    """Return the settings that a result depends on, as text that can be compared.
+
+    `config`: a document with the sections `config` and `target`.
+    """
     settings = settings_of_result({name: config[name] for name in ("config", "target")})
     return json.dumps(settings, sort_keys=True, default=str)
 
@@ -141,15 +145,16 @@ def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
         if not folder.is_dir():
             raise ConfigError(f"--reuse: there is no folder {folder}")
         for parent, names, files in os.walk(folder):  # os.walk follows no links to folders
-            root = RunDir(Path(parent))
-            if root.run_state.name in files:
+            rundir = RunDir(Path(parent))
+            if rundir.run_state.name in files:
                 names.clear()  # an output folder contains no other output folder
-                state = read_state(root)
+                state = read_state(rundir)
                 if state is not None and state.complete and is_of_current_version(state):
                     folders_of_identity[state.identity] = (
                         *folders_of_identity.get(state.identity, ()),
-                        root.root,
+                        rundir.root,
                     )
+            # os.walk visits the subfolders in this order; file systems list them in any order
             names.sort()
     return folders_of_identity
 
@@ -157,21 +162,19 @@ def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
 def source_for(plan: Plan, folders_of_identity: Mapping[str, tuple[Path, ...]]) -> Path | None:
     """Return an output folder, other than the cell's own, with a complete run of this plan.
 
-    Returns None if there is no other such folder.
+    Returns None if no other folder contains a complete run of the plan.
     """
     cell_folder = plan.rundir.root
-    other_folders = (
-        root
-        for root in folders_of_identity.get(plan.identity, ())
-        if not (cell_folder.exists() and root.samefile(cell_folder))
-    )
-    return next(other_folders, None)
+    for folder in folders_of_identity.get(plan.identity, ()):
+        if not (cell_folder.exists() and folder.samefile(cell_folder)):
+            return folder
+    return None
 
 
 def copy_finished_run(source: Path, target: Path, suite: SuiteDir) -> bool:
     """Copy the output folder `source` to `target`, the cell's path.
 
-    A folder that is already at `target` is archived under the suite's own files.
+    A folder that already exists at `target` is archived under the suite's own files.
 
     Returns:
         False if another process works in one of the two folders; nothing is then copied.
@@ -183,10 +186,11 @@ def copy_finished_run(source: Path, target: Path, suite: SuiteDir) -> bool:
     copy = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     # cache.db is copied together with its write-ahead log, for a killed run has not merged the two
     # files. The third file of SQLite is an index of the log; SQLite creates this index again.
+    _database, _log, index_of_log, *_ = source_run.answers
     not_copied = (
         source_run.lock_file.name,
         source_run.lock_holder.name,
-        source_run.answers[2].name,
+        index_of_log.name,
         "*.part",
         "*.tmp",
     )
@@ -225,19 +229,20 @@ def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Sp
         except sqlite3.Error as error:  # the next run of the cell archives the damaged file
             say(
                 f"warning: {cache_db} is damaged ({error}): "
-                "what it counted is not in the suite's budget"
+                "the suite's budget does not count the spending in this file"
             )
     return total(spent)
 
 
 def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
-    """Return the limit groups whose model has answered some cell, in any invocation so far.
+    """Return the limit groups in which the model of at least one cell has answered a request.
 
-    An answer counts only if the cell's last run asked one of the URLs that the cell asks now. A new
-    URL may never have answered.
+    Answers in earlier invocations count, if the cell's last run asked one of the URLs that the cell
+    asks now. A new URL may never have answered.
     """
     answered = set()
     for planned in cells:
+        # a cell does not count if its files are missing or damaged
         with suppress(sqlite3.Error, OSError, YamlError, UnicodeDecodeError, KeyError, TypeError):
             if MODEL_ROLE in read_roles(planned.plan.rundir.cache_db):
                 run_config = parse_own(planned.plan.rundir.run_config.read_text(encoding="utf-8"))

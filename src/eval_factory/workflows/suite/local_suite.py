@@ -43,7 +43,7 @@ from eval_factory.workflows.suite.planned_cells import (
 
 CELL_PROCESS = (sys.executable, "-m", "eval_factory.workflows.suite.cell_process")
 _MACHINE_VARIABLE_PREFIXES = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
-"""Beginnings of variables that describe the machine to a server: its GPUs and its locale."""
+"""Beginnings of the names of variables that describe the machine: its GPUs and its locale."""
 _SERVE_KEYS = (
     "start_time_limit_s",
     "hang_time_limit_s",
@@ -60,7 +60,7 @@ def run_by_server(
     """Run every unfinished cell with `run`, and start the servers of targets that have `serve`.
 
     Cells of targets without `serve` run first, all together. The other targets run one after
-    another, for each of two servers may need the complete machine.
+    another, because the server of a single target may need the complete machine.
 
     Raises:
         KeyboardInterrupt: the run was interrupted; all servers and cells have been ended.
@@ -80,7 +80,8 @@ def run_by_server(
         if not cells:
             continue
         if not work.options.fresh and all(is_complete_run(planned.plan) for planned in cells):
-            run(work, cells, None)  # their results are only collected: no request needs a server
+            # The results of these cells are only collected: no request needs a server.
+            run(work, cells, None)
             continue
         if work.stopped is not None:
             work.end_unstarted(cells, RunStatus.MISSING, NotReportableError.exit_code, work.stopped)
@@ -112,11 +113,11 @@ def server_spec(
     serve = suite.serve[target]
     variables = variables_of(serve)
     launch = tuple(serve.get(LAUNCH, ()))
-    names = {HUB_TOKEN, *filter(names_a_secret, variables)}
+    secret_names = {HUB_TOKEN, *filter(names_a_secret, variables)}
     for planned in cells:
-        names.update(planned.plan.evaluation.key_names())
+        secret_names.update(planned.plan.evaluation.key_names())
     # The server gets the variables for programs, files, GPUs and the Slurm job, and the variables
-    # that `serve` names. It gets no key of a judge or a model.
+    # that `serve` names. Keys of models and judges are passed on only if `serve` names them.
     prefixes: tuple[str, ...] = _MACHINE_VARIABLE_PREFIXES
     if launch:
         prefixes = (*prefixes, "SLURM_")
@@ -125,6 +126,11 @@ def server_spec(
         if not names_a_secret(name) and (name in ALLOWED_VARIABLES or name.startswith(prefixes)):
             passed_on[name] = value
     passed_on["PYTHONUNBUFFERED"] = "1"
+    secrets = set()
+    for name in secret_names:
+        value = env.get(name, "")
+        if value and not is_place(value):  # the path of a file with a key is not a secret
+            secrets.add(value)
     return ServerSpec(
         name=target,
         words=words_of(serve),
@@ -132,9 +138,7 @@ def server_spec(
         log=suite.folder.server_log(target),
         env={**passed_on, **{name: env[name] for name in variables if name in env}},
         settings=server_variables(serve),
-        secrets=tuple(
-            sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))
-        ),
+        secrets=tuple(sorted(secrets)),
         launch=launch,
         **{name: serve[name] for name in _SERVE_KEYS},
     )
@@ -143,10 +147,11 @@ def server_spec(
 def _settle_unreachable(
     work: Work, cells: Sequence[PlannedCell], probe: EndpointProbe, pauses: EndpointPauses
 ) -> None:
-    """Decide about each cell with an endpoint that did not answer the probe.
+    """Pause or end each cell with an endpoint whose probe failed.
 
-    If the endpoint of a model has answered in an earlier run, its group is paused. All other such
-    cells fail. Cells that need no request are left alone.
+    If the endpoint of the cell's model is unreachable, but a model of the limit group has answered
+    in an earlier run, the group is paused. In all other cases the cell fails. Cells that need no
+    request are not changed.
     """
     answered_before = groups_that_answered(work.cells)
     for planned in cells:
@@ -186,7 +191,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
         probe = EndpointProbe(work.env, work.redactor, say)
         if not options.no_preflight and served is None:
-            probe.all_of(cells)
+            probe.probe_all(cells)
         tracker = None
         if suite.budget:  # the spending of all cells in earlier invocations counts too
             tracker = SpendingTracker(suite.budget, spent_before(work.cells, say), began=work.began)
@@ -197,21 +202,26 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         }
 
         def ask(planned: PlannedCell) -> ProbeAnswer:
-            """Probe the endpoint of a cell's model; None: it answers, or no probe is wanted."""
+            """Probe the endpoint of a cell's model.
+
+            Returns None if the endpoint answers, or if the user has switched probes off.
+            """
             if served is not None:
                 if served.is_ready():
                     return None
                 return "the server does not answer"
             if options.no_preflight:
                 return None
-            return probe.model_of(planned)
+            return probe.probe_model(planned)
 
         pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)
-        probed = {planned.number: probe.roles_that_answered(planned) for planned in cells}
-        # The suite has not probed its own server: each cell does so itself.
-        if served is not None and not options.no_preflight:
-            probed = {}
+        probed: dict[int, frozenset[str]] = {}
+        # The suite does not probe a server that it has started. Each cell without an entry in
+        # `probed` probes its endpoints itself.
+        if served is None or options.no_preflight:
+            for planned in cells:
+                probed[planned.number] = probe.roles_that_answered(planned)
         loop = CellLoop(work, runs, pauses, probed, limits, tracker, served)
         _settle_unreachable(work, cells, probe, pauses)
         loop.add(planned for planned in cells if planned.number not in work.reports)

@@ -31,7 +31,7 @@ from eval_factory.workflows.context import HUB_TOKEN
 
 @dataclass(frozen=True)
 class CheckedCell:
-    """A cell with its plan, and all problems that keep the cell from running.
+    """A cell with its plan, and everything that keeps the cell from running.
 
     Attributes:
         cell: the cell.
@@ -53,7 +53,10 @@ class CheckedCell:
 
 
 def _findings(*checks: Callable[[], object]) -> tuple[list[str], list[str]]:
-    """Run the checks; return the errors in the configuration and the missing prerequisites."""
+    """Run all checks, and collect the errors that they raise.
+
+    Returns two lists of messages: errors in the configuration, and missing prerequisites.
+    """
     problems = []
     missing = []
     for check in checks:
@@ -83,14 +86,14 @@ def _findings_of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], li
     )
     checks: list[Callable[[], object]] = [check_packages]
     if extra.offline or extra.data_dir is not None:
-        # imported here, for few runs read a bundle
+        # imported here, because few runs read a data bundle
         from eval_factory.workflows.prepare import find_bundle
 
         checks.append(partial(find_bundle, plan, env))
     problems, missing = _findings(*checks)
-    faults = data_faults(plan.evaluation)
-    if faults:
-        missing.insert(0, "\n  ".join(faults))
+    faults_in_user_data = data_faults(plan.evaluation)
+    if faults_in_user_data:
+        missing.insert(0, "\n  ".join(faults_in_user_data))
     return problems, missing
 
 
@@ -103,15 +106,16 @@ def redactor_of_all(plans: Iterable[Plan], env: Mapping[str, str]) -> Redactor:
 def _secrets_in(
     document: Mapping[str, Any], plans: Iterable[Plan], env: Mapping[str, str]
 ) -> list[str]:
-    """Return a problem if the document contains a key of the plans.
+    """Check that the document contains no secret, for the document is written into a file.
 
-    The document is written into a file, and no secret may be written into a file.
+    Returns a list with one message if the document contains a known secret of the environment, such
+    as a key of the plans; else an empty list.
     """
     if redactor_of_all(plans, env).tree(document, known_only=True) == document:
         return []
     problem = (
-        "holds the value of a variable that is a secret (it is not shown); "
-        "${NAME} of one may stand in a URL after its host, and in params_to_add"
+        "holds the value of a variable that is a secret (the value is not shown); "
+        "write ${NAME} instead, which is allowed in a URL after its host, and in params_to_add"
     )
     return [problem]
 
@@ -119,7 +123,8 @@ def _secrets_in(
 def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
     """Check all cells; return them in the order of the suite.
 
-    Problems of a cell are stored with the cell. `refuse_unready` raises them.
+    The problems of a cell are stored in its `CheckedCell`, and are not raised. `refuse_unready`
+    raises an error with the problems of all cells.
     """
     framework = load_framework()
     checked = []
@@ -139,7 +144,8 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
         key_problems, missing_keys = _findings_of_keys(plan, env)
         problems = (*_secrets_in(cell.document, [plan], env), *data_problems, *key_problems)
         checked.append(CheckedCell(cell, plan, problems, (*missing_data, *missing_keys)))
-    # The suite's own file has keys that no run config of a cell has, such as `limit_group`.
+    # The suite's own file is checked too: it has keys that the run configs of the cells do not
+    # have, such as `limit_group`. If a cell already reports this problem, the suite need not.
     plans = []
     for checked_cell in checked:
         if checked_cell.plan is not None:
@@ -151,7 +157,7 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
 
 
 def _data_key(plan: Plan) -> tuple[object, ...]:
-    """Return a key that is the same for all cells that read the same data."""
+    """Return a key for the findings about a cell's data; cells with equal keys share them."""
     extra = plan.evaluation.extra
     folder_of_data = None
     if extra.offline and extra.data_dir is None:
@@ -161,11 +167,14 @@ def _data_key(plan: Plan) -> tuple[object, ...]:
 
 
 def _findings_of_keys(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Check the credentials; return the errors, and a separate text for each missing key."""
+    """Check the credentials.
+
+    Returns the errors in the configuration, and a separate text for each missing key.
+    """
     problems, reports = _findings(partial(credentials_report, plan, env))
     missing_keys: list[str] = []
     for report in reports:
-        # A suite has no option --api_key_name.
+        # The messages are written for `run_eval`. A suite has no option --api_key_name.
         text = report.replace("with --api_key_name", "as api_key of the target")
         missing_keys += re.split(r"\n(?=no API key)", text)
     return problems, missing_keys
@@ -220,7 +229,8 @@ def grouped(cells: Sequence[CheckedCell], texts: Iterable[tuple[Cell, str]]) -> 
 def named_cells(chosen_cells: Sequence[Cell], all_cells: Sequence[Cell]) -> str:
     """Return a short text that names the chosen cells.
 
-    The text is "every cell", "every cell of" some targets or evaluations, or the first four names.
+    The text is "every cell", "every cell of" some targets or evaluations, or the names of the first
+    four cells.
     """
     chosen_names = {cell.name for cell in chosen_cells}
     if len(all_cells) > 1 and chosen_names == {cell.name for cell in all_cells}:
@@ -244,7 +254,7 @@ class PlannedCell:
         number: the position of the cell in the suite, from 0.
         cell: the cell.
         plan: the plan of the cell.
-        group: the name of the limits that apply to the endpoint of the cell's model.
+        group: the name of the limit group: the targets that share limits with the cell's target.
     """
 
     number: int
@@ -291,21 +301,22 @@ def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
         problems = []
         for model, reason in unknown.items():
             remedy = how_to_state_price(model, "suite.prices")
-            problems.append(f"suite: max_cost cannot be held: {reason}\n  {remedy}")
+            problems.append(f"suite: max_cost cannot be enforced: {reason}\n  {remedy}")
         raise ConfigError(problems)
 
 
 def limits_of(
     runs: Iterable[tuple[Sequence[EndpointSettings], str | None]],
 ) -> tuple[dict[str, LimitOf], list[dict[str, str]]]:
-    """Return the limits by name, and for each run the name of each role's limits.
+    """Return the limits by name, and for each run a dict: role -> the name of its limits.
 
-    Runs share the limits if their models have the same URL, or if the same judge has the same URL
-    in both runs. If the runs state different numbers, the smallest number is the limit.
+    The models of two runs share limits if their group is the same, or without groups, if their URLs
+    are the same. Judges of two runs share limits if model and URLs are the same. If runs state
+    different numbers, the smallest number is the limit.
 
     Args:
-        runs: the endpoints of each run, and the name of the limits that the run's model shares
-            with other models; None if the URLs serve as the name.
+        runs: for each run, its endpoints, and the name of its model's limit group; None if the URLs
+            serve as the name.
     """
     limits: dict[str, LimitOf] = {}
     names_of_runs = []
@@ -338,6 +349,7 @@ def _limits_of_endpoint(
     if endpoint.role == MODEL_ROLE and model_group:
         group = model_group
     limit = endpoint.limit
+    # the first name is of all servers together; further names exist only with several servers
     role_of_all, *role_of_each = limit_names(endpoint.role, len(servers))
     if not role_of_each:
         return [(role_of_all, group, limit)]
@@ -349,7 +361,10 @@ def _limits_of_endpoint(
 
 
 def _smaller(first: LimitOf, second: LimitOf) -> LimitOf:
-    """Return a limit with the smaller of the two values of each number that is stated."""
+    """Return a limit with the smaller value of each number.
+
+    A number that only one of the two limits states is used. A number that neither states is None.
+    """
     smallest: list[Any] = []
     for numbers in zip(vars(first).values(), vars(second).values(), strict=True):
         stated = []

@@ -1,7 +1,7 @@
-"""Adds existing results to a suite: those that the suite's file names under `reuse`.
+"""Adds existing results to a suite: the results that the suite's file names under `reuse`.
 
-The suite's table shows these results, but no cell runs for them. Imported results become part of a
-suite in this way.
+The suite's table shows these results, but no evaluation runs for them. Imported results become part
+of a suite in this way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eval_factory.workflows.suite.finished_cells import copy_finished_run
 from eval_factory.workflows.suite.suite_report import CellReport
 
 
-def refuse_unreadable(suite: Suite) -> None:
+def refuse_unreadable_results(suite: Suite) -> None:
     """Check that each reused folder contains a readable result.
 
     Raises:
@@ -42,12 +42,13 @@ def refuse_unreadable(suite: Suite) -> None:
 def copy_reused_results(work: Work) -> list[CellReport]:
     """Copy each reused result that is new or changed into the suite's folder.
 
-    Returns a report for each reused result, also if the copy failed.
+    Returns a report for each reused result, also if the copy failed. Each report is written to the
+    suite's journal.
     """
     reports = []
     for cell in work.suite.reused:
         try:
-            report, identity = _copied(cell, work.suite.folder)
+            report, identity = _copy_if_needed(cell, work.suite.folder)
         except EvalFactoryError as error:
             reason = str(error).split("\n")[0]
             report = _report(cell, RunStatus.FAILED, reason, error.exit_code)
@@ -57,10 +58,15 @@ def copy_reused_results(work: Work) -> list[CellReport]:
     return reports
 
 
-def _copied(cell: ReusedCell, suite: SuiteDir) -> tuple[CellReport, str]:
-    """Copy the result if needed; return its report and the identity of its run."""
+def _copy_if_needed(cell: ReusedCell, suite: SuiteDir) -> tuple[CellReport, str]:
+    """Copy the result if it is new or changed; return its report and the identity of its run.
+
+    Raises:
+        BusyError: another process works in the folder of the result, or in the folder of the copy.
+        PrerequisiteError: the result cannot be read or copied.
+    """
     if not _is_copied(cell) and not copy_finished_run(cell.source, cell.folder, suite):
-        raise BusyError(f"not reused: another process works in {cell.source}")
+        raise BusyError(f"not reused: another process works in {cell.source} or {cell.folder}")
     stored = load_result(cell.folder)
     result = stored.result
     code = 0 if result.reportable else NotReportableError.exit_code
@@ -68,16 +74,22 @@ def _copied(cell: ReusedCell, suite: SuiteDir) -> tuple[CellReport, str]:
 
 
 def _is_copied(cell: ReusedCell) -> bool:
-    """Return True if the suite's folder contains an unchanged copy of the result."""
-    copy = RunDir(cell.folder).checksums
-    source = RunDir(cell.source).checksums
-    if not copy.is_file() or not source.is_file():
+    """Return True if the suite's folder contains a copy of the present result.
+
+    Only the two files of checksums are compared: they differ if the results differ.
+    """
+    checksums_of_copy = RunDir(cell.folder).checksums
+    checksums_of_source = RunDir(cell.source).checksums
+    if not checksums_of_copy.is_file() or not checksums_of_source.is_file():
         return False
-    return sha256_of(copy) == sha256_of(source)
+    return sha256_of(checksums_of_copy) == sha256_of(checksums_of_source)
 
 
 def _reason(stored: StoredResult) -> str | None:
-    """Return the first reason why the result is not reportable; None if it is reportable."""
+    """Return the first reason why the result is not reportable.
+
+    Returns None if the result is reportable, or if it states no reason.
+    """
     reasons = stored.result.validity.short_reasons
     if stored.result.reportable or not reasons:
         return None

@@ -34,7 +34,10 @@ from eval_factory.workflows.suite.planned_cells import (
     plan_cells,
     redactor_of_all,
 )
-from eval_factory.workflows.suite.reused_results import copy_reused_results, refuse_unreadable
+from eval_factory.workflows.suite.reused_results import (
+    copy_reused_results,
+    refuse_unreadable_results,
+)
 from eval_factory.workflows.suite.suite_executors import EXECUTORS
 from eval_factory.workflows.suite.suite_folder import locked, write_configs
 from eval_factory.workflows.suite.suite_journal import (
@@ -61,8 +64,9 @@ def run_suite(
     A cell that fails raises no error; the exit code of the report shows the failure.
 
     Raises:
-        ConfigError: the configuration of the suite or of a cell is wrong; no request was sent.
-        PrerequisiteError: a prerequisite of a cell is missing; no request was sent.
+        ConfigError: the configuration of the suite or of a cell is wrong.
+        PrerequisiteError: a prerequisite of the suite or of a cell is missing, or the suite's
+            folder cannot be written.
         BusyError: another process works on the suite.
         InterruptedRunError: the run was interrupted. The running cells were ended, and the table
             contains the finished results.
@@ -78,7 +82,7 @@ def run_suite(
     plans = [planned.plan for planned in cells]
     for line in lines_about(plans, env):
         screen.say(line)
-    refuse_unreadable(suite)
+    refuse_unreadable_results(suite)
     folders_of_identity = finished_below(options.reuse)
     with locked(suite.folder):
         write_configs(suite)
@@ -87,10 +91,14 @@ def run_suite(
             suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor
         )
         all_cells = [*[planned.cell for planned in cells], *suite.reused]
-        names = [cell_fields(cell) for cell in all_cells]
+        cell_names = [cell_fields(cell) for cell in all_cells]
         interrupted = False
         work.journal.record(
-            SUITE_STARTED, pid=os.getpid(), host=socket.gethostname(), cells=names, total=len(names)
+            SUITE_STARTED,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            cells=cell_names,
+            total=len(cell_names),
         )
         try:
             work.reused += copy_reused_results(work)
@@ -98,7 +106,7 @@ def run_suite(
             executor.run(work)
         except KeyboardInterrupt:
             interrupted = True
-        with ignore_sighup():
+        with ignore_sighup():  # the table is still written if the terminal is closed now
             report = _finish(work, interrupted=interrupted)
         if interrupted:
             raise InterruptedRunError(report.summary)
@@ -108,12 +116,13 @@ def run_suite(
 def collect_finished(work: Work, folders_of_identity: Mapping[str, tuple[Path, ...]]) -> None:
     """Report each cell whose run is already complete, and copy complete runs from other folders.
 
+    With the option `--fresh`, earlier results are ignored, and nothing is done.
     `folders_of_identity`: the output folders of complete runs, by the identity of the run.
     """
     if work.options.fresh:
         return
     for planned in work.cells:
-        # "" if the finished result is reportable, None if there is no finished result
+        # "" if the cell's complete result is reportable, None if the cell has to run
         why_not_reportable = finished(planned.plan)
         source = None
         if why_not_reportable is None:
@@ -121,13 +130,16 @@ def collect_finished(work: Work, folders_of_identity: Mapping[str, tuple[Path, .
         if source is not None:
             if not copy_finished_run(source, planned.plan.rundir.root, work.suite.folder):
                 work.journal.say(
-                    f"{planned.cell.name}: not reused: another process works in {source}"
+                    f"{planned.cell.name}: not reused: another process works in {source} "
+                    f"or {planned.plan.rundir.root}"
                 )
                 continue
             why_not_reportable = finished(planned.plan)
         if why_not_reportable is None:
             continue
-        code = 0 if failure_in(why_not_reportable or None) is None else NotReportableError.exit_code
+        # The result of a demo is not reportable, but does not count as a failure.
+        is_failure = failure_in(why_not_reportable or None) is not None
+        code = NotReportableError.exit_code if is_failure else 0
         reason = why_not_reportable.split("\n")[0] or None
         report = CellReport.of(planned.cell, RunStatus.COMPLETE, reason, exit_code=code)
         report = replace(report, collected=True, reused_from=source)
@@ -136,7 +148,10 @@ def collect_finished(work: Work, folders_of_identity: Mapping[str, tuple[Path, .
 
 
 def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
-    """Write the table and the last event of the suite, and return the report."""
+    """Report the cells without a report, write the table and the last event, and return the report.
+
+    Only an interrupt leaves cells without a report.
+    """
     suite = work.suite
     for planned in work.left:
         status = RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.MISSING
@@ -149,6 +164,7 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     except Exception as error:
         work.journal.record(SUITE_ENDED, status=RunStatus.PARTIAL, exit_code=code_of_error(error))
         raise
+    # `write_table` changes the report of a cell whose result cannot be read: record its end again.
     for before, cell, planned in zip(cells, reports[: len(cells)], work.cells, strict=True):
         if cell != before:
             work.record_end(cell, planned.plan.identity)

@@ -1,8 +1,8 @@
 """Runs one evaluation as a Slurm job.
 
-The run is treated as a suite with one cell, whose files are in the run's output folder. The run can
-therefore be submitted, adopted and resumed like any suite. When its job has ended, this module
-collects the job's output.
+The run is treated as a suite with one cell. The suite's files are in the run's output folder. The
+run can therefore be submitted, adopted and resumed like any suite. When its job has ended, this
+module collects the job's output.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from eval_factory.workflows.suite.suite_journal import ScreenLines
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 TARGET = "model"  # the name of the only target of the suite
+# the error that `run_as_job` raises for the exit code of the cell
 _ERROR_OF_EXIT_CODE = {
     error.exit_code: error
     for error in (NotReportableError, ConfigError, PrerequisiteError, HelmError)
@@ -46,7 +47,7 @@ _ERROR_OF_EXIT_CODE = {
 
 
 class JobLines(ScreenLines):
-    """Shows lines about the job, but no events: with only one cell, events add no information."""
+    """Shows lines about the job, but no events: with one cell, the lines say the same."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Ignore the event."""
@@ -60,12 +61,13 @@ def run_as_job(
     With `wait`, submit the run, wait for the end of its job, and collect the result.
 
     Raises:
-        EvalFactoryError: the run failed; the error has the exit code that a local run would have
-            had.
+        EvalFactoryError: the run cannot be submitted, or it failed; the error of a failed run has
+            the exit code that a local run would have had.
     """
     if options.watch is not None:
         raise ConfigError(
-            "--watch shows a run of this machine; of a job: eval-factory suite logs -f OUTPUT_DIR"
+            "--watch only shows runs on this machine; "
+            "for a Slurm job, use 'eval-factory suite logs -f OUTPUT_DIR'"
         )
     plan = make_plan(evaluation)
     suite = suite_of(evaluation, plan, env)
@@ -94,24 +96,25 @@ def run_as_job(
     if cell.status == RunStatus.WAITING:
         steps = (
             f"submitted to Slurm; the result will be in {plan.rundir.root}\n"
-            "  the same command shows it when the job has ended; with --wait it waits for that\n"
-            f"  where it stands: eval-factory suite status {root}\n"
-            f"  what it says: eval-factory suite logs -f {root}\n"
-            f"  to end it: eval-factory suite cancel {root}"
+            "  when the job has ended, the same command shows the result; "
+            "with --wait, the command waits for the end\n"
+            f"  the state of the job: eval-factory suite status {root}\n"
+            f"  the logs of the job: eval-factory suite logs -f {root}\n"
+            f"  to end the job: eval-factory suite cancel {root}"
         )
         return Submitted(plan.rundir.root, steps)
     if cell.status == RunStatus.PARTIAL:
         return _partial_result(plan, env)
     raise _ERROR_OF_EXIT_CODE.get(cell.exit_code, HelmError)(
-        f"{cell.reason or cell.status}\n  its logs: eval-factory suite logs {root}\n"
-        "  the same command submits it again; what was answered is kept"
+        f"{cell.reason or cell.status}\n  the logs of the job: eval-factory suite logs {root}\n"
+        "  the same command submits the run again, and reuses the answers that it already has"
     )
 
 
 def _partial_result(plan: Plan, env: Mapping[str, str]) -> Evaluated:
     """Return the partial result as the job wrote it.
 
-    Collecting the result on this machine would send the missing requests.
+    `evaluate` is not called here: for a partial result, it would send the missing requests.
     """
     result = load_result(plan.rundir.root).result
     redactor = redactor_of(plan.evaluation, env)
@@ -140,7 +143,7 @@ def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suit
 
 
 def run_config_of(evaluation: Evaluation, plan: Plan) -> dict[str, Any]:
-    """Return a run config with the user's settings, the Slurm settings and an absolute output_dir.
+    """Return a run config with the user's settings, the Slurm settings and the run's output_dir.
 
     Slurm settings without a value are left out.
     """

@@ -57,12 +57,15 @@ _LOST = "its task is gone from Slurm and left no result; see its log"
 def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
     """Submit all unfinished cells; with the option `wait`, return when all jobs have ended.
 
-    Every cell then has a report.
+    When the function returns, every cell has a report.
 
     Raises:
         ConfigError, PrerequisiteError: not all cells could be submitted. The same command continues
             the suite.
-        InterruptedRunError: the wait was interrupted; the jobs continue.
+        BusyError: with the option `fresh`, a cell is still in Slurm, or another process works in
+            its folder.
+        InterruptedRunError: the user or `suite cancel` interrupted the command. After an interrupt
+            by the user, the jobs continue.
     """
     folder = work.suite.folder
     secrets = secrets_of(work.cells, work.suite)
@@ -102,16 +105,16 @@ class SlurmRun:
     runs: SlurmRuns
     submitted: Counter[str] = field(default_factory=Counter)
     """The number of times that this invocation has submitted a run, by the name of the run."""
-    # the time of the first failed question about Slurm's queue, in seconds of time.monotonic;
-    # None: the last question was answered
+    # the first of the queries of Slurm's queue that have failed in a row, in seconds of
+    # time.monotonic; None: the last query succeeded
     silent_since: float | None = None
 
     def states(self) -> Mapping[str, RunState] | None:
         """Return the state of each run; None if Slurm did not answer and will be asked again.
 
         Raises:
-            QueueUnknownError: Slurm has not answered for `max_outage_s` seconds, or the command
-                does not wait.
+            QueueUnknownError: Slurm has not answered for `max_outage_s` seconds, or Slurm did not
+                answer and the option `wait` is not set.
         """
         try:
             states = self.runs.look()
@@ -134,9 +137,11 @@ class SlurmRun:
         cells = {run_name(planned): planned for planned in self.work.left}
         queued = {name for name, state in states.items() if isinstance(state, (Waiting, Started))}
         for name in queued - cells.keys():
+            # The name of a run contains a digest of its settings. A queued run of a cell under
+            # another name therefore has an earlier configuration of the cell.
             if cell_of(name) in map(cell_of, cells):
                 self.work.journal.say(
-                    f"{cell_of(name)}: its configuration has changed: its job is ended first"
+                    f"{cell_of(name)}: its configuration has changed: its old job is ended first"
                 )
                 self.runs.end([name])
         to_submit = []
@@ -154,9 +159,13 @@ class SlurmRun:
         self.runs.clean_up()
         if to_submit:
             specs = specs_of(to_submit, self.work.suite, self.runs.store, self.work.options)
-            groups = [SlurmAsks.of(array[0]).group for array in arrays(specs, len(specs))]
+            # Several job arrays may share the limits of an endpoint, and run at the same time.
+            group_of_each_array = [
+                SlurmAsks.of(array[0]).group for array in arrays(specs, len(specs))
+            ]
             for planned, spec in zip(to_submit, specs, strict=True):
-                sharing_tasks = SlurmAsks.of(spec).at_once * groups.count(planned.group)
+                array_count = group_of_each_array.count(planned.group)
+                sharing_tasks = SlurmAsks.of(spec).at_once * array_count
                 file = Path(spec.run_config)
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(file, to_yaml(document_of(planned, sharing_tasks)), mode=PRIVATE)
@@ -164,7 +173,7 @@ class SlurmRun:
             self.submitted.update(spec.name for spec in specs)
 
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
-        """Return True if a cell that is not queued has ended, and report its end.
+        """Check whether a cell that is not queued has ended; report its end and return True if so.
 
         A cell has ended if its run is complete, if its run ended after this invocation submitted
         it, or if its run was lost after `max_attempts` submissions.
@@ -232,8 +241,8 @@ def refuse_unsupported_by_slurm(suite: Suite, env: Mapping[str, str]) -> None:
     redactor = Redactor.from_environment(env, filter(names_a_secret, env))
     if redactor.tree(suite.slurm, known_only=True) != suite.slurm:
         problems.append(
-            "suite.slurm: holds the value of a variable that is a secret (it is not shown), and "
-            "suite.slurm is written into files: take it out; the jobs get the keys without it"
+            "suite.slurm: holds the value of a variable that is a secret (the value is not shown), "
+            "and suite.slurm is written into files: remove the value; the jobs get the keys anyway"
         )
     if problems:
         raise ConfigError(problems)
@@ -265,8 +274,8 @@ def specs_of(
     cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, options: SuiteOptions
 ) -> list[RunSpec]:
     """Return the specification of each cell's run."""
-    # The number of cells that run at once, by endpoint. A limit of the endpoint is divided by this
-    # number, so the number must not exceed the limit: each cell needs at least one request.
+    # The number of cells that run at once, by limit group. A limit of the endpoint is divided by
+    # this number, so the number must not exceed the limit: each cell needs at least one request.
     at_once: dict[str, int] = {}
     for planned in cells:
         if planned.cell.target in suite.serve:
@@ -328,9 +337,9 @@ def _limits(planned: PlannedCell) -> dict[str, int]:
 
 
 def secrets_of(cells: Iterable[PlannedCell], suite: Suite) -> set[str]:
-    """Return the names of the environment variables that the tasks get.
+    """Return the names of the environment variables that the tasks get as well as the allowed ones.
 
-    These are the variables of keys and settings of the cells and of the model servers.
+    These are the variables with keys and settings of the cells and of the model servers.
     """
     names = {HUB_TOKEN, CREDENTIALS_VARIABLE}.union(*map(variables_of, suite.serve.values()))
     for planned in cells:
@@ -345,9 +354,9 @@ def delete_results(cells: Sequence[PlannedCell], folder: SuiteDir, slurm: Slurm)
     """Delete the answers and results of these cells (option `--fresh`).
 
     Raises:
-        BusyError: another process works in the folder of a cell.
-        EvalFactoryError: a cell is still queued in Slurm (see `refuse_cells_in_slurm`); nothing was
-            deleted.
+        BusyError: a cell is still in Slurm, and nothing was deleted; or another process works in
+            the folder of a cell, whose answers and those of the following cells were not deleted.
+        PrerequisiteError: Slurm does not report its queue; nothing was deleted.
     """
     refuse_cells_in_slurm(folder, [planned.cell.name for planned in cells], slurm)
     for planned in cells:

@@ -2,13 +2,13 @@
 
     python -m eval_factory.workflows.suite.slurm_worker WAVE
 
-A task has one run, or all runs of a model whose server the task starts. WAVE is the file that
-describes the job array (`Wave`).
+A task of Slurm has one run, or all runs of a model whose server the task starts. WAVE is the file
+that describes the job array (`Wave`).
 
 Slurm starts a task again if its node does not reply. The processes of the first start may still
-run there, for example after a frozen slurmd or a broken network. Each start therefore creates a
-file, its mark. A start that finds the mark of a newer start ends. The newer start waits a few
-seconds for this end, and then locks the folder and reuses the answers that are stored there.
+run on the first node, for example after a frozen slurmd or a broken network. Each start therefore
+creates a file, its mark. A start that finds the mark of a newer start ends. The newer start waits a
+few seconds for the end of the older start, locks the output folder, and reuses the stored answers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SuiteObserver, append_line
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-_LOOK_INTERVAL_S = 1.0
+_MARK_CHECK_INTERVAL_S = 1.0
 # An older start needs up to this time to find the newer mark and to end its helm-run, which gets
 # SIGTERM and a grace period up to two times.
 _MAX_END_OF_OLDER_S = 8.0
@@ -65,7 +65,9 @@ MAX_STARTS = 6
 
 The limit stops the restarts of a run that makes its nodes fail.
 """
-KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
+KEYS_ARE_GONE = (
+    "the file with its keys was deleted, as by 'suite cancel': run the same command again"
+)
 REPLACED = (
     "Slurm has started this task again elsewhere: the newer start continues with these answers"
 )
@@ -74,7 +76,8 @@ REPLACED = (
 class Start:
     """One start of the runs of a task.
 
-    Inside the `with` block of a start, a newer start of any of its runs interrupts this process.
+    Inside the `with` block of a start, this process is interrupted as soon as any of the runs is
+    started again elsewhere.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class Start:
         wave: Wave,
         runs: Sequence[RunSpec],
         interrupt: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM),
-        every_s: float = _LOOK_INTERVAL_S,
+        every_s: float = _MARK_CHECK_INTERVAL_S,
     ) -> None:
         """Create the mark of this start.
 
@@ -93,10 +96,10 @@ class Start:
             runs: the runs that are started.
             interrupt: ends these runs, as Slurm would with SIGTERM. The answers stay on disk, and
                 no end is recorded.
-            every_s: the interval between two looks for newer marks, in seconds.
+            every_s: the interval between two checks for newer marks, in seconds.
 
         Raises:
-            OSError: the mark cannot be written.
+            OSError: a mark cannot be written.
         """
         self._store = store
         self._interrupt = interrupt
@@ -107,9 +110,9 @@ class Start:
         for mark in self.marks:
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.touch(PRIVATE)
-        self._known = self._starts()
+        self._known_marks = self._all_marks()
         self._has_left = threading.Event()  # is set at the end of the `with` block
-        self._watch = threading.Thread(target=self._look, daemon=True)
+        self._watcher = threading.Thread(target=self._check_regularly, daemon=True)
         self.was_replaced = False
         """True if a newer start has interrupted this start."""
 
@@ -118,34 +121,35 @@ class Start:
 
         The processes of the older start may still run, or their node may be lost.
         """
-        older = self._starts().difference(self.marks)
-        if not all(map(self._store.has_ended, older)):
+        older_marks = self._all_marks().difference(self.marks)
+        if not all(map(self._store.has_ended, older_marks)):
             time.sleep(_MAX_END_OF_OLDER_S)
 
     def __enter__(self) -> Self:
-        self._watch.start()
+        self._watcher.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._has_left.set()
-        self._watch.join()
+        self._watcher.join()
 
-    def look(self) -> None:
-        """Look once for newer starts, and interrupt this start if a newer start exists."""
-        # If the file system does not answer, the next look may succeed.
+    def check(self) -> None:
+        """Check once for newer starts, and interrupt this start if a newer start exists."""
+        # If the file system does not answer, the next check may succeed.
         with suppress(OSError):
-            if not self.was_replaced and not self._known.issuperset(self._starts()):
+            if not self.was_replaced and not self._known_marks.issuperset(self._all_marks()):
                 self.was_replaced = True
                 self._interrupt()
 
-    def _starts(self) -> set[Path]:
+    def _all_marks(self) -> set[Path]:
         """Return the marks of all starts of these runs."""
         return set(chain.from_iterable(map(starts_below, self._folders)))
 
-    def _look(self) -> None:
-        """Look for newer starts regularly, until this start ends or is interrupted."""
+    def _check_regularly(self) -> None:
+        """Check for newer starts, until the `with` block ends or this start is interrupted."""
+        # `wait` returns False if the interval has passed, and True if the `with` block has ended.
         while not self.was_replaced and not self._has_left.wait(self._every_s):
-            self.look()
+            self.check()
 
 
 def work(wave_file: Path, index: int) -> int:
@@ -154,8 +158,12 @@ def work(wave_file: Path, index: int) -> int:
     Returns the exit code for Slurm; eval-factory itself does not read this code. If a run was
     interrupted (by the job's time limit, `scancel` or preemption), no end of the run is recorded,
     for Slurm may start the task again.
+
+    Args:
+        wave_file: the file that describes the job array.
+        index: the number of the task in the job array.
     """
-    # the wave's file is .suite/slurm/waves/w1.json in the suite's folder
+    # the file of a wave is .suite/slurm/waves/w1.json in the suite's folder
     wave = read_wave(wave_file)
     store = SlurmStore(suite_dir(wave_file.absolute().parents[3]))
     left = []
@@ -196,7 +204,8 @@ def work(wave_file: Path, index: int) -> int:
             raise
         code = PrerequisiteError.exit_code
         place = error.filename or store.suite.root
-        # A full disk takes no record either: a repeated `run_suite` then submits the run again.
+        # On a full disk, the record cannot be written either. A repeated `run_suite` then submits
+        # the run again.
         with suppress(OSError):
             _record(
                 store,
@@ -205,20 +214,20 @@ def work(wave_file: Path, index: int) -> int:
                 RunEnd(code, RunStatus.FAILED, f"cannot write {place}: {error.strerror}", 1),
             )
     if all(store.ended(wave, run) is not None for run in wave.runs):
-        # no task of the wave needs the keys any more
+        # No task of the wave needs the file with the keys any more.
         store.environment(wave.number).unlink(missing_ok=True)
     return code
 
 
 def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
-    """Return True if this task has to do the run.
+    """Return True if this task still has to do the run.
 
-    A run that was started `MAX_STARTS` times is recorded as failed.
+    Records the run as failed if it was already started `MAX_STARTS` times; then returns False.
     """
     if store.ended(wave, run) is not None or store.was_submitted_again(wave, run):
         return False
     if len(store.starts_in(wave, run)) >= MAX_STARTS:
-        reason = f"was started {MAX_STARTS} times and never came to its end"
+        reason = f"was started {MAX_STARTS} times and never reached its end"
         _record(
             store, wave, [run], RunEnd(HelmError.exit_code, RunStatus.FAILED, reason, MAX_STARTS)
         )
@@ -301,7 +310,8 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         if error.errno not in DISK_FULL_ERRORS:
             raise
-        # A full disk takes no log message either. A repeated `run_suite` submits the run again.
+        # On a full disk, a log message cannot be written either. A repeated `run_suite` submits the
+        # runs again.
         return PrerequisiteError.exit_code
 
 

@@ -1,8 +1,10 @@
 """Checks a suite: which cells have no complete result, and whether the table matches the results.
 
-The check reads the suite's configuration and the folders of the cells. A cell that `run_eval` has
-finished counts as complete. A result of another configuration or of another version of eval-factory
-does not count.
+The check reads the suite's configuration and the folders of the cells. A cell is complete if its
+folder contains a complete result of the cell's configuration, also if the user made this result
+with `run_eval`. A result of another version of eval-factory does not count.
+
+Also verifies a suite: compares every file of its results with the stored checksums.
 """
 
 from __future__ import annotations
@@ -49,13 +51,13 @@ class CellCheck(CellRecord):
     status: RunStatus
     # why the cell is not complete; for a complete cell, notes about its result
     reason: str | None
-    # the problems that keep the same command from running the cell; empty if the cell is complete
+    # the problems that the user must solve before the cell can run; empty if the cell is complete
     to_do: tuple[str, ...]
     folder: Path
 
     @property
     def is_complete(self) -> bool:
-        """True if the cell has a complete result of its configuration."""
+        """True if the cell has a complete result."""
         return self.status == RunStatus.COMPLETE
 
 
@@ -67,7 +69,8 @@ class SuiteCheck:
     cells: tuple[CellCheck, ...]
     command: str  # the command that continues the suite
     running: bool  # True if a process or a job works on the suite
-    in_table: bool  # True if suite_results.yaml is newer than the newest result
+    # True if there are results, and suite_results.yaml is at least as new as the newest result
+    in_table: bool
     altered: tuple[Finding, ...] = ()  # the places at which the table differs from the results
 
     @property
@@ -98,16 +101,16 @@ class SuiteCheck:
 
 
 def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
-    """Check every cell of a suite. The check starts no run, sends no request and writes no file.
+    """Check every cell of a suite. The check starts no run, sends no request and changes no file.
 
     Raises:
         ConfigError: suite_config.yml is wrong.
-        PrerequisiteError: there is no suite_config.yml, for the suite was stopped before its first
-            cell.
+        PrerequisiteError: there is no suite_config.yml, because the suite was stopped before its
+            first cell.
     """
     if not folder.config.is_file():
         raise PrerequisiteError(
-            f"{folder.config}: is not there: the suite was stopped before its first cell; "
+            f"{folder.config}: is missing: the suite was stopped before its first cell; "
             "run 'eval-factory run_suite'"
         )
     suite = _suite_of(folder, env)
@@ -115,9 +118,11 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     reported = {cell.name: cell for cell in status.cells}
     checked = [_checked(cell, reported.get(cell.cell.name)) for cell in checked_cells(suite, env)]
     cells = (*checked, *map(_checked_reused, suite.reused))
-    table = modified_at(folder.results_yaml)
-    last = max((modified_at(RunDir(cell.folder).evaluation_config) for cell in cells), default=0.0)
-    # The table of a suite that runs or was stopped may be older than the results.
+    table_time = modified_at(folder.results_yaml)
+    result_times = [modified_at(RunDir(cell.folder).evaluation_config) for cell in cells]
+    newest_result_time = max(result_times, default=0.0)  # 0 if there are no results
+    # While a suite runs, and after it was stopped, its table may be older than the results: such a
+    # table is not compared with them. `started` is None if the folder has no events.
     table_is_final = folder.results_yaml.exists() and (
         status.started is None or status.state == suite_status.ENDED
     )
@@ -126,7 +131,7 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
         cells,
         command=suite_status.same_command(status),
         running=status.state == suite_status.RUNNING,
-        in_table=0.0 < last <= table,
+        in_table=0.0 < newest_result_time <= table_time,
         altered=tuple(altered_table(folder).findings) if table_is_final else (),
     )
 
@@ -178,16 +183,20 @@ def _checked_reused(cell: ReusedCell) -> CellCheck:
 
 
 def _status_in_folder(plan: Plan) -> tuple[RunStatus, str | None]:
-    """Return the status of the result in the cell's folder, and the problem with the result."""
-    if (why := finished(plan)) is not None:
-        if not why:
-            return RunStatus.COMPLETE, None
-        reason = why.splitlines()[0].removeprefix("NOT REPORTABLE: ")
+    """Return the status of the cell by its folder, and the reason of the status.
+
+    The reason is None if the cell has a complete and reportable result.
+    """
+    why_not_reportable = finished(plan)
+    if why_not_reportable == "":
+        return RunStatus.COMPLETE, None
+    if why_not_reportable is not None:
+        reason = why_not_reportable.splitlines()[0].removeprefix("NOT REPORTABLE: ")
         return RunStatus.COMPLETE, f"not reportable: {reason}"
     if is_complete_run(plan) and reads_own_data(plan):
         return (
             RunStatus.COMPLETE,
-            "it reads data of your own: run_suite checks whether they have changed",
+            "the cell reads data of your own: run_suite checks whether the data have changed",
         )
     try:
         result = load_result(plan.rundir.root).result
@@ -198,21 +207,22 @@ def _status_in_folder(plan: Plan) -> tuple[RunStatus, str | None]:
         gaps = f"{counts.requested - counts.scored} of {counts.requested} instances have no score"
         return RunStatus.PARTIAL, gaps
     if read_state(plan.rundir) is None and result.provenance.run_identity == plan.identity:
-        return RunStatus.MISSING, "its run was stopped while it wrote its result"
+        return RunStatus.MISSING, "the run was stopped while it wrote its result"
     return RunStatus.MISSING, "the result in its folder is of another configuration or version"
 
 
 def verify_suite(folder: SuiteDir) -> Verified:
     """Verify a suite: its runs, its configuration and its table.
 
-    Each run is verified. The suite's configuration is compared with the configurations of the runs,
-    and the suite's table with a table that is made again from the results of the runs.
+    The files of each run are compared with their checksums. The suite's configuration is compared
+    with the configurations of the runs. The suite's table is compared with a table that is made
+    again from the results of the runs.
     """
     state = suite_state_of(EventTail(folder.events, None).new())
     if state.started is not None and state.ended is None:
         return Verified(
             folder.root,
-            unreadable="its last run has not ended: run the same command again, then verify",
+            unreadable="the suite has not ended: run the same command again, then verify",
         )
     table = altered_table(folder)
     findings = table.findings
@@ -226,8 +236,9 @@ def verify_suite(folder: SuiteDir) -> Verified:
         for finding in verified.findings:
             findings.append(replace(finding, file=f"{cell.name}/{finding.file}"))
         notes += [f"{cell.name}: {note}" for note in verified.notes]
-        unreadable = unreadable or (verified.unreadable and f"{cell.name}: {verified.unreadable}")
-    compared = _runs_of_the_configuration(folder, table.cells)
+        if verified.unreadable and unreadable is None:
+            unreadable = f"{cell.name}: {verified.unreadable}"
+    compared = _compare_with_configuration(folder, table.cells)
     return Verified(
         folder.root,
         (*findings, *compared.findings),
@@ -236,8 +247,12 @@ def verify_suite(folder: SuiteDir) -> Verified:
     )
 
 
-def _runs_of_the_configuration(folder: SuiteDir, cells: Sequence[FinishedCell]) -> Verified:
-    """Find the cells whose run does not match suite_config.yml."""
+def _compare_with_configuration(folder: SuiteDir, cells: Sequence[FinishedCell]) -> Verified:
+    """Compare the cells of the table with suite_config.yml.
+
+    The findings name cells that only the file or only the table has, and complete cells whose last
+    run had another configuration.
+    """
     config = folder.config.name
     findings: list[Finding] = []
     notes: list[str] = []
@@ -257,7 +272,7 @@ def _runs_of_the_configuration(folder: SuiteDir, cells: Sequence[FinishedCell]) 
     for name in sorted(configured.keys() ^ status_of.keys()):
         findings.append(
             Finding(
-                config, name, "this cell is only in one of the two: in this file, or in the table"
+                config, name, "this cell is either only in this file, or only in the suite's table"
             )
         )
     for name, checked_cell in configured.items():
@@ -266,13 +281,13 @@ def _runs_of_the_configuration(folder: SuiteDir, cells: Sequence[FinishedCell]) 
             last = read_state(RunDir(checked_cell.cell.folder))
         if checked_cell.plan is None:
             notes.append(
-                f"{name}: its configuration was not compared: "
-                "files that it names have changed, or are not there"
+                f"{name}: the configuration of the cell was not compared: "
+                "files that the configuration names have changed, or are missing"
             )
         elif last is not None and last.identity != checked_cell.plan.identity:
             difference = (
-                f"gives a run of the identity {checked_cell.plan.identity}; "
-                f"the result is of {last.identity}"
+                f"the configuration has the identity {checked_cell.plan.identity}; "
+                f"the result is of a run with the identity {last.identity}"
             )
             findings.append(Finding(config, name, difference))
     return Verified(folder.root, tuple(findings), tuple(notes))
@@ -280,7 +295,7 @@ def _runs_of_the_configuration(folder: SuiteDir, cells: Sequence[FinishedCell]) 
 
 @dataclass
 class _Table:
-    """The cells of a suite's table, with the result of comparing the table with their results."""
+    """The cells of a suite's table, and the differences between the table and the results."""
 
     cells: list[FinishedCell] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -318,6 +333,7 @@ def altered_table(folder: SuiteDir) -> _Table:
                 table.findings.append(Finding(stored.name, "", "is missing"))
                 continue
             for difference in differences_of_files(stored, made_again):
+                # Another version may make the other parts of the table differently.
                 is_compared = not other_versions or (
                     stored == folder.results_yaml and difference.field.startswith("cells")
                 )
@@ -335,7 +351,9 @@ def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
     """Return the cells by the suite's events, or by the table if there are no events.
 
     Raises:
-        ValueError: the folder of a cell is outside of the suite, or a cell has an unknown status.
+        OSError, YamlError, KeyError, TypeError: suite_results.yaml cannot be read.
+        ValueError: the folder of a cell is outside of the suite, or a cell has a status that no
+            ended cell has.
     """
     document = parse_own(folder.results_yaml.read_text(encoding="utf-8"))
     table = {(str(cell["target"]), str(cell["evaluation"])): cell for cell in document["cells"]}

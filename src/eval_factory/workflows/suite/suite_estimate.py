@@ -39,21 +39,22 @@ class SharedSizes:
     """
 
     def __init__(
-        self, look: Callable[[Plan, Mapping[str, str]], PromptSizes] = prompt_sizes
+        self, measure: Callable[[Plan, Mapping[str, str]], PromptSizes] = prompt_sizes
     ) -> None:
-        self._look = look
-        self._known: dict[str, PromptSizes] = {}
+        self._measure = measure
+        self._sizes_of: dict[str, PromptSizes] = {}
 
     def __call__(self, plan: Plan, env: Mapping[str, str]) -> PromptSizes:
         """Return the sizes of a run's prompts, as `prompt_sizes` does.
 
-        If no data were found for the configuration so far, the data in the cell's own output folder
-        are tried.
+        If no data were found for the configuration so far, the measurement is repeated for each
+        cell that has data in its own output folder.
         """
         configuration = plan.evaluation.run.config.model_dump_json(exclude={"output_dir"})
-        sizes = self._known.get(configuration)
+        sizes = self._sizes_of.get(configuration)
         if sizes is None or (sizes.requests is None and own_scenarios(plan).is_dir()):
-            sizes = self._known[configuration] = self._look(plan, env)
+            sizes = self._measure(plan, env)
+            self._sizes_of[configuration] = sizes
         return sizes
 
 
@@ -62,7 +63,8 @@ class CellEstimate:
     """The estimate of one cell."""
 
     name: str
-    group: str  # the name of the limits that apply to the endpoint of the cell's model
+    # the name of the group of targets that share limits; the cell's target belongs to this group
+    limit_group: str
     estimate: Estimate
 
 
@@ -82,20 +84,19 @@ class SuiteEstimate(Total):
     def hours(self) -> float | None:
         """The estimated duration in hours; None if the duration of a cell is unknown.
 
-        Cells that share the limits of an endpoint add up. Groups of cells with different endpoints
-        run at the same time.
+        The hours of cells that share limits are added. Cells with different limits run at the same
+        time.
         """
-        by_group: dict[str, list[float | None]] = defaultdict(list)
+        cell_hours: dict[str, list[float | None]] = defaultdict(list)
         for cell in self.cells:
-            by_group[cell.group].append(cell.estimate.hours)
-        sums = [sum_or_none(hours) for hours in by_group.values()]
-        known_hours = []
-        for hours in sums:
-            if hours is not None:
-                known_hours.append(hours)
-        if len(known_hours) != len(sums):
-            return None
-        return max(known_hours, default=0.0)
+            cell_hours[cell.limit_group].append(cell.estimate.hours)
+        longest = 0.0
+        for hours_of_cells in cell_hours.values():
+            group_hours = sum_or_none(hours_of_cells)
+            if group_hours is None:
+                return None
+            longest = max(longest, group_hours)
+        return longest
 
     def as_dict(self) -> dict[str, Any]:
         """Return the estimate as a document for JSON output."""
@@ -103,7 +104,7 @@ class SuiteEstimate(Total):
             **self.figures(),
             "beyond": self.beyond,
             "cells": [
-                {"cell": cell.name, "endpoint": cell.group, **cell.estimate.as_dict()}
+                {"cell": cell.name, "endpoint": cell.limit_group, **cell.estimate.as_dict()}
                 for cell in self.cells
             ],
         }
@@ -111,38 +112,36 @@ class SuiteEstimate(Total):
     def to_text(self) -> str:
         """Return the estimate as text: a line for each cell, unknown figures, and the total."""
         lines = [f"{cell.name}: {figures_in_words(cell.estimate)}" for cell in self.cells]
-        # the reason of each unknown figure, by the figure and its model; equal reasons of several
-        # cells appear once
-        unknown: dict[str, str] = {}
+        # The reason why each figure of a model is unknown. Several cells may have the same unknown
+        # figure; the text shows the reason of the first of these cells.
+        reasons: dict[str, str] = {}
         for cell in self.cells:
             for role in cell.estimate.roles:
-                for name, source in role.sources.items():
+                for figure, source in role.sources.items():
                     if source.startswith("unknown"):
-                        why = source.replace("config.params.extra.prices", "suite.prices")
-                        unknown.setdefault(f"{name} of {role.model_id}", why)
-        lines += [f"  {name}: {source}" for name, source in unknown.items()]
+                        # a suite states prices under another key than a run config
+                        reason = source.replace("config.params.extra.prices", "suite.prices")
+                        reasons.setdefault(f"{figure} of {role.model_id}", reason)
+        lines += [f"  {figure}: {reason}" for figure, reason in reasons.items()]
         lines.append(f"total: {figures_in_words(self)}")
         lines += self.lines_beyond()
-        return "\n".join(
-            [
-                *lines,
-                (
-                    "  of a suite without earlier results: "
-                    "finished and cached requests are not sent again"
-                ),
-                (
-                    "  loading data and scoring take time too; "
-                    "requests that are tried again are not counted"
-                ),
-            ]
+        lines.append(
+            "  the figures are for a suite without earlier results: "
+            "finished and cached requests are not sent again, which reduces the figures"
         )
+        lines.append(
+            "  loading data and scoring take time too; "
+            "requests that are tried again are not counted"
+        )
+        return "\n".join(lines)
 
 
 def estimate_suite(
     suite: Suite, env: Mapping[str, str], say: Callable[[str], object]
 ) -> SuiteEstimate:
-    """Estimate the suite cell by cell, with typical sizes of prompts if these are known.
+    """Estimate the suite cell by cell.
 
+    If the typical sizes of a task's prompts are not known, its requests are prepared and measured.
     No request is sent, no data is downloaded, and no key is needed. `say` gets progress messages
     and warnings about missing prerequisites.
 
@@ -154,9 +153,9 @@ def estimate_suite(
     for text in missing_prerequisites(cells):
         say(f"warning: a run would stop: {text}")
     estimates = []
-    look = SharedSizes()
+    shared_sizes = SharedSizes()
     for planned in planned_of(suite, cells):
         say(f"looking at {planned.cell.name} ...")
-        estimated = estimate(planned.plan.evaluation, env, measure=look, quick=True)
+        estimated = estimate(planned.plan.evaluation, env, measure=shared_sizes, quick=True)
         estimates.append(CellEstimate(planned.cell.name, planned.group, estimated))
     return SuiteEstimate(tuple(estimates), suite.budget)

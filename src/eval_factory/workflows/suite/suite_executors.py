@@ -14,7 +14,7 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 if TYPE_CHECKING:
     from eval_factory.workflows.suite.cell_loop import Work
 
-# Modules that run cells are imported inside of methods, for a dry run needs none of them.
+# Modules that run cells are imported inside of methods, because a dry run does not need them.
 
 
 class SuiteExecutor(Protocol):
@@ -23,16 +23,19 @@ class SuiteExecutor(Protocol):
     def refuse(self, suite: Suite, env: Mapping[str, str]) -> None:
         """Check that this executor supports all settings of the suite.
 
+        `env`: the environment variables, which may contain secrets.
+
         Raises:
             ConfigError: the executor does not support a setting.
         """
 
     def run(self, work: Work) -> None:
-        """Run every unfinished cell.
+        """Run every cell that has no report yet, and report its end in `work`.
 
         Raises:
             ConfigError: this executor cannot run the suite, or one of its cells.
-            PrerequisiteError: something that all cells need is missing.
+            BusyError: a cell still has a job in Slurm, or another process works in its folder.
+            PrerequisiteError: Slurm, or something else that all cells need, cannot be used.
             KeyboardInterrupt, InterruptedRunError: the run was interrupted.
         """
 
@@ -42,7 +45,7 @@ class SuiteExecutor(Protocol):
     def preview(
         self, suite: Suite, cells: Sequence[PlannedCell], env: Mapping[str, str], /
     ) -> Iterator[str]:
-        """Yield the lines that a dry run shows in addition to the cells.
+        """Yield the lines that a dry run shows after the lines about the cells.
 
         Raises:
             ConfigError: the executor does not support a setting of the suite.
@@ -56,7 +59,13 @@ class LocalExecutor:
         """Accept every suite: this machine supports all settings."""
 
     def run(self, work: Work) -> None:
-        """Run the cells, unless a cell is queued or runs in Slurm."""
+        """Run the cells.
+
+        Raises:
+            BusyError: a cell is queued or runs in Slurm; no cell was started.
+            PrerequisiteError: a cell may be in Slurm, but Slurm does not report its queue.
+            KeyboardInterrupt: the run was interrupted.
+        """
         from eval_factory.executors.slurm import Slurm
         from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
         from eval_factory.workflows.suite.local_suite import run_by_server, run_cells
@@ -66,11 +75,11 @@ class LocalExecutor:
         run_by_server(work, run_cells)
 
     def location(self, suite: Suite, /) -> str:
-        """Return the maximum number of cells that run at once, in words."""
+        """Return a text with the maximum number of cells that run at once."""
         return f"at most {counted(suite.max_processes, 'cell')} at once"
 
     def preview(self, *_: object) -> Iterator[str]:
-        """Return no lines."""
+        """Return no lines: this executor writes no batch scripts."""
         return iter(())
 
 
@@ -91,7 +100,7 @@ class SlurmExecutor:
         run_on_slurm(work, Slurm(work.env))
 
     def location(self, _: Suite, /) -> str:
-        """Return that the cells run as Slurm jobs."""
+        """Return a text that says that the cells run as Slurm jobs."""
         return "as jobs of Slurm"
 
     def preview(

@@ -1,5 +1,5 @@
-"""Finds and locks the folder of a suite, cancels the suite that runs there, and writes its
-configuration files.
+"""Finds and locks the folder of a suite, writes the suite's configuration files, and cancels a
+running suite.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, active
 def find_suite(path: Path) -> SuiteDir:
     """Return the suite in the folder `path`.
 
-    `path` may also be the output folder of one run that Slurm runs, for such a run is a suite with
-    one cell.
+    `path` may also be the output folder of one run that was submitted to Slurm, because this run is
+    treated as a suite with one cell.
 
     Raises:
         PrerequisiteError: `path` is not the folder of a suite; the message says what `path` is, and
-            suggests a suite above it. Also raised if a file of the suite links to another place.
+            suggests a suite in a folder above `path`. Also raised if a file of the suite is a link
+            to another place.
     """
     for folder in (suite_dir(path), suite_dir(path / SINGLE_RUN_FOLDER)):
         if folder.was_started:
@@ -67,9 +68,11 @@ def find_suite(path: Path) -> SuiteDir:
     )
 
 
-# A process that only checks whether the suite runs locks the file for an instant. `locked` waits
-# for this time, in seconds, before it reports that the suite is in use.
-MAX_LOOK_S = 1.0
+MAX_CHECK_S = 1.0
+"""The time that `locked` waits for the lock before it reports that the suite is in use, in seconds.
+
+A process that only checks whether the suite runs (`holder_now`) has the lock for an instant.
+"""
 
 
 @contextmanager
@@ -102,11 +105,11 @@ def locked(folder: SuiteDir) -> Iterator[None]:
     started = time.monotonic()
     try:
         while not _is_lock_acquired(descriptor, folder):
-            if time.monotonic() - started > MAX_LOOK_S:
+            if time.monotonic() - started > MAX_CHECK_S:
                 holder = Holder.read_from(folder.lock) or "an unknown process"
                 raise BusyError(
                     f"{folder.root} is in use by another run_suite: {holder}\n"
-                    f"  look at it with 'eval-factory suite status {folder.root}', "
+                    f"  show its state with 'eval-factory suite status {folder.root}', "
                     "or wait for its end"
                 )
             time.sleep(0.05)
@@ -130,7 +133,7 @@ def _is_lock_acquired(descriptor: int, folder: SuiteDir) -> bool:
     except OSError as error:
         raise PrerequisiteError(
             f"cannot lock {folder.lock}: {error.strerror or error}\n"
-            "  its file system gives no locks: "
+            "  its file system supports no locks: "
             "choose a folder on a local disk with suite.output_dir"
         ) from error
 
@@ -142,8 +145,8 @@ UNKNOWN = Holder(pid=0, host="", since="")
 def holder_now(folder: SuiteDir) -> Holder | None:
     """Return the process that works on the suite; None if no process does.
 
-    Also returns None if the process that acquired the lock was killed, but one of its child
-    processes still has the lock.
+    Also returns None if the process that acquired the lock was killed on this machine, but one of
+    its child processes still has the lock.
     """
     try:
         descriptor = os.open(folder.lock, os.O_RDONLY | os.O_NOFOLLOW)
@@ -166,10 +169,10 @@ def holder_now(folder: SuiteDir) -> Holder | None:
 
 
 def _may_hold(pid: int, lock: Path) -> bool:
-    """Return True if the process may have the lock: the process has opened the lock file.
+    """Return True if the process has opened the lock file, so that it may have the lock.
 
-    Also returns True if the open files of the process cannot be read. The check prevents that
-    `cancel` stops a new process that has got the id of an ended process.
+    Also returns True if the open files of the process cannot be read. Without this check, `cancel`
+    could stop an unrelated new process that has the id of an ended process.
     """
     try:
         return any(
@@ -193,7 +196,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
     the process has ended.
 
     Returns:
-        True if a job or a process was running.
+        True if a job was queued or running, or if a process was running.
 
     Raises:
         PrerequisiteError: the process runs on another machine, belongs to another user, or does not
@@ -213,7 +216,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
             f"{folder.root}: somebody has just started to work on the suite: try again in a moment"
         )
     if holder.host != socket.gethostname():
-        if had_jobs:  # the other process only waits for the jobs, and ends with them
+        if had_jobs:  # the process on the other machine only waits for the jobs, and ends with them
             return True
         raise PrerequisiteError(
             f"{folder.root}: the suite runs on {holder.host} (process {pid}), not on this machine:"
@@ -234,8 +237,8 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
             raise PrerequisiteError(
                 f"{folder.root}: process {pid} was asked to stop and has not ended "
                 f"after {MAX_END_S:.0f} s;"
-                f" see {folder.log}; to end it at once: kill -9 {pid} "
-                "(the same command goes on afterwards)"
+                f" see {folder.log}; to end the process at once: kill -9 {pid} "
+                "(run_suite can continue the suite afterwards)"
             )
         time.sleep(0.2)
     return True
@@ -259,8 +262,8 @@ def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
 def write_configs(suite: Suite) -> None:
     """Write the configuration of the suite, and the run config of each cell.
 
-    The files contain the names of environment variables with keys, but no key: `plan_cells` has
-    refused configurations that contain a key.
+    The files may contain the names of environment variables with keys, but contain no key:
+    `plan_cells` has refused configurations that contain a key.
     """
     cell_comment = (
         "# One cell of a suite. Run it by itself: eval-factory run_eval --run_config THIS_FILE\n"

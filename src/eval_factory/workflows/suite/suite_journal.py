@@ -1,5 +1,5 @@
-"""Writes the events of a suite, passes them to an observer, and derives the suite's state from
-them.
+"""Writes the events of a suite, passes the events to an observer, and derives the suite's state
+from the events.
 
 Also formats an event as a line for the log or the screen.
 """
@@ -27,12 +27,12 @@ from eval_factory.core.secrets import Redactor
 class SuiteObserver:
     """An observer of a suite that ignores all events. Subclasses show or record the events.
 
-    The thread that runs the suite calls the methods. An error in an observer must not end the
-    suite.
+    The thread that runs the suite calls the methods. Subclasses must handle their own errors, for
+    an error of an observer would end the suite.
     """
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Process an event that was just written to SuiteDir.events."""
+        """Process an event that was just written to the file `SuiteDir.events`."""
 
     def tick(self) -> None:
         """Update the display. The suite calls this method a few times a second."""
@@ -53,6 +53,13 @@ class SuiteJournal:
     """Writes the events of a suite to a file, and passes them to an observer."""
 
     def __init__(self, folder: SuiteDir, redactor: Redactor, observer: SuiteObserver) -> None:
+        """Prepare the file of events.
+
+        Args:
+            folder: the folder of the suite.
+            redactor: removes secrets from events and lines.
+            observer: gets every event and every line.
+        """
         self._path = folder.events
         self._log = folder.log
         self._redactor = redactor
@@ -107,7 +114,7 @@ def cell_fields(cell: Any) -> Mapping[str, str]:
 STATUSES = (*GOING_ON, *(status for status in RunStatus if status not in GOING_ON))
 """All statuses of a cell, in the order in which counts of cells are shown."""
 
-WAS_STOPPED = "its suite was stopped while it ran"
+WAS_STOPPED = "its suite was stopped while the cell ran"
 WAS_NOT_STARTED = "not started yet"
 
 
@@ -116,7 +123,7 @@ class CellState(CellRecord):
     """The state of a cell by its last event."""
 
     status: RunStatus = RunStatus.WAITING
-    attempt: int = 0  # the number of the last attempt in this invocation; 0: not started yet
+    attempt: int = 0  # the number of the last attempt, from 1; 0: not started in this invocation
     reason: str | None = None
     # the time of the cell's last event in this invocation, in epoch seconds
     since: float | None = None
@@ -128,14 +135,15 @@ class CellState(CellRecord):
 
     The cell's folder may contain a later run with another identity.
     """
-    # the cell's state at the end of the previous invocation; None after the cell's first event in
-    # this invocation
+    # the cell's state at the end of the previous invocation; None if there was none, and after the
+    # cell's first event in this invocation
     before: CellState | None = None
 
-    def left(self) -> CellState:
-        """Return the state of the cell after the process of the suite has gone.
+    def after_suite_ended(self) -> CellState:
+        """Return the state of the cell after the process of the suite has ended.
 
-        The state follows from events alone; the cell's folder may contain a result nevertheless.
+        The state follows from the events only. The cell's folder may contain a result that no event
+        reports.
         """
         if self.status not in GOING_ON:
             return self
@@ -152,7 +160,7 @@ class CellState(CellRecord):
 class Pause:
     """An endpoint that does not answer, with the cells that wait for it."""
 
-    group: str  # the name of the limits that apply to the endpoint
+    group: str  # the name of the limit group whose model is at the endpoint
     reason: str
     cells: frozenset[str]  # the names of the waiting cells
     since: float | None  # in epoch seconds
@@ -169,14 +177,14 @@ class SuiteState:
     # the `suite_ended` event of the last invocation; None if that invocation has not ended
     ended: Mapping[str, Any] | None = None
 
-    def take(self, event: Mapping[str, Any]) -> None:
+    def update(self, event: Mapping[str, Any]) -> None:
         """Update the state by one more event. Unknown events and unknown cells are ignored."""
         kind = event.get("event")
         group = str(event.get("group"))
         now = event.get("time")
         since = float(now) if isinstance(now, (int, float)) else None
         if kind == SUITE_STARTED:
-            earlier = {key: cell.left() for key, cell in self.cells.items()}
+            earlier = {key: cell.after_suite_ended() for key, cell in self.cells.items()}
             keys = [
                 cell_key(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)
             ]
@@ -199,10 +207,13 @@ class SuiteState:
     def all_cells(self, *, is_running: bool) -> list[CellState]:
         """Return the states of all cells.
 
-        `is_running`: True if the process of the suite lives. If False, no cell is reported as
+        `is_running`: True if the process of the suite runs. If False, no cell is reported as
         running or waiting.
         """
-        return [cell if is_running else cell.left() for cell in self.cells.values()]
+        cells = list(self.cells.values())
+        if is_running:
+            return cells
+        return [cell.after_suite_ended() for cell in cells]
 
 
 def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
@@ -210,11 +221,14 @@ def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
     cell = replace(cell, reason=event.get("reason"), identity=event.get("identity"), before=None)
     if event["event"] == CELL_STARTED:
         return replace(cell, status=RunStatus.RUNNING)
-    status = event.get("status")
-    ended = RunStatus(status) if status in STATUSES else RunStatus.FAILED
+    event_status = event.get("status")
+    # a status that this version does not know is treated as a failure
+    status = RunStatus(event_status) if event_status in STATUSES else RunStatus.FAILED
+    if event.get("again"):
+        status = RunStatus.WAITING
     return replace(
         cell,
-        status=RunStatus.WAITING if event.get("again") else ended,
+        status=status,
         collected=bool(event.get("collected")),
         reused_from=event.get("reused_from"),
     )
@@ -224,7 +238,7 @@ def suite_state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
     """Return the state of a suite after all its events, which may come from several invocations."""
     state = SuiteState()
     for event in events:
-        state.take(event)
+        state.update(event)
     return state
 
 
@@ -249,23 +263,30 @@ def event_line(event: Mapping[str, Any], result: str = "") -> str | None:
         parts = outcome_parts(
             result, event.get("reason"), event.get("reused_from"), collected=event["collected"]
         )
-        parts += ["it waits for its next attempt"] if event.get("again") else []
-        return ": ".join([name, event["status"], *(["; ".join(parts)] if parts else [])])
+        if event.get("again"):
+            parts.append("the cell waits for its next attempt")
+        line = f"{name}: {event['status']}"
+        if parts:
+            line += f": {'; '.join(parts)}"
+        return line
     if kind == ENDPOINT_PAUSED:
         return (
             f"paused: {event['group']}: {event['reason']} ({counted(len(event['cells']), 'cell')})"
         )
     if kind == ENDPOINT_BACK:
         return f"{event['group']}: answers again"
-    if kind != SUITE_STARTED:
-        return None
-    return counted(event["total"], "cell")
+    if kind == SUITE_STARTED:
+        return counted(event["total"], "cell")
+    return None
 
 
 def outcome_parts(
     result: str, reason: str | None, reused_from: str | None, *, collected: bool
 ) -> list[str]:
-    """Return the texts that describe the end of a cell: score, reason and source of the result."""
+    """Return the texts that describe the end of a cell: score, reason and source of the result.
+
+    `result`: the score as text. Texts that are empty are left out.
+    """
     source = ""
     if reused_from:
         source = f"from {one_line(reused_from)}"

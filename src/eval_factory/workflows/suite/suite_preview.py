@@ -1,5 +1,5 @@
-"""Previews a suite for a dry run: its cells with their numbers of requests, limits and batch
-scripts.
+"""Previews a suite for a dry run: the cells with their numbers of requests, the limits and the
+batch scripts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from eval_factory.workflows.suite.suite_executors import EXECUTORS
 class RequestCount:
     """The maximum number of requests of a cell without cached answers and without retries."""
 
-    # None if the number of instances is unknown and no limit of samples is set
+    # None if neither the task states its number of instances nor the user limits the samples
     to_model: int | None
     to_judges: int
     # True if judges get a request for each criterion of an answer. `to_judges` counts only one
@@ -48,8 +48,9 @@ class RequestCount:
 def count_of(plan: Plan) -> RequestCount:
     """Return the maximum number of requests of a run.
 
-    The model gets one request for each instance, trial and order of the choices. Each judge gets
-    one request for each answer of the model.
+    The model gets one request for each instance, trial and asking: `plan.askings` counts, for
+    example, several orders of the choices. Each judge gets one request for each answer of the
+    model, or more if the judge rates each criterion by itself.
     """
     evaluation = plan.evaluation
     known_instance_limits = []
@@ -59,9 +60,9 @@ def count_of(plan: Plan) -> RequestCount:
     if not known_instance_limits:
         return RequestCount(None, 0)
     to_model = min(known_instance_limits) * plan.trials * plan.askings
-    return RequestCount(
-        to_model, to_model * (len(plan.judges) + len(plan.prescribed)), evaluation.task.helm.rubric
-    )
+    # `prescribed`: the judges that the benchmark itself prescribes
+    judge_count = len(plan.judges) + len(plan.prescribed)
+    return RequestCount(to_model, to_model * judge_count, evaluation.task.helm.rubric)
 
 
 def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
@@ -78,7 +79,7 @@ def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
 
 
 def counts_in_words(count: RequestCount) -> str:
-    """Return the count in words: `at most 120 requests to the model, 360 to judges`."""
+    """Return the count as a text: `at most 120 requests to the model, 360 to judges`."""
     if count.to_model is None:
         return "an unknown number of requests"
     or_more = ""
@@ -114,9 +115,16 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
 def _lines(
     suite: Suite, cells: Sequence[CheckedCell], planned: Sequence[PlannedCell], *, debug: bool
 ) -> Iterator[str]:
-    """Yield the lines about the suite and its cells."""
-    evaluations = len({planned_cell.cell.evaluation for planned_cell in cells})
-    targets = len({planned_cell.cell.target for planned_cell in cells})
+    """Yield the lines about the suite and its cells.
+
+    Args:
+        suite: the suite.
+        cells: all cells.
+        planned: the cells that have a plan.
+        debug: True if the commands of the cells get the option --debug.
+    """
+    evaluations = len({checked_cell.cell.evaluation for checked_cell in cells})
+    targets = len({checked_cell.cell.target for checked_cell in cells})
     yield "# suite"
     yield f"#   folder: {suite.folder.root}"
     yield (
@@ -157,7 +165,7 @@ def _lines(
     yield f"#   {counts_in_words(known_sum(counts.values()))}"
     if unknown:
         yield (
-            f"#   and those of {', '.join(unknown)}, "
+            f"#   and the requests of {', '.join(unknown)}, "
             "whose number is not known before their data are read"
         )
 
@@ -172,8 +180,8 @@ def _cell_lines(
 ) -> Iterator[str]:
     """Yield the lines about each cell: its requests, its settings and its commands."""
     yield (
-        "\n# cells; run_suite writes their run configs, "
-        "and each of the commands then runs one of them"
+        "\n# cells; run_suite writes their run configs; "
+        "each command below then runs one cell without the suite"
     )
     section = suite.document[TOP]
     origins = {}

@@ -42,7 +42,7 @@ class SuiteOptions:
     debug: bool = False
     no_preflight: bool = False  # do not probe the endpoints before the first cell
     reuse: tuple[Path, ...] = ()
-    """Folders of suites or runs. Their complete runs of the same configuration are copied."""
+    """Folders of suites or runs. Complete runs with the configuration of a cell are copied."""
     overrides: tuple[str, ...] = ()
     """Values that override all other settings, as `path.to.key=value,...`, like `--overrides`.
 
@@ -59,7 +59,12 @@ class CellReport(FinishedCell):
     `reason` says in one line why the cell is not complete, or why its result is not reportable.
     """
 
-    exit_code: int  # the exit code that `run_eval` would have had; 1 if the cell was not started
+    exit_code: int
+    """The exit code that `run_eval` would have had.
+
+    A cell that was not started has the exit code of the error that kept it from starting, 1 if a
+    limit of the suite was reached, 130 after an interrupt, or 0 while its Slurm job is queued.
+    """
     collected: bool = False  # True if the run was finished before this invocation
     reused_from: Path | None = None
 
@@ -67,7 +72,7 @@ class CellReport(FinishedCell):
     def of(
         cls, cell: Cell, status: RunStatus, reason: str | None, attempts: int = 0, **fields: Any
     ) -> CellReport:
-        """Return a report of this cell. `fields`: further fields of the report."""
+        """Return a report of this cell. `fields`: the fields that only a `CellReport` has."""
         return cls(cell.target, cell.evaluation, status, cell.folder, reason, attempts, **fields)
 
 
@@ -134,6 +139,7 @@ CELL_COLUMNS: Mapping[str, str] = {
 
 def _cell_row(cell: CellReport) -> dict[str, Any]:
     """Return the row of a cell in the data frame; a cell without result has no figures."""
+    # `row` first has all fields of the report and of the figures; only the columns are returned.
     row: dict[str, Any] = {**vars(cell), "folder": str(cell.folder)}
     if cell.status in WITH_RESULT:
         result = load_result(cell.folder).result
@@ -169,7 +175,7 @@ def summary_of(
     for status in RunStatus:
         if counts[status]:
             parts.append(f"{counts[status]} {status}")
-    if not_reportable:
+    if not_reportable:  # the first part is then the number of complete cells
         parts[0] += f", of which {len(not_reportable)} not reportable"
     finished_before = ""
     if collected:
@@ -178,7 +184,8 @@ def summary_of(
     # If all cells are complete, a limit may have been reached by the last request of the suite:
     # `stopped` is then of no interest.
     if counts[RunStatus.COMPLETE] < len(cells):
-        lines += [] if stopped is None else [stopped]
+        if stopped is not None:
+            lines.append(stopped)
         lines += _next_steps(cells, counts, folder, stopped or "")
     return "\n".join([*lines, no_table or f"table: {folder.results_md}"])
 
@@ -194,14 +201,14 @@ def _next_steps(
     first = ""
     if limit is not None:
         first = f"raise {limit} of the suite, and "
-    step = f"{first}the same command goes on: only what is missing is asked"
+    step = f"{first}the same command continues the suite: only missing answers are requested"
     details = []
     if counts[RunStatus.WAITING]:
         step = (
-            "submitted to Slurm: the same command takes over what has ended, "
-            "and --wait waits for all of it"
+            "submitted to Slurm: the same command collects the jobs that have ended, "
+            "and --wait waits for all jobs"
         )
-        details.append(f"  where it stands: eval-factory suite status {folder.root}")
+        details.append(f"  the state of the jobs: eval-factory suite status {folder.root}")
     if counts[RunStatus.FAILED]:
         details.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
     interrupted = any(cell.exit_code == InterruptedRunError.exit_code for cell in cells)
@@ -214,8 +221,9 @@ def write_table(
     """Write the table with the results of the cells.
 
     Returns:
-        The reports of the cells, corrected for results that cannot be read; and the reason why the
-        table could not be written, or None.
+        A tuple (reports, reason). The reports are those of the cells, except that a cell whose
+        result cannot be read has failed. The reason says why the table could not be written; None
+        if it was written.
     """
     results = suite_results(cells)
     final_reports = []
@@ -230,7 +238,7 @@ def write_table(
     except OSError as error:
         return tuple(final_reports), (
             f"the table cannot be written to {folder.root}: {error.strerror or error}; "
-            "the results of the cells are"
-            " kept: make room or give the right to write there, and run the same command again"
+            "no result of a cell is lost: free disk space or make the folder writable, "
+            "and run the same command again"
         )
     return tuple(final_reports), None

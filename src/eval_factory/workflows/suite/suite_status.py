@@ -1,8 +1,8 @@
 """Reads the status of a suite from its events, the folders of its cells, and Slurm's queue.
 
-The progress of a running cell comes from the events of its run, the figures of an ended cell from
-its result. The status can be read on any machine that has access to the suite's folder. This module
-also shows the logs of a cell.
+The progress of a running cell comes from the events of its run. The figures of an ended cell come
+from its result. The status can be read on any machine that has access to the suite's folder. This
+module also shows the logs of a cell.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ ENDED = "ended"
 """The states of a suite. Running: a process works on the suite. Stopped: the last process was
 killed. Ended: the last process has ended the suite.
 """
-NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
-RESULT_PUBLISHED = "its job has ended: the same command takes the result over"
+NOT_KNOWN = "Slurm does not report whether the job is queued: ask again"
+RESULT_PUBLISHED = "its job has ended: the same command collects the result"
 TASK_GONE = (
     "its task is gone from Slurm and left no result: "
-    "its logs say why, the same command submits it again"
+    "its logs say why; the same command submits the cell again"
 )
 _INTERVAL_S = 5.0
-"""The time in seconds for which Slurm's queue and the spending of running cells are cached.
+"""The time in seconds for which Slurm's queue and the spending of unfinished cells are cached.
 
 squeue puts load on the controller of the cluster, and a journal with many answers takes long to
 read.
@@ -68,8 +68,8 @@ _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tok
 class CellJob:
     """The last Slurm task of a cell."""
 
-    # the description of the task by Slurm, with the reason for waiting; None if the task has left
-    # the queue
+    # the number and place of the task in Slurm, with the reason for waiting; None if the task is
+    # not in the queue, or if Slurm does not answer
     task: str | None
     attempts: int  # the number of times that Slurm has started the cell in its last wave
     log: Path  # the log file of the task, with messages of Slurm
@@ -77,7 +77,7 @@ class CellJob:
 
 @dataclass(frozen=True)
 class CellProgress:
-    """The progress of a running cell: its current phase, and the counts of requests in it."""
+    """The progress of a running cell: its current phase, and the requests in this phase."""
 
     # `starting` until helm-run reports its first phase
     phase: str = "starting"
@@ -87,11 +87,11 @@ class CellProgress:
     run: tuple[int, int] = (1, 1)
 
     def after(self, event: Mapping[str, Any]) -> CellProgress:
-        """Return the progress after one more event; events about other things are ignored."""
+        """Return the progress after one more event; only phase and progress events change it."""
         number = event.get("number")
         run_count = event.get("of")
         if event.get("event") == PHASE:
-            run = self.run
+            run = self.run  # a phase that belongs to no HELM run has no number
             if isinstance(number, int) and isinstance(run_count, int):
                 run = (number, run_count)
             return CellProgress(str(event.get("phase")), event["time"], None, run)
@@ -102,12 +102,15 @@ class CellProgress:
     def figures(self, room: int = 1000) -> str:
         """Return the counts as text, such as `120/1000, 2 failed, 37 s left, 24.0/s`.
 
-        `room`: the maximum length of the text. Figures that do not fit are left out.
+        Returns an empty text if there are no counts. `room`: the maximum length of the text, in
+        characters. Figures that do not fit are left out.
         """
         if self.counts is None:
             return ""
         since = self.counts["time"] if self.phase_since is None else self.phase_since
-        return figures_text(dict(self.counts), max(0.0, self.counts["time"] - since), room)
+        # not negative, even if the clock of the machine was set back
+        seconds = max(0.0, self.counts["time"] - since)
+        return figures_text(dict(self.counts), seconds, room)
 
     def document(self) -> dict[str, Any]:
         """Return the progress as a document for JSON output."""
@@ -167,7 +170,7 @@ class CellStatus(CellState):
     progress: CellProgress | None = None  # None if the cell does not run
     figures: CellFigures | None = None  # None if the folder contains no result of the cell
     spent: Spending  # the total spending of all runs in the cell's folder
-    # the last Slurm task of the cell; None if the cell is complete or was never submitted
+    # the last Slurm task of the cell; None if the result was collected or no job was submitted
     job: CellJob | None = None
 
 
@@ -177,9 +180,10 @@ class SuiteStatus:
 
     folder: SuiteDir
     state: str  # RUNNING, STOPPED or ENDED
-    # the process that works on the suite, or the last process that did; None if only jobs run
+    # the id of the process that works on the suite, or of the last process that did; None if only
+    # jobs run, or if no process has started the suite
     pid: int | None
-    host: str | None  # the machine of that process
+    host: str | None  # the machine of this process
     started: float | None  # when the last invocation started, in epoch seconds
     ended: float | None  # when the last invocation ended, in epoch seconds
     exit_code: int | None  # the exit code of the last invocation; None if it has not ended
@@ -207,7 +211,8 @@ class SuiteStatus:
 class SuiteReader:
     """Reads the status of a suite repeatedly.
 
-    Each look reads only new events. Slurm is asked at most once every `_INTERVAL_S` seconds.
+    Each call of `look` reads only new events. Slurm is asked at most once every `_INTERVAL_S`
+    seconds.
     """
 
     def __init__(
@@ -216,22 +221,30 @@ class SuiteReader:
         slurm: Slurm | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Prepare to read the status of the suite in `folder`.
+
+        Args:
+            folder: the folder of the suite.
+            slurm: Slurm's commands; None for the commands of this machine.
+            clock: returns the time in seconds.
+        """
         self.folder = folder
         self._clock = clock
         self._tail = EventTail(folder.events, None)
         self._state = SuiteState()
         self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
+        # when Slurm was asked last, by `clock`, and the answer (None: Slurm did not answer)
         self._queue: tuple[float, Mapping[str, RunState] | None] | None = None
         # for each running cell: its start in epoch seconds, its events and its progress so far
         self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
 
     def look(self) -> SuiteStatus:
         """Read what is new, and return the current status."""
-        # Look for the lock before the events are read: a process that has released the lock has
-        # written all its events.
+        # The lock is checked before the events are read: if the lock is free, its last holder has
+        # written all events.
         holder = holder_now(self.folder)
         for event in self._tail.new():
-            self._state.take(event)
+            self._state.update(event)
         state = self._state
         started = self._state.started or {}
         ended = self._state.ended or {}
@@ -254,13 +267,17 @@ class SuiteReader:
         return self.with_jobs(status)
 
     def _cell(self, state: CellState) -> CellStatus:
-        """Return the status of a cell by its state and its folder."""
+        """Return the status of a cell by its state and its folder.
+
+        The folder corrects the state: it may contain a result that no event reports, or no longer
+        contain the result of the last event.
+        """
         folder = self.folder.cell(state.target, state.evaluation)
         cell = CellStatus(**vars(state), folder=folder, spent=self.spent(folder, state.status))
         if cell.status == RunStatus.RUNNING:
             return replace(cell, progress=self._progress(cell, cell.since or 0.0))
         if cell.status == RunStatus.MISSING and cell.identity is not None:
-            # imported here, for cells are rarely missing
+            # imported here, because cells are rarely missing
             from eval_factory.workflows.resume import read_state
 
             last = read_state(RunDir(folder))
@@ -275,9 +292,9 @@ class SuiteReader:
         if cell.identity is None or (figures is not None and figures.identity == cell.identity):
             return replace(cell, figures=figures)
         problem = "the result in its folder is of another configuration"
-        if figures is None:  # the folder was deleted after the end of the cell
-            problem = "its folder holds no result any more"
-        reason = f"{problem}; the same command runs it"
+        if figures is None:  # the result was deleted after the end of the cell
+            problem = "its folder no longer has a readable result"
+        reason = f"{problem}; the same command runs the cell"
         return replace(cell, status=RunStatus.MISSING, reason=reason)
 
     def _progress(self, cell: CellStatus, since: float) -> CellProgress:
@@ -286,7 +303,9 @@ class SuiteReader:
         `since`: the start of the attempt, in epoch seconds. Earlier events are ignored.
         """
         followed = self._followed.get(cell.name)
-        if followed is None or followed[0] != since:
+        if (
+            followed is None or followed[0] != since
+        ):  # a new attempt: read its events from the start
             followed = (since, EventTail(RunDir(cell.folder).events, None), CellProgress())
         _, tail, progress = followed
         for event in tail.new():
@@ -298,7 +317,8 @@ class SuiteReader:
     def spent(self, folder: Path, status: str) -> Spending:
         """Return the total spending of all runs in this output folder.
 
-        The cost includes only models whose price is known. `status`: the status of the cell.
+        The cost includes only requests whose price was recorded with them. `status`: the status of
+        the cell.
         """
         # The cached spending is read again when the stamp changes: for an unfinished cell after
         # `_INTERVAL_S` seconds, else when a file with answers was modified.
@@ -309,7 +329,10 @@ class SuiteReader:
         return spent
 
     def with_jobs(self, status: SuiteStatus) -> SuiteStatus:
-        """Return the status of the suite's own files, updated by the states of its Slurm jobs."""
+        """Return the status, updated by the states of the suite's Slurm jobs.
+
+        `status`: the status by the suite's own files.
+        """
         store = self._runs.store
         if not store.exists():
             return status
@@ -318,6 +341,8 @@ class SuiteReader:
             self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
             if any(isinstance(state, (Waiting, Started)) for state in states.values()):
                 status = replace(status, state=RUNNING, pid=None, host=None)
+        # the last wave of each cell, and the cell's run in this wave: later waves replace earlier
+        # ones in the dict
         latest = {}
         for wave in store.waves():
             for run in wave.runs:
@@ -337,9 +362,10 @@ class SuiteReader:
         """
         now = self._clock()
         if self._queue is None or now - self._queue[0] >= _INTERVAL_S:
-            self._queue = (now, None)
+            states = None
             with suppress(PrerequisiteError):
-                self._queue = (now, self._runs.look())
+                states = self._runs.look()
+            self._queue = (now, states)
         return self._queue[1]
 
     def _in_slurm(
@@ -363,8 +389,9 @@ class SuiteReader:
             reason = task = state.where
             status = RunStatus.RUNNING
             progress = self._progress(cell, starts[-1].stat().st_mtime) if starts else None
-        else:  # The run is not queued, and no command has collected its result yet.
+        else:  # The run is not queued, as far as Slurm reports, and its result was not collected.
             ended = store.ended(wave, run)
+            # True if a command has already reported how the cell ended
             has_ended = status in (RunStatus.FAILED, RunStatus.PARTIAL)
             if ended is not None and ended.status == RunStatus.COMPLETE:
                 status = RunStatus.WAITING
@@ -372,13 +399,13 @@ class SuiteReader:
             elif states is None:
                 reason = NOT_KNOWN
             elif ended is not None and not has_ended:
-                reason = (
-                    "its job has ended: "
-                    f"{ended.status}{f': {ended.reason}' if ended.reason else ''}"
-                )
+                reason = f"its job has ended: {ended.status}"
+                if ended.reason:
+                    reason += f": {ended.reason}"
             elif not has_ended and status != RunStatus.WAITING:
                 reason = TASK_GONE
         job = CellJob(task, len(starts), store.task_log(wave, run))
+        # the events do not count starts in Slurm until the result is collected
         attempt = max(cell.attempt, len(starts))
         return replace(
             cell, job=job, attempt=attempt, status=status, reason=reason, progress=progress
@@ -387,7 +414,7 @@ class SuiteReader:
 
 @lru_cache(maxsize=10_000)
 def _read_once(read: Callable[[Path], Any], path: Path, _stamp: object) -> Any:
-    """Return `read(path)`. The value is cached until the stamp changes."""
+    """Return `read(path)`. The value is cached for this stamp; a new stamp reads the path again."""
     return read(path)
 
 
@@ -414,7 +441,10 @@ def _spent_in(folder: Path) -> Spending:
 
 
 def stated_limits(config: Path) -> dict[str, float]:
-    """Return the limits of the budget that suite_config.yml states; none if it cannot be read."""
+    """Return the limits of the budget in suite_config.yml; an empty dict if it cannot be read.
+
+    Limits that are not stated, or are not numbers, are left out.
+    """
     try:
         section = parse_own(config.read_text(encoding="utf-8"))["suite"]
         stated = {limit.name: section.get(limit.name) for limit in fields(Budget)}
@@ -429,7 +459,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def modified_at(path: Path) -> float:
-    """Return when the file was modified, in epoch seconds; 0 if the file cannot be found."""
+    """Return when the file was modified, in epoch seconds; 0 if the file cannot be accessed."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -500,12 +530,12 @@ def _cell_document(cell: CellStatus) -> dict[str, Any]:
         "result": None if cell.figures is None else asdict(cell.figures),
     }
     if (job := cell.job) is not None:
-        work = str(cell.folder) if job.task and job.attempts else None
+        is_started = job.task is not None and job.attempts > 0
         document["slurm"] = {
             "task": job.task,
             "attempts": job.attempts,
             "log": str(job.log),
-            "work_folder": work,
+            "work_folder": str(cell.folder) if is_started else None,
         }
     return document
 
@@ -517,7 +547,8 @@ def show_logs(
 
     Args:
         reader: the reader of the suite's status.
-        wanted: the name of the cell, or a part of the name; None if the suite has only one cell.
+        wanted: the name of the cell, or a part of the name that no other cell has; None if the
+            suite has only one cell.
         write: gets each line.
         follow: True to wait for further lines until the cell, or the suite, has ended.
 
@@ -530,28 +561,27 @@ def show_logs(
     while True:
         status = reader.look()
         cell = find_cell(status, wanted)
-        # the log of the Slurm task, the screen output of the cell, the log of eval-factory, and the
-        # log of HELM
+        wanted = cell.name  # the same cell in all further steps, even if other cells match later
         job = cell.job
-        wanted = cell.name
+        screen_log = status.folder.cell_log(cell.target, cell.evaluation)
         rundir = RunDir(cell.folder)
-        paths = [
-            status.folder.cell_log(cell.target, cell.evaluation),
-            rundir.program_log,
-            rundir.helm_log,
-        ]
+        paths = [screen_log, rundir.program_log, rundir.helm_log]
         if job is not None:
+            paths = [job.log, *paths]
             # If the task has not started yet, the logs in the cell's folder are of an earlier run.
-            has_started = job.task is None or job.attempts
-            paths = [job.log, *(paths if has_started else paths[:1])]
+            if job.task is not None and not job.attempts:
+                paths = [job.log, screen_log]
         tails |= {path: LineTail(path) for path in paths if path not in tails}
         if not follow and not any(path.is_file() for path in tails):
-            why = f"{cell.status}{f', {cell.reason}' if cell.reason else ''}"
-            raise PrerequisiteError(f"{cell.name}: has no logs yet: {why}; -f waits for them")
+            state = cell.status if not cell.reason else f"{cell.status}, {cell.reason}"
+            raise PrerequisiteError(f"{cell.name}: has no logs yet: {state}; -f waits for logs")
         goes_on = follow and (cell.status in GOING_ON or cell.reason == NOT_KNOWN)
         for tail in tails.values():
             lines = list(tail.lines())
-            for line in lines if goes_on or not tail.rest else [*lines, tail.rest]:
+            # In the last step, a line without a newline at the end is shown too.
+            if tail.rest and not goes_on:
+                lines.append(tail.rest)
+            for line in lines:
                 if tail is not last:
                     write(f"==> {tail.path} <==")
                     last = tail
@@ -573,12 +603,13 @@ def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
     for cell in status.cells:
         if wanted is None or wanted in cell.name:
             cells.append(cell)
+    # A cell with exactly this name is meant, even if names of other cells contain this name.
     cells = [cell for cell in cells if cell.name == wanted] or cells
     if len(cells) == 1:
         return cells[0]
     if wanted is None:
-        named = "the name of a cell is needed"
+        problem = "the name of a cell is needed"
     else:
-        named = f"{one_line(repr(wanted))} fits {len(cells)} cells"
-    there = first_of([cell.name for cell in cells or status.cells], 10) or "none yet"
-    raise ConfigError(f"{named}; there are: {there}")
+        problem = f"{one_line(repr(wanted))} fits {len(cells)} cells"
+    names = first_of([cell.name for cell in cells or status.cells], 10) or "none yet"
+    raise ConfigError(f"{problem}; there are: {names}")

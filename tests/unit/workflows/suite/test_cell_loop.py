@@ -502,7 +502,7 @@ def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(
 ) -> None:
     """Also one that may be reported all the same, with fewer instances than there are."""
     end = code, {"status": "partial", "not_reportable": why}
-    gaps = "some requests failed; the same command asks for them again"
+    gaps = "some requests failed; the same command sends these requests again"
     reason = "NOT REPORTABLE: no better than chance" if why else gaps
     again = Outcome(NextAction.RESTART_AFTER_PROBE, RunStatus.PARTIAL, reason, 1)
     assert after(end) == again
@@ -542,7 +542,7 @@ def test_a_reason_is_one_line_that_says_something() -> None:
         (failed(4), "it failed", 4),
         (failed(70), "it failed", 70),
         ((-9, {}), "its process was killed by signal 9", 4),
-        ((42, {}), "its process ended with 42", 4),
+        ((42, {}), "its process ended with exit code 42", 4),
     ],
     ids=["HELM", "defect", "killed", "unknown"],
 )

@@ -132,7 +132,7 @@ def test_each_endpoint_is_asked_once_for_all_cells() -> None:
         cell(3, **{**JURY, "config.params.parallelism": 9}),
     ]
     demo = cell(4, "demo://baseline")  # is there without a question
-    asked.probe.all_of([*cells, demo])
+    asked.probe.probe_all([*cells, demo])
     judges = sorted(judge.model_id for judge in jury.plan.judges)
     assert sorted(asked.models) == sorted(["org/model", *judges])
     assert (
@@ -149,21 +149,21 @@ def test_each_endpoint_is_asked_once_for_all_cells() -> None:
 
 def test_one_that_is_slow_is_no_problem_and_one_that_refuses_is() -> None:
     slow = Asked({"org/model": "it is slow"})
-    slow.probe.all_of([cell(0)])
+    slow.probe.probe_all([cell(0)])
     assert slow.said == ["warning: it is slow"]
     assert slow.probe.problem_of(cell(0)) is None
     assert slow.probe.roles_that_answered(cell(0)) == frozenset()
     error = EndpointRefusedError("the key")
     refused = Asked({"org/model": error})
-    refused.probe.all_of([cell(0)])
+    refused.probe.probe_all([cell(0)])
     assert refused.probe.problem_of(cell(0)) == ("model", error)
     assert refused.said == []
 
 
 def test_asked_again_it_is_asked_anew() -> None:
     asked = Asked()
-    assert asked.probe.model_of(cell(0)) is None
-    assert asked.probe.model_of(cell(0)) is None
+    assert asked.probe.probe_model(cell(0)) is None
+    assert asked.probe.probe_model(cell(0)) is None
     assert asked.models == ["org/model"] * 2
     assert asked.probe.roles_that_answered(cell(0)) == frozenset(), (
         "what it said later is not what it said first"

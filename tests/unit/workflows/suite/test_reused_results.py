@@ -12,7 +12,10 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.secrets import Redactor
 from eval_factory.workflows.import_results import import_results
 from eval_factory.workflows.suite.cell_loop import Work
-from eval_factory.workflows.suite.reused_results import copy_reused_results, refuse_unreadable
+from eval_factory.workflows.suite.reused_results import (
+    copy_reused_results,
+    refuse_unreadable_results,
+)
 from eval_factory.workflows.suite.suite_check import check_suite, verify_suite
 from eval_factory.workflows.suite.suite_folder import write_configs
 from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
@@ -67,7 +70,7 @@ def test_it_is_copied_once_and_again_where_it_changed(imported: Path, tmp_path: 
 
 def test_a_folder_without_a_result_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match=r"reuse\[0\]"):
-        refuse_unreadable(suite_with(tmp_path, tmp_path / "nothing"))
+        refuse_unreadable_results(suite_with(tmp_path, tmp_path / "nothing"))
 
 
 def test_a_place_that_is_taken_is_refused(imported: Path, tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_a_job_that_failed_ends_as_the_run_would_have(
         str(caught.value).splitlines(),
         ["why it failed"],
         ["eval-factory suite logs"],
-        ["same command", "is kept"],
+        ["same command", "reuses the answers"],
     )
 
 

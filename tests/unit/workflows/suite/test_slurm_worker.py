@@ -187,10 +187,10 @@ def test_a_newer_start_of_the_same_run_ends_this_one(
         return looking[0]
 
     def taken_over(*_: object) -> None:
-        looking[0].look()
+        looking[0].check()
         assert not looking[0].was_replaced
         task.start()
-        looking[0].look()
+        looking[0].check()
         raise InterruptedRunError("stopped")
 
     monkeypatch.setattr(slurm_worker, "Start", begun)
@@ -373,12 +373,12 @@ def test_only_a_newer_start_takes_over_of_whichever_run(
     told: list[None] = []
     task.start()
     start = Start(task.store, task.wave, task.wave.runs, lambda: told.append(None))
-    start.look()
+    start.check()
     task.start(1)
     with monkeypatch.context() as stale:
         stale.setattr(slurm_worker, "starts_below", raising(OSError("stale file handle")))
-        start.look()
+        start.check()
     assert (told, start.was_replaced) == ([], False)
-    start.look()
-    start.look()
+    start.check()
+    start.check()
     assert (told, start.was_replaced) == ([None], True)

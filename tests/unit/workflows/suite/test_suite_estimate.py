@@ -115,7 +115,7 @@ def test_of_a_suite(tmp_path: Path) -> None:
     said: list[str] = []
     found = estimate_suite(suite, {}, said.append)
     assert said == ["looking at small/sample_medical_qa ..."]
-    assert (found.requests, found.cells[0].group) == (40, suite.limit_groups["small"])
+    assert (found.requests, found.cells[0].limit_group) == (40, suite.limit_groups["small"])
     assert found.beyond == {"max_requests": 40}
     wrong = suite_of(tmp_path, "small", params={"extra": {"subset": "hard"}})
     with pytest.raises(ConfigError, match="subset"):

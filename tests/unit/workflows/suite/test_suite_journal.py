@@ -42,7 +42,7 @@ def test_a_cell_that_is_begun_and_ends(status: RunStatus) -> None:
         "big", "qa", status=RunStatus.RUNNING, attempt=2, since=110.0
     )
     assert list(statuses(state).values()).count("waiting") == 3
-    state.take(
+    state.update(
         cell_ended(
             "big/qa",
             status,
@@ -88,10 +88,10 @@ def test_an_endpoint_that_is_gone_and_comes_back() -> None:
     assert list(statuses(state).values()) == ["complete", "running", "waiting", "waiting"]
     (pause,) = state.pauses.values()
     assert (pause.group, pause.reason, pause.since) == ("host", "connection refused", 130.0)
-    state.take(paused("another", "small/medec"))
-    state.take(back("another"))
+    state.update(paused("another", "small/medec"))
+    state.update(back("another"))
     assert list(state.pauses) == ["host"]
-    state.take(back("host"))
+    state.update(back("host"))
     assert not state.pauses
 
 
@@ -121,7 +121,7 @@ def test_another_invocation_begins_anew_and_remembers_how_cells_ended() -> None:
     assert set(statuses(state).values()) == {"waiting"}
     assert (state.pauses, state.ended) == ({}, None)
     assert (state.started or {})["time"] == 200.0
-    state.take(started(time=300.0))
+    state.update(started(time=300.0))
     stopped = cell(state, "small/qa", is_running=False)
     assert (stopped.status, stopped.reason, stopped.identity) == ("failed", "why", "i"), (
         "both were stopped before it"
@@ -132,14 +132,14 @@ def test_another_invocation_begins_anew_and_remembers_how_cells_ended() -> None:
         "missing",
         "missing",
     ]
-    state.take(cell_started("small/qa"))
+    state.update(cell_started("small/qa"))
     assert cell(state, "small/qa", is_running=False).reason == WAS_STOPPED
 
 
 def test_cells_that_the_suite_has_no_more_are_forgotten() -> None:
     state = suite_state_of([started(), started(["big/qa", "new/qa"])])
     assert list(statuses(state)) == ["big/qa", "new/qa"]
-    state.take(cell_ended("small/qa"))
+    state.update(cell_ended("small/qa"))
     assert list(statuses(state)) == ["big/qa", "new/qa"], "also where something is told of one"
 
 

@@ -142,7 +142,7 @@ def test_what_is_wrong_is_counted_with_the_next_step() -> None:
         summary_of(cells, FOLDER, stopped="not started: max_wall_s (9) is reached").splitlines(),
         ["5 cells", "2 complete", "1 not reportable", "1 partial", "1 failed", "1 missing"],
         ["max_wall_s (9)"],
-        ["same command goes on"],
+        ["same command continues"],
         ["eval-factory suite logs /s CELL"],
         ["table: /s/suite_results.md"],
     )
@@ -164,7 +164,7 @@ def test_what_is_wrong_is_counted_with_the_next_step() -> None:
             None,
             [
                 "1 cell: 1 missing",
-                "interrupted; the same command goes on: only what is missing is asked",
+                "interrupted; the same command continues the suite: only missing answers are requested",
                 "table: /s/suite_results.md",
             ],
         ),
@@ -173,7 +173,7 @@ def test_what_is_wrong_is_counted_with_the_next_step() -> None:
             None,
             [
                 "1 cell: 1 failed",
-                "the same command goes on: only what is missing is asked",
+                "the same command continues the suite: only missing answers are requested",
                 "  why a cell failed: eval-factory suite logs /s CELL",
                 "table: /s/suite_results.md",
             ],
@@ -183,8 +183,8 @@ def test_what_is_wrong_is_counted_with_the_next_step() -> None:
             None,
             [
                 "2 cells: 1 complete, 1 waiting",
-                "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it",
-                "  where it stands: eval-factory suite status /s",
+                "submitted to Slurm: the same command collects the jobs that have ended, and --wait waits for all jobs",
+                "  the state of the jobs: eval-factory suite status /s",
                 "table: /s/suite_results.md",
             ],
         ),
