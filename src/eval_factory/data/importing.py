@@ -135,14 +135,7 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
             if not name.startswith(f"{HUB_FOLDER}/"):
                 shutil.copyfile(folder / name, stage.path(name, origin))
         _list_files(folder, sources, origin, stage)
-        # The data sets of the tasks come last, and so replace those of the variants in the dict: if
-        # a task and a variant need the same data set, the configuration for the task is prepared.
-        tasks = sources.tasks.values()
-        variants = chain.from_iterable(task.variants for task in tasks)
-        datasets_of_variants = chain.from_iterable(variant.hub for variant in variants)
-        datasets_of_tasks = chain.from_iterable(task.hub for task in tasks)
-        all_datasets = chain(datasets_of_variants, datasets_of_tasks)
-        datasets = {dataset.id: dataset for dataset in all_datasets}
+        datasets = _datasets_by_id(sources)
         repositories = (path for path in (folder / HUB_FOLDER).glob("*/*") if path.is_dir())
         for repository in sorted(repositories):
             name = repository.relative_to(folder / HUB_FOLDER).as_posix()
@@ -153,6 +146,19 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     complete_tasks = ", ".join(manifest.tasks) or "none"
     say(f"{root}: {len(manifest.files)} files; tasks with all their data: {complete_tasks}")
     return manifest
+
+
+def _datasets_by_id(sources: Sources) -> dict[str, HubDataset]:
+    """Return the data sets of the Hub that tasks and their variants need, by their ids.
+
+    If a task and a variant need the same data set, the configuration for the task is returned.
+    """
+    tasks = sources.tasks.values()
+    variants = chain.from_iterable(task.variants for task in tasks)
+    datasets_of_variants = chain.from_iterable(variant.hub for variant in variants)
+    datasets_of_tasks = chain.from_iterable(task.hub for task in tasks)
+    # The data sets of the tasks come last, and so replace those of the variants in the dict.
+    return {dataset.id: dataset for dataset in chain(datasets_of_variants, datasets_of_tasks)}
 
 
 def _check_files(folder: Path, names: list[str]) -> None:

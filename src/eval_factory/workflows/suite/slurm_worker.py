@@ -153,15 +153,11 @@ class Start:
 
 
 def work(wave_file: Path, index: int) -> int:
-    """Run the unfinished runs of a task as a suite on this machine.
+    """Run the unfinished runs of the task with this index as a suite on this machine.
 
     Returns the exit code for Slurm; eval-factory itself does not read this code. If a run was
     interrupted (by the job's time limit, `scancel` or preemption), no end of the run is recorded,
     for Slurm may start the task again.
-
-    Args:
-        wave_file: the file that describes the job array.
-        index: the number of the task in the job array.
     """
     # the file of a wave is .suite/slurm/waves/w1.json in the suite's folder
     wave = read_wave(wave_file)
@@ -204,8 +200,7 @@ def work(wave_file: Path, index: int) -> int:
             raise
         code = PrerequisiteError.exit_code
         place = error.filename or store.suite.root
-        # On a full disk, the record cannot be written either. A repeated `run_suite` then submits
-        # the run again.
+        # If the record cannot be written either, a repeated `run_suite` submits the run again.
         with suppress(OSError):
             _record(
                 store,

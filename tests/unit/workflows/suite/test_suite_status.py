@@ -158,7 +158,7 @@ def test_a_cell_whose_result_is_not_there_any_more(tmp_path: Path, status: str) 
     assert (kept.status, kept.reason, kept.figures is None) == (status, None, False)
     assert (another.status, another.figures, gone.status) == ("missing", None, "missing")
     says(str(another.reason), "another configuration", "the same command")
-    says(str(gone.reason), "no longer has a readable result", "the same command")
+    says(str(gone.reason), "no longer has", "the same command")
     assert not status_of(folder).is_complete
 
 
