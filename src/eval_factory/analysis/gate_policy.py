@@ -1,4 +1,8 @@
-"""Reads, checks and locks the policy of a gate: the limits for a candidate on each benchmark."""
+"""Reads, checks and locks the policy of a gate: the limits for a candidate on each benchmark.
+
+A candidate is the model that a gate accepts or refuses; a baseline is a model that the candidate is
+compared with. A lock is a file that records the hash of a policy, and the time of locking.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +26,14 @@ Direction = Literal["higher_is_better", "lower_is_better"]
 OnInconclusive = Literal["fail", "pass"]
 
 EVERY_VALUE = "*"
-"""The group's value in a policy for limits that each group of the field has to keep."""
+"""The value in a policy that stands for every value of a field that the policy does not name."""
 
 
 @dataclass(frozen=True)
 class LimitKind:
     """A kind of limit, with its texts for reports and statements."""
 
-    words: str  # the words before the number, in a list of a policy's limits
+    words: str  # the words in front of the number, in a list of a policy's limits
     claim: str  # the subject of a claim in a signed statement; {score} is the name of the score
     comparator: str  # the comparison of the measured number with the limit, such as ">="
     is_drop: bool = False  # True if the limit compares the score with a baseline's score
@@ -52,9 +56,9 @@ LIMITS: Mapping[str, LimitKind] = {
 }
 """Every limit, by its key in a policy and in a check."""
 CONDITIONS: Mapping[str, str] = {
-    "relative_guard_below": "that share only where the baseline's score is below"
+    "relative_guard_below": "that share only if the baseline's score is below"
 }
-"""Numbers that are not limits themselves, but state when a limit applies: key -> words."""
+"""Key of a number that is not a limit, but states when a limit applies -> words in front of it."""
 
 
 class Limits(DescribedModel):
@@ -73,17 +77,17 @@ class Limits(DescribedModel):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The number of each limit that is set, in the order of `LIMITS`."""
+        """Key -> number of each limit that is set, in the order of `LIMITS`."""
         numbers = {}
         for key in LIMITS:
-            number = getattr(self, key, None)
+            number = getattr(self, key, None)  # a group has no `min_judge_agreement`
             if number is not None:
                 numbers[key] = number
         return numbers
 
     @property
     def in_words(self) -> list[tuple[str, float]]:
-        """The words and the number of each limit and condition that is set, for a document."""
+        """(words, number) of each limit and condition that is set, for a document."""
         worded = [(LIMITS[key].words, number) for key, number in self.numbers.items()]
         for key, words in CONDITIONS.items():
             number = getattr(self, key)
@@ -145,7 +149,7 @@ class BenchmarkPolicy(BenchmarkLimits):
 
     @property
     def blocks(self) -> bool:
-        """True if the benchmark counts for the outcome; an advisory benchmark is only shown."""
+        """True if the benchmark can stop the candidate; an advisory benchmark is only shown."""
         return self.tier != "advisory"
 
     @property
@@ -162,7 +166,7 @@ class BenchmarkPolicy(BenchmarkLimits):
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy that was read and checked."""
+    """A policy that was read and checked, with its lock if there is one."""
 
     path: Path
     sha256: str  # the SHA-256 of the current file
@@ -179,8 +183,8 @@ def load_policy(path: Path) -> Policy:
     """Read and check a policy.
 
     Raises:
-        ConfigError: the policy has mistakes (the error lists all of them), was changed after it was
-            locked, or has a lock that cannot be read.
+        ConfigError: the file cannot be read, the policy has mistakes (the error lists all of them),
+            it was changed after it was locked, or its lock cannot be read.
     """
     document = load_mapping(
         path, "`version: 1` and `benchmarks`, a mapping of tasks to their limits"
@@ -193,8 +197,9 @@ def load_policy(path: Path) -> Policy:
     benchmarks = []
     for task, own_limits in file.benchmarks.items():
         fields: dict[str, Any] = {"tier": "supporting", "on_inconclusive": file.on_inconclusive}
+        # The defaults come first: the benchmark's own limits replace them.
         for limits in (file.defaults, own_limits):
-            for name, value in limits:
+            for name, value in limits:  # a pydantic model yields its fields
                 if value is not None:
                     fields[name] = value
         fields["task"] = task
@@ -233,7 +238,12 @@ def _problems(benchmark: BenchmarkPolicy) -> Iterator[str]:
 
 
 def _explained(path: Path, detail: Any) -> str:
-    """Return the message about a mistake that pydantic found."""
+    """Return the message about a mistake that pydantic found.
+
+    Args:
+        path: the policy.
+        detail: an element of pydantic's `ValidationError.errors`.
+    """
     key_path = detail["loc"]
     key = ".".join(map(str, key_path))
     if detail["type"] == "extra_forbidden":
@@ -245,11 +255,12 @@ def _explained(path: Path, detail: Any) -> str:
 
 
 def _model_at(key_path: Sequence[str | int]) -> type[StrictModel]:
-    """Return the model that has the last key of a path."""
+    """Return the model of the mapping that contains the last key of a path."""
     if len(key_path) == 1:
         return PolicyFile
     if key_path[0] == "defaults":
         return Defaults
+    # The path of a group is (benchmarks, task, groups, field, value).
     if "groups" in key_path[2:-1]:
         return Limits
     return BenchmarkLimits
@@ -263,7 +274,7 @@ def gate_policy_schema() -> dict[str, Any]:
     )
 
 
-MAX_LOCK_SIZE = 1 << 16  # in bytes
+MAX_LOCK_SIZE = 1 << 16  # the maximum size of a lock file, in bytes
 
 
 def lock_path(policy: Path) -> Path:
@@ -272,7 +283,14 @@ def lock_path(policy: Path) -> Path:
 
 
 def lock(policy: Policy, now: datetime) -> Path:
-    """Write the lock of a policy and return its path. An existing lock stays unchanged."""
+    """Write the lock of a policy, and return the path of the lock.
+
+    The lock of a locked policy stays unchanged.
+
+    Args:
+        policy: the policy.
+        now: the time that the lock states, with a time zone.
+    """
     path = lock_path(policy.path)
     if policy.locked_at is None:
         record = {

@@ -1,8 +1,9 @@
 """Formats the outcome of a gate as text, Markdown, JSON, JUnit and in-toto statements for signing.
 
 The predicate of a statement is `eval-result`, as proposed in in-toto/attestation, pull request 575
-(November 2026). A model behind an endpoint has no digest. The statement therefore has a commitment:
-a hash of the model's name and a secret salt. Only a person with the salt can verify the name.
+(November 2026). The proposal asks for a digest of the model, but a model behind an endpoint has no
+digest. The statement therefore has a commitment: a hash of a secret salt and the model's name. Only
+a person with the salt can verify the name.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report.checksums import STATEMENT_TYPE
 from eval_factory.report.reader import StoredResult, load_result
 
-_SUITE = "eval-factory gate"
+_SUITE = "eval-factory gate"  # the name of the test suite in a JUnit file
 
 
 def gate_text(result: GateResult) -> str:
-    """Return the outcome as a text for the screen."""
-    policy = f"{result.policy}, sha256 {result.policy_sha256[:12]}, {_lock(result)}"
+    """Return the outcome as a text for the screen, which ends with a line break."""
+    policy = f"{result.policy}, sha256 {result.policy_sha256[:12]}, {_lock_text(result)}"
     lines = [f"gate: {result.outcome.upper()} ({policy})"]
     for benchmark in result.benchmarks:
         outcome = benchmark.outcome.upper()
@@ -53,7 +54,8 @@ def gate_text(result: GateResult) -> str:
 def gate_markdown(result: GateResult) -> str:
     """Return the outcome as Markdown, with a table of all checks."""
     policy = (
-        f"Policy {prose(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`"
+        f"Policy {prose(result.policy.name)}, {_lock_text(result)}, "
+        f"SHA-256 `{result.policy_sha256}`"
     )
     lines = [f"## Gate: {result.outcome.upper()}", "", policy, ""]
     rows = []
@@ -96,18 +98,18 @@ def gate_document(result: GateResult) -> dict[str, Any]:
 
 
 def write_junit(result: GateResult, path: Path) -> None:
-    """Write a JUnit file with a test case for each limit.
+    """Write a JUnit file with a test case for each check of a limit.
 
-    A limit that is not kept is a failed test case if the benchmark counts against the gate. If the
-    benchmark is advisory, or if its inconclusive outcome counts as passed, the limit is a skipped
-    test case with the reason.
+    A check that does not pass is a failed test case if the benchmark counts against the gate. If
+    the benchmark is advisory, or if its inconclusive outcome counts as passed, the check is a
+    skipped test case with the reason.
     """
     # junitparser is imported here because only this function needs it.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     suite = TestSuite(_SUITE)
     suite.add_property("policy_sha256", result.policy_sha256)
-    suite.add_property("lock", _lock(result))
+    suite.add_property("lock", _lock_text(result))
     for note in result.notes:
         suite.add_property("note", printable(note))
     for benchmark in result.benchmarks:
@@ -147,8 +149,8 @@ def _limit_of(check: Check) -> str:
     return check.limit
 
 
-def _lock(result: GateResult) -> str:
-    """Return the words for the policy's lock."""
+def _lock_text(result: GateResult) -> str:
+    """Return "not locked", or "locked on" with the time."""
     if result.locked_at is None:
         return "not locked"
     return f"locked on {result.locked_at:%Y-%m-%d %H:%M} UTC"
@@ -158,8 +160,8 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
     """Write a statement and its secret salt for each benchmark with a measured number.
 
     The user signs and publishes `<task>.eval-result.intoto.json`, and keeps
-    `<task>.eval-result.salt` (hexadecimal, mode 0600) secret. An existing salt is used again, so
-    that the same result always gives the same statement.
+    `<task>.eval-result.salt` (hexadecimal, mode 0600) secret. If the folder has a salt from an
+    earlier call, it is used again, so that the same result always gives the same statement.
 
     Args:
         result: the outcome of a gate.
@@ -170,7 +172,8 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
         The paths of the statements.
 
     Raises:
-        PrerequisiteError: a candidate's folder has no checksums, or its result has no times.
+        PrerequisiteError: a candidate's folder has no checksums, its result cannot be read or has
+            no times, or a file with the name of a salt is not a salt.
         OSError: the folder cannot be written.
     """
     written = []
@@ -178,7 +181,8 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
         metric = benchmark.metric
         if benchmark.candidate is None or metric is None:
             continue
-        if not list(_claims(metric, benchmark.checks)):
+        has_number = any(check.allowed is not None for check in benchmark.checks)
+        if not has_number:
             continue
         folder.mkdir(parents=True, exist_ok=True)
         name = _file_name(benchmark.task)
@@ -209,7 +213,11 @@ def _file_name(task: str) -> str:
 
 
 def _salt(path: Path) -> bytes:
-    """Return the salt in a file. If there is no such file, create the file with a new salt."""
+    """Return the salt in a file. If the file does not exist, create it with a new salt.
+
+    Raises:
+        PrerequisiteError: the file does not contain a salt.
+    """
     try:
         return bytes.fromhex(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -256,6 +264,7 @@ def gate_statement(
             "have: run it again (nothing that was answered is asked again)"
         )
     model = {"alg": "sha256-salted-v1", "value": commitment(salt, record.target), "salted": True}
+    # The list of checksums covers all files of the result, so its hash identifies the result.
     receipt = {"name": rundir.checksums.name, "digest": {"sha256": sha256_of(rundir.checksums)}}
     version = f"{record.helm_package} {record.helm}, errata {record.errata_version}"
     registration = {}
@@ -283,10 +292,10 @@ def gate_statement(
 
 
 def _dataset_digest(record: Provenance) -> dict[str, str | None]:
-    """Return the digest of the data: a SHA-256 over the sorted SHA-256 of the data files, one per
-    line.
+    """Return {name of the method: digest} of the data.
 
-    If no data file is known, the digest is the SHA-256 of all prompts.
+    The digest is the SHA-256 of a list: the SHA-256 of each data file, sorted, one per line. If no
+    data file is known, the digest is the SHA-256 of all prompts.
     """
     if not record.dataset_files:
         return {"evalFactoryPromptsV1": record.prompts_sha256}
@@ -295,17 +304,17 @@ def _dataset_digest(record: Provenance) -> dict[str, str | None]:
 
 
 def commitment(salt: bytes, identity: str) -> str:
-    """Return the commitment `sha256-salted-v1` to a name, which only the salt makes verifiable."""
+    """Return the commitment `sha256-salted-v1` to a name: the SHA-256 of the salt and the name."""
     return hashlib.sha256(salt + identity.encode("utf-8")).hexdigest()
 
 
 def _claims(metric: str, checks: Sequence[Check]) -> Iterator[dict[str, Any]]:
-    """Yield a claim for each limit that was compared with a number.
+    """Yield a claim for each check that compared a measured number with a limit.
 
     An inconclusive check is claimed as not passed, because nothing was shown.
     """
     for check in checks:
-        if check.allowed is None:
+        if check.allowed is None:  # nothing was measured
             continue
         score = metric
         if check.group:

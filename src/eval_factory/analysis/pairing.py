@@ -1,4 +1,7 @@
-"""Pairs equal questions in the results of two programs, whose ids for a question differ."""
+"""Pairs the equal questions of two results that were made by different programs.
+
+The programs give a question different ids. The questions are therefore paired by their texts.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,18 @@ from eval_factory.core import formats
 from eval_factory.core.results import InstanceRecord
 from eval_factory.report.reader import StoredResult
 
+# The tiers: what is compared to pair two questions. The user sees these names.
 QUESTION = "question and options"
 PROMPT = "prompt"
-COLUMNS = "named columns"
-TABLE = "table"
+COLUMNS = "named columns"  # the ids, which come from a column that the user named
+TABLE = "table"  # the program of a result that was imported from a table
 MIN_PAIRED = 0.9
 """The default of the smallest share of the smaller result's questions that must be paired."""
 MIN_CONTAINED = 12
-"""The length, in characters, of the shortest question that is searched for in prompts."""
+"""The length, in characters, of the shortest question that is searched for in prompts.
+
+A shorter text may be contained in a prompt by chance.
+"""
 _SPACES = re.compile(r"\s+")
 
 
@@ -37,13 +44,14 @@ class Question:
 class Pairing:
     """The questions that two results have in common."""
 
-    tier: str  # the text that was compared, such as `PROMPT`
-    ids: Mapping[str, str] = field(default_factory=dict)  # id in the second -> id in the first
+    tier: str  # what was compared, such as `PROMPT`
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Id of a question in the second result -> its id in the first result."""
     smaller: int = 0  # the number of questions in the smaller result
 
     @property
     def share(self) -> float:
-        """The share of the smaller result's questions that are paired."""
+        """The share of the smaller result's questions that are paired; 0 without questions."""
         if not self.smaller:
             return 0.0
         return len(self.ids) / self.smaller
@@ -53,12 +61,12 @@ class Pairing:
 
 
 def is_imported(stored: StoredResult) -> bool:
-    """Return True if another program made the result."""
+    """Return True if another program made the result, and this program imported it."""
     return stored.result.provenance.imported is not None
 
 
 def normalised(text: str) -> str:
-    """Return a text in lower case, with single spaces in the place of white space."""
+    """Return a text in lower case, with single spaces as its only white space."""
     return _SPACES.sub(" ", text).strip().casefold()
 
 
@@ -81,8 +89,13 @@ def questions_of(records: Iterable[InstanceRecord]) -> list[Question]:
 def paired(first: StoredResult, second: StoredResult, min_paired: float) -> Pairing:
     """Pair the questions of two results.
 
-    The tiers are tried in their order. The first tier that pairs at least `min_paired` of the
-    questions is used; if there is no such tier, the tier that pairs most questions.
+    The tiers are tried in the order of `_tiers`. The first tier with a share of paired questions of
+    at least `min_paired` is used. If there is none, the tier that pairs most questions is used.
+
+    Args:
+        first: a result.
+        second: the result whose questions are paired with those of the first result.
+        min_paired: a share of the smaller result's questions.
     """
     first_questions = questions_of(first.result.instances)
     second_questions = questions_of(second.result.instances)
@@ -100,17 +113,16 @@ def paired(first: StoredResult, second: StoredResult, min_paired: float) -> Pair
 def paired_ids(stored: Sequence[StoredResult]) -> list[Mapping[str, str]]:
     """Return a mapping for each result: id of a question -> its id in the first result.
 
-    The list is empty if another program made none of the results, because equal questions then have
-    equal ids.
+    If this program made all results, the list is empty, because equal questions have equal ids.
     """
     if not any(map(is_imported, stored)):
         return []
     pairs: list[Mapping[str, str]] = []
     for result in stored:
         if not pairs:
-            questions = questions_of(result.result.instances)
+            # Each question of the first result is paired with itself.
             own_ids = {}
-            for question in questions:
+            for question in questions_of(result.result.instances):
                 own_ids[question.id] = question.id
             pairs.append(own_ids)
         else:
@@ -124,7 +136,10 @@ def _tiers(
     first_questions: Sequence[Question],
     second_questions: Sequence[Question],
 ) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
-    """Yield each tier with its pairs (id in the second result, id in the first result)."""
+    """Yield each tier, the most reliable first, with its pairs.
+
+    A pair is (id in the second result, id in the first result).
+    """
     yield QUESTION, _by_question(first_questions, second_questions)
     yield PROMPT, _by_key(_prompt_keys(first_questions), _prompt_keys(second_questions))
     if _is_table(first) or _is_table(second):
@@ -154,20 +169,24 @@ def _by_key(
 ) -> Iterator[tuple[str, str]]:
     """Yield (id in the second result, id in the first result) for equal keys.
 
-    A key that several questions of a result have is skipped. The arguments are lists of (key, id).
+    If several questions of a result have a key, the key is skipped.
+
+    Args:
+        first: (key, id) for each question of the first result.
+        second: (key, id) for each question of the second result.
     """
     first_ids = _unique(first)
-    for key, name in _unique(second).items():
+    for key, second_id in _unique(second).items():
         if key in first_ids:
-            yield name, first_ids[key]
+            yield second_id, first_ids[key]
 
 
 def _unique(keys: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the id of each key that only one question has."""
-    names: dict[str, list[str]] = {}
-    for key, name in keys:
-        names.setdefault(key, []).append(name)
-    return {key: ids[0] for key, ids in names.items() if len(ids) == 1}
+    """Return key -> id, for each key that only one question has."""
+    ids_by_key: dict[str, list[str]] = {}
+    for key, question_id in keys:
+        ids_by_key.setdefault(key, []).append(question_id)
+    return {key: ids[0] for key, ids in ids_by_key.items() if len(ids) == 1}
 
 
 def _by_question(
@@ -175,8 +194,8 @@ def _by_question(
 ) -> Iterator[tuple[str, str]]:
     """Yield (id in the second result, id in the first result) for equal questions and options.
 
-    If one result has only prompts, a question of the other result must be contained in exactly one
-    prompt with the same options.
+    If one result has only prompts, the questions of the other result are searched for in these
+    prompts. If both results have only prompts, there are no pairs.
     """
     first_keys = _question_keys(first)
     second_keys = _question_keys(second)
@@ -185,8 +204,8 @@ def _by_question(
     elif second_keys:
         yield from _contained(second, first)
     elif first_keys:
-        for name, prompt_name in _contained(first, second):
-            yield prompt_name, name
+        for first_id, second_id in _contained(first, second):
+            yield second_id, first_id
 
 
 def _question_keys(questions: Sequence[Question]) -> list[tuple[str, str]]:
@@ -201,7 +220,10 @@ def _question_keys(questions: Sequence[Question]) -> list[tuple[str, str]]:
 def _contained(
     questions: Sequence[Question], prompts: Sequence[Question]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (id of a question, id of the only prompt that contains the question)."""
+    """Yield (id of a question, id of the only prompt that contains the question).
+
+    A prompt that is the only match of several questions is skipped.
+    """
     by_options: dict[tuple[str, ...], list[Question]] = {}
     for prompt in prompts:
         by_options.setdefault(tuple(sorted(prompt.options)), []).append(prompt)
@@ -209,22 +231,22 @@ def _contained(
     for question in questions:
         if question.text is not None and len(question.text) >= MIN_CONTAINED:
             matches[question.id] = list(_prompts_with(question, by_options))
-    times_matched = Counter(names[0] for names in matches.values() if len(names) == 1)
-    for name, names in matches.items():
-        if len(names) == 1 and times_matched[names[0]] == 1:
-            yield name, names[0]
+    times_matched = Counter(prompts[0] for prompts in matches.values() if len(prompts) == 1)
+    for question_id, prompt_ids in matches.items():
+        if len(prompt_ids) == 1 and times_matched[prompt_ids[0]] == 1:
+            yield question_id, prompt_ids[0]
 
 
 def _prompts_with(
     question: Question, by_options: Mapping[tuple[str, ...], Sequence[Question]]
 ) -> Iterator[str]:
-    """Yield the ids of the prompts that contain a question with its options."""
+    """Yield the ids of the prompts that contain a question, and have the question's options."""
     text = question.text or ""
     for prompt in by_options.get(tuple(sorted(question.options)), []):
         if text in prompt.prompt:
             yield prompt.id
     if question.options:
-        # Some prompts have no separate options: the options are in the text of the prompt.
+        # Some results store no options: the options are then searched for in the prompts.
         for prompt in by_options.get((), []):
             if _contains_all(prompt.prompt, (text, *question.options)):
                 yield prompt.id
@@ -235,6 +257,6 @@ def _contains_all(prompt: str, texts: Iterable[str]) -> bool:
 
 
 def too_few(pairing: Pairing, min_paired: float) -> str:
-    """Return the message that two results have too few questions in common."""
+    """Return the text that states how many questions are paired, and how many are needed."""
     share = formats.percent(min_paired)
     return f"{pairing}; {share} are needed (--min_paired)"

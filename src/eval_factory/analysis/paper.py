@@ -59,15 +59,16 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
     Args:
         purpose: the purpose, as in `report --for`.
         folders: the folders of runs, of suites, or of targets of suites.
-        as_page: True if an evidence pack is written as an HTML page.
+        as_page: True if an evidence pack is written as an HTML page; ignored for other purposes.
 
     Raises:
-        ConfigError: the text is about one run, and the folders have several runs.
+        ConfigError: the purpose is a model card, and the folders have several runs.
         PrerequisiteError: a folder has no result.
     """
     runs = run_folders(folders)
     if purpose == "model-card" and len(runs) > 1:
         if len(folders) == 1:
+            # Raises an error that lists the runs in the folder.
             one_run(folders[0], f"report --for {purpose}")
         raise ConfigError(f"report: --for {purpose} is about one run: give one output folder")
     if purpose in _SINGLE_RUN_TEXTS and len(runs) == 1:
@@ -89,6 +90,7 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
         return "\n\n".join(parts) + "\n"
     if purpose == "methods":
         return papers.methods_of(_SeveralRuns(results, papers.Citations(), papers.run_beside_table))
+    # The only purpose that is left is a TRIPOD-LLM checklist about several runs.
     cite = papers.Citations("(ref. {})")
     several = _SeveralRuns(results, cite, papers.run_in_full, in_table=False)
     return papers.tripod_of(several, several.named(code))
@@ -109,7 +111,7 @@ def page_of_suite(folder: Path, page_folder: Path) -> str:
 
 
 def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pack:
-    """Return the evidence pack of this name about one run or several runs."""
+    """Return the evidence pack of this name about one run, a suite or several runs."""
     cite = papers.citations()
     if len(runs) == 1 and not is_suite_folder(folders[0]):
         run = papers.run_of_pack(load_result(runs[0]), cite)
@@ -146,8 +148,9 @@ def evidence_of_panel(
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
     """Yield the cells of a suite, or a cell for each run.
 
-    The cells of a suite are those in its table, also if they have no result. A run is named by its
-    model and task, and also by its folder if two runs have the same model and task.
+    The cells of a suite are those in its table, including cells without a result. Other runs are
+    named by their model and task. If several runs have the same model and task, the folder is
+    appended to the name of the model.
     """
     if len(folders) == 1 and is_suite_folder(folders[0]):
         suite = SuiteDir(folders[0])
@@ -164,7 +167,10 @@ def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCe
 
 
 def _cells_of_table(suite: SuiteDir, runs: Sequence[Path]) -> Iterator[FinishedCell]:
-    """Yield the cells in a suite's table, with the folders of their runs."""
+    """Yield the cells in a suite's table, with the folders of their runs.
+
+    A cell without a run has the folder of the suite instead.
+    """
     by_name = {(run.parent.name, run.name): run for run in runs}
     for cell in parse_own(suite.results_yaml.read_text(encoding="utf-8"))["cells"]:
         target = str(cell["target"])
@@ -183,13 +189,18 @@ class _SeveralRuns:
     """Several runs that one text describes."""
 
     results: SuiteResults
-    cite: papers.Citations
+    cite: papers.Citations  # numbers the references, and writes the marks that cite them
     describe: Callable[[StoredResult, papers.Citations], papers.DescribedRun] = papers.run_of_pack
+    """Returns the sentences about one run that the kind of text needs."""
     in_table: bool = True
     """True if the times and hashes of the runs are in a table, not in the text."""
 
     def named(self, show: Callable[[str], str] = str) -> str:
-        """Return the sentence that names the models and benchmarks. `show` formats a name."""
+        """Return a sentence with the models and benchmarks.
+
+        Args:
+            show: formats the name of a model or benchmark.
+        """
         models = self.results.targets
         benchmarks = self.results.evaluations
         counts = f"{counted(len(models), 'model')} on {counted(len(benchmarks), 'benchmark')}"
@@ -197,7 +208,7 @@ class _SeveralRuns:
 
     @cached_property
     def runs(self) -> dict[tuple[str, str], papers.DescribedRun]:
-        """The runs that have a result, by target and evaluation."""
+        """(target, evaluation) -> run, for the runs that have a result."""
         runs = {}
         for cell in self.results.cells:
             if cell.task is not None:
@@ -243,13 +254,14 @@ class _SeveralRuns:
         return paragraphs
 
     def _names_of(self, runs: Sequence[tuple[str, str]]) -> str:
-        """Return the words that name some of the runs.
+        """Return a phrase that names these runs, such as "On medqa" or "Of model_a on medqa".
 
-        The words are empty for all runs. They name benchmarks or models if the runs are all runs of
-        these benchmarks or models; otherwise they name each run.
+        The phrase is empty if these are all runs. It names benchmarks (or models) if these are all
+        runs of the benchmarks (or models). Otherwise it names each run.
         """
         if len(runs) == len(self.runs):
             return ""
+        # A run is a pair (target, evaluation): element 1 is the benchmark, element 0 the model.
         for axis, word in ((1, "On"), (0, "Of")):
             names = list(dict.fromkeys(run[axis] for run in runs))
             complete = [run for run in self.runs if run[axis] in names]
@@ -269,7 +281,7 @@ class _SeveralRuns:
         if item != "5e" and len(self.results.targets) < 2:
             return []
         benchmarks = self.results.benchmarks
-        methods: dict[str, None] = {}
+        methods: dict[str, None] = {}  # a set that keeps its order
         refused: list[tuple[str, str, Sequence[str]]] = []
         for benchmark in benchmarks:
             for comparison in benchmark.comparisons:
@@ -288,7 +300,10 @@ class _SeveralRuns:
 
 
 def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
-    """Yield the title, the table and the note of each table of a paper."""
+    """Yield (title, table, note) of each table that is not empty and makes sense.
+
+    The table of scores is always yielded.
+    """
     yield "Scores", _table_of_scores(results), NOTE
     if len(results.evaluations) > 1 and results.has_win_rates:
         yield (
@@ -322,4 +337,4 @@ def _table_of_scores(results: SuiteResults) -> Table:
                     ranks.get((evaluation, cell.target), messages.NOTHING),
                 ]
             )
-    return Table(header, rows, 4)
+    return Table(header, rows, numbers=4)

@@ -1,12 +1,13 @@
-"""Computes the figures of HELM's leaderboards: metric groups, mean win rates, and possible ranks.
+"""Computes the figures of HELM's leaderboards (metric groups, mean win rates), and possible ranks.
 
-The win rate is `compute_aggregate_row_win_rates` in helm/benchmark/presentation/summarize.py
-(crfm-helm 0.5.16). A column is one metric of one benchmark. In each column, a model's win rate is
-the share of the other models that the model beats; a tie counts one half. The mean win rate is the
-mean over the columns in which the model has a value. A column is skipped if it has no better
-direction, or if fewer than two models have a value. `tests/helm` checks that our win rates equal
-HELM's to the last digit. The groups are `metric_groups` of
-helm/benchmark/static/schema_classic.yaml, with the names of the scores in a result.
+Win rates are computed as in `compute_aggregate_row_win_rates` of
+helm/benchmark/presentation/summarize.py (crfm-helm 0.5.16). A column is one metric of one
+benchmark. In each column, a model's win rate is the share of the other models that the model beats;
+a tie counts one half. The mean win rate is the mean over the columns in which the model has a
+value. A column is skipped if its better direction is not known, or if fewer than two models have a
+value. `tests/helm` checks that these win rates equal HELM's to the last digit. The groups are
+`metric_groups` of helm/benchmark/static/schema_classic.yaml, with the names of the scores in a
+result. The possible ranks are an addition of this project.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from eval_factory.core.results import Scores, TaskResult
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.paired import ALPHA, rank_intervals, sign_flip_p
 
+# the names of the metric groups that are not in `GROUPS`
 ACCURACY = "accuracy"
 EFFICIENCY = "efficiency"
 _WORST = ".worst"
-"""The ending of a perturbation's label if HELM took the worst value over each instance's variants.
-"""
+"""The ending of a perturbation's label if an instance has the lowest value of its variants."""
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "calibration": ("ece_10_bin",),
     "robustness": (),
@@ -39,10 +40,11 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "toxicity": ("toxic_frac",),
 }
-"""Metric group -> its metrics, of which a lower value is better.
+"""Metric group -> its metrics; a lower value of these metrics is better.
 
-An empty group has the main metric under the perturbation with the group's name. The mapping leaves
-out accuracy, which is the main metric, and efficiency, because times differ between equal runs.
+A group without metrics is scored by the main metric under the perturbation with the group's name.
+The mapping leaves out accuracy, because it is the main metric, and efficiency, because times differ
+between equal runs.
 """
 
 
@@ -55,8 +57,8 @@ class GroupScore:
     value: float
     ci_low: float | None
     ci_high: float | None
-    n: int
-    lower_is_better: bool | None
+    n: int  # the number of instances
+    lower_is_better: bool | None  # None if not known
 
 
 def group_scores(result: TaskResult) -> Iterator[GroupScore]:
@@ -64,9 +66,9 @@ def group_scores(result: TaskResult) -> Iterator[GroupScore]:
     main = result.scores.get(result.main_metric)
     if main is None:
         return
-    main_lower = None
+    main_lower_is_better = None
     if main.higher_is_better is not None:
-        main_lower = not main.higher_is_better
+        main_lower_is_better = not main.higher_is_better
     for group, metrics in GROUPS.items():
         if metrics:
             for metric in metrics:
@@ -74,7 +76,9 @@ def group_scores(result: TaskResult) -> Iterator[GroupScore]:
                 yield from _scores_over(slice_of_metric, group, result.scores, lower_is_better=True)
         else:
             worst = (main.metric, main.split, group + _WORST)
-            yield from _scores_over(worst, group, result.scores, lower_is_better=main_lower)
+            yield from _scores_over(
+                worst, group, result.scores, lower_is_better=main_lower_is_better
+            )
 
 
 def _scores_over(
@@ -107,8 +111,10 @@ def _scores_over(
 
 
 ALPHA_OF_EACH = ALPHA / 2
-"""The level of each of two kinds of tests. Ranks depend on tests over instances and on tests over
-benchmarks; with half the level for each kind, both together keep `ALPHA`.
+"""The significance level of each of the two kinds of tests, half of `ALPHA`.
+
+Ranks depend on tests over instances and on tests over benchmarks. The probability that any test of
+either kind is wrong is at most `ALPHA`.
 """
 
 
@@ -118,7 +124,7 @@ class Column:
 
     name: str
     values: Mapping[str, float]  # model -> value, of the models that have a value
-    lower_is_better: bool | None
+    lower_is_better: bool | None  # None if not known; the column is then skipped
     shown: AbstractSet[tuple[str, str]] = field(default_factory=frozenset)
     """The pairs (better model, worse model) that differ significantly in this column."""
     certain: AbstractSet[tuple[str, str]] = field(default_factory=frozenset)
@@ -141,29 +147,30 @@ class Column:
     def wins(self, model: str) -> float:
         """Return the number of models that a model beats, plus half the number of ties."""
         value = self.values[model]
-        rivals = list(self.values.values())
-        rivals.remove(value)
+        rival_values = list(self.values.values())
+        rival_values.remove(value)  # once: this is the value of the model itself
         if self.lower_is_better:
-            beaten = sum(rival > value for rival in rivals)
+            beaten = sum(rival > value for rival in rival_values)
         else:
-            beaten = sum(rival < value for rival in rivals)
-        return beaten + rivals.count(value) / 2
+            beaten = sum(rival < value for rival in rival_values)
+        return beaten + rival_values.count(value) / 2
 
 
 @dataclass(frozen=True)
 class WinRate:
     """The mean win rate of one model.
 
-    The win rate is None if the model has no value in a column that counts. The other fields are
-    None in this case, too, or if differences were not tested.
+    The win rate is None if no column that counts has a value of the model. The ranks and the
+    numbers of comparisons are None in this case, and also if differences were not tested.
     """
 
     model: str
     win_rate: float | None
     columns: int  # the number of columns over which the mean is computed
-    best_rank: int | None = None
+    best_rank: int | None = None  # counted from 1
     worst_rank: int | None = None
-    won: int | None = None  # the number of comparisons, over all columns, that the model wins
+    # the number of comparisons, over all columns, in which the model is significantly better
+    won: int | None = None
     lost: int | None = None
     undecided: int | None = None  # the number of comparisons without a significant difference
 
@@ -175,7 +182,8 @@ def win_rates(
 
     The ranks are those of M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of Economic
     Studies 91:476-518, 2024: a model's best rank is 1 plus the number of models that are shown to
-    have a greater mean win rate. In 95 % of samples, the ranks of all models are right together.
+    have a greater mean win rate. In 95 % of samples, the true ranks of all models lie in their
+    ranges at the same time.
 
     Args:
         models: the names of the models.
@@ -201,11 +209,11 @@ def _with_ranks(rates: Sequence[WinRate], counted: Sequence[Column]) -> list[Win
     `counted` has the columns that count for win rates.
     """
     ranked = [rate.model for rate in rates if rate.win_rate is not None]
-    shown = set(_by_columns(ranked, counted))
+    shown = set(_by_columns(ranked, counted))  # the pairs (better, worse) by either kind of test
     for better, worse in permutations(ranked, 2):
         if _is_better(better, worse, counted):
             shown.add((better, worse))
-    pairs = []
+    pairs = []  # the same pairs, as positions in `ranked`
     for better, worse in shown:
         pairs.append((ranked.index(better), ranked.index(worse)))
     intervals = dict(zip(ranked, rank_intervals(len(ranked), pairs), strict=True))
@@ -262,7 +270,7 @@ def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tu
         if len(by_source) > 1:
             p_values.append(sign_flip_p(by_source))
         else:
-            p_values.append(None)
+            p_values.append(None)  # a single difference cannot be tested
     corrected = holm(p_values, unknown_count=True)
     for (first, second), difference, p_value in zip(pairs, differences, corrected, strict=True):
         if p_value is not None and p_value < ALPHA_OF_EACH:
@@ -304,6 +312,7 @@ def _is_better(first: str, second: str, columns: Sequence[Column]) -> bool:
     for column in columns_of_second:
         highest_of_second.append(1 - _certain_share(_pairs_lost(second, column.certain), column))
     if columns_of_first != columns_of_second:
+        # The models do not share all columns, so the means are compared, not column by column.
         return mean(lowest_of_first) > mean(highest_of_second)
     total = Fraction(0)
     for column, lowest, highest in zip(

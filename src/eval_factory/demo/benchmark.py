@@ -29,7 +29,10 @@ _NAME = "sample_medical_qa"
 
 
 class SampleMedicalQAScenario(Scenario):  # type: ignore[misc]
-    """Multiple-choice questions from general medical knowledge, written for eval-factory."""
+    """A HELM scenario of multiple-choice questions that were written for eval-factory.
+
+    The questions are from general medical knowledge.
+    """
 
     name = _NAME
     description = "Sample of multiple-choice medical questions"
@@ -60,7 +63,7 @@ def _instance(question: dict[str, str]) -> Instance:
 
 @run_spec_function(_NAME)  # type: ignore[untyped-decorator]
 def sample_medical_qa() -> RunSpec:
-    """Return the run spec, in the form of HELM's multiple-choice medical benchmarks."""
+    """Return the run spec; it is built like those of HELM's multiple-choice medical benchmarks."""
     adapter_spec = get_multiple_choice_adapter_spec(
         method=ADAPT_MULTIPLE_CHOICE_JOINT,
         instructions="Answer the medical question with the letter of the right option (A, B, "

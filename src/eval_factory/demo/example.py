@@ -1,4 +1,4 @@
-"""Provides the packaged data files: example benchmarks, and the sample benchmark's questions."""
+"""Writes the packaged example benchmarks, and hashes the file of the packaged sample benchmark."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 
-_FOLDER = "new_benchmark"
-KINDS = ("choice", "jury", "rubric")  # the names of the examples, which are also their folders
+_FOLDER = "new_benchmark"  # the packaged folder of the examples, relative to this file's folder
+KINDS = ("choice", "jury", "rubric")  # the names of the examples, and of their folders
 
 
 def write_example(folder: Path, kind: str = "choice") -> list[Path]:
@@ -23,8 +23,8 @@ def write_example(folder: Path, kind: str = "choice") -> list[Path]:
         The paths of the written files.
 
     Raises:
-        ConfigError: the folder is not empty, or is a file.
-        PrerequisiteError: the folder cannot be written to.
+        ConfigError: the folder is not empty, or its path is a file.
+        PrerequisiteError: the folder cannot be created, listed or written to.
     """
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; name a folder that is new or empty")
@@ -48,19 +48,19 @@ def write_example(folder: Path, kind: str = "choice") -> list[Path]:
         ) from error
 
 
-# the packaged file that a run spec of HELM reads, relative to this folder
+# run spec of HELM -> the packaged file that it reads, relative to this file's folder
 TABLES = {"sample_medical_qa": "sample/data.csv"}
 
 
 def packaged_data(run_spec: str) -> dict[str, str]:
-    """Return the SHA-256 of the packaged file that a run spec reads, by the name of the file.
+    """Return {name: SHA-256} of the packaged file that a run spec reads.
 
-    Returns an empty dict if the run spec reads no packaged file.
+    Return an empty dict if the run spec reads no packaged file.
     """
     table = TABLES.get(run_spec)
     if table is None:
         return {}
-    # imported here, for `--help` imports this module only for `KINDS`
+    # Imported here, because `--help` needs only `KINDS` from this module and must start quickly.
     from eval_factory.core.results import PACKAGED
 
     content = (resources.files(__package__) / table).read_bytes()

@@ -1,6 +1,7 @@
 """Serves an OpenAI-compatible demo endpoint on this machine during a run.
 
-The answers follow from the prompt by fixed rules, so that repeated runs give identical results.
+The endpoint answers as a model, or as a judge if the prompt is a judge's prompt. Its answers follow
+from the prompt by fixed rules, so that repeated runs give identical answers.
 """
 
 from __future__ import annotations
@@ -17,38 +18,40 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+# The parts of a judge's prompt. In front of each criterion, its points stand in brackets.
 _CONVERSATION = re.compile(r"<conversation>\n(.*)\n</conversation>", re.DOTALL)
-_ONE = re.compile(r"<criterion>\n\[\S+\] (.*?)\n</criterion>", re.DOTALL)
-_SEVERAL = re.compile(r"<criteria>\n(.*?)\n</criteria>", re.DOTALL)
-_NUMBERED = re.compile(r"^\d+\. \[\S+\] ", re.MULTILINE)
-_LAST_TURN = "\n\nassistant: "
-_WORD = re.compile(r"\w{5,}")
-_MODEL = "demo/baseline"
-_OPTION = re.compile(r"\(?([A-Z])[.)]\s+(\S.*)")
+_ONE_CRITERION = re.compile(r"<criterion>\n\[\S+\] (.*?)\n</criterion>", re.DOTALL)
+_CRITERIA = re.compile(r"<criteria>\n(.*?)\n</criteria>", re.DOTALL)
+_START_OF_CRITERION = re.compile(r"^\d+\. \[\S+\] ", re.MULTILINE)
+_START_OF_ANSWER = "\n\nassistant: "
+_LONG_WORD = re.compile(r"\w{5,}")
+_MODEL = "demo/baseline"  # the model that a response states if the request names none
+_OPTION = re.compile(r"\(?([A-Z])[.)]\s+(\S.*)")  # "A. text", "A) text" or "(A) text"
 
 
 def baseline_answer(prompt: str) -> str:
     """Return the answer to a prompt by a simple rule.
 
     If the prompt has options, the answer is the letter of the longest option, or of the first of
-    several longest options. If the prompt has several blocks of options, the last block counts, for
-    it belongs to the question. Without options, the answer is the first 40 words of the last
-    paragraph.
+    several longest options. A block of options is two or more lines that begin with A, B and so
+    on. If the prompt has several blocks, the last block counts, because the earlier blocks belong
+    to examples. Without options, the answer is the first 40 words of the last paragraph.
     """
-    block: list[tuple[str, str]] = []
-    last: list[tuple[str, str]] = []
+    block: list[tuple[str, str]] = []  # (letter, text) of each option
+    last_block: list[tuple[str, str]] = []
     for line in prompt.splitlines():
         match = _OPTION.match(line.strip())
         if match and ord(match[1]) == ord("A") + len(block):
             block.append((match[1], match[2]))
             if len(block) >= 2:
-                last = block
+                last_block = block
         elif match and match[1] == "A":
-            block = [("A", match[2])]
+            block = [("A", match[2])]  # the first option of a new block
         else:
             block = []
-    if last:
-        return max(last, key=lambda option: len(option[1]))[0]
+    if last_block:
+        letter, _ = max(last_block, key=lambda option: len(option[1]))
+        return letter
     paragraphs = []
     for part in prompt.split("\n\n"):
         if part.strip():
@@ -61,38 +64,41 @@ def baseline_answer(prompt: str) -> str:
 def embedded_judgement(prompt: str) -> str | None:
     """Return a judgement about the criteria in a judge's prompt, as JSON text.
 
-    Returns None if the prompt is not a judge's prompt. A criterion is met if the last turn of the
-    conversation contains at least half of the criterion's words of five letters or more.
+    A criterion is met if the last answer in the conversation contains at least half of the
+    criterion's words of five letters or more. Return None if the prompt is not a judge's prompt.
     """
     conversation = _CONVERSATION.search(prompt)
     if conversation is None:
         return None
-    turn = conversation[1].rpartition(_LAST_TURN)[2]
+    answer = conversation[1].rpartition(_START_OF_ANSWER)[2]
     rest = prompt[conversation.end() :]
-    criterion = _ONE.search(rest)
-    several = _SEVERAL.search(rest)
-    if criterion is not None:
-        return json.dumps(_decision(criterion[1], turn))
-    if several is None:
+    one_criterion = _ONE_CRITERION.search(rest)
+    criteria = _CRITERIA.search(rest)
+    if one_criterion is not None:
+        return json.dumps(_decision(one_criterion[1], answer))
+    if criteria is None:
         return None
-    criteria = _NUMBERED.split(several[1])[1:]
+    texts = _START_OF_CRITERION.split(criteria[1])[1:]  # without the text before the first one
     judgements = []
-    for number, text in enumerate(criteria, start=1):
-        judgements.append({"criterion": number, **_decision(text, turn)})
+    for number, text in enumerate(texts, start=1):
+        judgements.append({"criterion": number, **_decision(text, answer)})
     return json.dumps({"judgements": judgements})
 
 
-def _decision(criterion: str, turn: str) -> dict[str, str | bool]:
-    """Return whether the criterion is met by the turn, with an explanation."""
-    words = {word.lower() for word in _WORD.findall(criterion)}
-    common_words = words & {word.lower() for word in _WORD.findall(turn)}
+def _decision(criterion: str, answer: str) -> dict[str, str | bool]:
+    """Return the judge's decision about a criterion, with an explanation, as a JSON object."""
+    words = {word.lower() for word in _LONG_WORD.findall(criterion)}
+    common_words = words & {word.lower() for word in _LONG_WORD.findall(answer)}
     text = f"{len(common_words)} of its {len(words)} longer words stand in the answer"
     is_met = bool(words) and 2 * len(common_words) >= len(words)
     return {"explanation": text, "criteria_met": is_met}
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """A handler for requests of eval-factory's own client, whose requests are always valid."""
+    """A handler for the requests of eval-factory's own client.
+
+    The handler does not check the requests, because this client sends valid requests only.
+    """
 
     protocol_version = "HTTP/1.1"
 
@@ -130,7 +136,8 @@ class _Handler(BaseHTTPRequestHandler):
 def _completion(body: dict[str, Any], prompt: str, *, is_chat: bool) -> dict[str, Any]:
     """Return the body of a chat completion or of a text completion.
 
-    Each word counts as one token, both for the limit of the answer and for the usage.
+    Each word counts as one token, both for the token limit and for the usage. A longer answer is
+    cut at the limit.
     """
     words = (embedded_judgement(prompt) or baseline_answer(prompt)).split(" ")
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
@@ -169,11 +176,11 @@ def _completion(body: dict[str, Any], prompt: str, *, is_chat: bool) -> dict[str
 class DemoServer(ThreadingHTTPServer):
     """The embedded demo endpoint, which serves during its `with` block.
 
-    `base_url` is known before the block.
+    `base_url` is known before the block begins.
     """
 
-    daemon_threads = True
-    request_queue_size = 256
+    daemon_threads = True  # an open connection does not keep the process from ending
+    request_queue_size = 256  # connections that wait; the default of 5 is too few for a run
 
     def __init__(self, handler: type[BaseHTTPRequestHandler] = _Handler) -> None:
         super().__init__(("127.0.0.1", 0), handler)

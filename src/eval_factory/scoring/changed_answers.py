@@ -44,7 +44,7 @@ from eval_factory.scoring.asking_values import (
 from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs, Sources, Unit
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import describe, holm
-from eval_factory.scoring.mean_over_askings import add_mean_over, same_metric
+from eval_factory.scoring.mean_over_askings import add_mean_over_askings, same_metric
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.readability import right_answers
@@ -196,7 +196,7 @@ class Askings(Part):
 
     def _with_letters(self, metric: MetricValues) -> MetricValues:
         """Return a copy of the main metric that also counts the letters from `extra.ask_unread`."""
-        values = {key: self.right.with_reply(key) for key in metric.values}
+        values = {key: self.right.value_with_reply(key) for key in metric.values}
         name = self.main + WITH_ASKED
         label = name + metric.label.removeprefix(self.main)
         return replace(metric, label=label, name=name, helm_mean=None, values=values)
@@ -250,7 +250,7 @@ class Askings(Part):
             for metric in same_metric(main, self.metrics):
                 if str(metric.perturbation).startswith(REPEAT):
                     repeated.append(metric)
-            self.mean = add_mean_over(draft, [main, *repeated], REPEATS_MEAN)
+            self.mean = add_mean_over_askings(draft, [main, *repeated], REPEATS_MEAN)
             report = replace(report, repeats=self.repeats(values, extra.repeats, draft.scores))
         if extra.pushback is not None:
             report = replace(report, pushback=self.pushback(values, extra.pushback))

@@ -15,7 +15,7 @@ from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.confidence import Unit, share_of, units_of
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.mean_over_askings import add_mean_over, same_metric
+from eval_factory.scoring.mean_over_askings import add_mean_over_askings, same_metric
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.readability import option_read
 from eval_factory.scoring.request_states import has_failed, text_of
@@ -117,7 +117,7 @@ class ChoiceOrderCheck(Part):
         main = draft.main_values
         draft.choice_orders = self.order_report(main, draft.missing)
         if main is not None:
-            add_mean_over(draft, list(self.values_of(main).values()), ALL_ORDERS)
+            add_mean_over_askings(draft, list(self.values_of(main).values()), ALL_ORDERS)
 
     def order_report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders:
         """Report on the questions that were asked in more than one order."""

@@ -1,7 +1,8 @@
-"""Reads and checks the passport of a judge: a file with physicians' labels of its decisions.
+"""Reads and checks the passport of a judge.
 
-`eval-factory calibrate` writes the passport. A run reads the labels from the passport to correct a
-score, after checking that the passport belongs to one of the run's judges.
+A passport is a file that counts how often the judge and physicians agree about the same answers.
+`eval-factory calibrate` writes the passport. A run checks that the passport belongs to one of its
+judges, and uses the counts to correct a score.
 """
 
 from __future__ import annotations
@@ -33,24 +34,24 @@ from eval_factory.helm.verdict_schemas import criterion_templates
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
 
-PASSPORT = PASSPORT_FILE
-KEY = "config.params.extra.judge_passport"
+PASSPORT = PASSPORT_FILE  # the name of the file
+KEY = "config.params.extra.judge_passport"  # the configuration key of the file's folder
 _Length = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class AskedJudge:
-    """A judge that was asked while its passport was made."""
+    """A judge that `eval-factory calibrate` asked, with the facts about its answers."""
 
-    judge_sha256: str  # as the function `judge_sha256` computes it
-    model: str
-    # the model's name in its answers -> how many of them
+    judge_sha256: str  # the return value of the function `judge_sha256`
+    model: str  # the requested model
+    # the name of a model -> the number of answers that state this name
     stated_models: Mapping[str, int]
-    prompt_sha256: Sequence[str]
+    prompt_sha256: Sequence[str]  # the SHA-256 hash of each prompt template
     sampling: Sequence[Mapping[str, Any]]
     """The different sets of sampling fields in the answered requests; the most frequent first."""
     criteria_per_request: int
-    first_answer: str | None
+    first_answer: str | None  # the time in UTC; None if there are no answers
     last_answer: str | None
     cost_per_1000: float | None = None  # dollars per 1,000 requests; None if no price is known
 
@@ -62,11 +63,11 @@ class StoredPassport:
     judge: str  # the judge's role in the run
     date: str  # of the form 2026-01-31
     sha256: str  # of judge_passport.yaml
-    pairs: Sequence[LabelledPairs]
+    pairs: Sequence[LabelledPairs]  # counts of pairs of decisions, the judge's and a physician's
     says_met: float  # share of the labelled criteria that the judge calls met
-    # lengths in characters that nine of ten labelled answers lie between
+    # Nine of ten labelled answers have a length between these two, in characters.
     usual_lengths: tuple[float, float] | None
-    items: Sequence[LabelledItems] = ()  # empty for a passport of schema version 1
+    items: Sequence[LabelledItems] = ()  # counts of items; empty for schema version 1
     # the judge's bias and both ends of its interval; None if the bias is not known
     bias: tuple[float, float, float] | None = None
 
@@ -74,9 +75,9 @@ class StoredPassport:
 def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
     """Return a hash that identifies a judge.
 
-    The hash covers the model, the configured sampling, our prompts and the number of criteria per
-    request. The hash leaves out the endpoint's address and key, because another endpoint may serve
-    the same model.
+    The hash covers the model, the configured sampling, this program's prompts, the number of
+    criteria per request, and the use of pictures. The hash leaves out the endpoint's address and
+    key, because another endpoint may serve the same model.
     """
     prompts = criterion_templates(criteria_per_request, by_schema=judge.structured)
     identity: dict[str, Any] = {
@@ -85,7 +86,7 @@ def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
         "prompts": prompts,
         "criteria_per_request": criteria_per_request,
     }
-    if judge.sees_images:
+    if judge.sees_images:  # only then, so that older hashes stay valid
         identity["sees_images"] = True
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
@@ -119,15 +120,16 @@ def check_passport(plan: Plan) -> None:
     Raises:
         EvalFactoryError: The passport is absent, damaged, or of another judge.
     """
+    # `passport_text` raises the error with a remedy if the file is absent.
     if passport_text(plan) is not None:
         passport_of(plan, Path(str(plan.evaluation.extra.judge_passport)))
 
 
-_MAX_COUNT = 10**9
+_MAX_COUNT = 10**9  # the greatest count that a passport may contain
 
 
 def _refuse_blank(text: str) -> str:
-    """Return the text. Raises ValueError if the text is blank or not one printable line."""
+    """Return the text. Raise ValueError if the text is blank or not one printable line."""
     if not text.strip() or not text.isprintable():
         raise ValueError("must be one line of text")
     return text
@@ -137,7 +139,7 @@ _Name = Annotated[str, AfterValidator(_refuse_blank)]
 
 
 class _AskedPart(BaseModel):
-    """The judge that was asked, as the passport states it."""
+    """The fields of a passport that identify the judge that was asked."""
 
     judge_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     model: _Name
@@ -153,8 +155,8 @@ class _Figure(BaseModel):
     ci_high: float | None
 
     @model_validator(mode="after")
-    def _is_in_its_interval(self) -> _Figure:
-        """Return the figure. Raises ValueError if the value lies outside its interval."""
+    def _check_interval(self) -> _Figure:
+        """Return the figure. Raise ValueError if the value lies outside its interval."""
         if self.value is None or self.ci_low is None or self.ci_high is None:
             return self
         if not self.ci_low <= self.value <= self.ci_high:
@@ -204,24 +206,24 @@ class _Passport(BaseModel):
 
     @field_validator("schema_version", mode="before")
     @classmethod
-    def _is_number(cls, value: object) -> object:
-        """Return the value. Raises ValueError unless it is an int: `true` and 1.0 also equal 1."""
-        if type(value) is not int:
+    def _check_version(cls, value: object) -> object:
+        """Return the version. Raise ValueError if it is not an int."""
+        if type(value) is not int:  # not isinstance(): True is an int, and 1.0 equals 1, too
             raise ValueError("must be a whole number")
         return value
 
     @field_validator("date")
     @classmethod
-    def _is_date(cls, value: str) -> str:
-        """Return the value. Raises ValueError if the value is not a date."""
+    def _check_date(cls, value: str) -> str:
+        """Return the value. Raise ValueError if the value is not a date such as 2026-01-31."""
         if date.fromisoformat(value).isoformat() != value:
             raise ValueError("must be a date such as 2026-01-31")
         return value
 
     @field_validator("usual_lengths")
     @classmethod
-    def _is_range(cls, value: list[float] | None) -> list[float] | None:
-        """Return the value. Raises ValueError if the first length is greater than the second."""
+    def _check_lengths(cls, value: list[float] | None) -> list[float] | None:
+        """Return the lengths. Raise ValueError if the first length is greater than the second."""
         if value is not None and value[0] > value[1]:
             raise ValueError("the shorter length comes first")
         return value
@@ -237,6 +239,8 @@ class _Passport(BaseModel):
         seen = set()
         for line in self.pairs:
             conversation, category, *counts = _numbers_in(line)
+            # This raises ValueError unless there are four counts: of pairs in which both, only the
+            # judge, only the physician, or neither says met.
             met_by_both, by_judge, by_physician, by_none = counts
             key = (conversation, category)
             if min(conversation, category, *counts) < 0 or not any(counts) or key in seen:
@@ -282,7 +286,7 @@ class _Passport(BaseModel):
 
 
 def _category_numbered(number: int, categories: Sequence[str]) -> str | None:
-    """Return the category with this number, counted from 1; None for the number 0."""
+    """Return the category with this number, counted from 1; None (no category) for the number 0."""
     if number == 0:
         return None
     return categories[number - 1]
@@ -292,19 +296,20 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
     """Return the passport in a folder.
 
     Raises:
-        ConfigError: The passport is damaged or belongs to none of the run's judges, or its judge
-            was never asked: the decisions were read from the labels.
+        ConfigError: The passport is absent or damaged, or it belongs to none of the run's judges.
+            Or its judge was never asked, because `calibrate` read the judge's decisions from the
+            labels.
     """
     file = folder / PASSPORT
     problem = f"{KEY}: {folder}"
     document = load_mapping(file, "a judge's passport", inside=folder)
     extra = plan.evaluation.extra
     try:
-        read = _Passport.model_validate(document)
-        asked_judge = read.asked
+        passport = _Passport.model_validate(document)
+        asked_judge = passport.asked
         if asked_judge is None:
             raise ConfigError(
-                f"{problem}: the passport does not state how {one_line(read.judge)} was asked: "
+                f"{problem}: the passport does not state how {one_line(passport.judge)} was asked: "
                 "'calibrate' read the judge's decisions from the labels; "
                 "'calibrate --judges-from' asks the judge itself"
             )
@@ -325,17 +330,17 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
                 f"this run asks {judges}: {difference}"
             )
         lengths = None
-        if read.usual_lengths is not None:
-            lengths = (read.usual_lengths[0], read.usual_lengths[1])
+        if passport.usual_lengths is not None:
+            lengths = (passport.usual_lengths[0], passport.usual_lengths[1])
         return StoredPassport(
             role,
-            read.date,
+            passport.date,
             sha256_of(file),
-            read.labelled_pairs(),
-            read.says_met,
+            passport.labelled_pairs(),
+            passport.says_met,
             lengths,
-            read.labelled_items(),
-            read.bias(),
+            passport.labelled_items(),
+            passport.bias(),
         )
     except (LookupError, TypeError, ValueError, AttributeError, YamlError):
         raise ConfigError(
@@ -344,12 +349,13 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
 
 
 def items_as_lines(items: Sequence[LabelledItems], categories: Sequence[str]) -> list[str]:
-    """Return one line of six whole numbers for each kind of item, as a passport stores them.
+    """Return one line of six whole numbers for each kind of item, as a passport stores the items.
 
-    The numbers are: the conversation, its category (from 1; 0 if it has none), 1 if the judge says
-    met, the labels of each item, the labels that say met, and the items of this kind.
+    The numbers are: the conversation, the category (from 1; 0 without a category), 1 if the judge
+    says met (else 0), the number of labels of each item, the number of these labels that say met,
+    and the number of items of this kind.
     """
-    numbers = _numbers_of(categories)
+    numbers = _number_by_category(categories)
     lines = []
     for item in items:
         fields = (
@@ -364,8 +370,8 @@ def items_as_lines(items: Sequence[LabelledItems], categories: Sequence[str]) ->
     return lines
 
 
-def _numbers_of(categories: Sequence[str]) -> dict[str | None, int]:
-    """Return the number of each category, counted from 1; None has the number 0."""
+def _number_by_category(categories: Sequence[str]) -> dict[str | None, int]:
+    """Return category -> its number, counted from 1; None (no category) has the number 0."""
     numbers: dict[str | None, int] = {None: 0}
     for number, category in enumerate(categories, start=1):
         numbers[category] = number
@@ -373,11 +379,12 @@ def _numbers_of(categories: Sequence[str]) -> dict[str | None, int]:
 
 
 def pairs_as_lines(pairs: Sequence[LabelledPairs], categories: Sequence[str]) -> list[str]:
-    """Return one line of six whole numbers for each group of pairs, as a passport stores them.
+    """Return one line of six whole numbers for each group of pairs, as a passport stores the pairs.
 
-    The numbers are: the conversation, its category (from 1; 0 if it has none), and the four counts.
+    The numbers are: the conversation, the category (from 1; 0 without a category), and the numbers
+    of pairs in which both, only the judge, only the physician, or neither says met.
     """
-    numbers = _numbers_of(categories)
+    numbers = _number_by_category(categories)
     lines = []
     for pair in pairs:
         fields = (pair.conversation, numbers[pair.category], *pair.counts)

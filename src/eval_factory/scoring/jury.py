@@ -59,7 +59,7 @@ ALL_JUDGES = ".all_judges"
 
 
 class Jury(Part):
-    """The judgements of a run, answer by answer."""
+    """The part of a result that counts and reports the judgements of a jury."""
 
     def __init__(self, plan: Plan, jury_names: output.JuryNames, tally: Tally) -> None:
         self._plan = plan
@@ -67,7 +67,9 @@ class Jury(Part):
         self._tally = tally
         roles = roles_by_deployment(plan.judges)
         self.names: dict[str, str] = {}
-        """Judge's role -> the judge's name in HELM's annotations."""
+        """Judge's role -> the judge's name in HELM's annotations. A judge of HELM's own has no role
+        in the run: its name is used.
+        """
         for name, deployment in jury_names.judges.items():
             self.names[roles.get(deployment, name)] = name
         self._asked = dict.fromkeys(self.names, 0)
@@ -100,7 +102,7 @@ class Jury(Part):
             tally.unjudged.add(key)
 
     def complete(self, draft: Draft) -> None:
-        """Give each empty answer the lowest mark; report HELM's own score next to the result."""
+        """Give each empty or filtered answer the lowest mark; add HELM's own mean as a score."""
         jury_metric = draft.jury_metric
         draft.further_scores |= scores_with_helm_defaults(draft.metrics, jury_metric, draft.tally)
         metrics = []
@@ -120,21 +122,26 @@ class Jury(Part):
             scored = self._scored[judge]
             is_related = same_family(model, judges.get(judge, ""))
             draft.tally.judges[judge] = JudgeCounts(due, scored, due - scored, is_related)
-            # Sort the judges: a judge whose first ratings failed was added after the other judges.
+            # Move each judge to the end in turn: all ratings then have the order of the judges. A
+            # judge whose first ratings failed was added after the other judges.
             if judge in by_judge:
                 by_judge[judge] = by_judge.pop(judge)
 
     def report(self, draft: Draft) -> None:
-        """Report the number of judgements, and whether a score is made of judgements."""
+        """Report the numbers of judgements, and that the judges rated answers.
+
+        The numbers are reported only if the main metric is the jury's.
+        """
         tally = draft.tally
-        judged = [metric for metric in draft.metrics if is_judged(metric, draft.jury_metric)]
-        if draft.main_values in judged:
+        jury_metrics = [metric for metric in draft.metrics if is_judged(metric, draft.jury_metric)]
+        is_main = draft.main_values in jury_metrics
+        if is_main:
             draft.judgements = judgements_of(tally.ratings, tally.judges, tally.requested)
-        if draft.main_values in judged or any(metric.label in draft.scores for metric in judged):
+        if is_main or any(metric.label in draft.scores for metric in jury_metrics):
             draft.judged = "answers"
 
     def weigh(self, draft: Draft) -> None:
-        """Report how well the judges agree: the trust in their score depends on this."""
+        """Report how well the judges agree, because the trust in their score depends on this."""
         draft.jury = draft.tally.ratings.report()
         draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
 
@@ -154,7 +161,7 @@ def with_lowest_marks(metric: MetricValues, tally: Tally) -> MetricValues:
 def scores_with_helm_defaults(
     metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tally
 ) -> dict[str, Score]:
-    """Return HELM's own means of the jury's metric, which include default values.
+    """Return {label: score} of HELM's own means of the jury's metric, with default values.
 
     Return an empty dictionary if every answer was judged: HELM then used no default.
     """
@@ -190,12 +197,17 @@ def judgements_of(
     """Return the numbers of judgements that were due and that arrived.
 
     One judgement of each judge is due for each requested answer that is not empty.
+
+    Args:
+        ratings: the ratings that arrived.
+        judges: the roles of the judges.
+        requested: the instances that were asked.
     """
     answers = set(requested) - ratings.lowest
-    given = 0
+    arrived = 0
     for judge in judges:
-        given += len(answers & ratings.by_judge.get(judge, {}).keys())
-    return Judgements(due=len(judges) * len(answers), given=given)
+        arrived += len(answers & ratings.by_judge.get(judge, {}).keys())
+    return Judgements(due=len(judges) * len(answers), given=arrived)
 
 
 def score_of_all_judges(
@@ -204,7 +216,8 @@ def score_of_all_judges(
     """Return the score over the instances that every judge rated.
 
     Empty answers are included, because their mark needs no judge. Return None if all instances are
-    included (the score would be the main score), or if no instance was rated by every judge.
+    included, because the score would then equal the metric's own score. Return None also if no
+    instance was rated by every judge, or if there are no judges.
     """
     by_all = set(metric.values)
     for judge in judges:
@@ -221,10 +234,11 @@ def score_of_all_judges(
 def bounds_over_judgements(
     metric: MetricValues, ratings: Ratings, judges: Collection[str]
 ) -> Bounds | None:
-    """Return the jury's score if every missing judgement were the lowest, and the highest, mark.
+    """Return the lowest and the highest score of the jury that the missing judgements allow.
 
-    All judges rate the same criteria, so an instance's score is the mean of its judges' means.
-    Return None if a stored rating lies outside the scale.
+    In the lowest score, every missing judgement is the lowest mark; in the highest score, the
+    highest mark. All judges rate the same criteria, so an instance's score is the mean of its
+    judges' means. Return None if a stored rating lies outside the scale.
     """
     low, high = metric.scale or ratings.form.scale
     worst = {}
@@ -232,18 +246,20 @@ def bounds_over_judgements(
     complete = []
     for key, value in metric.values.items():
         means = ratings.mean_by_judge(key)
-        missing = len(judges) - len(means)
-        if key in ratings.lowest or not missing:
+        number_missing = len(judges) - len(means)
+        if key in ratings.lowest or not number_missing:
             worst[key] = best[key] = value
             complete.append(value)
         elif any(not low <= mean <= high for mean in means.values()):
             return None  # an earlier version of this program accepted ratings outside the scale
         else:
             total = sum(means.values())
-            worst[key] = (total + missing * low) / len(judges)
-            best[key] = (total + missing * high) / len(judges)
-    if len(complete) == len(metric.values) or any(not low <= value <= high for value in complete):
-        return bounds_of(metric, set())
+            worst[key] = (total + number_missing * low) / len(judges)
+            best[key] = (total + number_missing * high) / len(judges)
+    nothing_missing = len(complete) == len(metric.values)
+    if nothing_missing or any(not low <= value <= high for value in complete):
+        # The two bounds are equal, or None if a value lies outside the scale.
+        return bounds_of(metric, missing=set())
     return helm_mean(worst), helm_mean(best)
 
 
@@ -255,14 +271,15 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     """
     alpha = report.krippendorff_alpha
     judges_of_answers = Counter(chain.from_iterable(ratings.by_judge.values()))
-    several = sum(count > 1 for count in judges_of_answers.values())
-    if alpha is not None and alpha > IMPLAUSIBLE_ALPHA and several >= MIN_DECISIONS:
-        coefficient = f"Krippendorff's alpha {formats.coefficient(alpha)} over {several} answers"
+    # the number of answers that two or more judges rated
+    compared = sum(count > 1 for count in judges_of_answers.values())
+    if alpha is not None and alpha > IMPLAUSIBLE_ALPHA and compared >= MIN_DECISIONS:
+        coefficient = f"Krippendorff's alpha {formats.coefficient(alpha)} over {compared} answers"
         agree = f"the judges agree more than different models usually do ({coefficient})"
         yield Note(
             Importance.DOUBTFUL, f"{agree}: does one model, or a cache, answer for several of them?"
         )
-    if report.is_shown_to_agree is False:
+    if report.is_shown_to_agree is False:  # None if the agreement was not tested
         coefficient = formats.coefficient(alpha, missing="not defined")
         chance = f"their marks may agree by chance (Krippendorff's alpha {coefficient}"
         if report.agreement_p is not None:
@@ -273,7 +290,11 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
 
 
 def notes_on_length(correlations: Mapping[str, RankCorrelation | None]) -> Iterator[Note]:
-    """Yield a warning about each judge whose marks follow the length of the answers."""
+    """Yield a warning about each judge whose marks follow the length of the answers.
+
+    Args:
+        correlations: judge -> rank correlation of mark and length; None if it is not defined.
+    """
     for judge, correlation in correlations.items():
         if correlation is None or not _follows_length(correlation):
             continue
@@ -292,9 +313,10 @@ def notes_on_length(correlations: Mapping[str, RankCorrelation | None]) -> Itera
 
 
 def _follows_length(correlation: RankCorrelation) -> bool:
-    """Return True if the whole interval of the correlation lies beyond the plausible range.
+    """Return True if the interval of the correlation lies outside the plausible range.
 
-    Return False if there are too few answers to decide.
+    The range is from minus `MAX_LENGTH_CORRELATION` to `MAX_LENGTH_CORRELATION`. Return False if
+    there are fewer than `MIN_DECISIONS` answers.
     """
     # the distance from 0 to the nearer end of the interval; negative if 0 lies inside
     distance = max(correlation.ci_low, -correlation.ci_high)

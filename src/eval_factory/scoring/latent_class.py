@@ -5,6 +5,7 @@ physicians' mistakes are mixed. If items have labels of two or more physicians, 
 judge and physicians can be separated: A. P. Dawid and A. M. Skene, Applied Statistics 28:20-28,
 1979; S. L. Hui and S. D. Walter, Biometrics 36:167-171, 1980. The model assumes that judge and
 physicians err independently of each other, given the truth, and that physicians are exchangeable.
+An item is a criterion of one answer: in truth, the answer meets the criterion or does not.
 The functions are pure: they read no files.
 """
 
@@ -20,13 +21,13 @@ from eval_factory.tasks.message_files import LabelledItems
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-RESAMPLES = 1_000
-SEED = 20_261_128
+RESAMPLES = 1_000  # the number of resamples of the conversations
+SEED = 20_261_128  # fixed, so that the same labels give the same rates
 PSEUDO_ITEMS = 0.5
 """The number of pseudo-items for each kind of mistake and right decision, as in Jeffreys' prior."""
 MIN_DOUBLE = 20
-"""The number of items with two or more labels that the estimate needs."""
-MAX_STEPS = 300
+"""The smallest number of items with two or more labels that allows an estimate."""
+MAX_STEPS = 300  # the maximum number of steps of a fit
 CONVERGED = 1e-4
 """The fit ends when no parameter changes by this much in a step, or after `MAX_STEPS` steps."""
 START = (0.5, 0.85, 0.85, 0.9, 0.9)
@@ -46,7 +47,7 @@ class JudgeRates:
     resampled: NDArray[Any]
     """Sensitivity and specificity for each resample of the conversations: (resamples, 2)."""
     units: float
-    """The effective number of conversations."""
+    """The effective number of conversations; less than their number if their sizes differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,25 +76,31 @@ class _Kinds:
         """
         import numpy as np
 
-        none = np.zeros(len(judged))
-        item = np.ones(len(judged))
-        not_judged = item - judged
-        not_met = labels - met
-        right_of_met = np.array([item, judged, none, met, none])
-        wrong_of_met = np.array([none, not_judged, none, not_met, none])
-        right_of_not = np.array([none, none, not_judged, none, not_met])
-        wrong_of_not = np.array([item, none, judged, none, met])
-        against_met = np.vstack([right_of_not - right_of_met, wrong_of_not - wrong_of_met])
-        return cls(against_met, np.column_stack([item, judged, labels, met]))
+        zeros = np.zeros(len(judged))
+        ones = np.ones(len(judged))
+        judged_not = ones - judged
+        labelled_not = labels - met
+        # Each array has a row for each parameter p of `START`. The likelihood of an item is the
+        # product of powers of p and of 1 - p. The arrays contain the exponents: first for an item
+        # that is met in truth, then for an item that is not met.
+        met_exponents = np.array([ones, judged, zeros, met, zeros])
+        met_complements = np.array([zeros, judged_not, zeros, labelled_not, zeros])
+        not_met_exponents = np.array([zeros, zeros, judged_not, zeros, labelled_not])
+        not_met_complements = np.array([ones, zeros, judged, zeros, met])
+        against_met = np.vstack(
+            [not_met_exponents - met_exponents, not_met_complements - met_complements]
+        )
+        return cls(against_met, np.column_stack([ones, judged, labels, met]))
 
 
 def judge_rates(
     items: Sequence[LabelledItems], weights: Mapping[str | None, float]
 ) -> JudgeRates | None:
-    """Return the judge's rates; None if there are too few items or conversations.
+    """Return the judge's sensitivity and specificity, with resampled values of both.
 
     Conversations are resampled. Pseudo-items get random weights in each resample, because the
-    labels may contain no example of a rare mistake.
+    labels may contain no example of a rare mistake. Return None if fewer than `MIN_DOUBLE` items
+    have two or more labels, or if there are too few conversations.
 
     Args:
         items: the labelled items of a passport.
@@ -101,8 +108,8 @@ def judge_rates(
     """
     import numpy as np  # inside functions in all modules, so that `eval-factory ls` starts quickly
 
-    double = sum(labelled.items for labelled in items if labelled.labels > 1)
-    if double < MIN_DOUBLE:
+    double_labelled = sum(labelled.items for labelled in items if labelled.labels > 1)
+    if double_labelled < MIN_DOUBLE:
         return None
     kinds = sorted({(labelled.judged, labelled.labels, labelled.met) for labelled in items})
     column_of_kind = {kind: column for column, kind in enumerate(kinds)}
@@ -112,6 +119,7 @@ def judge_rates(
         weight = weights.get(labelled.category, 1.0)
         column = column_of_kind[labelled.judged, labelled.labels, labelled.met]
         row[column] += weight * labelled.items
+    # the weighted number of items of each kind in each conversation: (conversations, kinds)
     tables = np.array([row for row in rows.values() if row.any()])
     sizes = tables.sum(axis=1)
     units = float(sizes.sum() ** 2 / (sizes**2).sum())
@@ -119,13 +127,15 @@ def judge_rates(
         return None
     kind_matrices = _Kinds.of(*np.array(kinds, float).T)
     total = tables.sum(axis=0)[None]
-    equal_weights = np.full((1, 8), PSEUDO_ITEMS)
-    fitted = _fitted(kind_matrices, total, equal_weights, np.array([START]))
+    equal_pseudo_items = np.full((1, 8), PSEUDO_ITEMS)
+    fitted = _fitted(kind_matrices, total, equal_pseudo_items, np.array([START]))
     rng = np.random.default_rng(SEED)
+    # how often each conversation is drawn in each resample: (resamples, conversations)
     drawn = rng.multinomial(len(tables), np.full(len(tables), 1 / len(tables)), size=RESAMPLES)
-    pseudo = rng.gamma(PSEUDO_ITEMS, size=(RESAMPLES, 8))
+    pseudo_items = rng.gamma(PSEUDO_ITEMS, size=(RESAMPLES, 8))
     start = np.repeat(fitted, RESAMPLES, axis=0)
-    resampled = _fitted(kind_matrices, drawn @ tables, pseudo, start)
+    resampled = _fitted(kind_matrices, drawn @ tables, pseudo_items, start)
+    # Columns 1 and 2 are the judge's sensitivity and specificity, as in `START`.
     return JudgeRates(float(fitted[0, 1]), float(fitted[0, 2]), resampled[:, 1:3], units)
 
 
@@ -134,8 +144,8 @@ def _fitted(
 ) -> NDArray[Any]:
     """Return the most likely parameters for each row of counts: (rows, 5), ordered as `START`.
 
-    Expectation and maximisation (A. P. Dempster, N. M. Laird and D. B. Rubin, JRSS B 39:1-38,
-    1977).
+    The method is expectation and maximisation (A. P. Dempster, N. M. Laird and D. B. Rubin, JRSS B
+    39:1-38, 1977).
 
     Args:
         kinds: the kinds of items.
@@ -147,13 +157,15 @@ def _fitted(
     import numpy as np
 
     fitted = np.clip(start, 0.01, 0.99)
+    # The columns of `pseudo` alternate: right and wrong pseudo-items of each parameter.
     right = pseudo[:, 0::2]
     cases = right + pseudo[:, 1::2]
     total = counts @ kinds.decisions
-    items = total[:, 0] + 2 * PSEUDO_ITEMS
+    items = total[:, 0] + 2 * PSEUDO_ITEMS  # with a pseudo-item that is met, and one that is not
     for _ in range(MAX_STEPS):
         logs = np.hstack([np.log(fitted), np.log1p(-fitted)])
-        # Expectation: the probability that an item of each kind is really met.
+        # Expectation: the probability that an item of each kind is met in truth. The exponent is
+        # limited, because exp() of a greater number overflows.
         share = 1 / (1 + np.exp(np.clip(logs @ kinds.against_met, -500, 500)))
         of_met = (counts * share) @ kinds.decisions
         met, judged_met, labels_met, labelled_met = of_met.T
@@ -164,6 +176,7 @@ def _fitted(
         rates = np.column_stack([judged_met, judged_not, labelled_met, labelled_not]) + right
         rates /= np.column_stack([met, not_met, labels_met, labels_not]) + cases
         prevalence = (met + PSEUDO_ITEMS) / items
+        # A parameter of 0 or 1 has no logarithm, or its complement has none.
         updated = np.column_stack([prevalence, rates]).clip(1e-9, 1 - 1e-9)
         largest_change = float(np.abs(updated - fitted).max())
         fitted = updated
@@ -173,10 +186,14 @@ def _fitted(
 
 
 def expanded_ends(values: NDArray[Any], units: float) -> intervals.Bounds:
-    """Return the percentile interval of resampled values, widened as by Student's t.
+    """Return the percentile interval of resampled values, widened by Student's t distribution.
 
     The usual percentiles are too narrow if there are few units: T. C. Hesterberg, The American
     Statistician 69:371-386, 2015, section 4.
+
+    Args:
+        values: one value for each resample.
+        units: the effective number of the units that were resampled.
     """
     import numpy as np
     from scipy import special

@@ -8,27 +8,33 @@ from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.jury import missing_judgements
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
-from eval_factory.scoring.reasoned_answers import main_label
+from eval_factory.scoring.reasoned_answers import label_of_reasoned
 from eval_factory.scoring.scores import MetricValues
 from eval_factory.scoring.tally import notes_on_clusters
 from eval_factory.tasks.errata import CORRECTED
 
 
 class MainMetric(Part):
-    """The choice of the main metric: the metric that a result is about."""
+    """The part of a result that chooses the main metric: the metric that the result is about."""
 
     def publish(self, draft: Draft) -> None:
-        """Choose the main metric; store which instances lack a value of this metric."""
+        """Choose the main metric; store its label, its values and what is missing from them.
+
+        Missing are the instances without a usable value. The draft also gets whether these count
+        as 0, and the numbers of requested, scored and failed instances.
+        """
         labels = [metric.label for metric in draft.metrics]
         draft.main, draft.main_metric_notes = chosen_main_metric(
             draft.plan.evaluation.task.helm, labels
         )
-        draft.main = main_label(draft)
+        # If the answers contain reasoning, the label gets a suffix, and the draft gets a note.
+        draft.main = label_of_reasoned(draft)
         draft.main_values = _metric_labelled(draft, draft.main)
         tally = draft.tally
-        draft.missing = tally.failed | tally.undecided
-        draft.missing_as_zero = draft.failed_as_zero
-        if draft.main_values is not None:
+        if draft.main_values is None:
+            draft.missing = tally.failed | tally.undecided
+            draft.missing_as_zero = draft.failed_as_zero
+        else:
             draft.missing, draft.missing_as_zero = missing_judgements(
                 draft.main_values, draft.jury_metric, tally, failed_as_zero=draft.failed_as_zero
             )
@@ -43,10 +49,10 @@ class MainMetric(Part):
 
 
 class Grouping(Part):
-    """The scores of the main metric by group of instances, such as a specialty."""
+    """The part of a result that scores groups of instances, such as those of a specialty."""
 
     def group(self, draft: Draft) -> None:
-        """Add the scores by group, and notes on instances that share a source."""
+        """Add the main metric's scores by group, and notes on instances that share a source."""
         rule = draft.plan.evaluation.task.helm.cluster
         main_score = draft.scores.get(draft.main)
         draft.notes.extend(notes_on_clusters(rule, draft.tally.clusters, main_score))
@@ -61,7 +67,7 @@ class Grouping(Part):
         )
 
     def note_groups(self, draft: Draft) -> None:
-        """Add the notes on the groups."""
+        """Add the notes on groups that are too small to be shown."""
         draft.notes.extend(draft.groups.notes())
 
 

@@ -1,7 +1,7 @@
 """Computes the score of questions that were asked several times.
 
-The value of a question is the mean over its askings: repetitions of the same request, or orders of
-its answer choices.
+The value of a question is the mean over its askings. An asking is one repetition of the same
+request, or one order of the answer choices.
 """
 
 from __future__ import annotations
@@ -26,26 +26,28 @@ from eval_factory.scoring.scores import (
 
 def same_metric(main: MetricValues, metrics: Sequence[MetricValues]) -> list[MetricValues]:
     """Return the metrics with the main metric's name and split, whatever their perturbation."""
-    same = []
+    with_name_and_split = []
     for metric in metrics:
         if metric.name == main.name and metric.split == main.split:
-            same.append(metric)
-    return same
+            with_name_and_split.append(metric)
+    return with_name_and_split
 
 
-def add_mean_over(
+def add_mean_over_askings(
     draft: Draft, metrics: Sequence[MetricValues], suffix: str
 ) -> MetricValues | None:
     """Add the score of the questions' means over their askings, with its bounds.
 
+    If a value lies outside the metric's scale, the bounds are left out.
+
     Args:
         draft: the result that gets the score and the bounds.
         metrics: one metric for each asking; the first is the main metric.
-        suffix: the end of the new score's name.
+        suffix: the text that the new score's name appends to the name of the main metric.
 
     Returns:
-        The metric with the mean of each question. None if no question has a value; nothing is
-        added then.
+        The metric with the mean of each question. If no question has a value, nothing is added and
+        None is returned.
     """
     main = metrics[0]
     values: dict[InstanceKey, float] = {}
@@ -55,10 +57,12 @@ def add_mean_over(
     mean = _means_of_questions(main, counted, suffix)
     if not mean.values:
         return None
-    score = score_of(mean, set(), failed_as_zero=draft.missing_as_zero)
+    # None is missing here: missing values were left out or set to 0 two steps above.
+    score = score_of(mean, missing=set(), failed_as_zero=draft.missing_as_zero)
     if score is None:
         return None
     if draft.run.rubric:
+        # A published rubric score lies between 0 and 1, although a case's value may be below 0.
         score = clipped(score)
     draft.scores[mean.label] = score
     bounds = _bounds_of_mean(main, values, draft.missing, suffix)
@@ -73,28 +77,44 @@ def _bounds_of_mean(
     missing: Collection[InstanceKey],
     suffix: str,
 ) -> Bounds | None:
-    """Return the score if every missing value were the lowest, and the highest, possible value."""
+    """Return the lowest and the highest score of the means that the missing values allow.
+
+    The lowest score takes the lowest possible value for every missing value, the highest score the
+    highest possible value. Return None if the mean of a question lies outside the metric's scale.
+
+    Args:
+        main: the main metric.
+        values: instance -> value. A missing instance may have a value, which is not used.
+        missing: the instances without a usable value.
+        suffix: the text that is appended to the name of the metric.
+    """
     lowest, highest = main.scale or PROPORTION
-    missing_values = missing & values.keys()
-    worst = {**values, **dict.fromkeys(missing_values, lowest)}
-    best = {**values, **dict.fromkeys(missing_values, highest)}
-    low = bounds_of(_means_of_questions(main, worst, suffix), set())
-    high = bounds_of(_means_of_questions(main, best, suffix), set())
-    if low is None or high is None:
+    replaced = missing & values.keys()
+    worst = {**values, **dict.fromkeys(replaced, lowest)}
+    best = {**values, **dict.fromkeys(replaced, highest)}
+    # No value is missing from `worst` and `best`. The two bounds of each are therefore equal.
+    bounds_of_worst = bounds_of(_means_of_questions(main, worst, suffix), missing=set())
+    bounds_of_best = bounds_of(_means_of_questions(main, best, suffix), missing=set())
+    if bounds_of_worst is None or bounds_of_best is None:
         return None
-    return low[0], high[1]
+    return bounds_of_worst[0], bounds_of_best[1]
 
 
 def _means_of_questions(
     main: MetricValues, values: Mapping[InstanceKey, float], suffix: str
 ) -> MetricValues:
-    """Return a metric whose values are the means of each question's values."""
-    by_question: dict[Unit, list[float]] = defaultdict(list)
+    """Return a metric whose values are the means of each question's values in each trial.
+
+    A trial of HELM is not an asking: trials differ in the examples of the prompt.
+    """
+    by_unit: dict[Unit, list[float]] = defaultdict(list)
     for (question, trial, _), value in values.items():
-        by_question[question, trial].append(value)
+        by_unit[question, trial].append(value)
     means: dict[InstanceKey, float] = {}
-    for (question, trial), values_of_question in by_question.items():
-        means[question, trial, None] = statistics.fmean(values_of_question)
+    for (question, trial), values_of_unit in by_unit.items():
+        means[question, trial, None] = statistics.fmean(values_of_unit)
     name = main.name + suffix
-    label = name + main.label.removeprefix(main.name)
+    # The label is the name, followed by the split if it is not the main split.
+    split_in_label = main.label.removeprefix(main.name)
+    label = name + split_in_label
     return replace(main, label=label, name=name, helm_mean=None, values=means, counts={})

@@ -1,7 +1,8 @@
-"""Lists the statistical methods that changed between versions, and the fields that they change.
+"""Lists the fields of a result that depend on the versions of the statistics and of the reader.
 
-It also lists the fields that depend on how answers are read. `eval-factory verify` reports such
-changes, and does not compare the fields that depend on a changed method.
+`eval-factory verify` compares a stored result with a new computation. If the versions of the
+statistics differ, or those of the reader of answers, `verify` reports the two versions, and ignores
+differences in the fields that depend on the version.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 STATISTICS_VERSION = 3
+"""The version of the statistical methods; each result states the version that computed it."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,8 @@ class ChangedMethod:
 
     version: int  # the first version of the statistics with the changed method
     name: str
-    fields: tuple[str, ...]  # parts of the field names: any field that contains one is affected
+    fields: tuple[str, ...]
+    """Parts of field names: the method affects each field whose name contains one of them."""
 
 
 CHANGED_METHODS = (
@@ -29,7 +32,7 @@ CHANGED_METHODS = (
     ),
     ChangedMethod(
         2,
-        "calibration (each stated confidence is a group; groups that share sources are dependent)",
+        "calibration (each stated level is a group; groups err together where sources are shared)",
         (
             "confidence.calibration_error",
             "confidence.bins",
@@ -38,20 +41,17 @@ CHANGED_METHODS = (
         ),
     ),
     ChangedMethod(
-        2,
-        "tests of judges (for agreement by chance, and for constant marks)",
-        ("jury.agreement_p", "rubric.constant"),
+        2, "judges that agree by chance, or are constant", ("jury.agreement_p", "rubric.constant")
     ),
     ChangedMethod(2, "p values of groups (by permutation)", (".p_value", ".p_holm")),
     ChangedMethod(
         3,
-        "p values of groups with few equal values (the greater of a permutation test's and a t "
-        "test's)",
+        "p values of groups whose values mostly differ (the greater of permutation and t)",
         (".p_value", ".p_holm"),
     ),
 )
 ALWAYS_CHANGED = ("provenance.statistics_version", "validity.notes")
-"""The beginnings of the names of fields that change with every change of a method."""
+"""The beginnings of the names of fields that may change with every change of a method."""
 
 
 def changed_since(version: int) -> list[ChangedMethod]:
@@ -60,13 +60,19 @@ def changed_since(version: int) -> list[ChangedMethod]:
 
 
 def is_computed_otherwise(field: str, version: int) -> bool:
-    """Return True if a method that this field depends on changed after this version."""
+    """Return True if a method that the field depends on changed after this version.
+
+    Args:
+        field: the full name of a result's field, such as `confidence.bins`.
+        version: a version of the statistics.
+    """
     methods = changed_since(version)
     if not methods:
         return False
     if field.startswith(ALWAYS_CHANGED):
         return True
-    return any(part in field for part in chain.from_iterable(method.fields for method in methods))
+    changed_parts = chain.from_iterable(method.fields for method in methods)
+    return any(part in field for part in changed_parts)
 
 
 READER_FIELDS = (
@@ -75,7 +81,7 @@ READER_FIELDS = (
     ".reasoned",
     ".with_asked",
     ".signs",
-    ": signs",  # `verify` uses this name if only one of the two results has signs of an instance
+    ": signs",  # the signs of an instance, if one of the compared results has none
     "asked_again",
     "confidence",
     "instances.identical",
@@ -88,7 +94,10 @@ READER_FIELDS = (
     "validity.not_reportable",
     "validity.urgent_notes",
 )
-"""Parts of the names of fields that depend on how the package `reading` reads answers."""
+"""Parts of field names: a field whose name contains one of them depends on the reader.
+
+The reader is the package `reading`, which finds the option or value that an answer states.
+"""
 
 
 def depends_on_reader(field: str) -> bool:

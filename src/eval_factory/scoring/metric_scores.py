@@ -1,6 +1,7 @@
-"""Computes the scores of all metrics and the bounds of these scores.
+"""Computes the scores of all metrics, and the bounds of these scores.
 
-The bounds are the scores if all missing values were the lowest, or the highest, possible value.
+The lower bound is the score with the lowest possible value for every missing value. The upper bound
+is the score with the highest possible value for every missing value.
 """
 
 from __future__ import annotations
@@ -26,35 +27,43 @@ from eval_factory.scoring.scores import (
 
 
 class UnscorableAnswers(Part):
-    """The answers that HELM cannot score; they count as missing, or as 0."""
+    """The part of a result that adds placeholder values for the answers that HELM cannot score.
+
+    These answers count as missing, or as 0 if `extra.on_failure` is `zero`.
+    """
 
     def complete(self, draft: Draft) -> None:
-        """Add each of these answers to HELM's metrics with the placeholder value 0.
+        """Add the placeholder value 0 of each of these answers to HELM's metrics.
 
-        HELM's metric may fail on the empty answer, too; the instance then has no value at all.
+        HELM scores an empty answer in the place of an answer that cannot be scored. The placeholder
+        is added only if HELM's metric failed on the empty answer, too, and has no value at all.
         """
         for key, (_, split) in draft.tally.unscorable.items():
             for metric in draft.metrics:
                 if _lacks(metric, key, split, draft.main_split):
                     metric.values[key] = 0.0
-                    metric.helm_mean = None
+                    metric.helm_mean = None  # HELM's mean does not include the placeholder
 
 
 def _lacks(
     metric: MetricValues, key: InstanceKey, split: str | None, main_split: str | None
 ) -> bool:
-    """Return True if the metric is of the instance's split and lacks a value of the instance."""
-    if not metric.values or key in metric.values or key[2] is not None:
+    """Return True if the metric is of the instance's split and lacks a value of the instance.
+
+    Return False for perturbed instances, and for metrics without any values.
+    """
+    perturbation = key[2]
+    if not metric.values or key in metric.values or perturbation is not None:
         return False
     name = output.MetricName(name=metric.name, split=split)
     return metric.label == output.score_label(name, main_split)
 
 
 class MetricScores(Part):
-    """The scores of all metrics."""
+    """The part of a result that computes the scores of all metrics."""
 
     def score(self, draft: Draft) -> None:
-        """Add the scores of all metrics with their bounds, and notes on the task."""
+        """Add the scores of all metrics with their bounds, and notes on the task and the split."""
         task = draft.plan.evaluation.task
         draft.notes.add(Importance.BACKGROUND, *task.about.notes)
         if task.helm.main_split not in (None, draft.main_split):
@@ -70,6 +79,7 @@ class MetricScores(Part):
                 score = score_of_all_judges(metric, draft.tally.ratings, draft.tally.judges)
                 if score is not None:
                     scores_of_all_judges[metric.label + ALL_JUDGES] = score
+        # These scores are listed before the further scores that other parts added.
         draft.further_scores = scores_of_all_judges | draft.further_scores
 
 
@@ -95,7 +105,7 @@ def _add_score(metric: MetricValues, draft: Draft) -> None:
 
 
 def _bounds(metric: MetricValues, missing: set[InstanceKey], draft: Draft) -> Bounds | None:
-    """Return the score if all missing values were the lowest, and the highest, possible value."""
+    """Return the metric's lower and upper bound; None if a value lies outside its scale."""
     if is_judged(metric, draft.jury_metric):
         return bounds_over_judgements(metric, draft.tally.ratings, draft.tally.judges)
     return bounds_of(metric, missing)

@@ -1,6 +1,6 @@
 """Finds the family of a model, such as `llama`, by the model's id.
 
-The words that identify a family are in model_families.yml.
+model_families.yml contains the regular expressions that identify each family.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ import re
 
 from eval_factory.core.plain_yaml import packaged
 
-_WORDS = packaged("scoring/model_families.yml")
+_EXPRESSIONS = packaged("scoring/model_families.yml")
 
 
 def _patterns(topic: str) -> dict[str, re.Pattern[str]]:
-    """Return family -> a regular expression that matches any word of the family.
+    """Return family -> a pattern that finds any of the family's expressions at a word's start.
 
     Args:
         topic: a key of model_families.yml: `family`, or `derived` for models that were made from
             another family's model.
     """
     patterns = {}
-    for name, words in _WORDS[topic].items():
-        patterns[name] = re.compile(f"(?<![a-z])(?:{'|'.join(words)})", re.IGNORECASE)
+    for family, expressions in _EXPRESSIONS[topic].items():
+        alternatives = "|".join(expressions)
+        patterns[family] = re.compile(f"(?<![a-z])(?:{alternatives})", re.IGNORECASE)
     return patterns
 
 
@@ -32,8 +33,10 @@ _DERIVED = _patterns("derived")
 def family_of(model_id: str) -> str | None:
     """Return the family that a model's id names; None if the id names no family.
 
-    The model's own name is searched before the provider's name in front of the slash: gateways
-    also use `openai/` as the name of an API.
+    The model's own name is searched before the provider's name in front of the slash, because
+    gateways also use `openai/` as the name of an API. A derived model such as `meditron3-qwen2.5`
+    belongs to the family that its name states (`qwen`); otherwise, to the family that
+    model_families.yml lists under `derived`.
     """
     provider, _, name = model_id.rpartition("/")
     for text, families in ((name, _FAMILIES), (name, _DERIVED), (provider, _FAMILIES)):
@@ -44,7 +47,10 @@ def family_of(model_id: str) -> str | None:
 
 
 def same_family(model: str, second_model: str) -> bool | None:
-    """Return True if two models are of one family; None if an id names no family."""
+    """Return True if two models are of one family, and False if they are of two families.
+
+    Return None if one of the ids names no family.
+    """
     family = family_of(model)
     second_family = family_of(second_model)
     if family is None or second_family is None:

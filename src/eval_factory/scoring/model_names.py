@@ -1,4 +1,4 @@
-"""Compares the name of the requested model with the model name that an answer states."""
+"""Compares the name of the requested model with the model name that a response states."""
 
 from __future__ import annotations
 
@@ -6,34 +6,41 @@ import re
 
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint
 
-_PROVIDER = re.compile(r"\A(?:[a-z]+\.)+(?=[a-z])")
+_PROVIDER = re.compile(r"\A(?:[a-z]+\.)+(?=[a-z])")  # `us.anthropic.` before `claude`
 # the revision of a repository (`org/model@refs/pr/1`); a name may begin with an @
 _REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)
-_DEPLOYED_VERSION = re.compile(r"-v\d+:\d+\Z")
+_DEPLOYED_VERSION = re.compile(r"-v\d+:\d+\Z")  # `-v1:0`, as Amazon Bedrock writes it
 _MONTH = "(?:0[1-9]|1[0-2])"
 _DAY = "(?:0[1-9]|[12]\\d|3[01])"
+# the forms of a release; the longer forms come first
 _RELEASES = (
-    rf"20\d\d-{_MONTH}-{_DAY}",
-    rf"20\d\d{_MONTH}{_DAY}",
-    rf"{_MONTH}-20\d\d",
-    f"{_MONTH}{_DAY}",
-    rf"2\d{_MONTH}",
-    r"00\d",
+    rf"20\d\d-{_MONTH}-{_DAY}",  # 2024-08-06
+    rf"20\d\d{_MONTH}{_DAY}",  # 20250219
+    rf"{_MONTH}-20\d\d",  # 08-2024
+    f"{_MONTH}{_DAY}",  # 0613
+    rf"2\d{_MONTH}",  # 2407, a year and a month
+    r"00\d",  # 002
     "latest",
 )
 _RELEASE = re.compile(rf"[-@:](?:{'|'.join(_RELEASES)})\Z")
 
 
 def same_model(model: str, stated: str) -> bool:
-    """Return True if the requested model and the model that an answer states can be the same.
+    """Return True if the requested model and the model that a response states may be the same.
 
     The comparison ignores case and any prefix of the model's own name (`openai/`, `us.anthropic.`).
-    It ignores a release or a revision at the end (`-2024-08-06`, `@20250219`, `-0613`, `-002`) if
-    only one of the two names has one. `-latest` and `@main` count as no release and no revision,
-    because they move from model to model. Two different releases or revisions are two models.
+    A release (`-2024-08-06`, `@20250219`, `-0613`, `-002`) or a revision (`@refs/pr/1`) is ignored
+    if only one of the two names has a release or a revision. `-latest` and `@main` do not count as
+    release or revision, because the model behind these names changes. Names with two different
+    releases or revisions are two models.
+
+    Args:
+        model: the name of the requested model.
+        stated: the name of the model that the response states.
     """
     if model == stated:
         return True
+    # The versions of a name are its release and its revision, in this order.
     name, *versions = _name_release_revision(model)
     stated_name, *stated_versions = _name_release_revision(stated)
     if not name or name != stated_name:
@@ -45,13 +52,14 @@ def same_model(model: str, stated: str) -> bool:
 
 
 def _name_release_revision(model: str) -> tuple[str, str, str]:
-    """Split a model's name into name, release and revision; an absent part is empty."""
+    """Split a model's name into its own name, release and revision; an absent part is empty."""
     full_name = model.strip().casefold()
     parts = _REVISION.fullmatch(full_name)
     if parts is None:
         path = full_name
         revision = ""
     elif _RELEASE.fullmatch(f"@{parts[2]}"):
+        # `model@20250219` is the release `model-20250219`, not a revision.
         path = f"{parts[1]}-{parts[2]}"
         revision = ""
     else:
@@ -63,25 +71,28 @@ def _name_release_revision(model: str) -> tuple[str, str, str]:
     if match is not None:
         name = name[: match.start()]
         release = match[0][1:]
-    return name, _fixed(release), _fixed(revision)
+    return name, _fixed_version(release), _fixed_version(revision)
 
 
-def _fixed(version: str) -> str:
-    """Return the version; an empty text if the version can move to another model."""
+def _fixed_version(version: str) -> str:
+    """Return the version; an empty text if the version may stand for another model tomorrow."""
     if version in ("latest", "main"):
         return ""
     return version
 
 
 def who_answered(role: str) -> str:
-    """Return the words for the endpoint with this role, such as "judge judge_a"."""
+    """Return a noun for the endpoint with this role: "the model", or "judge judge_a"."""
     if role == MODEL_ROLE:
         return "the model"
     return f"judge {role}"
 
 
 def what_was_stated(role: str, endpoint: AskedEndpoint) -> str:
-    """Return in words how many answers state another model than requested, and which models."""
+    """Return a sentence on the answers that state another model than requested.
+
+    The sentence contains the number of these answers, and each stated model with its own number.
+    """
     other_models = []
     for name, count in endpoint.stated_models.items():
         if not same_model(endpoint.model, name):

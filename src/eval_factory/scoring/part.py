@@ -1,4 +1,8 @@
-"""Defines the base class of a result's parts, and the order in which their hooks are called."""
+"""Defines the base class of a result's parts, and the order in which the hooks are called.
+
+A part computes some fields of a result, such as the floors. The parts share the draft of a result
+(scoring/draft.py).
+"""
 
 from __future__ import annotations
 
@@ -30,18 +34,26 @@ class Part:
     """A part of a result, such as its floors or its jury.
 
     All hooks of this class do nothing; a subclass overrides the hooks that it needs. First, every
-    part sees each request in turn. Then each phase calls its hook on every part, in the order of
-    the list of parts, before the next phase begins.
+    part sees each request in turn. Then the phases follow in the order of `PHASES`. In each phase,
+    the hook of that name is called on every part, in the order of the list of parts.
     """
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
-        """See a request whose answer counts for the plain score, or for a check of that score."""
+        """Process a request whose answer counts for the plain score, or for a check of the score.
+
+        Args:
+            key: the instance of the request.
+            state: HELM's record of the request, with the answer.
+        """
 
     def see_other_form(self, key: InstanceKey, state: output.RequestState) -> None:
-        """See a question that was asked in another form, such as after a doubt."""
+        """Process a question that was asked in another form, such as after a doubt.
+
+        A doubt is a further turn that asks the model whether it is sure of its answer.
+        """
 
     def count(self, draft: Draft) -> None:
-        """Count failures and the judges' decisions; scores and notes depend on these counts."""
+        """Count failures and the judges' decisions, for later phases."""
 
     def complete(self, draft: Draft) -> None:
         """Add metrics, and change the values of existing metrics."""
@@ -50,7 +62,7 @@ class Part:
         """Compute the scores of all metrics; no value changes after this phase."""
 
     def publish(self, draft: Draft) -> None:
-        """Replace HELM's means by the published scores, and choose the main metric."""
+        """Replace means by the scores that are published, and choose the main metric."""
 
     def compare(self, draft: Draft) -> None:
         """Compare the main metric's values with those of questions that were asked again."""
@@ -75,8 +87,8 @@ class Part:
 
 
 def go_through_phases(parts: Iterable[Part], draft: Draft) -> None:
-    """Call the hook of each phase on every part."""
-    listed = tuple(parts)
+    """Call the hook of the first phase on every part, then that of the next phase, and so on."""
+    all_parts = tuple(parts)
     for phase in PHASES:
-        for part in listed:
+        for part in all_parts:
             getattr(part, phase)(draft)

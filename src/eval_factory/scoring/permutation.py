@@ -1,8 +1,9 @@
 """Tests by permutation whether a group of instances and the rest have the same mean.
 
-All instances of a source are permuted together. The test is exact if group and rest are drawn from
-one population, even if few values differ. A t test fails then: a group of equal values has a
-standard error of 0, which a t test takes for certainty. The functions are pure: they read no files.
+All instances of a source are permuted together, except for a source in both the group and the rest.
+The test is exact if group and rest are drawn from one population, even if few values differ. With
+few different values, a t test fails: a group of equal values has a standard error of 0, which a t
+test takes for certainty. The functions are pure: they read no files.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SEED = 20_261_128
+SEED = 20_261_128  # fixed, so that the same values give the same p value
+# With the observed labels, which count as a permutation, the numbers are 500 and 5,000.
 FIRST_PERMUTATIONS = 499
 PERMUTATIONS = 4_999
 CLEARLY_ALIKE = 0.1
-"""No more permutations are drawn if the p value of the first permutations is above this."""
+"""If the p value of the first permutations is greater than this, no further ones are drawn."""
 CELLS_AT_ONCE = 2_000_000
 """The greatest size of an array of permutations times units; it limits the memory."""
 ROUNDING = 1e-9
@@ -29,17 +31,20 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class _Units:
-    """The units of the permutation, in order of their sources; each array has one entry per unit.
+    """The units that are permuted, in the order of their sources.
 
     A source with all its values in the group, or all in the rest, is one unit; these units are
     exchanged with each other. A source with values in both is split: each value is a unit, and
-    these units are exchanged within the source.
+    these units are exchanged within the source. Each array has one element for each unit, except
+    `source_starts`, which has one for each source.
     """
 
     sums: NDArray[Any]  # the sum of the unit's values, each minus the mean of all values
     counts: NDArray[Any]  # the number of the unit's values
     in_group: NDArray[Any]  # 1.0 if the unit is in the group, else 0.0
-    strata: NDArray[Any]  # units with the same number are exchanged with each other
+    # Units with the same number are exchanged with each other: 0 for a unit that is a complete
+    # source; for the units of a split source, a number from 1
+    strata: NDArray[Any]
     source_starts: NDArray[Any]  # the index of the first unit of each source
 
     @cached_property
@@ -61,13 +66,14 @@ def permutation_p(
     group_sources: Sequence[Hashable],
     rest_sources: Sequence[Hashable],
 ) -> float:
-    """Return the two-sided p value of equal means: twice the smaller tail.
+    """Return the p value of the hypothesis that the means are equal: twice the smaller tail.
 
     The statistic is the difference of the means over its cluster-robust standard error, so that the
     test is also valid for large groups whose spread differs (A. Janssen, Statistics & Probability
     Letters 36:9-21, 1997; E. Chung and J. P. Romano, Annals of Statistics 41:484-507, 2013). The
     observed labels count as one of the permutations (B. Phipson and G. K. Smyth, Statistical
-    Applications in Genetics and Molecular Biology 9:39, 2010). The seed is fixed.
+    Applications in Genetics and Molecular Biology 9:39, 2010). A label states if a unit belongs to
+    the group. The seed is fixed.
 
     Args:
         group: the values of the group's instances.
@@ -88,6 +94,7 @@ def permutation_p(
     rng = np.random.default_rng(SEED)
     at_once = max(1, CELLS_AT_ONCE // len(units.sums))
     drawn = 0
+    # Both counts begin with the observed labels.
     above = 1
     below = 1
     p_value = 1.0
@@ -112,14 +119,14 @@ def _units_of(
 ) -> _Units:
     """Return the units, in an order that depends on their values alone.
 
-    The p value then depends on the values alone, too, not on the order of the instances.
+    The p value therefore does not depend on the order of the instances.
     """
     import numpy as np
 
     by_source: dict[Hashable, tuple[list[float], list[float]]] = {}
-    for side, (values, labels) in enumerate(((rest, rest_sources), (group, group_sources))):
-        for value, label in zip(values, labels, strict=True):
-            by_source.setdefault(label, ([], []))[side].append(value)
+    for side, (values, sources) in enumerate(((rest, rest_sources), (group, group_sources))):
+        for value, source in zip(values, sources, strict=True):
+            by_source.setdefault(source, ([], []))[side].append(value)
     for sides in by_source.values():
         sides[0].sort()
         sides[1].sort()
@@ -157,10 +164,14 @@ def _permuted(units: _Units, size: int, rng: Any) -> NDArray[Any]:
     count = len(units.in_group)
     labels = np.zeros((size, count))
     if not units.has_split_sources:
-        chosen = int(units.in_group.sum())
-        order = np.argpartition(rng.random((size, count)), chosen - 1, axis=1)[:, :chosen]
-        np.put_along_axis(labels, order, 1.0, axis=1)
+        # All units are of one stratum. Those with the smallest random numbers form the group.
+        size_of_group = int(units.in_group.sum())
+        random_numbers = rng.random((size, count))
+        smallest_first = np.argpartition(random_numbers, size_of_group - 1, axis=1)
+        np.put_along_axis(labels, smallest_first[:, :size_of_group], 1.0, axis=1)
         return labels
+    # The numbers of the strata are integers, and the random numbers are less than 1. The sums
+    # therefore sort the units at random within each stratum.
     by_stratum = np.argsort(units.strata, kind="stable")
     order = np.argsort(units.strata[by_stratum] + rng.random((size, count)), axis=1)
     labels[:, by_stratum] = units.in_group[by_stratum][order]
@@ -178,37 +189,43 @@ def _statistics(units: _Units, labels: NDArray[Any]) -> NDArray[Any]:
     largest = np.max(np.abs(units.sums))
     if not largest:  # all values are equal, so all are 0 after the mean was subtracted
         return np.zeros(len(labels))
-    in_group = labels @ units.counts
-    outside = total - in_group
-    sum_in_group = labels @ units.sums
-    mean = sum_in_group / in_group
-    mean_outside = (units.sums.sum() - sum_in_group) / outside
+    count_inside = labels @ units.counts
+    count_outside = total - count_inside
+    sum_inside = labels @ units.sums
+    mean_inside = sum_inside / count_inside
+    mean_outside = (units.sums.sum() - sum_inside) / count_outside
     if units.has_split_sources:
-        influence_inside = (units.sums - mean[:, None] * units.counts) / in_group[:, None]
-        influence_outside = (units.sums - mean_outside[:, None] * units.counts) / outside[:, None]
+        deviation_inside = units.sums - mean_inside[:, None] * units.counts
+        deviation_outside = units.sums - mean_outside[:, None] * units.counts
+        influence_inside = deviation_inside / count_inside[:, None]
+        influence_outside = deviation_outside / count_outside[:, None]
         influence = np.where(labels > 0, influence_inside, -influence_outside)
         # The influences of all units of a source are summed before the sum is squared.
         by_source = np.add.reduceat(influence, units.source_starts, axis=1)
         variance = (by_source**2).sum(axis=1)
     else:
-        inside = labels @ units.products
-        variance = _squares(inside, mean) / in_group**2
-        variance += _squares(units.products.sum(axis=0) - inside, mean_outside) / outside**2
-    difference = mean - mean_outside
+        products_inside = labels @ units.products
+        products_outside = units.products.sum(axis=0) - products_inside
+        variance = _squares(products_inside, mean_inside) / count_inside**2
+        variance += _squares(products_outside, mean_outside) / count_outside**2
+    difference = mean_inside - mean_outside
+    # Rounding errors count as 0.
     difference[np.abs(difference) < ROUNDING * largest / total] = 0.0
     variance[variance < (ROUNDING * largest / total) ** 2] = 0.0
     statistic = np.zeros(len(difference))
-    moved = difference != 0
-    with np.errstate(divide="ignore"):
-        statistic[moved] = difference[moved] / np.sqrt(variance[moved])
+    differs = difference != 0
+    with np.errstate(divide="ignore"):  # with a standard error of 0, the statistic is infinite
+        statistic[differs] = difference[differs] / np.sqrt(variance[differs])
     return statistic
 
 
 def _squares(products: NDArray[Any], mean: NDArray[Any]) -> NDArray[Any]:
-    """Return the sum over sources of (sum - count times mean)^2.
+    """Return for each row the sum over its units of (sum - count times mean)^2.
+
+    A result that is small enough to be a rounding error is replaced by 0.
 
     Args:
-        products: the sums over sources of sum^2, sum times count and count^2: (rows, 3).
+        products: the sums over the units of sum^2, sum times count and count^2: (rows, 3).
         mean: the mean of each row.
     """
     import numpy as np

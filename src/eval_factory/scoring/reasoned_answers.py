@@ -1,8 +1,8 @@
 """Scores answers that contain reasoning (`extra.answer_style: reasoned`).
 
-The module adds a main metric: 1 if the option or value in the answer's last line is right. If the
-last line states nothing, the option that the rest of the answer states counts. HELM's own metric
-is reported as well.
+The module adds a main metric. Its value is 1 if the option or number in the answer's last line is
+right. If the last line states no option, the option that the complete answer states counts. HELM's
+own metric is reported as well.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from eval_factory.scoring.scores import MetricValues, is_derived
 from eval_factory.tasks.reasoned import REASONED, SUFFIX, last_line
 
 _ABOUT = "reasoning, and a last line `Answer: X`"
+"""A description of the form that a reasoned answer has; it becomes `AnswerForm.about`."""
 
 
 def is_reasoned(plan: Plan) -> bool:
@@ -34,7 +35,10 @@ class ReasonedForm(AnswerForm):
     """The form of a reasoned answer that ends with the letter of an option."""
 
     def stated(self, state: output.RequestState, answer: str) -> str | None:
-        """Return the option of the last line; if it states none, the option of the whole answer."""
+        """Return the option that the last line states; if none, the one of the complete answer.
+
+        Return None if no option is stated at all.
+        """
         return super().stated(state, last_line(answer)) or super().stated(state, answer)
 
 
@@ -45,7 +49,7 @@ class ReasonedValue(AnswerForm):
     def rated(self, state: output.RequestState, answer: str) -> tuple[str, bool] | None:
         """Return the last line, and True if its value lies within the benchmark's tolerance.
 
-        Return None if the last line contains no value.
+        Return None if no value can be read in the last line.
         """
         gold = next(iter(right_answers(state)), "")
         extra = state.instance.extra_data or {}
@@ -56,21 +60,27 @@ class ReasonedValue(AnswerForm):
 
 
 def reasoned_form(form: AnswerForm | None) -> AnswerForm | None:
-    """Return the form of reasoned answers to a benchmark that asks for the form `form`."""
+    """Return the form of reasoned answers to a benchmark that asks for the form `form`.
+
+    Return None if the benchmark has no form of answers.
+    """
     if form is None:
         return None
     kind: type[AnswerForm] = ReasonedForm
+    # The only other form of reasoned answers is the value of a medical calculation. It is
+    # recognised by its description in scoring/readability.py.
     if form.about.startswith("the value"):
         kind = ReasonedValue
     reasoned = kind(_ABOUT, form.reads, form.labels)
+    # A reasoned answer is readable if an option or a value is found in the answer.
     return replace(reasoned, reads=lambda state, answer: reasoned.rated(state, answer) is not None)
 
 
 def with_reasoned(plan: Plan, metrics: list[MetricValues]) -> list[MetricValues]:
-    """Return the metrics, and for reasoned answers a new metric next to each main metric.
+    """Return the metrics; if answers contain reasoning, also a new metric for each main metric.
 
-    Each split and perturbation has a main metric. The new metrics have no values yet; `fill_in`
-    adds these after all answers were seen.
+    The task's main metric occurs once for each split and perturbation. The new metrics have no
+    values yet; `fill_in` adds the values after all answers were seen.
     """
     main = plan.evaluation.task.helm.main_metric
     if not is_reasoned(plan) or main is None:
@@ -78,8 +88,9 @@ def with_reasoned(plan: Plan, metrics: list[MetricValues]) -> list[MetricValues]
     new_metrics = []
     for metric in metrics:
         if metric.name == main and not is_derived(metric):
-            label = main + SUFFIX + metric.label.removeprefix(main)
             name = main + SUFFIX
+            # The label is the name, followed by the split and the perturbation if there are any.
+            label = name + metric.label.removeprefix(main)
             new_metrics.append(
                 replace(metric, label=label, name=name, helm_mean=None, values={}, counts={})
             )
@@ -89,7 +100,7 @@ def with_reasoned(plan: Plan, metrics: list[MetricValues]) -> list[MetricValues]
 def fill_in(metrics: Sequence[MetricValues], right: RightAnswers) -> None:
     """Fill in the values of the metrics that `with_reasoned` added.
 
-    The value is 1 for a right answer, and 0 for a wrong answer or one that no rule can read.
+    The value is 1 for a right answer, and 0 for an answer that is wrong or cannot be read.
     """
     by_context = {}
     for metric in metrics:
@@ -110,13 +121,19 @@ class ReasonedValues(Part):
     other_orders: Sequence[MetricValues]  # metrics of the questions in other orders
 
     def count(self, draft: Draft) -> None:
-        """Fill in the values; this first phase precedes all uses of the values."""
+        """Fill in the values.
+
+        This is done in the first phase, because later phases use the values.
+        """
         if self.right.reader is not None:
             fill_in([*draft.metrics, *self.other_orders], self.right)
 
 
-def main_label(draft: Draft) -> str:
-    """Return the label of the main metric; add a note if answers contain reasoning."""
+def label_of_reasoned(draft: Draft) -> str:
+    """Return the label of the main metric, with a suffix if answers contain reasoning.
+
+    Add a note to the draft in this case.
+    """
     if not is_reasoned(draft.plan):
         return draft.main
     draft.notes.add(

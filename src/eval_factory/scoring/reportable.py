@@ -1,6 +1,7 @@
-"""Decides whether the scores of a run may be reported.
+"""Lists the reasons why the scores of a run may not be reported, and writes the messages.
 
-Each reason against reporting has a message with the next step for the user.
+A reason is a text whose further lines state the next step for the user. A result stores the reasons
+in `validity.not_reportable`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _ENDED_ADVICE = (
     "the model ended its answer without any text: look at the server's chat template and stop "
     "words (adapter_config.params_to_remove: [stop] sends no stop words)"
 )
+# advice on prompts and answers that do not fit into the context window
 WINDOW = (
     "a larger context window of the server keeps the complete prompt (Ollama: num_ctx; "
     "llama.cpp: --ctx-size)"
@@ -76,12 +78,12 @@ _STATE_AND_ADVICE = {
 def reasons_against(draft: Draft) -> tuple[str, ...]:
     """Return the reasons why the scores of a finished draft may not be reported, with advice.
 
-    Low coverage and a missing main score are not included: `why_not_reportable` adds these.
+    Low coverage and a missing main score are not included: `why_not_reportable` adds these two.
     """
     extra = draft.plan.evaluation.extra
     reasons = [
         *demo_reasons(draft.plan),
-        *too_unreadable(
+        *unreadable_reasons(
             draft.instances.unreadable,
             draft.answers_with_form,
             extra.max_unreadable,
@@ -91,22 +93,23 @@ def reasons_against(draft: Draft) -> tuple[str, ...]:
     if len(draft.cut_prompts.keys) > extra.max_unreadable * draft.answers_with_form:
         reasons.append(draft.cut_prompts.note(draft.prompts_with_form))
     if draft.judged is not None:
-        reasons += judges_that_failed(draft.tally.judges, extra.max_judge_failures, draft.judged)
-    reasons += endpoints_of_other_models(draft.asked, extra.max_model_mismatch)
+        reasons += judge_reasons(draft.tally.judges, extra.max_judge_failures, draft.judged)
+    reasons += other_model_reasons(draft.asked, extra.max_model_mismatch)
     return tuple(reasons)
 
 
 def demo_reasons(plan: Plan) -> list[str]:
     """Return the reasons against a run that asked the embedded endpoint.
 
-    If the model is a demo, there is one reason. If only judges are demos, there is a reason for
-    each of these judges.
+    If the model is the embedded endpoint, there is one reason. If only judges are the embedded
+    endpoint, there is a reason for each of these judges.
     """
-    judges = [judge.role for judge in (*plan.judges, *plan.prescribed) if judge.is_demo]
-    if plan.asks_demo or (plan.model.is_demo and judges):
+    demo_judges = [judge.role for judge in (*plan.judges, *plan.prescribed) if judge.is_demo]
+    # `asks_demo` is False if the run scores existing answers and asks no model.
+    if plan.asks_demo or (plan.model.is_demo and demo_judges):
         return [DEMO]
     reasons = []
-    for judge in judges:
+    for judge in demo_judges:
         reasons.append(
             f"judge {judge} was the embedded endpoint, which does not judge answers\n"
             f"  set the url, model_id and api_key of a model for {judge}"
@@ -114,10 +117,10 @@ def demo_reasons(plan: Plan) -> list[str]:
     return reasons
 
 
-def too_unreadable(
+def unreadable_reasons(
     unreadable: int, answered: int, max_unreadable: float, kinds: Mapping[Unreadable, int]
 ) -> tuple[str, ...]:
-    """Return a reason for each kind of unreadable answers, the most frequent kind first.
+    """Return a reason for each kind of unreadable answers that occurred, the most frequent first.
 
     Return no reason if the share of unreadable answers is at most `max_unreadable`.
 
@@ -142,15 +145,15 @@ def too_unreadable(
     return tuple(reasons)
 
 
-def judges_that_failed(
+def judge_reasons(
     judges: Mapping[str, JudgeCounts], max_failures: float, judged: str = "answers"
 ) -> tuple[str, ...]:
-    """Return a reason for each judge that failed too often to count as one of the jury.
+    """Return a reason for each judge that failed too often.
 
     Args:
         judges: role of each judge -> its counts.
         max_failures: the greatest permitted share of answers without a usable judgement.
-        judged: the noun for what the judges were asked about, such as "criteria".
+        judged: the plural noun for the objects of judgement, such as "criteria".
     """
     reasons = []
     for judge, counts in judges.items():
@@ -164,13 +167,13 @@ def judges_that_failed(
     return tuple(reasons)
 
 
-def endpoints_of_other_models(
+def other_model_reasons(
     endpoints: Mapping[str, AskedEndpoint], max_mismatch: float
 ) -> tuple[str, ...]:
     """Return a reason for each endpoint that answered with another model too often.
 
     Args:
-        endpoints: role -> what was asked of the endpoint, and which models answered.
+        endpoints: role -> the requests to the endpoint, and the models that answered.
         max_mismatch: the greatest permitted share of answers that state another model.
     """
     reasons = []
@@ -191,9 +194,13 @@ DEMO_MESSAGE = (
 
 
 def failure_in(not_reportable: str | None) -> str | None:
-    """Return the message of `why_not_reportable` if the exit code is 1; else None.
+    """Return a message of `why_not_reportable` if the run has failed; else None.
 
-    A run of the demo endpoint is not reportable, but its exit code is 0.
+    The exit code of a failed run is 1. A run of the demo endpoint is not reportable, but its exit
+    code is 0.
+
+    Args:
+        not_reportable: the message; None if the scores may be reported.
     """
     if not_reportable == DEMO_MESSAGE:
         return None
@@ -201,12 +208,18 @@ def failure_in(not_reportable: str | None) -> str | None:
 
 
 def why_not_reportable(result: TaskResult, min_coverage: float) -> str | None:
-    """Return a message with the reasons and next steps; None if the scores may be reported."""
+    """Return a message with the reasons and next steps; None if the scores may be reported.
+
+    Args:
+        result: the result of a run, or an imported result.
+        min_coverage: the smallest permitted share of instances with a score.
+    """
     if result.reportable:
         return None
     messages = _messages_of(result.validity.not_reportable)
-    if messages and result.provenance.imported is not None:
-        return "\n".join(messages)  # an imported result: the stored reasons are complete
+    is_imported = result.provenance.imported is not None
+    if messages and is_imported:
+        return "\n".join(messages)  # the stored reasons of an imported result are complete
     has_main_score = result.main_metric in result.scores
     is_covered = result.validity.instances.coverage >= min_coverage
     if not has_main_score and not result.something_to_ask:
@@ -217,7 +230,12 @@ def why_not_reportable(result: TaskResult, min_coverage: float) -> str | None:
 
 
 def _message_of_coverage(result: TaskResult, min_coverage: float) -> str:
-    """Return the message about missing answers, or about a missing main score."""
+    """Return the message about missing answers; if none is missing, about a missing main score.
+
+    Args:
+        result: a result that is not reportable.
+        min_coverage: the smallest permitted share of instances with a score.
+    """
     coverage = result.validity.instances.coverage
     if coverage >= min_coverage and result.main_metric not in result.scores:
         reason = f"{result.main_metric} has no value"

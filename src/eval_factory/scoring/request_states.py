@@ -1,4 +1,7 @@
-"""Reads facts from HELM's record of a request and its answer; finds repeated rows of the data."""
+"""Reads facts from HELM's record of a request and its answer; finds repeated instances.
+
+HELM calls this record a request state.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,7 @@ def key_of(state: output.RequestState) -> InstanceKey:
 
 
 def has_failed(state: output.RequestState) -> bool:
-    """Return True if the request has no answer.
-
-    An answer that a content filter withheld is not a failure.
-    """
+    """Return True if the request failed: it has no answer, and no content filter withheld one."""
     result = state.result
     return result is None or (not result.success and result.error != openai_api.FILTERED_MESSAGE)
 
@@ -39,7 +39,10 @@ def was_filtered(state: output.RequestState) -> bool:
 
 
 def finish_reason_of(state: output.RequestState) -> str | None:
-    """Return why the generation ended; None if the reason is unknown or there is no answer."""
+    """Return the reason why the answer ended, such as "stop" or "length".
+
+    Return None if the reason is unknown, or if there is no answer.
+    """
     if was_filtered(state):
         return openai_api.FILTERED
     completion = _completion_of(state)
@@ -49,7 +52,7 @@ def finish_reason_of(state: output.RequestState) -> str | None:
 
 
 def text_of(state: output.RequestState) -> str:
-    """Return the text of the answer; empty if there is none."""
+    """Return the text of the answer; an empty text if there is no answer."""
     completion = _completion_of(state)
     if completion is None:
         return ""
@@ -57,14 +60,14 @@ def text_of(state: output.RequestState) -> str:
 
 
 def _completion_of(state: output.RequestState) -> output.Completion | None:
-    """Return the first completion of a request; None if there is none."""
+    """Return the first completion of a request; None if there is no completion."""
     if state.result is None or not state.result.completions:
         return None
     return state.result.completions[0]
 
 
 def media_prompt_of(state: output.RequestState) -> str:
-    """Return the prompt as text, with one line for each picture or sound.
+    """Return the prompt as a text with one line for each picture or sound.
 
     Return an empty text if the prompt contains no picture or sound.
     """
@@ -120,29 +123,30 @@ def media_of(state: output.RequestState, helm_dir: Path) -> tuple[dict[str, Any]
 def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
     """Return (the gold answer, the choices).
 
-    The gold answer is the text of the first right reference; it is empty if no reference is right.
-    The choices are the texts of all references; they are empty if all references are right.
+    The gold answer is the text of the first right reference. It is empty if no reference is right.
+    The choices are the texts of all references. There are no choices if all references are right:
+    the references are then the right answers to an open question.
     """
     texts = []
-    right = []
+    right_texts = []
     for reference in instance.references:
         texts.append(reference.output.text)
         if output.CORRECT_TAG in reference.tags:
-            right.append(reference.output.text)
+            right_texts.append(reference.output.text)
     gold = ""
-    if right:
-        gold = right[0]
-    if len(right) == len(texts):
+    if right_texts:
+        gold = right_texts[0]
+    if len(right_texts) == len(texts):
         return gold, ()
     return gold, tuple(texts)
 
 
 @dataclass
 class RepeatedRows:
-    """Finds instances that repeat the question of an earlier instance.
+    """A collection of the instances that repeat the question of an earlier instance.
 
-    Call `add` for each instance, in the order of the data. The class stores hashes of the texts,
-    never the texts.
+    Call `add` for each instance, in the order of the data. Questions with the same text and the
+    same choices are the same question. Hashes of the texts are stored, never the texts.
     """
 
     # ids of instances with the question and the gold answer of an earlier instance
@@ -153,7 +157,7 @@ class RepeatedRows:
     _first: dict[bytes, dict[bytes, str]] = field(default_factory=dict)
 
     def add(self, instance: str, question: str, gold: str, choices: Collection[str] = ()) -> bool:
-        """Add an instance.
+        """Add an instance, and return True if it repeats an earlier one with the same gold answer.
 
         Args:
             instance: the id; the same id in another trial does not count as a repetition.
@@ -162,7 +166,7 @@ class RepeatedRows:
             choices: the choices of the question, in any order.
 
         Returns:
-            True if an earlier instance has the same question and gold answer.
+            True if an earlier instance has the same question, choices and gold answer.
         """
         first_by_gold = self._first.setdefault(_hash(question, *sorted(choices)), {})
         first_with_gold = first_by_gold.setdefault(_hash(gold), instance)
@@ -192,7 +196,7 @@ class RepeatedRows:
 
 
 def _hash(*texts: str) -> bytes:
-    """Return a hash of the texts, which ignores case and white space."""
-    # No text contains the separator: `split` treats it as white space and removes it.
+    """Return a hash of the texts; texts that differ in case or white space have the same hash."""
+    # No text contains the separator "\x1f": `split` treats the separator as white space.
     plain = "\x1f".join(" ".join(text.casefold().split()) for text in texts)
     return hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -1,9 +1,11 @@
-"""Decides which answers of a run are right, and which option each states, by one rule per run.
+"""Finds the option that each answer of a run states, by one rule for all answers of the run.
 
-HELM's own match is the rule if HELM can read every answer. If HELM cannot read an answer, the rule
-is the option that the package `reading` finds. Otherwise a model that answers in sentences would be
-called wrong, or changed, because of the form of its answers. An answer that neither rule can read
-is neither right nor changed: it counts as unread.
+The rule is HELM's own match, or the reader: the functions of the package `reading`, which find an
+option in a sentence, too. HELM's match is the rule if HELM can read every answer, or if the reader
+finds no option in any answer. If HELM cannot read an answer, or if the answers contain reasoning,
+the rule is the reader. Otherwise a model that answers in sentences would be called wrong, or
+changed, because of the form of its answers. An answer that the run's rule cannot read counts as
+unread: it is neither right nor changed.
 """
 
 from __future__ import annotations
@@ -19,34 +21,42 @@ from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.asking_forms import ABSTAIN, begins_not_to_know, says_not_to_know
 
-MAX_STORED = 200  # in characters
+MAX_STORED = 200  # the maximum length of an option that is stored, in characters
 
 
 @dataclass
 class RightAnswers(Part):
-    """The options that the answers of a run state, by HELM and by the reader."""
+    """The part of a result that stores the options that answers state, by HELM and by the reader.
 
-    form: AnswerForm | None  # None for open text, which is compared word for word
+    The dictionaries have no entry for a failed request. Perturbed instances and further askings
+    are included.
+    """
+
+    form: AnswerForm | None  # None if answers are open text: these are compared word for word
     # the regular expression by which HELM finds a label; None if the whole answer is the label
     pattern: str | None
-    reader: AnswerForm | None = None  # the form of reasoned answers; None if `form` is their form
+    reader: AnswerForm | None = None  # the form of reasoned answers; None without reasoning
     helm_matches: dict[InstanceKey, str] = field(default_factory=dict)
     """HELM's match in each answer: an option's text, or the matched text if it is not a label."""
     stated: dict[InstanceKey, str] = field(default_factory=dict)
     """The option that the reader finds in an answer; answers without an option are left out."""
     right: dict[InstanceKey, bool] = field(default_factory=dict)
-    """True if the option that the reader finds is right."""
+    """True if the option that the reader finds is right; the keys are those of `stated`."""
+    # the answers that are empty, or not in the form that HELM can read
     unread_by_helm: set[InstanceKey] = field(default_factory=set)
     replied: dict[InstanceKey, bool] = field(default_factory=dict)
-    """True if the reply about an unread answer names the right option.
+    """True if the reply about an answer that the reader cannot read names the right option.
 
-    The model was asked which letter its unread answer means.
+    In a further turn, the model was asked which letter its answer means.
     """
     not_to_know: set[InstanceKey] = field(default_factory=set)
     """The answers that choose "I do not know", if this was offered (`extra.allow_abstain`)."""
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
-        """Store the options that an answer states; failed requests are skipped."""
+        """Store the options that an answer states, or that the answer is "I do not know".
+
+        Failed requests are skipped.
+        """
         if has_failed(state):
             return
         answer = text_of(state)
@@ -71,20 +81,30 @@ class RightAnswers(Part):
         self.see(key, state)
 
     def add_reply(self, key: InstanceKey, state: output.RequestState, reply: str) -> None:
-        """Read a reply in which the model states the letter that its unread answer means."""
+        """Store if the right letter is named in the reply about an answer without an option.
+
+        Do nothing if the reader found an option in the answer, or if it finds none in the reply.
+        """
         form = self.reader or self.form
         if form is None or key in self.stated:
             return
         rated = form.rated(state, reply)
         if rated is not None:
-            self.replied[key] = rated[1]
+            _, is_right = rated
+            self.replied[key] = is_right
 
-    def with_reply(self, key: InstanceKey) -> float:
-        """Return 1 if the answer is right, or if it is unread and the reply about it is right."""
+    def value_with_reply(self, key: InstanceKey) -> float:
+        """Return 1 if the answer states the right option, else 0.
+
+        If the reader finds no option in the answer, the reply about the answer counts instead.
+        """
         return float(self.right.get(key, self.replied.get(key, False)))
 
     def label_in(self, state: output.RequestState) -> str:
-        """Return the label that the answer states; if none, the text that HELM looks up."""
+        """Return the label that the reader finds in an answer.
+
+        If it finds none, return the text that HELM looks up among the labels.
+        """
         answer = text_of(state)
         form = self.reader or self.form
         stated = None
@@ -97,8 +117,8 @@ class RightAnswers(Part):
     def _abstains(self, state: output.RequestState, answer: str) -> bool:
         """Return True if an answer abstains, by the option for abstaining or in plain words.
 
-        A benchmark may have its own option of this kind. If that option is the right answer, to
-        choose it is not to abstain.
+        A benchmark may have its own option "I do not know". A model that chooses this option
+        abstains, unless the option is the right answer.
         """
         label = self.label_in(state)
         options = state.output_mapping or {}
@@ -110,7 +130,7 @@ class RightAnswers(Part):
 
     @property
     def has_reader(self) -> bool:
-        """True if the reader found an option in any answer."""
+        """True if the reader found an option in at least one answer."""
         return bool(self.stated)
 
     @property
@@ -119,9 +139,10 @@ class RightAnswers(Part):
         return self.has_reader and bool(self.unread_by_helm or self.reader is not None)
 
     def comparable_answer(self, key: InstanceKey) -> str | None:
-        """Return the option that the answer states by the run's rule; None if it states none.
+        """Return the option that the answer states by the run's rule.
 
-        For open text, return the answer itself.
+        If answers are open text, return the answer itself, in its stored form. Return None if the
+        rule finds no option, or if the request failed.
         """
         if self.is_read_by_reader:
             return self.stated.get(key)
@@ -134,19 +155,21 @@ class RightAnswers(Part):
         return key in self.helm_matches and self.comparable_answer(key) is None
 
     def is_unread_in(self, unit: tuple[str, int], names: Iterable[str | None]) -> bool:
-        """Return True if the answer to one of these askings of a question is unread.
+        """Return True if the answer to at least one of these askings of a question is unread.
 
         Args:
             unit: the question and its trial.
-            names: the names of the askings; empty or None for the original question.
+            names: the names of the askings; an empty name or None stands for the original question.
         """
         return any(self.is_unread((*unit, name or None)) for name in names)
 
     def reading_rule(self, keys: Collection[InstanceKey] | None = None) -> RightBy | None:
-        """Return the run's rule with the number of answers that it reads; None for open text.
+        """Return the run's rule, with the numbers of answers that HELM and this rule can read.
+
+        Return None if answers are open text, or if there are no answers.
 
         Args:
-            keys: the answers to count; all if None.
+            keys: the answers to count; all answers if None.
         """
         if self.form is None or not self.helm_matches:
             return None
@@ -160,9 +183,10 @@ class RightAnswers(Part):
 
 
 def stored_form(text: str) -> str:
-    """Return the text in lower case, with single spaces, cut to `MAX_STORED` characters.
+    """Return the text in lower case, with single spaces, cut after `MAX_STORED` characters.
 
-    A hash replaces the cut part, so that texts stay distinct and long answers take little memory.
+    If a text is cut, a hash of the text follows, so that different texts stay different. The hash
+    is valid in this process only. Cut texts save memory.
     """
     plain = " ".join(text.casefold().split())
     if len(plain) <= MAX_STORED:

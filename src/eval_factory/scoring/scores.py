@@ -19,17 +19,17 @@ from eval_factory.tasks.errata import CORRECTED
 
 InstanceKey = tuple[str, int, str | None]  # (instance id, trial, perturbation)
 _WORST = ".worst"
-"""The suffix of a perturbation if HELM scores an instance by its lowest value, perturbed or not."""
+"""The suffix of a perturbation if the value of an instance is its lowest, perturbed or not."""
 ORIGINAL = ".original"
-"""The suffix of a perturbation if HELM scores the original instances, before the perturbation."""
+"""The suffix of a perturbation if the value of an instance is that before the perturbation."""
 
 
 @dataclass
 class MetricValues:
     """The values of one metric in one split and perturbation."""
 
-    label: str
-    name: str
+    label: str  # the unique label, such as `f1@test`; see `output.score_label`
+    name: str  # the name of the metric alone, such as `f1`
     # None if HELM has no mean over all instances, or if the values are not HELM's own
     helm_mean: float | None
     # the lowest and the highest possible value, if these are known
@@ -40,10 +40,10 @@ class MetricValues:
     # the number of observations in the value of an instance, if it is not 1
     counts: dict[InstanceKey, int] = field(default_factory=dict)
     parts: Mapping[InstanceKey, Sequence[InstanceKey]] = field(default_factory=dict)
-    """Worst case -> the original and perturbed instances; the worst case has their lowest value."""
+    """Worst case -> the instances whose lowest value is its value; empty for other metrics."""
     # id of an instance -> its source; None if the task declares no sources
     clusters: Mapping[str, str] | None = None
-    looks: float = 1  # the argument of `intervals.describe`
+    looks: float = 1  # the number of looks at the sample, as `intervals.describe` needs it
     # the lowest possible value of each instance, if these differ, as for a rubric
     lowest: Mapping[InstanceKey, float] | None = None
 
@@ -63,18 +63,24 @@ class MetricValues:
 
 
 def is_judged(metric: MetricValues, jury_metric: str | None) -> bool:
-    """Return True if the metric is the jury's metric, or its corrected form."""
+    """Return True if the metric is the jury's metric, or the corrected form of that metric."""
     return metric.name.removesuffix(CORRECTED) == jury_metric
 
 
 def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[MetricValues]:
-    """Return each metric with its values, in HELM's order."""
+    """Return each metric of HELM's run with the values of the instances, in HELM's order.
+
+    Args:
+        run: HELM's run.
+        main_split: the split whose metrics have labels without a split.
+    """
     by_label: dict[str, MetricValues] = {}
     for stat in run.stats:
         if stat.mean is None or not is_score(stat.name.name):
             continue
         label = output.score_label(stat.name, main_split)
         if label in by_label:
+            # Several of HELM's statistics have this label: each is the mean over a part.
             by_label[label].helm_mean = None
         else:
             perturbation = output.perturbation_label(stat.name)
@@ -96,12 +102,18 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
 
 
 def is_derived(metric: MetricValues) -> bool:
-    """Return True if the metric is of worst cases, or of the instances before perturbation."""
+    """Return True if the values are computed from those of other metrics.
+
+    This applies to metrics of worst cases, and to metrics of instances before a perturbation.
+    """
     return metric.perturbation is not None and metric.perturbation.endswith((_WORST, ORIGINAL))
 
 
 def _family_of(metric: MetricValues) -> str:
-    """Return the family of a metric's perturbation; a single perturbation is its own family."""
+    """Return the family of perturbations, such as robustness, of a derived metric.
+
+    Return the perturbation's own name if the perturbation is not a family.
+    """
     return str(metric.perturbation).removesuffix(_WORST).removesuffix(ORIGINAL)
 
 
@@ -113,7 +125,13 @@ def _add_worst_cases(
     HELM stores only the means of these metrics. The values are computed as in
     `compute_worst_case_metrics` (helm/benchmark/metrics/metric.py): the lowest value of an
     instance, original and perturbed. Instances that no perturbation changed count for the families
-    robustness and fairness only.
+    robustness and fairness only. No values are added if HELM stored a mean of several observations
+    for an instance.
+
+    Args:
+        metric: the metric that gets the values; other metrics than derived ones stay unchanged.
+        metrics: all metrics of the run.
+        applied: family of perturbations -> the names of its perturbations that were applied.
     """
     if not is_derived(metric):
         return
@@ -122,16 +140,18 @@ def _add_worst_cases(
     perturbations = {None, *applied[family]}
     values: dict[InstanceKey, float] = {}
     for candidate in metrics:
-        is_same = candidate.name == metric.name and candidate.split == metric.split
-        if is_same and candidate.perturbation in perturbations:
-            # HELM takes the lowest of several observations, which no file contains.
+        has_same_name = candidate.name == metric.name and candidate.split == metric.split
+        if has_same_name and candidate.perturbation in perturbations:
+            # HELM takes the lowest of an instance's observations, but no file contains these.
             if candidate.counts:
                 values = {}
                 break
             values |= candidate.values
+    # A single perturbation is its own family. Then, only the instances that it changed count.
     counted = set()
     for key in values:
-        if key[2] or family not in perturbations:
+        is_perturbed = bool(key[2])
+        if is_perturbed or family not in perturbations:
             counted.add(key[:2])
     parts: dict[InstanceKey, list[InstanceKey]] = {}
     for key in values:
@@ -167,7 +187,7 @@ def _add_values(
             for family in entry.perturbation.families:
                 applied.setdefault(family, set()).add(perturbation)
         key = (entry.instance_id, entry.train_trial_index, perturbation)
-        key = keys.setdefault(key, key)
+        key = keys.setdefault(key, key)  # equal keys share one object, which saves memory
         for stat in entry.stats:
             name = stat["name"]
             mean = stat.get("mean")
@@ -201,9 +221,12 @@ def trial_means(values: Mapping[InstanceKey, float]) -> list[float]:
 
 
 def _running_mean(values: Sequence[float]) -> float:
-    """Return the running sum divided by the count, as HELM computes a mean."""
+    """Return the running sum divided by the count, as HELM computes a mean.
+
+    The sum is rounded after each value. sum() and fsum() would round in another way than HELM.
+    """
     total: float = 0
-    for value in values:  # not sum() or fsum(), because these round otherwise than HELM
+    for value in values:
         total += value
     return total / len(values)
 
@@ -213,7 +236,8 @@ def score_of(
 ) -> Score | None:
     """Return the score of a metric; None if it cannot be computed without the missing instances.
 
-    This is the case if the metric is not a mean of instances' values, or if no instance is left.
+    If an instance is missing, the score is computed only if the metric is a mean of the instances'
+    values, and if an instance with a value is left.
 
     Args:
         metric: the metric.
@@ -222,9 +246,10 @@ def score_of(
     """
     if missing and not metric.values:
         return None  # HELM computed the metric over all instances, including the missing ones
-    missing_here = missing & metric.values.keys()
+    missing_in_metric = missing & metric.values.keys()
+    # Without a mean of HELM, the score is the mean of the values.
     is_mean = bool(metric.values) and metric.helm_mean in (None, helm_mean(metric.values))
-    if not missing_here:
+    if not missing_in_metric:
         value = metric.helm_mean
         if value is None:
             value = helm_mean(metric.values)
@@ -233,7 +258,7 @@ def score_of(
         return metric.score(value, _stats_of_a_ratio(metric, value))
     if not is_mean:
         return None
-    counted = with_missing_counted(metric.values, missing_here, failed_as_zero=failed_as_zero)
+    counted = with_missing_counted(metric.values, missing_in_metric, failed_as_zero=failed_as_zero)
     if not counted:
         return None
     return mean_score(metric, counted)
@@ -242,7 +267,10 @@ def score_of(
 def with_missing_counted(
     values: Mapping[InstanceKey, float], missing: set[InstanceKey], *, failed_as_zero: bool
 ) -> dict[InstanceKey, float]:
-    """Return the values without the missing instances, or with 0 for each missing instance."""
+    """Return the values without the missing instances; if `failed_as_zero`, with 0 for each.
+
+    Missing instances without an entry in `values` do not get an entry.
+    """
     if failed_as_zero:
         return _with_missing_as(0.0, values, missing)
     return {key: value for key, value in values.items() if key not in missing}
@@ -251,7 +279,7 @@ def with_missing_counted(
 def _with_missing_as(
     replacement: float, values: Mapping[InstanceKey, float], missing: Collection[InstanceKey]
 ) -> dict[InstanceKey, float]:
-    """Return the values, with the replacement for each missing instance."""
+    """Return the values; the replacement is the value of each missing instance that has a value."""
     counted = dict(values)
     for key in missing:
         if key in counted:
@@ -268,15 +296,16 @@ def mean_score(metric: MetricValues, values: Mapping[InstanceKey, float]) -> Sco
 def sample_of(
     metric: MetricValues, values: Mapping[InstanceKey, float]
 ) -> tuple[list[float], list[str] | None]:
-    """Return one value for each instance, the mean over its trials, and the sources of these.
+    """Return (the mean over the trials of each instance, the source of each instance).
 
-    The sources are None if the task declares no sources.
+    A perturbed form of an instance has its own mean. The second element is None if the task
+    declares no sources.
     """
-    grouped: dict[tuple[str, str | None], list[float]] = defaultdict(list)
+    values_of_trials: dict[tuple[str, str | None], list[float]] = defaultdict(list)
     for (instance, _, perturbation), value in values.items():
-        grouped[(instance, perturbation)].append(value)
-    means = list(map(_running_mean, grouped.values()))
-    return means, sources_of(metric, [instance for instance, _ in grouped])
+        values_of_trials[(instance, perturbation)].append(value)
+    means = list(map(_running_mean, values_of_trials.values()))
+    return means, sources_of(metric, [instance for instance, _ in values_of_trials])
 
 
 def sources_of(metric: MetricValues, instances: Sequence[str]) -> list[str] | None:
@@ -290,14 +319,16 @@ def sources_of(metric: MetricValues, instances: Sequence[str]) -> list[str] | No
 
 
 def _stats(metric: MetricValues, values: Mapping[InstanceKey, float], value: float) -> Stats:
-    """Return the statistics of a score that is the mean of these values."""
+    """Return the statistics of a score; `value` is the score, the mean of `values`."""
     sample, sources = sample_of(metric, values)
     lowest = None
     if metric.lowest is not None:
-        by_instance = {}
+        # in the order of `sample`, which has one value for all trials of an instance
+        lowest_by_instance = {}
         for key in values:
-            by_instance[key[0], key[2]] = metric.lowest[key]
-        lowest = list(by_instance.values())
+            instance, _, perturbation = key
+            lowest_by_instance[instance, perturbation] = metric.lowest[key]
+        lowest = list(lowest_by_instance.values())
     stats = describe(sample, value, metric.scale, sources, lowest, metric.looks)
     trials = trial_means(values)
     if len(trials) < 2:
@@ -312,7 +343,7 @@ def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
     interval. There is no interval if HELM computed the value over all instances at once, or if the
     run looks at its sample several times.
     """
-    plain = Stats(len(metric.values), value, None, None, None, None, None)
+    without_interval = Stats(len(metric.values), value, None, None, None, None, None)
     counts = []
     sums = []
     for key, mean in metric.values.items():
@@ -321,16 +352,23 @@ def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
         sums.append(mean * count)
     may_be_ratio = metric.looks <= 1 and metric.counts and sum(counts)
     if not may_be_ratio or not math.isclose(sum(sums) / sum(counts), value, rel_tol=1e-9):
-        return plain
+        return without_interval
     sources = sources_of(metric, [instance for instance, _, _ in metric.values])
     interval = bca_of_ratio(sums, counts, sources)
-    return replace(plain, ci_low=interval.low, ci_high=interval.high, ci_method=interval.method)
+    return replace(
+        without_interval,
+        ci_low=interval.low,
+        ci_high=interval.high,
+        ci_method=interval.method,
+    )
 
 
 def bounds_of(metric: MetricValues, missing: set[InstanceKey]) -> Bounds | None:
-    """Return the score if every missing instance had the lowest, and the highest, possible value.
+    """Return the lowest and the highest score that the missing instances allow.
 
-    Return None if there are no values, or if a value lies outside the metric's scale (0 to 1 if the
+    In the lowest score, every missing instance has the lowest possible value; in the highest score,
+    the highest possible value. The two are equal if no instance is missing. Return None if there
+    are no values, or if a value that is not missing lies outside the metric's scale (0 to 1 if the
     scale is unknown).
     """
     if not metric.values:
@@ -340,6 +378,7 @@ def bounds_of(metric: MetricValues, missing: set[InstanceKey]) -> Bounds | None:
         if key not in missing and not low <= value <= high:
             return None
     if missing.isdisjoint(metric.values) and metric.helm_mean is not None:
+        # HELM's mean may be something other than the mean of the values, such as a ratio.
         return metric.helm_mean, metric.helm_mean
     worst = _with_missing_as(low, metric.values, missing)
     best = _with_missing_as(high, metric.values, missing)

@@ -28,14 +28,21 @@ from eval_factory.scoring.scores import InstanceKey, helm_mean, mean_score, with
 
 
 def looks_up_to(first: int, all_instances: int) -> tuple[int, ...]:
-    """Return the number of asked instances at each look; the number doubles from look to look."""
+    """Return the number of asked instances at each look.
+
+    The number doubles from look to look. The last look is at all instances.
+
+    Args:
+        first: the number of instances at the first look.
+        all_instances: the number of instances that the run may ask.
+    """
     if first >= all_instances:
         return (all_instances,)
     return (first, *looks_up_to(2 * first, all_instances))
 
 
 def bias_of_stopping(stop: StopWhen) -> str | None:
-    """Return a warning that the score of a stopped run is biased; None if it is not.
+    """Return a warning that the score of a stopped run is biased; None if the rule causes no bias.
 
     A run that stops because of a good score stops more often if the score is good by chance. A rule
     about the width of the interval has no such bias.
@@ -56,19 +63,22 @@ def bias_of_stopping(stop: StopWhen) -> str | None:
 
 @dataclass(frozen=True)
 class Looks(Part):
-    """The looks at the growing sample of one run; its instances come in the order of drawing."""
+    """The part of a result that reports the looks at the growing sample of a run.
+
+    `see` must be called for the instances in the order in which they were drawn.
+    """
 
     plan: Plan
     stop: StopWhen
     drawn: output.DrawnSample
-    # id of an instance -> its value in the other run that `differs_from` names; else empty
+    # id of an instance -> its value in the other run; empty if the rule is not `differs_from`
     other_values: Mapping[str, float]
     # id of an instance -> its position in the order of drawing, from 0
     _position: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan) -> Looks | None:
-        """Return the looks; None if the run has no rule.
+        """Return the looks; None if the run has no rule, or if HELM drew no sample.
 
         Raises:
             HelmError: HELM's record of the run cannot be read.
@@ -94,7 +104,7 @@ class Looks(Part):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The number of asked instances at each look."""
+        """The planned number of asked instances at each look; a run may stop before the last."""
         return looks_up_to(self.stop.first, self.max_instances)
 
     def see(self, key: InstanceKey, _state: output.RequestState) -> None:
@@ -102,9 +112,9 @@ class Looks(Part):
         self._position.setdefault(key[0], len(self._position))
 
     def weigh(self, draft: Draft) -> None:
-        """Report score and interval at each look, and whether the run stopped early.
+        """Report the score and the interval at each look, and if the run stopped early; add notes.
 
-        This phase follows the scores, because a rule may compare the score with the floor.
+        This phase follows the floors, because a rule may compare the interval with a floor.
 
         Raises:
             ConfigError: No interval of this metric is valid at several looks.
@@ -113,12 +123,13 @@ class Looks(Part):
         asked = self.drawn.asked
         looks = tuple(self._look(draft, size) for size in self.sizes if size <= asked)
         holds = bool(looks) and self._is_fulfilled(draft, looks[-1])
-        run = draft.usage.this_run.total
-        paid = draft.usage.all_runs.total.cost
-        saved_requests = round((run.requests + run.cached) / asked * (self.max_instances - asked))
+        usage = draft.usage.this_run.total
+        requests_per_instance = (usage.requests + usage.cached) / asked
+        saved_requests = round(requests_per_instance * (self.max_instances - asked))
+        cost = draft.usage.all_runs.total.cost
         saved_cost = None
-        if paid is not None and not paid.unpriced_requests:
-            saved_cost = paid.value / paid.priced_requests * saved_requests
+        if cost is not None and not cost.unpriced_requests:
+            saved_cost = cost.value / cost.priced_requests * saved_requests
         rule: dict[str, Any] = {
             **stop.rules,
             "alpha": stop.alpha,
@@ -143,18 +154,27 @@ class Looks(Part):
             draft.notes.add(Importance.BACKGROUND, text)
 
     def _look(self, draft: Draft, size: int) -> Look:
-        """Return score and interval of the first `size` instances; None for an absent number."""
+        """Return the score and the interval of the first `size` instances.
+
+        If the rule compares another run, return the mean difference from that run instead of the
+        score. A number that cannot be computed is None.
+
+        Raises:
+            ConfigError: No interval of this metric is valid at several looks.
+        """
         metric = draft.main_values
         if metric is None or not metric.values:
             return Look(size, None, None, None)
         if metric.helm_mean not in (None, helm_mean(metric.values)):
             problem = "is not a mean over instances: no interval is valid at several looks"
             raise ConfigError(f"{STOP_WHEN}: {draft.main} {problem}")
-        first = {}
+        first_values = {}
         for key, value in metric.values.items():
             if self._position[key[0]] < size:
-                first[key] = value
-        values = with_missing_counted(first, draft.missing, failed_as_zero=draft.missing_as_zero)
+                first_values[key] = value
+        values = with_missing_counted(
+            first_values, draft.missing, failed_as_zero=draft.missing_as_zero
+        )
         if self.stop.differs_from is not None:
             differences = {}
             for key, value in values.items():
@@ -170,25 +190,31 @@ class Looks(Part):
                 raise ConfigError(
                     f"{STOP_WHEN}.differs_from: the scale of {draft.main} has no known ends"
                 )
+            # The scale of the differences is twice as wide as that of the values.
             metric = replace(metric, scale=(low - high, high - low), lowest=None)
         if not values:
             return Look(size, None, None, None)
-        # Intervals have the level 95 %. Another alpha is expressed as more, or fewer, looks.
+        # `mean_score` divides an alpha of 5 % by the number of looks. Another alpha is expressed as
+        # more, or fewer, looks.
         looks = len(self.sizes) * 2 * TAIL_ALPHA / self.stop.alpha
         score_at_look = mean_score(replace(metric, looks=looks), values)
         stats = score_at_look.stats
         return Look(size, score_at_look.value, stats.ci_low, stats.ci_high)
 
     def _is_fulfilled(self, draft: Draft, look: Look) -> bool:
-        """Return True if the look fulfils the rule."""
+        """Return True if the interval at this look fulfils the rule.
+
+        The rule is one of: a narrow interval, a difference from another run, or a score that is
+        better than the floor.
+        """
         stop = self.stop
-        floor = draft.floors.get(draft.main)
         if look.ci_low is None or look.ci_high is None:
             return False
         if stop.half_width is not None:
             return (look.ci_high - look.ci_low) / 2 <= stop.half_width
         if stop.differs_from is not None:
             return not look.ci_low <= 0 <= look.ci_high
+        floor = draft.floors.get(draft.main)
         if floor is None or floor.assumed:
             return False
         if floor.lower_is_better:

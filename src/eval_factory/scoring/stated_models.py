@@ -1,7 +1,7 @@
-"""Reports which models answered: the requested models, and the models that the answers state.
+"""Reports the requested models, and the models that the answers state.
 
 A gateway may fall back to another model than requested, for example if the requested model is down
-or over its budget. Only the field `model` of the responses shows this.
+or over its budget. Only the field `model` of the responses shows such a fallback.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ MAX_LISTED = 20
 """The number of stated models, and of sampling settings, that a result lists per endpoint."""
 MAX_MODEL = 200
 """The length of a model's name in a result, in characters."""
+# the fields of a request that limit the tokens of the answer
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 FAR_APART_DAYS = 7
 """A note warns if the first and the last answer are at least this number of days apart."""
 
 
 def stated_model(answer: Any) -> str | None:
-    """Return the model that an answer states; None if it states none."""
+    """Return the model that the body of a response states; None if it states no model."""
     if not isinstance(answer, Mapping):
         return None
     stated = answer.get("model")
@@ -53,49 +54,54 @@ def stated_model(answer: Any) -> str | None:
 def sampling_of(body: Any) -> dict[str, Any]:
     """Return the fields of a request's body, without the model and the question.
 
-    For a response format, only its type is returned; the hash of the prompts covers its schema.
+    A response format is replaced by its type, because the hash of the prompts covers its schema.
+    Return an empty dict if the body is not a mapping.
     """
     fields = body.items() if isinstance(body, Mapping) else ()
     sampling = {
         name: value for name, value in fields if name not in ("model", "messages", "prompt")
     }
-    answer_form = sampling.get(RESPONSE_FORMAT)
-    if isinstance(answer_form, Mapping):
-        sampling[RESPONSE_FORMAT] = answer_form.get("type")
+    response_format = sampling.get(RESPONSE_FORMAT)
+    if isinstance(response_format, Mapping):
+        sampling[RESPONSE_FORMAT] = response_format.get("type")
     return sampling
 
 
-def of_questions_as_they_are(settings: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+def _settings_of_plain_questions(
+    all_settings: Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, Any], ...]:
     """Return the settings without those of questions that were asked again in other words.
 
-    These questions have a higher token limit; their other settings are those of the plain
+    Questions in other words have a higher token limit; their other settings are those of the plain
     questions.
     """
     plain = []
-    for fields in settings:
-        has_room = any(fields.get(name) == MIN_ANSWER_TOKENS for name in TOKEN_LIMITS)
-        if not has_room or not _is_repeated(fields, settings):
-            plain.append(dict(fields))
+    for settings in all_settings:
+        has_higher_limit = any(settings.get(name) == MIN_ANSWER_TOKENS for name in TOKEN_LIMITS)
+        if not has_higher_limit or not _differs_in_limits_alone(settings, all_settings):
+            plain.append(dict(settings))
     return tuple(plain)
 
 
-def _is_repeated(fields: Mapping[str, Any], settings: Sequence[Mapping[str, Any]]) -> bool:
-    """Return True if other settings differ from these in the token limits alone."""
-    without_limits = _without_limits(fields)
-    remaining = [second for second in settings if second is not fields]
+def _differs_in_limits_alone(
+    settings: Mapping[str, Any], all_settings: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Return True if some other settings differ from these in the token limits alone."""
+    without_limits = _without_limits(settings)
+    remaining = [second for second in all_settings if second is not settings]
     return without_limits in map(_without_limits, remaining)
 
 
-def _without_limits(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without the token limits."""
-    return {name: value for name, value in fields.items() if name not in TOKEN_LIMITS}
+    return {name: value for name, value in settings.items() if name not in TOKEN_LIMITS}
 
 
 @dataclass
-class _Seen:
-    """The counts of one role's answers."""
+class _Counts:
+    """The counts of the answers of one role's endpoint, and their first and last time."""
 
-    other: int = 0  # the number of answers that state another model than requested
+    other_model: int = 0  # the number of answers that state another model than requested
     answers_at: Counter[str] = field(default_factory=Counter)
     """URL of a server -> the number of its answers."""
     stated_at: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -107,7 +113,10 @@ class _Seen:
 
 
 class StatedModels(Part):
-    """The requested models, and the models that the answers of a result state, by role."""
+    """The part of a result that reports the requested and the stated models of each role.
+
+    A role is the evaluated model, or a judge.
+    """
 
     def __init__(
         self,
@@ -115,40 +124,41 @@ class StatedModels(Part):
         used: Collection[str],
         servers: Mapping[str, str] | None = None,
     ) -> None:
-        """Create counts of no answers; `add` counts answers.
+        """Create the part without any answers; `add` counts an answer.
 
         Args:
             endpoints: the endpoints of the model and of the judges.
-            used: the cache keys of all answers that the result is computed from, of all roles.
+            used: the cache keys of all answers, of any role, that the result is computed from.
             servers: cache key of an answer -> URL of the server that gave the answer; needed only
                 if an endpoint has several servers.
         """
         self._servers = servers or {}
         self._asked = {endpoint.role: endpoint for endpoint in endpoints}
         self._used = used
-        self._seen: dict[str, _Seen] = defaultdict(_Seen)
+        self._counts: dict[str, _Counts] = defaultdict(_Counts)
 
     def add(self, answer: Answer) -> None:
         """Count a stored answer, if the result is computed from this answer."""
         if answer.role not in self._asked or answer.key not in self._used:
             return
         endpoint = self._asked[answer.role]
-        seen = self._seen[answer.role]
+        counts = self._counts[answer.role]
         server = _shown_url(self._servers.get(answer.key, endpoint.url))
-        seen.answers_at[server] += 1
+        counts.answers_at[server] += 1
         arrived = answer.created + answer.latency_s
-        seen.first = min(seen.first, arrived)
-        seen.last = max(seen.last, arrived)
+        counts.first = min(counts.first, arrived)
+        counts.last = max(counts.last, arrived)
+        # Requests that follow an answer, such as a doubt, do not count: their settings may differ.
         if not follows_an_answer(answer.request):
-            seen.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
+            counts.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
         stated = stated_model(answer.response)
         if stated is not None:
-            seen.stated_at[server][one_line(stated, MAX_MODEL)] += 1
+            counts.stated_at[server][one_line(stated, MAX_MODEL)] += 1
             if not same_model(endpoint.model_id, stated):
-                seen.other += 1
+                counts.other_model += 1
 
     def report(self, draft: Draft) -> None:
-        """Report for each role what was asked of which server, and which models answered."""
+        """Report the requests to each role's endpoint, and the models that answered; add notes."""
         plan = draft.plan
         draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *draft.changes)
         annotation = ANNOTATION
@@ -164,44 +174,46 @@ class StatedModels(Part):
     def endpoints(
         self, judge_prompts: Mapping[str, tuple[str, ...] | None]
     ) -> dict[str, AskedEndpoint]:
-        """Return role -> what was asked of its endpoint, and what the answers state.
+        """Return role -> the requests to its endpoint, and the models that the answers state.
 
         Args:
             judge_prompts: judge -> SHA-256 of each template of its prompt; None if not recorded.
         """
         by_role = {}
         for role, endpoint in self._asked.items():
-            seen = self._seen[role]
-            servers = None
-            if endpoint.servers or not seen.answers_at.keys() <= {_shown_url(endpoint.url)}:
+            counts = self._counts[role]
+            other_servers = counts.answers_at.keys() - {_shown_url(endpoint.url)}
+            servers = None  # not listed if the endpoint is the only server
+            if endpoint.servers or other_servers:
                 servers = tuple(
-                    AskedServer(url, count, dict(seen.stated_at[url].most_common(MAX_LISTED)))
-                    for url, count in sorted(seen.answers_at.items())
+                    AskedServer(url, count, dict(counts.stated_at[url].most_common(MAX_LISTED)))
+                    for url, count in sorted(counts.answers_at.items())
                 )
+            all_stated = sum(counts.stated_at.values(), Counter())
             by_role[role] = AskedEndpoint(
                 model=endpoint.model_id,
                 host=host_in(endpoint.url),
-                sampling=of_questions_as_they_are(
-                    [json.loads(fields) for fields, _ in seen.sampling.most_common(MAX_LISTED)]
+                sampling=_settings_of_plain_questions(
+                    [json.loads(text) for text, _ in counts.sampling.most_common(MAX_LISTED)]
                 ),
-                answers=seen.answers_at.total(),
-                stated_models=dict(sum(seen.stated_at.values(), Counter()).most_common(MAX_LISTED)),
-                other_model=seen.other,
+                answers=counts.answers_at.total(),
+                stated_models=dict(all_stated.most_common(MAX_LISTED)),
+                other_model=counts.other_model,
                 prompt_sha256=judge_prompts.get(role),
-                first_answer=utc_of(seen.first),
-                last_answer=utc_of(seen.last),
+                first_answer=utc_of(counts.first),
+                last_answer=utc_of(counts.last),
                 servers=servers,
             )
         return by_role
 
 
 def _shown_url(url: str) -> str:
-    """Return the base of a URL, without query and fragment."""
+    """Return the base of an API's URL as a result shows it, without query and fragment."""
     return urlunsplit(urlsplit(base_of(url))._replace(query="", fragment=""))
 
 
 def host_in(url: str) -> str:
-    """Return host and port of the URL, without user name and password."""
+    """Return the host of the URL, with its port if there is one; leave out a user's password."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
@@ -214,7 +226,7 @@ def notes_on_models(
     judges that are the evaluated model, and several judges that are the same model.
 
     Args:
-        endpoints: role -> what was asked of the endpoint, and which models answered.
+        endpoints: role -> the requests to the endpoint, and the models that answered.
         judges: the roles of the judges.
     """
     for role, endpoint in endpoints.items():
@@ -230,24 +242,24 @@ def notes_on_models(
                 f"{who_answered(role)} was {period}: its server may have changed models meanwhile",
             )
     evaluated = endpoints.get(MODEL_ROLE)
-    groups: dict[str, list[str]] = {}  # model -> the judges that are this model
+    judges_of_model: dict[str, list[str]] = {}  # model -> the judges that are this model
     for judge, endpoint in endpoints.items():
         if judge not in judges:
             continue
         model = endpoint.main_model
-        groups.setdefault(_name_in(groups, model), []).append(judge)
+        judges_of_model.setdefault(_name_in(judges_of_model, model), []).append(judge)
         if evaluated is not None and same_model(evaluated.main_model, model):
             yield Note(Importance.DOUBTFUL, f"judge {judge} is the evaluated model itself, {model}")
-    for model, group in groups.items():
-        if len(group) > 1:
+    for model, roles in judges_of_model.items():
+        if len(roles) > 1:
             same_judges = (
-                f"judges {', '.join(group[:-1])} and {group[-1]} are the same model, {model}"
+                f"judges {', '.join(roles[:-1])} and {roles[-1]} are the same model, {model}"
             )
             yield Note(Importance.DOUBTFUL, f"{same_judges}: their agreement says nothing")
 
 
 def _name_in(models: Iterable[str], model: str) -> str:
-    """Return the first of `models` that is the same model; if there is none, the model's name."""
+    """Return the first of `models` that is the same model as `model`; if none is, `model`."""
     for name in models:
         if same_model(name, model):
             return name

@@ -1,7 +1,7 @@
-"""Computes the metric `exact_match.lenient`: 1 if the option that an answer states is right.
+"""Builds the metric `exact_match.lenient`: 1 if the option that an answer states is right.
 
-HELM's exact_match accepts an answer only if it consists of the label alone. The package `reading`
-finds the stated option in other forms, too (docs/results.md).
+HELM's exact_match accepts an answer only if the answer consists of the label alone. The package
+`reading` finds the stated option in longer answers, too (docs/results.md).
 """
 
 from __future__ import annotations
@@ -10,31 +10,36 @@ from collections.abc import Iterable, Mapping
 
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 
-LENIENT = ".lenient"
-METRIC = "exact_match"
+METRIC = "exact_match"  # the name of HELM's metric
+LENIENT = ".lenient"  # the suffix of the new metric's name
 
 
 def lenient_metrics(
     metrics: Iterable[MetricValues], values: Mapping[InstanceKey, float]
 ) -> list[MetricValues]:
-    """Return `exact_match.lenient` for each split in which HELM computed exact_match.
+    """Return `exact_match.lenient` for each split in which instances have exact_match.
 
     Metrics of perturbed instances are left out.
 
     Args:
         metrics: HELM's metrics.
         values: instance -> 1 if the stated option is right, else 0. An instance without an answer
-            is absent; its value is 0, so that the bounds include the instance.
+            is absent. Its value in the new metric is 0, so that the bounds include the instance.
     """
-    return [
-        MetricValues(
-            METRIC + LENIENT + metric.label.removeprefix(METRIC),
-            METRIC + LENIENT,
-            None,
-            scale=metric.scale,
-            values={key: values.get(key, 0.0) for key in metric.values},
-            split=metric.split,
+    name = METRIC + LENIENT
+    lenient = []
+    for metric in metrics:
+        if metric.name != METRIC or metric.perturbation is not None or not metric.values:
+            continue
+        split_in_label = metric.label.removeprefix(METRIC)
+        lenient.append(
+            MetricValues(
+                label=name + split_in_label,
+                name=name,
+                helm_mean=None,
+                scale=metric.scale,
+                values={key: values.get(key, 0.0) for key in metric.values},
+                split=metric.split,
+            )
         )
-        for metric in metrics
-        if metric.name == METRIC and metric.perturbation is None and metric.values
-    ]
+    return lenient

@@ -35,18 +35,18 @@ from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
 from eval_factory.tasks.jury_form import HELMS_FORM, SHARES_FORM
 
-_MAX_LABEL = 80
+_MAX_LABEL = 80  # the maximum length of a source's name, in characters
 MAX_REASON = 40  # the length of a finish reason in a note, in characters
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """The sources of a task's instances."""
+    """The rule that finds the source of a task's instances, and what is known of the sources."""
 
     rule: ClusterRule
     # the text that the rule finds in an instance -> the source, according to the data files
     recorded: Mapping[str, str] = field(default_factory=dict)
-    # id of an instance -> its source in the stored result, if the data files were deleted
+    # id of an instance -> its source in the stored result; empty unless a data file was deleted
     remembered: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -61,7 +61,8 @@ class Clusters:
         Args:
             rule: the task's rule.
             folder: the folder of the scenario's data.
-            remembered: id of an instance -> its source, as an earlier collection found it.
+            remembered: id of an instance -> its source, as an earlier collection found it. Used if
+                a data file that the rule needs was deleted since.
         """
         if rule is None:
             return None
@@ -97,7 +98,10 @@ class Clusters:
 
 
 def _labels_in(records: Sequence[Any], rule: ClusterRule) -> Iterator[tuple[str, str]]:
-    """Yield the key and the source of each record of a data file that has both."""
+    """Yield (key, source) for each record of a data file that has a key and a source.
+
+    A rule lists several fields for the source; the first field with a value counts.
+    """
     for record in records:
         if not isinstance(record, Mapping):
             continue
@@ -109,22 +113,29 @@ def _labels_in(records: Sequence[Any], rule: ClusterRule) -> Iterator[tuple[str,
 
 @dataclass
 class Tally(Part):
-    """The counts of a run's requests and answers, and the sets of instances behind the counts."""
+    """The part of a result that counts requests and answers.
 
-    judges: dict[str, JudgeCounts] = field(default_factory=dict)
-    requested: set[InstanceKey] = field(default_factory=set)
+    Most counts are sets of instances, because later parts need the instances themselves.
+    """
+
+    judges: dict[str, JudgeCounts] = field(default_factory=dict)  # role -> counts of judgements
+    requested: set[InstanceKey] = field(default_factory=set)  # all instances that were asked
     splits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # split -> ids
-    failed: set[InstanceKey] = field(default_factory=set)
+    failed: set[InstanceKey] = field(default_factory=set)  # the instances without a usable answer
     unscorable: dict[InstanceKey, tuple[str, str | None]] = field(default_factory=dict)
-    """Failed instance that has an answer -> (the reason why HELM cannot score it, its split).
+    """Failed instance with an answer -> (the reason why HELM cannot score the answer, the split).
 
     These instances are not asked again.
     """
+    # the instances whose answer a content filter withheld
     filtered: set[InstanceKey] = field(default_factory=set)
+    # the instances with an empty answer; filtered instances are not included
     empty: set[InstanceKey] = field(default_factory=set)
+    # the instances whose answer was cut off at the token limit
     truncated: set[InstanceKey] = field(default_factory=set)
     unknown_reasons: Counter[str] = field(default_factory=Counter)
     """Finish reason that this program does not know -> the number of answers that ended with it."""
+    # the instances with an answer that no judge rated
     unjudged: set[InstanceKey] = field(default_factory=set)
     # cases of a rubric with a criterion that no judge decided
     undecided: set[InstanceKey] = field(default_factory=set)
@@ -137,19 +148,21 @@ class Tally(Part):
     # the number of instances whose right answer is empty after the normalisation of quasi metrics
     nothing_right: int = 0
     has_pictures: bool = False  # True if any question shows a picture
+    # the instances that repeat the question of an earlier instance
     rows: request_states.RepeatedRows = field(default_factory=request_states.RepeatedRows)
     # id of an instance -> the name of its source
     clusters: dict[str, str] = field(default_factory=dict)
     sources: Clusters | None = None  # finds the source of an instance; None without a rule
     is_quasi: bool = False  # True if HELM computed a quasi metric, such as quasi_exact_match
-    prompts: Any = field(default_factory=hashlib.sha256)  # the hash of all prompts
-    causes: Causes = field(default_factory=Causes)  # the causes of failed requests
+    # the hash of all prompts, except those of further askings
+    prompts: Any = field(default_factory=hashlib.sha256)
+    causes: Causes = field(default_factory=Causes)  # why requests to the model or judges failed
 
     @classmethod
     def of(
         cls, plan: Plan, run: output.HelmRun, sources: Mapping[str, str] = MappingProxyType({})
     ) -> Tally:
-        """Return an empty tally.
+        """Return a tally without any requests.
 
         Args:
             plan: the plan of the run.
@@ -171,7 +184,7 @@ class Tally(Part):
         )
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
-        """Count a request and its answer."""
+        """Count a request and its answer, and add the facts about its instance."""
         instance = state.instance
         self.splits[instance.split or ""].add(instance.id)
         sent = (
@@ -198,12 +211,12 @@ class Tally(Part):
             self.members[name][value].append(key)
         self.has_pictures = self.has_pictures or request_states.shows_picture(instance)
         if self.is_quasi:
-            gold = [
+            right_texts = [
                 reference.output.text
                 for reference in instance.references
                 if output.CORRECT_TAG in reference.tags
             ]
-            if any(map(becomes_nothing, gold)):
+            if any(map(becomes_nothing, right_texts)):
                 self.nothing_right += 1
         if self.count_failure(key, state):
             return
@@ -219,7 +232,10 @@ class Tally(Part):
             self.unknown_reasons[one_line(str(reason), MAX_REASON)] += 1
 
     def see_other_form(self, key: InstanceKey, state: output.RequestState) -> None:
-        """Count a failure of a question in another form; nothing else of it counts."""
+        """Count the request of a question in another form, and its failure if it failed.
+
+        The answer is not counted.
+        """
         self.count_failure(key, state)
 
     def count_failure(self, key: InstanceKey, state: output.RequestState) -> bool:
@@ -246,7 +262,7 @@ class Tally(Part):
 
     @property
     def something_to_ask(self) -> bool:
-        """True if running the same command would ask the model or a judge again."""
+        """True if running the same command again would ask the model or a judge again."""
         return bool(self.failed - self.unscorable.keys()) or any(
             counts.failed for counts in self.judges.values()
         )
@@ -257,7 +273,11 @@ class Tally(Part):
         return self.empty | self.filtered
 
     def counts(self, missing: set[InstanceKey]) -> Instances:
-        """Return the counts; `missing` are the instances that the main score leaves out."""
+        """Return the numbers of instances.
+
+        Args:
+            missing: the instances without a usable value of the main metric.
+        """
         return Instances(
             requested=len(self.requested),
             scored=len(self.requested - missing),
@@ -294,7 +314,8 @@ def notes_on_clusters(
     if main is None or main.stats.design_effect is None:
         return notes
     effect = main.stats.design_effect
-    if effect > 2:  # a smaller effect hardly changes the size of the sample
+    # The sample is worth its size divided by the effect. An effect of 2 or less gets no note.
+    if effect > 2:
         independent = formats.decimals(main.stats.count / effect, 0)
         text = (
             f"the {main.stats.count} instances of the main score are worth {independent} "

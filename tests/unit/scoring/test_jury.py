@@ -13,7 +13,7 @@ from eval_factory.core.results import JudgeCounts, Judgements, RankCorrelation
 from eval_factory.scoring import jury
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.model_families import family_of
-from eval_factory.scoring.reportable import judges_that_failed
+from eval_factory.scoring.reportable import judge_reasons
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.jury_form import JuryForm
 from facts import says
@@ -315,11 +315,11 @@ def test_a_judge_may_fail_as_often_as_the_limit_says() -> None:
         "gone": JudgeCounts(20, 0, 20),
         "idle": JudgeCounts(0, 0, 0),
     }
-    more, gone = judges_that_failed(counts, 0.1)
+    more, gone = judge_reasons(counts, 0.1)
     says(more, "judge more", "2 of 19 answers", "max_judge_failures is 0.1")
     says(gone, "judge gone", "20 of 20 answers")
     assert "extra.judges" in gone
-    assert (len(judges_that_failed(counts, 0)), judges_that_failed(counts, 1)) == (3, ())
+    assert (len(judge_reasons(counts, 0)), judge_reasons(counts, 1)) == (3, ())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.failure_causes import hint_for, is_permanent, remedies, remedy_for
 from eval_factory.endpoint.openai_api import cut_off_advice
 from eval_factory.endpoint.replies import StopMessages
-from eval_factory.scoring.reportable import Unreadable, too_unreadable
+from eval_factory.scoring.reportable import Unreadable, unreadable_reasons
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "remedies.txt"
 URL = "https://gateway.example/v1/chat/completions"
@@ -90,7 +90,7 @@ def of_errors() -> Iterator[str]:
 
 def of_answers() -> Iterator[str]:
     for kind in Unreadable:
-        (screen,) = too_unreadable(4, 10, 0.1, {kind: 4})
+        (screen,) = unreadable_reasons(4, 10, 0.1, {kind: 4})
         yield f"{kind.value}: {screen}"
     yield f"length: {cut_off_advice(5, 5)}"
     yield f"length, window full: {cut_off_advice(4096, 900)}"

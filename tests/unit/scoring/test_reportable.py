@@ -11,7 +11,7 @@ from eval_factory.core.results import DEMO, TaskResult
 from eval_factory.scoring.reportable import (
     Unreadable,
     failure_in,
-    too_unreadable,
+    unreadable_reasons,
     why_not_reportable,
 )
 from facts import each_says, says
@@ -89,7 +89,7 @@ def test_a_main_metric_that_is_absent_is_said(whole: TaskResult) -> None:
 
 def test_so_many_answers_may_say_nothing() -> None:
     readable = [
-        too_unreadable(count, 10, 0.1, {Unreadable.UNPARSED: count}) == ()
+        unreadable_reasons(count, 10, 0.1, {Unreadable.UNPARSED: count}) == ()
         for count in (0, 1, 2, 10)
     ]
     assert readable == [True, True, False, False]
@@ -109,7 +109,7 @@ def test_each_kind_of_unreadable_answers_is_a_reason_with_one_advice() -> None:
     """The most frequent kind first, with the key to set."""
     assert list(KEYS) == list(Unreadable)
     counts = {kind: number for number, kind in enumerate(KEYS, start=1)}
-    reasons = [reason.split("\n") for reason in too_unreadable(21, 40, 0.1, counts)]
+    reasons = [reason.split("\n") for reason in unreadable_reasons(21, 40, 0.1, counts)]
     assert [lines[0].split()[0] for lines in reasons] == ["6", "5", "4", "3", "2", "1"]
     assert all("21 of 40" in first and "max_unreadable is 0.1" in first for first, _ in reasons)
     for key, (_, advice) in zip(reversed(KEYS.values()), reasons, strict=True):
@@ -118,7 +118,7 @@ def test_each_kind_of_unreadable_answers_is_a_reason_with_one_advice() -> None:
 
 
 def test_a_single_kind_is_not_counted_twice() -> None:
-    (reason,) = too_unreadable(2, 10, 0.1, {Unreadable.UNPARSED: 2})
+    (reason,) = unreadable_reasons(2, 10, 0.1, {Unreadable.UNPARSED: 2})
     assert reason.count("of 10") == 1
 
 

@@ -10,7 +10,7 @@ from eval_factory.core.results import AskedEndpoint
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.model_names import same_model
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.reportable import endpoints_of_other_models
+from eval_factory.scoring.reportable import other_model_reasons
 from eval_factory.scoring.stated_models import (
     MAX_LISTED,
     MAX_MODEL,
@@ -217,15 +217,15 @@ def test_another_model_is_told_and_too_many_of_them_not_reportable() -> None:
         "gpt": described("g", g=9, f=1),
         "none": described("n", 0),
     }
-    (reason,) = endpoints_of_other_models(endpoints, 0.1)
+    (reason,) = other_model_reasons(endpoints, 0.1)
     told = reason.partition(", and ")[0]
     says(told, "2 of 10 answers", "another model than m", "fallback (2)")
     says(reason, "max_model_mismatch is 0.1")
     assert "--fresh" in reason
     assert "extra.max_model_mismatch" in reason
     assert (
-        endpoints_of_other_models(endpoints, 0.2),
-        len(endpoints_of_other_models(endpoints, 0)),
+        other_model_reasons(endpoints, 0.2),
+        len(other_model_reasons(endpoints, 0)),
     ) == ((), 2)
     of_model, of_gpt = notes_on_models(endpoints, ())
     assert of_model == (Importance.DOUBTFUL, told)
