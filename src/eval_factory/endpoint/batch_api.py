@@ -19,11 +19,11 @@ from eval_factory.endpoint.proxies import certificates, proxy_for
 from eval_factory.endpoint.servers import Servers
 from eval_factory.endpoint.sign_in import SignInError
 
-TIMEOUT_S = 60.0
-UPLOAD_TIMEOUT_S = 600.0
-COMPLETION_WINDOW = "24h"
-PAGE = 100  # batches in one page of the list of batches
-MAX_PAGES = 50  # pages of that list which are read at most
+TIMEOUT_S = 60.0  # for each request but an upload, in seconds
+UPLOAD_TIMEOUT_S = 600.0  # for the upload of a batch's file, in seconds
+COMPLETION_WINDOW = "24h"  # the time within which a batch has to end; OpenAI allows only 24 hours
+PAGE = 100  # the number of batches in a page of the list of batches; OpenAI allows at most 100
+MAX_PAGES = 50  # the maximum number of pages that are read of the list of batches
 INTENT = "eval_factory_intent"
 """The metadata field by which a batch of eval-factory is recognized."""
 ENDS = frozenset({"completed", "failed", "expired", "cancelled"})
@@ -45,7 +45,7 @@ class BatchApiError(Exception):
 
     @property
     def may_pass(self) -> bool:
-        """True if a later try may be answered."""
+        """True if a later try may succeed."""
         return self.status is None or self.status == 429 or self.status >= 500
 
 
@@ -55,11 +55,11 @@ class BatchStatus:
 
     id: str
     status: str
-    total: int
-    completed: int
-    failed: int
-    output_file: str | None
-    error_file: str | None
+    total: int  # the number of requests in the batch
+    completed: int  # the number of requests with an answer
+    failed: int  # the number of requests that failed
+    output_file: str | None  # the id of the file with the answers; None if there is no file
+    error_file: str | None  # the id of the file with the failed requests; None if there is no file
     expires_at: float | None
     """The end of the completion window, in seconds since the epoch."""
     intent: str | None
@@ -101,7 +101,11 @@ class BatchStatus:
 
 
 class BatchApi:
-    """The batches of one endpoint."""
+    """A client for the batches of one endpoint.
+
+    Each method raises `BatchApiError` if no answer comes, if the endpoint refuses the request, or
+    if the answer has an unknown form.
+    """
 
     def __init__(self, servers: Servers, base: str, redactor: Redactor) -> None:
         """Make the client.
@@ -109,7 +113,7 @@ class BatchApi:
         Args:
             servers: the endpoint's only server, with its sign-in and headers.
             base: the base URL of the endpoint's API.
-            redactor: removes the keys from texts.
+            redactor: removes secrets from texts.
         """
         self._servers = servers
         self._base = base
@@ -205,10 +209,17 @@ class BatchApi:
     def _answer(
         self, method: str, path: str, *, timeout: float = TIMEOUT_S, **options: Any
     ) -> requests.Response:
-        """Send a request, and return its answer; `more` are further arguments of `requests`.
+        """Send a request, and return its answer.
+
+        Args:
+            method: the HTTP method.
+            path: the path below the base URL.
+            timeout: in seconds.
+            **options: further arguments of `requests.request`.
 
         Raises:
             BatchApiError: no answer came, or the endpoint refused the request.
+            PrerequisiteError: the proxy or the certificates of the environment cannot be used.
         """
         url = self._url(path)
         headers = {**self._servers.headers, "Accept-Encoding": "identity"}
@@ -272,7 +283,8 @@ def _keep_headers(request: requests.PreparedRequest) -> requests.PreparedRequest
 def reply_in(line: Mapping[str, Any]) -> tuple[str, int, str] | None:
     """Return (key of the request, HTTP status, body of the reply) of a line of a result file.
 
-    Return None if the line holds no reply.
+    An error in place of a reply becomes the body, with the error's status. Return None if the line
+    holds neither a reply nor an error, or names no request.
     """
     key = line.get("custom_id")
     if not isinstance(key, str):
@@ -290,7 +302,8 @@ def reply_in(line: Mapping[str, Any]) -> tuple[str, int, str] | None:
 def _status_of(error: Any) -> int:
     """Return the HTTP status of an error in a line without an answer.
 
-    If the error's code is not an HTTP status, return 500, so that the request is tried again.
+    If the error's code is not an HTTP status of an error (400 to 599), return 500, so that the
+    request is tried again.
     """
     code = _mapping(error).get("code")
     if isinstance(code, int) and 400 <= code < 600:
@@ -300,31 +313,31 @@ def _status_of(error: Any) -> int:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     """Return the value if it is a mapping, else an empty mapping."""
-    if not isinstance(value, Mapping):
-        return {}
-    return value
+    if isinstance(value, Mapping):
+        return value
+    return {}
 
 
 def _text(value: Any) -> str | None:
     """Return the value if it is a text that is not empty, else None."""
-    if not (isinstance(value, str) and value):
-        return None
-    return value
+    if isinstance(value, str) and value:
+        return value
+    return None
 
 
 def _count(value: Any) -> int:
     """Return the value if it is a whole number of 0 or more, else 0."""
-    if not (type(value) is int and value >= 0):
-        return 0
-    return value
+    if type(value) is int and value >= 0:  # not `isinstance`: a boolean is an int too
+        return value
+    return 0
 
 
 def _time(value: Any) -> float | None:
     """Return the value if it can be seconds since the epoch, else None."""
-    is_time = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (is_time and 0 < value < 2**40):
-        return None
-    return float(value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and 0 < value < 2**40:  # the bound excludes milliseconds since the epoch
+        return float(value)
+    return None
 
 
 def _errors(value: Any) -> Iterator[tuple[str, str]]:

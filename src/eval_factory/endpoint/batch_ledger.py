@@ -29,10 +29,9 @@ class BatchState(Word):
     CREATING = "creating"  # the batch was requested; the provider may or may not have made it
     SENT = "sent"  # the provider has made the batch
     ENDED = "ended"  # the replies are in the ledger
-    RESENT = "resent"  # the requests of the batch go into a new batch
-    SPLIT = (
-        "split"  # the provider refused the batch for its size; the requests go into smaller ones
-    )
+    RESENT = "resent"  # the requests of the batch without a reply go into a new batch
+    # the provider refused the batch for its size; the requests go into smaller batches
+    SPLIT = "split"
 
 
 OPEN_STATES = (BatchState.INTENDED, BatchState.UPLOADED, BatchState.CREATING, BatchState.SENT)
@@ -49,7 +48,7 @@ class Line:
     body: str
     """The JSON of the request, with pictures, but without values of the user's secret variables."""
     prompt_tokens: int
-    """The estimated tokens of the prompt, for limits."""
+    """The estimated number of tokens of the prompt."""
     output_tokens: int
     """The maximum number of tokens of the answer."""
 
@@ -59,15 +58,15 @@ class StoredReply:
     """The reply that a batch brought to a request."""
 
     line: int
-    """The id of the request's line in the ledger."""
+    """The `id` of the request's `Line`."""
     status: int | None
     """The HTTP status of the answer; None if the batch ended without an answer."""
     data: str
-    """The body of the answer, or the reason why there is none."""
+    """The body of the answer, or the reason why there is no answer."""
     waited_s: float
     """The seconds from the intent of the batch to the end of the batch."""
     is_consumed: bool
-    """True if the journal and the response cache already have the reply."""
+    """True if the journal and the response cache already have the reply, from this invocation."""
 
 
 @dataclass(frozen=True)
@@ -111,12 +110,12 @@ CREATE TABLE IF NOT EXISTS lines (
     body TEXT NOT NULL,
     prompt_tokens INTEGER NOT NULL,
     output_tokens INTEGER NOT NULL,
-    intent TEXT,                -- null: it waits for a batch
-    came REAL,                  -- seconds since the epoch; null: nothing came yet
+    intent TEXT,                -- null: the request waits for a batch
+    came REAL,                  -- seconds since the epoch; null: the batch has not ended yet
     waited_s REAL,
     status INTEGER,
     data TEXT,
-    consumed INTEGER NOT NULL DEFAULT 0  -- 1: the journal has it; 2: in an earlier invocation
+    consumed INTEGER NOT NULL DEFAULT 0  -- 1: the journal has the reply; 2: since earlier
 );
 CREATE INDEX IF NOT EXISTS lines_by_key ON lines (key);
 CREATE INDEX IF NOT EXISTS lines_by_intent ON lines (intent);
@@ -129,6 +128,7 @@ class BatchLedger:
     """The ledger of an output folder; thread-safe. The folder's lock keeps other runs out."""
 
     def __init__(self, path: Path) -> None:
+        """Open the database, and create it first if the file does not exist."""
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
         path.chmod(0o600)
@@ -158,7 +158,8 @@ class BatchLedger:
     def replies(self, key: str) -> list[StoredReply]:
         """Return the replies to a request, in the order of its batches.
 
-        Replies that an earlier invocation consumed are left out.
+        A batch that ended without an answer counts as a reply. Replies that an earlier invocation
+        consumed are left out.
         """
         query = (
             "SELECT id, status, data, waited_s, consumed FROM lines "
@@ -181,7 +182,7 @@ class BatchLedger:
         self._write("UPDATE lines SET consumed = 2 WHERE consumed = 1")
 
     def waiting(self) -> list[Line]:
-        """Return the requests that are not in a batch, in the order in which they were made."""
+        """Return the requests that wait for a batch, in the order in which they were written."""
         query = f"SELECT {_LINE} FROM lines WHERE intent IS NULL ORDER BY id"  # noqa: S608
         return [Line(*row) for row in self._rows(query)]
 
@@ -191,7 +192,7 @@ class BatchLedger:
         return [Line(*row) for row in self._rows(query, intent)]
 
     def forget_waiting(self) -> None:
-        """Delete the requests that are not in a batch; helm-run makes them again if needed."""
+        """Delete the requests that wait for a batch; helm-run makes them again if needed."""
         self._write("DELETE FROM lines WHERE intent IS NULL")
 
     def intend(
@@ -330,9 +331,10 @@ def _batch(row: Sequence[Any]) -> Batch:
 
 
 def has_open_batches(path: Path) -> bool:
-    """Return True if a ledger has batches that may still cost something.
+    """Return True if a ledger has open batches of which the provider may have got something.
 
-    If the file does not exist, return False and do not create the file.
+    Such batches may still cost money. If the file does not exist, return False and do not create
+    the file.
     """
     if not path.is_file():
         return False

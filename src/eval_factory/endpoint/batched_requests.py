@@ -107,7 +107,8 @@ class BatchedRequest:
     def consume(self) -> bool:
         """Note that the journal now has the last reply.
 
-        Return True if the journal did not have the reply before.
+        Return True if the journal did not have the reply before. A reply that did not come from the
+        ledger is always new.
         """
         if self._reply is None:
             return True
@@ -127,7 +128,7 @@ class BatchedRequest:
         sent = body
         if media.has_media(body):
             sent = bridge.run_in_thread(media.filled, body)
-        text_tokens = -(-prompt_size(body) // BYTES_PER_TOKEN)
+        text_tokens = -(-prompt_size(body) // BYTES_PER_TOKEN)  # rounded up
         return {
             "body": json.dumps(sent),
             "prompt_tokens": text_tokens + media.tokens_in(body),

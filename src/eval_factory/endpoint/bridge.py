@@ -41,7 +41,7 @@ def the_loop() -> asyncio.AbstractEventLoop:
 
 
 def _reset_after_fork() -> None:
-    """Forget the loop in a forked process, which does not have the loop's thread."""
+    """Forget the loop in a forked process, because a fork does not copy the loop's thread."""
     global _loop, _start_lock
     _loop = None
     _start_lock = threading.Lock()
@@ -56,7 +56,7 @@ class _LoopGreenlet(greenlet):  # type: ignore[misc]
     outcome: Any = None
     """The (result, error) of the work that the greenlet waited for.
 
-    The greenlet clears it at once, so that a large answer does not stay in memory.
+    The greenlet clears the outcome at once, so that a large answer does not stay in memory.
     """
 
 
@@ -94,14 +94,18 @@ def wait_for(work: Coroutine[Any, Any, T] | Future[T]) -> T:
 
 
 def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a slow function that does not use the loop, without blocking the loop."""
+    """Call a slow function that does not use the loop, without blocking the loop.
+
+    A caller in a greenlet of the loop waits while another thread runs the function; any other
+    caller runs the function itself.
+    """
     if is_in_loop():
         return wait_for(asyncio.to_thread(function, *args, **kwargs))
     return function(*args, **kwargs)
 
 
 def give_way() -> None:
-    """Let all other greenlets that can go on run first."""
+    """Let all other greenlets run first that can run now."""
     if is_in_loop():
         wait_for(asyncio.sleep(0))
 
@@ -159,7 +163,8 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
         interruption = wait_for(all_calls)
     except BaseException:
         if not is_in_loop():
-            # After this round of the loop, `_run_at_once` has begun, if the loop has got it at all.
+            # After this round of the loop, `_run_at_once` has begun, unless the loop never got the
+            # coroutine.
             wait_for(asyncio.sleep(0))
             if begun.is_set():
                 ended.wait()

@@ -31,7 +31,7 @@ from eval_factory.endpoint.http_wire import (
 from eval_factory.endpoint.openai_api import json_text
 from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 
-CONNECT_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 10.0  # for a connection, with the proxy's tunnel and TLS, in seconds
 # the seconds after which the next address of a host is tried in parallel (RFC 8305)
 NEXT_ADDRESS_DELAY_S = 0.25
 MAX_ANSWERS = 100
@@ -63,7 +63,7 @@ _PORTS = {"http": 80, "https": 443}
 class _Deadline:
     """A context manager that ends its block with an error after some seconds.
 
-    It replaces `asyncio.timeout`, which Python 3.10 does not have.
+    The class replaces `asyncio.timeout`, which Python 3.10 does not have.
     """
 
     def __init__(self, seconds: float, error: Callable[[], TransportError]) -> None:
@@ -145,7 +145,8 @@ class Transport:
     def settling_s(self) -> float:
         """The seconds to wait after the last answer, so that an extra answer would be noticed.
 
-        The value is 0 if no connection gave a second answer.
+        The value is 0 if no open connection has given more than one answer: no answer can then
+        belong to another request.
         """
         if not any(wire.answers > 1 for wire in list(self._idle)):
             return 0.0
@@ -165,12 +166,20 @@ class Transport:
     def post_alone(
         self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> Reply:
-        """POST a JSON body on a new connection; its first answer certainly is the right one."""
+        """POST a JSON body on a new connection, whose first answer certainly is to this body.
+
+        Raises:
+            TransportError: no complete answer came within the timeout.
+        """
         data = json_text(body).encode("utf-8", "surrogatepass")
         return self._ask("POST", url, data, headers, is_alone=True)
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
-        """GET a URL, and return the reply."""
+        """GET a URL, and return the reply.
+
+        Raises:
+            TransportError: no complete answer came within the timeout.
+        """
         return self._ask("GET", url, b"", headers)
 
     def __del__(self) -> None:
@@ -196,7 +205,12 @@ class Transport:
         return bridge.wait_for(self._attempt(head + length + data, data, is_alone=is_alone))
 
     async def _attempt(self, request: bytes, question: bytes, *, is_alone: bool) -> Reply:
-        """Send the bytes of a request, and return the reply; `question` is the request's body."""
+        """Send the bytes of a request, and return the reply; `question` is the request's body.
+
+        Raises:
+            TransportError: no complete answer came within the timeout, or the answer may belong to
+                another request.
+        """
         wire: Wire | None = None
         body_slot = LargeBodySlot()
         began = asyncio.get_running_loop().time()
@@ -257,9 +271,10 @@ class Transport:
         return is_repeated
 
     async def _take_idle(self) -> Wire | None:
-        """Return the idle connection that was used last, or None if no idle connection is usable.
+        """Return the usable idle connection that was used last; None if there is none.
 
-        The server can then close the connections that have been idle for long.
+        The connection that was used last is chosen so that the server can close the connections
+        that are idle for long.
         """
         while self._idle:
             wire = self._idle.pop()
@@ -343,7 +358,12 @@ class Transport:
         wire.answers = 0
 
     async def _speak_tls(self, wire: Wire, host: str) -> None:
-        """Begin TLS on a connection; raise `TransportError` if TLS fails."""
+        """Begin TLS on a connection.
+
+        Raises:
+            TransportError: TLS failed.
+            PrerequisiteError: the file or folder of the certificates does not exist.
+        """
         try:
             if self._context is None:
                 self._context = tls_context()
@@ -378,8 +398,8 @@ def _proxy_fields(proxy: Url | None) -> tuple[tuple[str, str], ...]:
 async def _open_connection(wire: asyncio.Protocol, host: str, port: int) -> None:
     """Open a connection; raise `TransportError` if that fails."""
     loop = asyncio.get_running_loop()
-    # Without a delay, asyncio does not try addresses in parallel. A host that is an IP address does
-    # not need that, and asyncio leaks a socket if parallel tries are cancelled.
+    # Without a delay, asyncio does not try addresses in parallel. A host that is an IP address has
+    # no second address, and asyncio leaks a socket if parallel tries are cancelled.
     delay = None if re.fullmatch(r"[\d.]+|.*:.*", host) else NEXT_ADDRESS_DELAY_S
     try:
         await loop.create_connection(lambda: wire, host, port, happy_eyeballs_delay=delay)
@@ -387,7 +407,7 @@ async def _open_connection(wire: asyncio.Protocol, host: str, port: int) -> None
         raise TransportError("no connection could be made", unreachable=True) from error
 
 
-_parsed = lru_cache(64)(parse_url)
+_parsed = lru_cache(64)(parse_url)  # a run has few URLs, but many requests
 
 
 @lru_cache(64)

@@ -13,7 +13,8 @@ from typing import Any
 from eval_factory.core.secrets import filled, variables_in
 from eval_factory.endpoint import media, openai_api
 
-BATCH_OR_SINGLE = "fallback"  # the value of `batch` that sends a batch's leftovers one by one
+BATCH_OR_SINGLE = "fallback"
+"""The value of `batch` with which the requests that a batch did not answer are sent one by one."""
 _OMITTED_IF_EMPTY = (  # fields that model_deployments.yaml leaves out if they are empty
     "servers",
     "headers",
@@ -39,8 +40,8 @@ class LimitOf:
     """The limits of an endpoint, for all its clients together."""
 
     parallelism: int  # the maximum number of requests at once
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
+    requests_per_minute: int | None = None  # None: no limit
+    tokens_per_minute: int | None = None  # None: no limit
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class EndpointSettings:
     url: str
     """The URL as the user wrote it; the cache's keys contain it.
 
-    `${NAME}` is a variable whose value no file may hold.
+    `${NAME}` stands for the value of an environment variable; no file may hold this value.
     """
     model_id: str
     endpoint_type: str
@@ -69,14 +70,15 @@ class EndpointSettings:
     stop_after_failures: int = 0
     oauth: OAuthSettings | None = None
     servers: tuple[str, ...] = ()
-    """The URLs of the servers, if several servers serve this model; `url` then is only a common
-    name.
+    """The URLs of the servers, if several servers serve this model; else empty.
+
+    If there are several servers, `url` is only their common name in the cache's keys.
     """
     adapter: openai_api.Adapter
     headers: Mapping[str, str] = field(default_factory=dict)
     """The headers of every request, as the user wrote them.
 
-    `${NAME}` is a variable whose value no file may hold.
+    `${NAME}` stands for the value of an environment variable; no file may hold this value.
     """
     # the maximum side of a picture, in pixels; a larger picture is scaled down before it is sent
     max_image_side: int | None = None
@@ -84,9 +86,9 @@ class EndpointSettings:
     # True for a judge that sees the pictures of the question whose answer it judges
     sees_images: bool = False
     batch: bool | str = False
-    """True if requests go by batch.
+    """False, True or `BATCH_OR_SINGLE`: whether requests go by batch.
 
-    `BATCH_OR_SINGLE` if the requests that a batch did not answer are then sent one by one.
+    With True, a request that its batch did not answer fails.
     """
     structured: bool = False  # True for a judge whose verdicts have to follow a JSON schema
 
@@ -107,7 +109,7 @@ class EndpointSettings:
 
     @property
     def limit(self) -> LimitOf:
-        """The limits of the endpoint."""
+        """The limits that all clients of the endpoint share."""
         return LimitOf(self.parallelism, self.requests_per_minute, self.tokens_per_minute)
 
     @property
@@ -176,7 +178,10 @@ class EndpointSettings:
         return openai_api.request_key(self.url, body, random)
 
     def to_args(self) -> dict[str, Any]:
-        """Return the fields as plain values for YAML, by their names and in their order."""
+        """Return the fields as plain values for YAML, by their names and in their order.
+
+        Some fields are left out if they are empty (`_OMITTED_IF_EMPTY`).
+        """
         args = {setting.name: getattr(self, setting.name) for setting in fields(EndpointSettings)}
         args["headers"] = dict(self.headers)
         for name in _OMITTED_IF_EMPTY:
@@ -196,7 +201,7 @@ class EndpointSettings:
     def from_args(cls, args: Mapping[str, Any]) -> EndpointSettings:
         """Return the settings from which `to_args` made these arguments.
 
-        Fields that an earlier version of eval-factory did not write get their defaults.
+        Missing fields get their defaults: `to_args` of an earlier version did not write all fields.
         """
         oauth = args.get("oauth")
         parts = {
@@ -208,13 +213,13 @@ class EndpointSettings:
         return EndpointSettings(**{**args, **parts})
 
 
-def limit_names(role: str, servers: int) -> list[str]:
+def limit_names(role: str, number_of_servers: int) -> list[str]:
     """Return the names of an endpoint's limits.
 
-    The first name is for all servers together. If there are several servers (`servers` is their
-    number), a name for each server follows.
+    The first name is for all servers together. If there are several servers, a name for each server
+    follows, in the order of the servers.
     """
     names = [role]
-    if servers > 1:
-        names += [f"{role} at server {number}" for number in range(1, servers + 1)]
+    if number_of_servers > 1:
+        names += [f"{role} at server {number}" for number in range(1, number_of_servers + 1)]
     return names

@@ -15,9 +15,10 @@ from eval_factory.endpoint import native_answers
 
 CONTENT_TYPE = "text/event-stream"
 LINES_TYPES = frozenset({"application/x-ndjson", "application/jsonl", "application/json-lines"})
+"""The media types of JSON lines."""
 DONE = "[DONE]"
 LOOKED_AT = 1_024
-"""The number of bytes, at the beginning of a body, that show whether the body is a stream."""
+"""The number of bytes at the beginning of a body that show whether the body is a stream."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _NEXT_LINE = re.compile(rb"\}\r?\n\{")
 """Finds the place where a JSON document ends and another begins.
@@ -43,7 +44,7 @@ class StreamCutError(ValueError):
 
 
 def is_stream(content_type: str, data: bytes) -> bool:
-    """Return True if a body with this Content-Type is a stream."""
+    """Return True if a body is a stream, by its Content-Type or by its beginning."""
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type == CONTENT_TYPE or media_type in LINES_TYPES:
         return True
@@ -69,7 +70,7 @@ def _events(text: str) -> Iterator[str]:
 
 
 def _are_chunks(lines: Sequence[str]) -> bool:
-    """Return True if there are several lines, and each of them is a chunk of its own.
+    """Return True if several lines are chunks, each of them a JSON object of its own.
 
     A single document may have line breaks too, but then not every line begins with `{` and ends
     with `}`.
@@ -97,14 +98,16 @@ def _without_comments(text: str) -> str:
 def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     """Join the chunks of a stream, and return the answer.
 
-    A text that is a single JSON object is parsed and returned.
+    A text that is a single JSON object is parsed and returned. If a chunk is an error object, or
+    holds an error object, the answer holds nothing but that chunk.
 
     Args:
         text: the complete body.
         parse: reads the JSON of one chunk. Its errors are passed on.
 
     Raises:
-        StreamCutError: the stream ends before the answer is complete.
+        StreamCutError: the stream ends before the answer is complete: `DONE` is missing, and not
+            every choice has a finish reason.
     """
     answer: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
@@ -138,14 +141,16 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     are_finished = bool(choices) and all(choice["finish_reason"] for choice in choices.values())
     if not (is_over or are_finished):
         raise StreamCutError
-    answer["choices"] = [choices[index] for index in sorted(choices)]
+    answer["choices"] = [choices[index] for index in sorted(choices)]  # in the order of the indices
     return answer
 
 
 def _add(choices: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
-    """Append the text of a chunk's choice (`part`) to the choice of the same index.
+    """Append the texts of a chunk's choice to the choice with the same index.
 
-    `choices` are the choices so far, by index.
+    Args:
+        choices: the choices so far, by index.
+        part: the choice of the chunk. Without a whole number as its index, the index is 0.
     """
     index = part.get("index")
     if type(index) is not int:

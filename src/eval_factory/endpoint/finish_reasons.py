@@ -1,7 +1,7 @@
 """Maps the finish reasons of many servers to a few common kinds.
 
-A finish reason states why a server ended its answer. The table is finish_reasons.yml, with the
-source of each word.
+A finish reason states why a server ended its answer. The table of the reasons is
+finish_reasons.yml, which also names the source of each reason.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def kind_of(reason: Any) -> str | None:
     """Return the kind of a finish reason; None if the table does not have the reason."""
     if not isinstance(reason, str):
         return None
+    # Some servers add details after a colon; spaces and hyphens count as underscores.
     word, _, _ = reason.partition(":")
     normalized = re.sub(r"[\s-]+", "_", word.strip().lower())
     return _kinds().get(normalized.removeprefix(_PREFIX))

@@ -1,8 +1,9 @@
 """Records the requests in flight in a small file next to cache.db.
 
 After a process was killed, the next run reads the file and notes the interrupted requests in the
-journal. A request has a slot of the file from the moment before it is sent until its attempt is in
-the journal. Writing a slot takes one system call, and the slot survives the end of the process.
+journal. Each request has a slot of the file from the moment before the request is sent until its
+attempt is in the journal. Writing a slot takes one system call, and the slot survives the end of
+the process.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SLOT_SIZE = 512  # in bytes
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A request in flight; the names of the fields are those of the journal's columns."""
+    """A request in flight; the fields have the names and meanings of the journal's columns."""
 
     run_id: str
     key: str
@@ -56,7 +57,7 @@ class Flight:
         self._requests.write(self._slot, self._key, self._role, attempt, started)
 
     def landed(self) -> None:
-        """Free the slot: the attempt is in the journal."""
+        """Free the slot, because the attempt is in the journal."""
         if self._slot is not None:
             self._requests.free_slot(self._slot)
             self._slot = None
@@ -101,7 +102,7 @@ class RequestsInFlight:
         self._free.append(slot)
 
     def write(self, slot: int, *fields: str | float) -> None:
-        """Write a request into a slot; `fields` are those of `SentRequest` after the run's id."""
+        """Write a request into a slot; `fields` are the fields of `SentRequest` after `run_id`."""
         self._put(slot, json.dumps([self._run_id, *fields]).encode())
 
     def _put(self, slot: int, record: bytes) -> None:

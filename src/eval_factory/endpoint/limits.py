@@ -32,8 +32,8 @@ from eval_factory.endpoint.endpoint_settings import LimitOf
 MINUTE_S = 60.5
 """The length of the minute in which requests are counted, in seconds.
 
-It is a little longer than 60 s, because the endpoint counts arrivals. The first request of a minute
-may take longer to arrive than the first request of the next minute.
+The minute is a little longer than 60 s, because the endpoint counts arrivals, and the first request
+of a minute may take longer to arrive than the first request of the next minute.
 """
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -55,7 +55,7 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
     """
     values = {}
     for name, value in headers.items():
-        if len(value) <= 64:
+        if len(value) <= 64:  # no number, duration or date is longer
             values[name.lower()] = value
     for prefix in ("", "llm_provider-"):
         milliseconds = _number(values.get(f"{prefix}retry-after-ms"))
@@ -85,7 +85,8 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
 def _until(value: str | None) -> float | None:
     """Return the seconds from now to the end of a pause; None if the value cannot be read.
 
-    The value is a number, a duration, or a date (RFC 3339, RFC 9110).
+    The value is a number (of seconds, or a time since 1970), a duration, or a date (RFC 3339, RFC
+    9110).
     """
     if not value:
         return None
@@ -98,9 +99,10 @@ def _until(value: str | None) -> float | None:
     if duration := _DURATION.match(value):
         parts = zip(duration.groups(), (3600.0, 60.0, 1.0, 0.001), strict=True)
         return sum(float(part) * unit for part, unit in parts if part is not None)
-    for dated in (datetime.fromisoformat, parsedate_to_datetime):
+    for parse_date in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError, TypeError, OverflowError):
-            end = dated(re.sub("[zZ]$", "+00:00", value))
+            # `fromisoformat` of Python 3.10 does not read the letter Z.
+            end = parse_date(re.sub("[zZ]$", "+00:00", value))
             if not end.tzinfo:
                 end = end.replace(tzinfo=timezone.utc)
             return max(0.0, end.timestamp() - time.time())
@@ -140,15 +142,18 @@ def prompt_size(body: Mapping[str, Any]) -> int:
 
 
 def granted_tokens(body: Mapping[str, Any]) -> int:
-    """Return the maximum number of tokens of an answer to this body; 0 if the body states none."""
+    """Return the maximum number of tokens of all choices that this body asks for.
+
+    Return 0 if the body states no maximum.
+    """
     granted = [body.get(name) for name in ("max_tokens", "max_completion_tokens")]
-    copies = body.get("n")
-    per_answer = max(
+    choices = body.get("n")
+    per_choice = max(
         (number for number in granted if type(number) is int and number > 0), default=0
     )
-    if type(copies) is int and copies > 0:
-        return per_answer * copies
-    return per_answer
+    if type(choices) is int and choices > 0:
+        return per_choice * choices
+    return per_choice
 
 
 DECREASE = 0.7  # the factor by which a refusal for too many requests reduces the slots
@@ -160,12 +165,12 @@ class _Window:
     def __init__(self, most: int | None) -> None:
         """Begin with nothing used. `most` is the limit per minute; None: there is no limit."""
         self._most = most
-        self._used = 0
+        self._used = 0  # the sum of the amounts in `_uses`
         self._uses: deque[tuple[float, int]] = deque()
         """The (time, amount) of each use within the last minute, the oldest use first."""
 
     def seconds_until(self, amount: int, now: float) -> float:
-        """Return the seconds until an amount is within the limit; 0 if it is now.
+        """Return the seconds until an amount is within the limit; 0 if it is within the limit now.
 
         An amount that is larger than the limit counts as the complete limit.
         """
@@ -201,8 +206,8 @@ class Limit(Generic[_Key]):
         self._clock = clock
         self._most = float(most.parallelism)
         self._slots = self._most
-        """The current number of slots; it may have a fraction, which does not count."""
-        self._last_decrease = 0.0
+        """The current number of slots; only its whole part counts (`seconds_to_next`)."""
+        self._last_decrease = 0.0  # the time (of the clock) at which the slots were last reduced
         self._requests = _Window(most.requests_per_minute)
         self._tokens = _Window(most.tokens_per_minute)
         self._arrivals = itertools.count()
@@ -222,8 +227,9 @@ class Limit(Generic[_Key]):
     def acquire(self, key: _Key, tokens: int | None = None, priority: int = 0) -> None:
         """Put a request into the queue; `granted` yields its key when the request has a slot.
 
-        The request with the lowest priority number is first, and among equals the one that came
-        first. No request overtakes the first one, even if its own tokens were within the limit.
+        The request with the lowest priority number is first; of several requests with the same
+        number, the request that came first. No request overtakes the first request, even if its own
+        tokens were within the limit.
 
         Args:
             key: names the request until it is released.
@@ -245,7 +251,7 @@ class Limit(Generic[_Key]):
             self._slots = min(self._most, self._slots + 1.0 / self._slots)
 
     def too_many(self, key: _Key, pause: float | None) -> None:
-        """Note that the endpoint refused a request because there were too many.
+        """Note that the endpoint refused a request because there were too many requests.
 
         `pause` is the number of seconds that the endpoint asks to wait, in which no request gets a
         slot; None if the endpoint asks for no pause.
@@ -289,13 +295,13 @@ class Limit(Generic[_Key]):
 
 
 class Ticket(Future[Any]):
-    """A future on which a request waits for its slot; done when the request may go on.
+    """A future on which a request waits for its slot; done when the request may be sent.
 
     The first call of `give` or `fail` counts; later calls do nothing.
     """
 
     def give(self, value: Any = None) -> None:
-        """Let the request go on, with this value as the future's result."""
+        """Make the ticket done, with this value as its result."""
         with suppress(InvalidStateError):
             self.set_result(value)
 
@@ -312,7 +318,7 @@ class LiveLimit:
         self._limit = Limit[Ticket](most)
         self._lock = threading.Lock()
         self._due = math.inf
-        """The time (monotonic clock) of the next planned look at the queue."""
+        """The time (monotonic clock) at which the timer grants slots next."""
 
     def acquire(self, ticket: Ticket, tokens: int | None, priority: int = 0) -> None:
         """Put a request into the queue, as `Limit.acquire` does; its ticket is done later."""
@@ -343,9 +349,9 @@ class LiveLimit:
             if seconds is not None and (due := time.monotonic() + seconds) < self._due:
                 self._due = due
                 loop = bridge.the_loop()
-                loop.call_soon_threadsafe(loop.call_later, seconds, self._look)
+                loop.call_soon_threadsafe(loop.call_later, seconds, self._grant_due)
 
-    def _look(self) -> None:
+    def _grant_due(self) -> None:
         """Grant the slots that have become free by time."""
         with self._changed():
             self._due = math.inf
@@ -370,9 +376,11 @@ class Admission:
         self._waiting = set[Ticket]()
 
     def too_many(self, ticket: Ticket, pause: float | None) -> None:
-        """Note that the endpoint refused the request with this slot as one too many.
+        """Note that the endpoint refused a request because there were too many requests.
 
-        `pause` is the number of seconds that the endpoint asks to wait; None if it asks for none.
+        Args:
+            ticket: the ticket of the refused request.
+            pause: the seconds that the endpoint asks to wait; None if it asks for no pause.
         """
         self._limit.too_many(ticket, pause)
 
@@ -387,7 +395,8 @@ class Admission:
         """Wait for a slot, and yield its ticket.
 
         With the body of a request, also wait for the limits per minute. If the block ends without
-        an exception, the endpoint counts as having answered.
+        an exception, the endpoint counts as having answered. After `stop`, the ticket is yielded
+        without a slot.
         """
         tokens = None
         if body is not None and self._has_rate:

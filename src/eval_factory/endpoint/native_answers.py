@@ -1,9 +1,10 @@
 """Converts answers of native APIs (Ollama's, Anthropic's, Gemini's and others) to OpenAI's form.
 
 Such answers come from gateways, or from a configured URL that is not the OpenAI-compatible one.
-An answer is converted if it holds a single text. `CONVERTED_FROM` in the answer names the server,
-because a native API may ignore parameters that were sent. The table of the forms is
-native_answers.yml, with the source of each row.
+An answer is converted if it holds a single text, or if a filter withheld the text. The field
+`CONVERTED_FROM` of the converted answer names the server, because a native API may ignore
+parameters that were sent. The table of the forms is native_answers.yml, with the source of each
+row.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ def _forms() -> tuple[_Form, ...]:
 
 
 def as_openais(answer: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return an answer in OpenAI's form.
+    """Return an answer of a native API in OpenAI's form.
 
     Return None if the answer has OpenAI's form already, holds an error, has no form of the table,
-    or does not hold a single text.
+    or holds no single text and was not withheld by a filter.
     """
     if "choices" in answer or answer.get("error"):
         return None
@@ -75,7 +76,10 @@ def as_openais(answer: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _converted(answer: Mapping[str, Any], form: _Form) -> dict[str, Any] | None:
-    """Return an answer of this form in OpenAI's form; None if it has no text and no filter."""
+    """Return an answer of this form in OpenAI's form.
+
+    Return None if the answer has no text, unless a filter withheld the text.
+    """
     reason = _value_at(answer, form.reason)
     if not isinstance(reason, str):
         reason = None
@@ -112,7 +116,10 @@ def _is_withheld(answer: Mapping[str, Any], reason: str | None) -> bool:
 
 
 def _value_at(value: Any, path: tuple[str, ...]) -> Any:
-    """Return the value at a path; `_MISSING` if there is none."""
+    """Return the value at a path; `_MISSING` if there is none.
+
+    The name "0" in a path stands for the only entry of a list.
+    """
     if not path:
         return _MISSING
     for name in path:
@@ -134,7 +141,11 @@ def _text_at(answer: Any, path: tuple[str, ...]) -> str | None:
 
 
 def _texts_at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the values at a path, which may lead through lists of parts; skip thoughts."""
+    """Yield the values at a path, which may lead through lists of parts; skip parts with thoughts.
+
+    The name "0" in a path stands for the only entry of a list; in a list with several entries, the
+    path then has no value.
+    """
     if not path:
         yield value
         return
@@ -154,7 +165,7 @@ def _texts_at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
 def openai_address(url: str) -> tuple[str, str] | None:
     """Return (server, URL of the server's OpenAI-compatible API) for the URL of a native API.
 
-    Return None if the URL is not one of a native API.
+    Return None if the URL does not belong to a native API of the table.
     """
     parts = urlsplit(url)
     for form in _forms():

@@ -1,13 +1,14 @@
 """Corrects the head of an HTTP answer that a strict parser refuses.
 
-The corrections are those that RFC 9110 and RFC 9112 allow a client:
+A head is the status line and the header fields. The corrections are those that RFC 9110 and RFC
+9112 allow a client:
 - Words of the status line may be separated by any white space (RFC 9112, 4).
 - Folded lines become a single line (RFC 9112, 5.2).
 - White space before a colon is removed (RFC 9112, 5.1).
 - Equal values of Content-Length become a single value (RFC 9110, 8.6).
 - A control character in a value becomes a space (RFC 9110, 5.5), except in the fields that state
-  where an answer ends.
-- A field whose name is not a token is left out.
+  where an answer ends: with such a field, the parser has to refuse the answer.
+- A field whose name is not a token (RFC 9110, 5.6.2) is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})  # state where a
 
 
 def end_of_head(data: bytes) -> int | None:
-    """Return the position at which the body begins; None if the head is not complete."""
+    """Return the position in the data at which the body begins; None if the head is incomplete."""
     empty_line = _END.search(data)
     if empty_line is None:
         return None
@@ -30,16 +31,16 @@ def end_of_head(data: bytes) -> int | None:
 
 
 def readable_head(head: bytes) -> bytes:
-    """Return a corrected head that a strict parser accepts."""
+    """Return the head with all corrections; a head with other faults is still refused."""
     first, *rest = re.split(rb"\r?\n", head.rstrip(b"\r\n"))
     fields: list[bytes] = []
     for line in rest:
-        if line[:1] in (b" ", b"\t") and fields:
+        if line[:1] in (b" ", b"\t") and fields:  # a folded line
             fields[-1] += b" " + line.strip(b" \t")
         else:
             fields.append(line)
     lines = [b" ".join(first.split(maxsplit=2))]
-    lengths = set[bytes]()
+    lengths = set[bytes]()  # the values of Content-Length so far
     for field in fields:
         name, colon, value = field.partition(b":")
         name = name.rstrip(b" \t")

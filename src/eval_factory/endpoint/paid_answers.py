@@ -31,15 +31,19 @@ _USAGE_OBJECT = (
     "'$.usage') END"
 )
 USAGE = f"CASE WHEN json_valid(r.response) THEN {_USAGE_OBJECT} END"
-"""The SQL for `usage` in the body of a row `r` of responses, as JSON; null if it has none."""
+"""The SQL for the object `usage` in the body of a row `r` of responses, as JSON.
+
+The value is null if the body is not JSON or has no such object.
+"""
 
 MAX_COST_OF_ANSWER = 1_000_000
-"""The maximum cost of an answer, in US dollars. A higher stated cost is ignored."""
+"""The maximum cost of an answer, in US dollars. A higher stated cost is an error, and ignored."""
 
 LEAST_OF_ESTIMATE = 0.25
 """The minimum share of the estimated tokens that a limit accepts as an endpoint's count.
 
-No tokenizer makes, on average, one token of 16 bytes of a prompt.
+A smaller count cannot be true: no tokenizer makes, on average, one token of 16 bytes of a prompt
+(the estimate is one token for `BYTES_PER_TOKEN` bytes).
 """
 
 
@@ -62,8 +66,8 @@ _ANSWER_SIZE = (
     "WHERE c.type = 'object'"
 )
 
-# An answer that turned out to be unusable was paid for too. It is stored under another key
-# (`ResponseCache.archive_answer`), which the join below includes.
+# An answer that turned out to be unusable was paid for too. Such an answer is stored under another
+# key (`ResponseCache.archive_answer`), which the join below includes.
 _COLUMNS = f"a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE}"
 _SIZES = f"""
     CASE WHEN json_valid(r.request) THEN {_PROMPT_SIZE} END,
@@ -86,7 +90,7 @@ class Paid:
     role: str
     tokens: tuple[int | None, int | None]  # of prompt and answer, as the endpoint counted them
     usage: Any  # the `usage` of the answer
-    sizes: tuple[int, int]  # bytes of text of prompt and answer; (0, 0) if they were not read
+    sizes: tuple[int, int]  # bytes of the texts of prompt and answer; (0, 0) if they were not read
 
 
 def stated_cost(usage: Any) -> float | None:
@@ -96,18 +100,21 @@ def stated_cost(usage: Any) -> float | None:
     """
     stated: Any = usage.get("cost") if isinstance(usage, Mapping) else None
     is_number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
-    if not (is_number and 0 <= stated <= MAX_COST_OF_ANSWER):
-        return None
-    return float(stated)
+    if is_number and 0 <= stated <= MAX_COST_OF_ANSWER:
+        return float(stated)
+    return None
 
 
 def tokens_from_cache(usage: Any) -> int:
-    """Return the prompt tokens that the endpoint read from its own cache, for a lower price."""
+    """Return the prompt tokens that the endpoint read from its own cache, for a lower price.
+
+    Only OpenAI's field counts (`usage.prompt_tokens_details.cached_tokens`).
+    """
     details = usage.get("prompt_tokens_details") if isinstance(usage, Mapping) else None
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    if not (type(cached) is int and cached > 0):
-        return 0
-    return cached
+    if type(cached) is int and cached > 0:
+        return cached
+    return 0
 
 
 def cost_of(
@@ -126,13 +133,13 @@ def cost_of(
     stated = stated_cost(usage)
     if stated is not None:
         return stated, BY_ENDPOINT
-    by_price = _by_price(usage, tokens, price)
-    if by_price is None or price is None:
+    computed = _computed_cost(usage, tokens, price)
+    if computed is None or price is None:
         return None
-    return (by_price, price.source)
+    return (computed, price.source)
 
 
-def _by_price(
+def _computed_cost(
     usage: Any, tokens: tuple[int | None, int | None], price: Price | None
 ) -> float | None:
     """Return the cost of an answer's tokens in US dollars; None if tokens or price are unknown."""
@@ -156,7 +163,7 @@ def limit_tokens(counted: tuple[int | None, int | None], sizes: tuple[int, int])
 
 def _limit_tokens(counted: int | None, size: int) -> int:
     """Return the tokens of a text with `size` bytes, as a limit counts them."""
-    estimated = -(-size // BYTES_PER_TOKEN)
+    estimated = -(-size // BYTES_PER_TOKEN)  # rounded up
     if counted and counted >= LEAST_OF_ESTIMATE * estimated:
         return counted
     return estimated
@@ -173,12 +180,12 @@ def limit_cost(usage: Any, tokens: tuple[int, int], price: Price | None) -> floa
         tokens: the tokens of prompt and answer, as `limit_tokens` counts them.
         price: the price of the model; None if it is unknown.
     """
-    costs = (stated_cost(usage), _by_price(usage, tokens, price))
+    costs = (stated_cost(usage), _computed_cost(usage, tokens, price))
     return max((cost for cost in costs if cost is not None), default=None)
 
 
 def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> None:
-    """Store the price of each role's tokens in a run."""
+    """Store the price of each role's tokens with a run; without prices, leave the file as it is."""
     if not prices:
         return
     rows = []
@@ -191,6 +198,7 @@ def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> No
 
 def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
     """Return the stored prices by (run id, role)."""
+    # The first run with a price makes the table, so the table may be missing.
     if not list(
         _rows(cache_db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'prices'")
     ):
@@ -205,7 +213,7 @@ def read_paid(cache_db: Path, after: int = 0, *, with_sizes: bool = False) -> It
     Args:
         cache_db: the run's cache.db.
         after: the id of a journal row; only later rows are read.
-        with_sizes: whether to read the sizes of the texts too, which is slow for long answers.
+        with_sizes: whether to read the sizes of the texts too, which takes long for long answers.
     """
     query = _WITH_SIZES if with_sizes else _WITHOUT_SIZES
     for run_id, role, prompt, completion, usage, *sizes in _rows(cache_db, query, after):
@@ -230,7 +238,7 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
         "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', "
         "'refused', 'interrupted') AND id > ?"
     )
-    (requests,) = next(_rows(cache_db, sent, copied), (0,))
+    (requests,) = next(_rows(cache_db, sent, copied), (0,))  # 0 if there is no cache.db yet
     stored_prices = read_prices(cache_db)
     tokens = 0
     cost = 0.0
@@ -238,7 +246,8 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
         counted = limit_tokens(paid.tokens, paid.sizes)
         tokens += sum(counted)
         price = prices.get(paid.role)
-        if price is None or price.source != BY_TABLE:
+        is_from_users_table = price is not None and price.source == BY_TABLE
+        if not is_from_users_table:
             price = stored_prices.get((paid.run_id, paid.role)) or price
         cost_of_answer = limit_cost(paid.usage, counted, price)
         if cost_of_answer is not None:

@@ -1,4 +1,4 @@
-"""Finds the request parameter that an endpoint's error refuses, and the change that helps.
+"""Finds the request parameter that an endpoint's error refuses, and the change that may help.
 
 The words of the servers' errors are in refused_parameters.yml, with their sources. A change is
 tried once. Only an answer to the changed request shows that the change was needed, so a wrong guess
@@ -23,10 +23,12 @@ Changes = Mapping[str, Change]  # the change of each parameter, by the parameter
 
 STATUSES = frozenset({400, 422})
 """The HTTP statuses with which servers refuse parameters: Bad Request, Unprocessable Content."""
-LOOKED_AT = 4000  # the characters of an error that are read; long errors repeat the request
+LOOKED_AT = 4000
+"""The number of characters of an error that are read; the rest of a long error repeats the request.
+"""
 _FIELD = re.compile(r'"(?:param|parameter|loc)\\?"\s*:\s*\\?(?:"([^"\\]{1,80})|\[([^\]]{1,120}))')
 """Finds the field of an error that names the refused parameter."""
-_ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
+_ESCAPED = re.compile(r"\\u([0-9a-f]{4})")  # a character as JSON escapes it; the text is lower case
 _REPEATED = re.compile(r"""["']\w{1,40}\\?["']\s*:\s*(?=[\d\[-]|null|none|true|false)""")
 """Finds the fields of the request that an error repeats; their names do not mean a refusal."""
 _BEFORE_NAME = r"""["'`“\u2018«\[(]\s*"""
@@ -78,7 +80,7 @@ def _table() -> _Table:
 
 
 def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
-    """Return the change that the text of an error asks for; empty if it asks for none.
+    """Return the change that the text of an error asks for; empty if it asks for no change.
 
     The change is a guess: the error may be about this prompt only. Text that the error quotes from
     the prompt is ignored.
@@ -101,7 +103,8 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
     named = _named_in(text, sent)
     if not named:
         return {}
-    # Two parameters exclude each other: keep the first one (temperature), drop the last (top_p).
+    # Two parameters exclude each other: keep the first parameter (temperature), and drop the last
+    # (top_p). The table has this order.
     if table.excludes.search(text):
         return {named[-1]: None}
     return {named[0]: _allowed_value(text, sent[named[0]])}
@@ -162,7 +165,10 @@ def _named_in(text: str, sent: Mapping[str, Any]) -> list[str]:
 
 
 def _allowed_value(text: str, sent: Any) -> Change:
-    """Return the value that an error allows instead of the sent value; None if it names none."""
+    """Return the change to a value that an error allows; None if the error names no other value.
+
+    None leaves out the parameter. `sent` is the value that was sent.
+    """
     if isinstance(sent, bool) or not isinstance(sent, (int, float)):
         return None
     table = _table()
@@ -183,7 +189,10 @@ def _allowed_value(text: str, sent: Any) -> Change:
 
 
 def _number_at(pattern: re.Pattern[str], text: str) -> float | None:
-    """Return the number in the pattern's first match in the text; None without a match."""
+    """Return the number in the pattern's first match in the text; None without a match.
+
+    Each alternative of the pattern has a group for the number.
+    """
     match = pattern.search(text)
     if match is None:
         return None

@@ -102,7 +102,7 @@ _SHARED_SUFFIXES = frozenset(
         "workers.dev",
     }
 )
-"""Suffixes under which each customer has a name: only equal hosts have the same owner there."""
+"""Suffixes under which each customer of a provider gets a name: only equal hosts have one owner."""
 _MAX_SECOND_LEVEL_LENGTH = 4  # letters of labels such as co, com, org, gov, ac and asso
 _COUNTRIES_WITH_DIRECT_NAMES = frozenset(
     {"ai", "be", "ch", "cz", "de", "dk", "eu", "fi", "io", "li", "lu", "nl"}
@@ -126,14 +126,15 @@ def host_of(url: str) -> str:
 
 
 def registrable_domain(host: str) -> str | None:
-    """Return the registrable domain of a host.
+    """Return the registrable domain of a host: the public suffix and one label before it.
 
-    Return None if the host is an IP address or a name without a dot, or if it is, or is under, a
-    suffix that many owners share.
+    Return None if the host is an IP address, a name without a dot, or a public suffix, or if the
+    host is under one of `_SHARED_SUFFIXES`.
     """
     labels = host.split(".")
     if len(labels) < 2 or re.fullmatch(r"[\d.]+", host) or ":" in host:
         return None
+    # The listed suffixes have two or three labels.
     if any(".".join(labels[-count:]) in _SHARED_SUFFIXES for count in (2, 3)):
         return None
     if not _is_second_level(labels[-2], labels[-1]):
@@ -144,7 +145,10 @@ def registrable_domain(host: str) -> str | None:
 
 
 def _is_second_level(label: str, country: str) -> bool:
-    """Return True if `label.country` probably is a suffix under which anybody registers names."""
+    """Return True if `label.country` probably is a suffix under which anybody registers names.
+
+    `country` is the last label of a host, and may also be a general domain such as `com`.
+    """
     if country in _COUNTRIES_WITH_DIRECT_NAMES:
         return label in _USUAL_SECOND_LEVELS
     return len(country) == 2 and len(label) <= _MAX_SECOND_LEVEL_LENGTH
@@ -167,9 +171,9 @@ def fallback_service(
 ) -> OAuthSettings | None:
     """Return the service whose tokens are sent after an endpoint has refused its key.
 
-    It is the first service that has the same owner as all hosts of the endpoint. Return None if
-    there is no such service, if the configuration says that no key is sent, or if it names a
-    service itself.
+    Return the first service whose token URL has the same owner as all URLs of the endpoint. Return
+    None if there is no such service, if the configuration says that no key is sent, or if the
+    configuration names a service itself.
     """
     if settings.oauth is not None or not settings.key_names:
         return None

@@ -1,6 +1,7 @@
 """Reads and writes cache.db: the answer to every request, and the journal of attempts.
 
-The file is an SQLite database in WAL mode. It stores JSON, and nothing that is unpickled.
+The file is an SQLite database in WAL mode. It stores requests and answers as JSON, and nothing that
+Python would unpickle.
 
 A caller that saves an answer waits until the answer is committed: every answer that a caller has
 seen is on disk. One commit writes everything that waits, so a hundred callers share a transaction.
@@ -149,7 +150,7 @@ CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused w
 _SERVERS = (
     "CREATE TABLE IF NOT EXISTS answered_at (key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL)"
 )
-"""The table of the server that gave each answer. Only runs that ask several servers have it."""
+"""The table of the server that gave each answer; only runs that ask several servers have it."""
 
 _ORIGIN = """
 CREATE TABLE IF NOT EXISTS answers_of (
@@ -158,8 +159,8 @@ CREATE TABLE IF NOT EXISTS answers_of (
     attempts INTEGER NOT NULL
 )
 """
-"""The table that names the run whose answers were copied. Only a run with copied answers has it."""
-_TAKEN = """
+"""The table that names the run whose answers were copied; only a run with copied answers has it."""
+_ORIGIN_IF_ALL_COPIED = """
 SELECT * FROM answers_of
 WHERE NOT EXISTS (
     SELECT 1 FROM attempts
@@ -173,7 +174,7 @@ _TABLES = frozenset({"responses", "attempts", "request_changes"})
 
 @dataclass(frozen=True)
 class Attempt:
-    """A row of the journal; the fields are the columns of `attempts`, in their order."""
+    """A row of the journal; the fields are the columns of `attempts` after `run_id`, in order."""
 
     key: str
     role: str
@@ -205,7 +206,7 @@ class Answer:
 
     @property
     def tokens(self) -> tuple[int | None, int | None]:
-        """The tokens of prompt and completion as the endpoint counted them; None if it did not."""
+        """The tokens (prompt, completion) as the endpoint counted them; None if it did not."""
         return openai_api.token_counts_of(self.response)
 
 
@@ -229,6 +230,15 @@ class ResponseCache:
     """
 
     def __init__(self, path: Path, run_id: str) -> None:
+        """Open the database, create it if necessary, and note interrupted requests.
+
+        Args:
+            path: the run's cache.db.
+            run_id: the id of the helm-run, for the journal's new rows.
+
+        Raises:
+            DamagedCacheError: the file is damaged, or was not written by this version.
+        """
         self.path = path
         self._run_id = run_id
         self._readers = threading.local()
@@ -260,7 +270,7 @@ class ResponseCache:
         return (openai_api.parse_strictly(row[0]), row[1], row[2])
 
     def failures(self) -> dict[str, str]:
-        """Return the last error of each failed request, by the request's key."""
+        """Return the last error of each request that ever failed, by the request's key."""
         return dict(
             self._reader().execute(
                 "SELECT key, error FROM attempts WHERE outcome = 'failed' ORDER BY id"
@@ -275,7 +285,7 @@ class ResponseCache:
         return row.fetchone() is not None
 
     def answered_in_this_run(self, role: str) -> set[str]:
-        """Return the keys of the requests that were answered in earlier passes of this run."""
+        """Return the keys of the requests that were answered so far in this run."""
         rows = self._reader().execute(
             "SELECT key FROM attempts WHERE run_id = ? AND role = ? AND outcome = 'answered'",
             (self._run_id, role),
@@ -374,7 +384,7 @@ _spaced_json = json.JSONEncoder(ensure_ascii=False).encode  # made once, because
 
 
 def _as_json(value: Any, encode: Callable[[Any], str]) -> str:
-    """Return the JSON of a value, which `encode` writes if UTF-8 can hold the text."""
+    """Return the JSON of a value as `encode` writes it, or with escapes if UTF-8 cannot hold it."""
     text = encode(value)
     try:
         text.encode()
@@ -393,7 +403,7 @@ def _connect(path: Path, *, check_same_thread: bool = True) -> sqlite3.Connectio
 
 
 def create_or_check(path: Path) -> None:
-    """Create the database, or check the existing database.
+    """Create the database, or check the existing database; let only the user read the file.
 
     Raises:
         DamagedCacheError: the file is damaged, is not a database, or was written by another
@@ -461,7 +471,7 @@ def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[s
         path: the run's cache.db.
         last: the id of the last attempt that was read before; 0: read from the first attempt.
         run_id: the id of the helm-run.
-        most: the maximum number of attempts to return.
+        most: the maximum number of attempts to return; the earliest attempts are returned.
     """
     query = """
         SELECT attempts.*, response FROM attempts LEFT JOIN responses
@@ -488,8 +498,9 @@ def read_rows(
     Args:
         path: the run's cache.db.
         query: the SQL, with a placeholder `:name` for each of the values.
-        then: a second query, which is run with the columns of each row of the first query. Its
-            first row is yielded instead. Both queries see the same state of the database.
+        then: a second query, which is run with the columns of each row of the first query. The
+            first row of the second query's result is then yielded instead. Both queries see the
+            same state of the database.
         **values: the value of each placeholder.
     """
     if not path.is_file():
@@ -507,7 +518,8 @@ def read_origin(path: Path) -> Origin | None:
     """
     if next(read_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answers_of'"), None) is None:
         return None
-    return next((Origin(**row) for row in read_rows(path, _TAKEN, role=MODEL_ROLE)), None)
+    rows = read_rows(path, _ORIGIN_IF_ALL_COPIED, role=MODEL_ROLE)
+    return next((Origin(**row) for row in rows), None)
 
 
 def write_origin(path: Path, run_identity: str, started_at: str) -> None:

@@ -34,7 +34,7 @@ A limit per minute is reset within this time.
 LONG_PAUSE_S = 600.0
 """The longest pause, in seconds, for which requests wait.
 
-A server that asks for a longer pause has a daily limit.
+A server that asks for a longer pause has a limit for hours or days.
 """
 _PATIENCE_S = 900.0
 """The seconds for which the 429s of a single request cost no retries.
@@ -64,7 +64,7 @@ class Server:
             settings: the settings of the endpoint.
             url: the URL to which requests are sent.
             transport: the connections to the server.
-            messages: the messages that stop a run.
+            messages: writes the messages with which a run stops.
             name: the server's URL as the configuration has it.
             admission: grants the slots; None: makes an admission from the settings' limits.
             has_answered: whether the server answered in an earlier run, so that it is known to
@@ -81,7 +81,7 @@ class Server:
         self.in_flight = 0
         """The number of requests that were sent to this server and are not answered yet."""
         self.refusals = 0
-        """The number of refusals since the last answer."""
+        """The number of refused requests since the last answer."""
         self.is_failing = False
         """True if the server's last attempt failed."""
         self.absent_until = 0.0
@@ -95,7 +95,10 @@ class Server:
         """
 
     def is_well(self, now: float) -> bool:
-        """Return True if the server's last attempt did not fail, and no pause is running."""
+        """Return True if the server's last attempt did not fail, and no pause is running.
+
+        `now` is the time by the monotonic clock, here and in `may_be_asked`.
+        """
         return not self.is_failing and self.paused_until <= now
 
     def may_be_asked(self, now: float) -> bool:
@@ -108,7 +111,7 @@ class Server:
         )
 
     def tolerates_limit(self, first: float) -> bool:
-        """Return True if one more 429 costs no retry.
+        """Note a 429 (Too Many Requests) of this server; return True if it costs no retry.
 
         `first` is the time (monotonic clock) at which the request met its first 429.
         """
@@ -170,7 +173,7 @@ class Servers:
 
     @contextmanager
     def turn(self, body: Mapping[str, Any], avoid: Collection[Server] = ()) -> Iterator[Turn]:
-        """Wait for a slot at one of the servers, and yield it.
+        """Wait for a slot at one of the servers, and yield the server and the slot.
 
         A server in `avoid` is chosen only if no other server may be asked. If the block ends
         without an exception, the server counts as having answered.
@@ -185,18 +188,21 @@ class Servers:
                     server.in_flight -= 1
 
     def _next(self, avoid: Collection[Server]) -> Server:
-        """Return the server with the fewest requests in flight.
+        """Return the server with the fewest requests in flight, and count one more request there.
 
-        Servers with equally few requests are chosen in turn.
+        Servers in `avoid`, and servers that may not be asked now, are chosen only if no other
+        server may be asked. Servers with equally few requests are chosen in turn.
         """
         with self._lock:
             now = time.monotonic()
             turn = next(self._turns)
             number = len(self.all)
             ready = [server for server in self.all if server.may_be_asked(now)]
-            ready = [server for server in ready if server not in avoid] or ready or list(self.all)
+            preferred = [server for server in ready if server not in avoid]
+            candidates = preferred or ready or self.all
+            # With each turn, the order begins one server later.
             order = {server: (index - turn) % number for index, server in enumerate(self.all)}
-            chosen = min(ready, key=lambda server: (server.in_flight, order[server]))
+            chosen = min(candidates, key=lambda server: (server.in_flight, order[server]))
             chosen.in_flight += 1
             return chosen
 
@@ -206,9 +212,9 @@ class Servers:
             server.answered()
 
     def failed(self, server: Server, pause: float | None) -> bool:
-        """Note that an attempt failed, and return whether another server is well.
+        """Note that an attempt failed; return True if another server is well (`Server.is_well`).
 
-        `pause` is the number of seconds that the server asks to wait; None if it asks for none.
+        `pause` is the number of seconds that the server asks to wait; None if it asks for no pause.
         """
         with self._lock:
             now = time.monotonic()
@@ -235,7 +241,7 @@ class Servers:
             return all(candidate.paused_until > now + LONG_PAUSE_S for candidate in self.all)
 
     def stop(self) -> None:
-        """Wake all requests that wait for a slot: no request will be sent any more."""
+        """Wake all requests that wait for a slot, because no further request will be sent."""
         if self._together is not None:
             self._together.stop()
         for server in self.all:
@@ -274,7 +280,10 @@ def make_servers(  # noqa: PLR0913 - an endpoint has many properties
     bases = []
     for configured in settings.urls:
         reached_at = reached(filled(configured, env), env) if served_url is None else (served_url,)
+        # A `served://` URL may stand for several servers; each of them then has its own URL as its
+        # name.
         bases += [(base, configured if len(reached_at) == 1 else base) for base in reached_at]
+    # A single server has no limit of its own besides the limit of the endpoint.
     together, *server_limits = limit_names(settings.role, len(bases))
     server_list = []
     for (base, name), limit in zip(bases, server_limits or [together], strict=True):

@@ -47,15 +47,19 @@ from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import Admission, LiveLimit, Ticket
 from eval_factory.endpoint.replies import EndpointUnusable
 
-MAX_PATH = 100  # bytes of a socket's path: Linux accepts 107, macOS 103 (`sun_path`)
-MAX_LINE = 65536  # bytes of a message
+MAX_PATH = 100  # the maximum bytes of a socket's path: Linux accepts 107, macOS 103 (`sun_path`)
+MAX_LINE = 65536  # the maximum bytes of a message
 PREFIX = "eval-factory-"
 SOCKET = "s"  # the name of the socket in its folder
 SHORT_FOLDER = "/tmp"  # noqa: S108 - `mkdtemp` makes a private folder with a random name in it
-GREETING_WITHIN_S = 60.0  # seconds; the server may be busy, but a missing server shows at once
+GREETING_TIMEOUT_S = 60.0
+"""The seconds to wait for the server's first message, because the server may be busy.
+
+Without a server, the connection fails at once.
+"""
 _LOST = (
     "the process that shares the limits among several runs is gone\n"
-    "  run its command again: what was answered is kept"
+    "  run the command of that process again: what was answered is kept"
 )
 
 
@@ -84,7 +88,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         self._socket = socket.socket(socket.AF_UNIX)
         self._lines = self._socket.makefile("rb")
         try:
-            self._socket.settimeout(GREETING_WITHIN_S)
+            self._socket.settimeout(GREETING_TIMEOUT_S)
             self._socket.connect(settings.address)
             greeting = json.loads(self._lines.readline())
             self._limits = {name: LimitOf(**limit) for name, limit in greeting["groups"].items()}
@@ -104,11 +108,13 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         name = self._groups.get(role)
         if name is None:
             return None
+        # Without a greeting, the limits are empty; no request gets a slot then, so that any limit
+        # will do.
         return Admission(_DistantLimit(self, name), self._limits.get(name, LimitOf(1)))
 
     @property
     def budget(self) -> SpendingLimit | None:
-        """The budget of all runs together; None if there is no budget."""
+        """This connection as the budget of all runs together; None if there is no budget."""
         if not self._has_budget:
             return None
         return self
@@ -142,7 +148,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         self.send(do="spend", tokens=tokens, cost=cost)
 
     def ask(self, ticket: Ticket, **message: Any) -> None:
-        """Send a message whose answer makes the ticket done."""
+        """Send a message with the ticket's id; the server's answer makes the ticket done."""
         self.asked[id(ticket)] = ticket
         self.send(id=id(ticket), **message)
         # `close` may have failed the tickets before this ticket was among them.
@@ -199,9 +205,9 @@ class _DistantLimit:
 
 
 class LimitServer:
-    """A server of limits for other processes, which runs in the loop's thread.
+    """A server of limits for other processes; it runs for the duration of a `with` block.
 
-    It runs for the duration of a `with` block.
+    The loop's thread handles the connections.
     """
 
     def __init__(
@@ -256,7 +262,7 @@ class LimitServer:
         await asyncio.sleep(0)  # the loop closes the connections in its next round
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one process until it ends or sends an invalid message."""
+        """Serve one process until the process ends or sends an invalid message."""
         # Processes that connected earlier get their slots first. An early process then ends soon,
         # and scores while later processes use the endpoint.
         client = _Client(self, writer, next(self._priorities))
@@ -271,7 +277,7 @@ class LimitServer:
         )
         with suppress(ValueError, TypeError, KeyError, OSError):
             while line := await reader.readline():
-                client.take(json.loads(line))
+                client.handle(json.loads(line))
         for limit, ticket in client.tickets.values():
             limit.release(ticket)
         self._writers.discard(writer)
@@ -288,7 +294,7 @@ class _Client:
         self.tickets: dict[int, tuple[LiveLimit, Ticket]] = {}
         """The (limit, ticket) of each request that waits or has a slot, by the request's id."""
 
-    def take(self, message: Mapping[str, Any]) -> None:
+    def handle(self, message: Mapping[str, Any]) -> None:
         """Handle a message of the process.
 
         Raises:

@@ -37,15 +37,16 @@ from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy
 from eval_factory.endpoint.registrable_domain import fallback_service
 
 RENEW_BEFORE_S = 60.0
-"""The seconds before its expiry at which a token is renewed, so that it is valid until a request
-that uses it has arrived.
+"""The seconds before its expiry at which a token is renewed.
+
+A token that was sent is then still valid when its request arrives.
 """
 MAX_PART_OF_LIFETIME = 0.25
 """The maximum share of its lifetime for which a token is renewed early.
 
 Without this limit, a token that lives for 30 s would be renewed before each request.
 """
-MAX_LIFETIME_S = 24 * 3600.0  # limits the lifetime that a service or a cache file states
+MAX_LIFETIME_S = 24 * 3600.0  # a longer lifetime, as a service states it, is shortened to this one
 
 
 def cache_folder(env: Mapping[str, str]) -> Path:
@@ -72,9 +73,8 @@ class Token:
     @property
     def is_fresh(self) -> bool:
         """True if the token need not be renewed yet."""
-        return time.time() < self.expires_at - min(
-            RENEW_BEFORE_S, MAX_PART_OF_LIFETIME * self.lifetime
-        )
+        renew_before_s = min(RENEW_BEFORE_S, MAX_PART_OF_LIFETIME * self.lifetime)
+        return time.time() < self.expires_at - renew_before_s
 
 
 def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None = None) -> Path:
@@ -93,7 +93,10 @@ def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None
 
 
 def cached_token(oauth: OAuthSettings, env: Mapping[str, str]) -> str | None:
-    """Return the cached token, which the caller removes from texts; None if there is none."""
+    """Return the text of the cached token, even if it is no longer fresh; None if there is none.
+
+    The caller needs the text to remove it from other texts.
+    """
     token = read_token(token_file(oauth, env))
     if not token:
         return None
@@ -141,9 +144,9 @@ def write_token(file: Path, token: Token) -> None:
     write_atomic(file, json.dumps(document) + "\n", mode=PRIVATE)
 
 
-LIFETIME_UNKNOWN_S = 300.0  # the lifetime of a token whose service states none
-TOKEN_TIMEOUT_S = 20.0  # for the service's answer
-LOCK_TIMEOUT_S = 60.0  # for another process that fetches the token
+LIFETIME_UNKNOWN_S = 300.0  # the lifetime of a token whose service states no lifetime, in seconds
+TOKEN_TIMEOUT_S = 20.0  # the maximum time for the service's answer, in seconds
+LOCK_TIMEOUT_S = 60.0  # the maximum time to wait for another process's new token, in seconds
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _RETRIED_TOKEN_STATUSES = (429, 500, 502, 503, 504)
 """The HTTP statuses after which a token is requested again.
@@ -173,6 +176,7 @@ class SignIn:
     """The sign-in with a key; without a key, requests are not signed."""
 
     def __init__(self, key: str | None) -> None:
+        """Sign requests with this key; None: do not sign them."""
         self._key = key
 
     def header(self) -> str | None:
@@ -186,7 +190,9 @@ class SignIn:
         return f"Bearer {self._key}"
 
     def renew(self, refused: str | None) -> bool:  # noqa: ARG002 - there is no other key
-        """Renew the header after the endpoint refused it; return True if the new value differs.
+        """Renew the header after the endpoint refused the header; return True if its value changed.
+
+        A key cannot be renewed, so this class returns False.
 
         `refused` is the refused value; None if the request had no such header.
 
@@ -240,7 +246,10 @@ class OAuthSignIn(SignIn):
         return f"Bearer {self._fresh(None)}"
 
     def renew(self, refused: str | None) -> bool:
-        """Fetch a new token if the refused one is still the current token."""
+        """Return True if a token other than the refused token is now in use.
+
+        Fetch a new token, unless another thread or process has already done so.
+        """
         return self._fresh(refused) != (refused or "").removeprefix("Bearer ")
 
     def _fresh(self, refused: str | None) -> str:
@@ -259,9 +268,10 @@ class OAuthSignIn(SignIn):
         return bridge.run_in_thread(self._renewed, refused)
 
     def _renewed(self, refused: str | None) -> str:
-        """Return the token in the file, or else fetch a new token and write it into the file.
+        """Return the token in the file if it is fresh and was not refused.
 
-        Locks ensure that only one thread of one process does so at a time.
+        Otherwise fetch a new token, and write the token into the file. Locks ensure that only one
+        thread of one process fetches a token at a time.
         """
         # Import here: filelock loads asyncio, and most runs sign in with a key.
         from filelock import FileLock, Timeout
@@ -308,7 +318,7 @@ class OAuthSignIn(SignIn):
             or not value.isprintable()
             or not 0 < lifetime < math.inf
         ):
-            raise self._error("the token endpoint's answer holds no token that lives")
+            raise self._error("the token endpoint's answer holds no token that is valid")
         lifetime = min(lifetime, MAX_LIFETIME_S)
         return Token(value, time.time() + lifetime, lifetime)
 
@@ -372,7 +382,7 @@ class OAuthSignIn(SignIn):
         if proxy:
             proxies[urlsplit(url).scheme] = proxy
         with requests.Session() as session:
-            session.hooks["response"].append(self._look_at)
+            session.hooks["response"].append(self._check_redirect)
             session.mount(url, HTTPAdapter(max_retries=_TOKEN_RETRIES))
             reply = session.post(
                 url,
@@ -385,12 +395,13 @@ class OAuthSignIn(SignIn):
             )
         return reply.text
 
-    def _look_at(self, reply: Any, **_: object) -> None:
-        """Refuse a redirect to another host; requests calls this before it follows a redirect.
+    def _check_redirect(self, reply: Any, **_: object) -> None:
+        """Refuse a redirect to another host.
 
-        After a redirect with 307 or 308, requests would send the client's secret to that host.
+        The library requests calls this method before it follows a redirect. After a redirect with
+        307 or 308, it would send the client's secret to the other host.
         """
-        self._status = f"HTTP {reply.status_code}: "
+        self._status = f"HTTP {reply.status_code}: "  # for the message about an OAuth error
         target = urljoin(reply.url, reply.headers.get("Location", ""))
         if reply.is_redirect and origin_of(target) != origin_of(reply.url):
             raise self._error(
@@ -421,19 +432,19 @@ class KeyThenTokens(SignIn):
         super().__init__(key)
         self._tokens = tokens
         self._say = say
-        self._takes_tokens = False
+        self._uses_tokens = False
 
     def header(self) -> str | None:
         """Return the header with the key, or with a token after the key was refused."""
-        if self._takes_tokens:
+        if self._uses_tokens:
             return self._tokens.header()
         return super().header()
 
     def renew(self, refused: str | None) -> bool:
-        """Change from the key to tokens, or renew the token."""
-        if self._takes_tokens:
+        """Change from the key to tokens, or renew the token; return True if the header changed."""
+        if self._uses_tokens:
             return self._tokens.renew(refused)
-        self._takes_tokens = True
+        self._uses_tokens = True
         self._say(
             f"Authentication error detected: signing in with {self._tokens.service} OAuth tokens"
         )

@@ -25,13 +25,13 @@ NO_MATCH = r"(?!)"
 """A pattern that matches no text."""
 NO_CREDIT = 402
 """The HTTP status 402 Payment Required: the account has no credit."""
-_CREDIT_STATUSES = frozenset({400, 403, 412, 429})
+_MAYBE_NO_CREDIT = frozenset({400, 403, 412, 429})
 """HTTP statuses that also mean "no credit" if the words of the error say so.
 
 They are Bad Request, Forbidden, Precondition Failed and Too Many Requests.
 """
 _KINDS = re.compile(r'"(?:code|type|status)"\s*:\s*"([\w. -]{1,60})"')
-"""Finds the kinds that an error object names, such as `insufficient_quota`."""
+"""Finds the names of an error in its JSON, such as `insufficient_quota`."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,10 @@ def _rows() -> tuple[_Row, ...]:
 
 
 def code_in(document: Any) -> int | None:
-    """Return the code of an error object if it is a number; None if there is none."""
+    """Return the code of an error object, or of an error object within it, as a number.
+
+    Return None if no field holds a whole number above 0.
+    """
     if not isinstance(document, Mapping):
         return None
     for name in _CODE_FIELDS:
@@ -72,16 +75,16 @@ def code_in(document: Any) -> int | None:
     return None
 
 
-def status_of(code: int | None, said: str) -> int | None:
+def status_of(code: int | None, message: str) -> int | None:
     """Return the HTTP status that an error means; None if neither code nor words show a status.
 
     Args:
         code: the code of the error, as `code_in` returns it.
-        said: the words of the error.
+        message: the words of the error.
     """
     if code is not None and 400 <= code < 600:
         return code
-    row = _row_of(said)
+    row = _row_of(message)
     if row is None:
         return None
     return row.status
@@ -102,7 +105,7 @@ def means_long_limit(message: str) -> bool:
     return row is not None and row.lasts
 
 
-_ASKED_IN_WORDS = re.compile(
+_PAUSE = re.compile(
     r"(?:try again|retry|reset|wait|available) (?:in|after|for) "
     r"(?:(\d{1,4})h)?(?:(\d{1,4})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)s)?(?!\w|\.\d)"
 )
@@ -111,24 +114,25 @@ _ASKED_IN_WORDS = re.compile(
 
 def pause_in(message: str) -> float | None:
     """Return the seconds that the words of an error ask to wait; None if they state no pause."""
-    match = _ASKED_IN_WORDS.search(message.lower())
+    match = _PAUSE.search(message.lower())
+    # All groups are optional: the words alone match too, without any number.
     if match is None or not any(match.groups()):
         return None
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds
 
 
-def means_no_credit(status: int, said: str, body: str) -> bool:
+def means_no_credit(status: int, message: str, body: str) -> bool:
     """Return True if an error means that the account has no credit left.
 
     Args:
         status: the HTTP status.
-        said: the message of the error.
-        body: the complete error, in which the names of errors count too.
+        message: the message of the error.
+        body: the complete error, as JSON; the names of errors in it count too.
     """
     if status == NO_CREDIT:
         return True
-    if status not in _CREDIT_STATUSES:
+    if status not in _MAYBE_NO_CREDIT:
         return False
     kinds = " ".join(_KINDS.findall(body))
-    return status_of(None, f"{said} {kinds}") == NO_CREDIT
+    return status_of(None, f"{message} {kinds}") == NO_CREDIT
