@@ -300,7 +300,7 @@ def test_a_gateways_fallback_is_found_out(jury: JuryEndpoint, judged: Run) -> No
     jury.stated = {MODEL: "fallback-7b", KIND: "judge/kind@main", STRICT: "fallback-7b", ODD: "odd"}
     outcome = judged(jury, limit=4)
     assert outcome.returncode == 1, outcome.stderr
-    told = "4 of 4 answers state another model than {asked}, which was asked for: fallback-7b (4)"
+    told = "4 of 4 answers state another model than {asked}, which was requested: fallback-7b (4)"
     for who, asked in (("the model", MODEL), ("judge strict", STRICT)):
         said = f"{who}: {told.format(asked=asked)}"
         says(outcome.stderr, "NOT REPORTABLE: ", "max_model_mismatch is 0.1")

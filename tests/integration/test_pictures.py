@@ -219,7 +219,7 @@ def test_a_killed_run_goes_on_and_old_pictures_meet_no_new_questions(
         revision.rename(revision.with_name(REVISION[::-1]))
         refused = run_program(ENTRY, endpoint.url, "--fresh", env=env)
     assert (refused.returncode, len(endpoint.parts)) == (3, len(pictures))
-    says(refused.stderr, "helm/scenarios/mme", "another revision", "delete it")
+    says(refused.stderr, "helm/scenarios/mme", "another revision", "delete this folder")
 
 
 def test_a_model_that_takes_no_pictures_is_found_out_before(

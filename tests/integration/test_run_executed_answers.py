@@ -233,7 +233,7 @@ def test_nothing_is_asked_where_there_is_no_sandbox(
         assert endpoint.requests == []
     assert outcome.returncode == 3
     assert HUMANEVAL in outcome.stderr
-    says(outcome.stderr, "in a sandbox only")
+    says(outcome.stderr, "only in a sandbox")
     assert (
         "package is bubblewrap" if program == "none" else "here: no permission"
     ) in outcome.stderr

@@ -72,7 +72,7 @@ MISTAKES = {
     "pack nowhere x.zip": (2, "ends with .tar.gz"),
     "unpack x.tar.gz b": (2, "is not a file"),
     "import nowhere --to b": (2, "is not a folder"),
-    "import . --to .": (2, "name another one"),
+    "import . --to .": (2, "name another folder"),
 }
 
 
