@@ -1,11 +1,11 @@
-"""eval-factory measures how good language models are at medical work. It runs upstream HELM.
+"""Evaluates language models on medical benchmarks with upstream HELM.
 
-For other programs and notebooks:
+Other programs and notebooks import the public functions from here:
 
     from eval_factory import evaluate, run_suite, compare, load_result, list_tasks
 
-`docs/python.md` shows an example of each function. A name is imported when it is first used, so
-that `import eval_factory` alone is fast.
+`docs/python.md` describes each function. The module `api.py`, which contains the functions, is
+imported when one of its names is first used, so that `import eval_factory` alone is fast.
 """
 
 __version__ = "0.1.0"
@@ -73,7 +73,9 @@ __all__ = [
 if not TYPE_CHECKING:  # if a type checker saw __getattr__, it would accept every name
 
     def __getattr__(name: str) -> object:
-        """Return a name of `api.py`, which is imported at the first use (PEP 562).
+        """Return the object with this name from `api.py`, and import `api.py` if necessary.
+
+        Python calls this function for names that the module does not have yet (PEP 562).
 
         Raises:
             AttributeError: `__all__` does not list the name.
@@ -87,5 +89,5 @@ if not TYPE_CHECKING:  # if a type checker saw __getattr__, it would accept ever
 
 
 def __dir__() -> list[str]:
-    """Return all public names, also those that are not imported yet."""
+    """Return the names in this module, and the public names that are not imported yet."""
     return sorted({*globals(), *__all__})

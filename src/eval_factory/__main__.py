@@ -8,8 +8,8 @@ from eval_factory.core.this_process import collect_rarely
 def main() -> None:
     """Run the command line.
 
-    Imported modules stay in memory until the end, so garbage collection during the imports would
-    find nothing and cost 5 ms. It is therefore made rare before the command line is imported.
+    Before the command line is imported, garbage collection is made rare: imported modules stay in
+    memory until the end, so a collection during the imports would find nothing and cost 5 ms.
     """
     collect_rarely()
     from eval_factory.cli.main import main as command_line

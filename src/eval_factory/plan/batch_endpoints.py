@@ -29,7 +29,7 @@ def batch_api_of(
         say: gets messages about a sign-in.
     """
     servers = make_servers(endpoint, env=env, redactor=redactor, say=say, services=services_in(env))
-    (address,) = reached(filled(endpoint.url, env), env)
+    (address,) = reached(filled(endpoint.url, env), env)  # one address, because there is one URL
     return BatchApi(servers, base_of(address), redactor)
 
 
@@ -49,7 +49,7 @@ def check_batches(
 
     Raises:
         EndpointRefusedError: the endpoint has no batch API, or refuses the key.
-        EndpointUnreachableError: the endpoint does not answer.
+        EndpointUnreachableError: the endpoint does not answer, or its answer is not JSON.
     """
     try:
         batch_api_of(endpoint, env, redactor, say).check()
@@ -60,7 +60,10 @@ def check_batches(
 
 
 def refused(role: str, error: BatchApiError) -> EndpointRefusedError:
-    """Return the error of an endpoint that has no batch API, or refuses the key or the request."""
+    """Return the error that explains why an endpoint refused a request of its batch API.
+
+    The endpoint may have no batch API, or refuse the key or this request.
+    """
     setting = "target.api_endpoint.batch"
     if role != MODEL_ROLE:
         setting = f"batch in the entry {role} of config.params.extra.judges"

@@ -1,8 +1,8 @@
 """Runs the part of an evaluation in which helm-run asks the model and the judges.
 
 Without `stop_when`, helm-run runs once. With `stop_when`, helm-run runs several times, each time
-with more instances, until the rule holds; each of these helm-runs is called a look. Requests are
-sent one by one or in batches.
+with more instances, until the rule holds or all instances are asked. Each of these helm-runs is
+called a look. Requests are sent one by one or in batches.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MIN_WALL_S = 0.01  # the time limit of a look, in seconds, after the total time 
 
 
 class AskingPhase:
-    """The helm-runs of one command, with settings that change from one look to the next."""
+    """Runs the helm-runs of one command, with settings that change from one look to the next."""
 
     def __init__(
         self, context: RunContext, plan: Plan, settings: HelmRunSettings, options: Options
@@ -78,7 +78,9 @@ class AskingPhase:
         """Run helm-run with this command line until it ends.
 
         Raises:
-            NotReportableError, ConfigError, PrerequisiteError, HelmError: As `checked_runs`.
+            NotReportableError, ConfigError, PrerequisiteError, HelmError: As `run_helm`,
+                `probe_all` and `checked_runs`.
+            InterruptedRunError: As `run_helm`.
         """
 
         def run(settings: HelmRunSettings) -> EndedHelmRun:
@@ -87,7 +89,7 @@ class AskingPhase:
                 self._plan.evaluation,
                 argv,
                 settings,
-                self._while_helm_is_imported,
+                self._probe_while_helm_is_imported,
                 self._options.watch,
             )
 
@@ -99,15 +101,17 @@ class AskingPhase:
         is_shared = self._options.limits is not None
         return checked_runs(self._context, self._plan, ended, shared=is_shared)
 
-    def _while_helm_is_imported(self) -> str:
+    def _probe_while_helm_is_imported(self) -> str:
         """Send a trial request to each endpoint while helm-run imports HELM.
 
-        Returns the roles whose endpoints answered, as a JSON list. helm-run reads this list.
+        Only the first look of a command sends trial requests. Returns the roles whose endpoints
+        answered, as a JSON list. helm-run reads this list.
         """
         refuse_full_disk(self._plan.rundir.root)
         start_preparing_collection(self._plan)
         probed = self._settings.probed
-        if probed is None:  # only the first look sends trial requests
+        if probed is None:
+            # If the model is not asked, its endpoint is not an endpoint of this plan.
             plan_of_asking = replace(self._plan, asks_model=self._options.asks_model)
             probed = probe_all(self._context, plan_of_asking.endpoints, self._options.limits)
         self._plan.rundir.run_state.unlink(missing_ok=True)
@@ -129,13 +133,16 @@ def probe_all(
 ) -> frozenset[str]:
     """Send one cheap trial request to each endpoint, to all endpoints at the same time.
 
+    Warnings about endpoints are written to the log and the screen.
+
     Args:
         context: The context of the run.
         endpoints: The endpoints to probe. A demo endpoint gets no request and counts as answering.
+            An endpoint that makes pictures gets no request and does not count as answering.
         limits: The limits that the requests share with other runs of the same endpoints, or None.
 
     Returns:
-        The roles whose endpoints answered.
+        The roles whose endpoints answered without a warning.
 
     Raises:
         PrerequisiteError: An endpoint cannot be used at all.
@@ -160,12 +167,12 @@ def probe_all(
     for warning in filter(None, warnings):
         context.log.warning(warning)
         context.show(f"warning: {warning}")
-    silent = {
+    unanswered = {
         endpoint.role for endpoint, warning in zip(real_endpoints, warnings, strict=True) if warning
     }
     # `probe` sends no request to an endpoint that makes pictures, because each picture costs money.
-    silent |= {endpoint.role for endpoint in endpoints if endpoint.endpoint_type == IMAGES}
-    return frozenset(endpoint.role for endpoint in endpoints) - silent
+    unanswered |= {endpoint.role for endpoint in endpoints if endpoint.endpoint_type == IMAGES}
+    return frozenset(endpoint.role for endpoint in endpoints) - unanswered
 
 
 def checked_runs(
@@ -174,7 +181,8 @@ def checked_runs(
     """Return the run folders of a helm-run, after checking that it succeeded.
 
     Args:
-        context: The context, which shows the hosts that an offline run could not contact.
+        context: The context of the run; its screen shows the hosts that an offline run could not
+            contact.
         plan: The plan of the run.
         run: The helm-run that has ended.
         shared: True if the run shares limits with the other cells of a suite.
@@ -197,13 +205,14 @@ def checked_runs(
 
 
 _NUMPY_VARIABLES = ("OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE")
+"""The environment variables that numpy sets while it is imported."""
 
 
 def start_preparing_collection(plan: Plan) -> threading.Thread:
     """Start and return a thread that prepares the collection of the result."""
-    # While numpy is imported, it sets these variables, and afterwards deletes the ones that it set.
-    # A thread that reads the environment at the same time, to find a proxy, would fail. numpy
-    # leaves variables alone that are already set.
+    # numpy sets these variables at the beginning of its import, and deletes them at the end. A
+    # thread that reads the environment at the same time, to find a proxy, would fail. numpy does
+    # not change variables that are already set.
     for name in _NUMPY_VARIABLES:
         os.environ.setdefault(name, "1")
     # Not a daemon thread: Python could stop a daemon during an import and leave the import locked.
@@ -213,9 +222,10 @@ def start_preparing_collection(plan: Plan) -> threading.Thread:
 
 
 def prepare_collection(plan: Plan) -> None:
-    """Import the modules and compile the templates that collecting the result needs.
+    """Import the modules, compile the templates and list the packages that a collection needs.
 
-    This happens while helm-run is running, so that the user does not have to wait afterwards.
+    This preparation happens while helm-run is running, so that the user does not have to wait
+    afterwards.
     """
     import jsonschema  # noqa: F401
     import numpy  # noqa: F401
@@ -225,4 +235,4 @@ def prepare_collection(plan: Plan) -> None:
     from eval_factory.scoring import collect, provenance  # noqa: F401
 
     document.compile_templates()
-    provenance.installed_packages(environment_of_plan(plan))
+    provenance.installed_packages(environment_of_plan(plan))  # the function caches its list

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from eval_factory.core.results import TaskResult
 
-SHOWN_FILES = 5
-HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - the name of a variable
+SHOWN_FILES = 5  # the maximum number of files that an error message names
+# the variable with the token of the Hugging Face Hub
+HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - a variable's name, not a token
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class RunContext:
 
     rundir: RunDir
     lock: Lock
-    env: Mapping[str, str]  # the user's environment, and the keys that were found outside of it
+    env: Mapping[str, str]  # the user's environment variables, and keys from other sources
     redactor: Redactor
     log: logging.Logger
     screen: TextIO
@@ -52,9 +53,10 @@ class RunContext:
 
 
 def redactor_of(evaluation: Evaluation, env: Mapping[str, str]) -> Redactor:
-    """Return a redactor that hides the endpoints' keys and the token of the Hugging Face Hub.
+    """Return a redactor that hides the secrets of a run.
 
-    HELM may print this token.
+    The secrets are those that the environment names, the endpoints' keys, and the token of the
+    Hugging Face Hub, because HELM may print this token.
     """
     return Redactor.from_environment(env, [*evaluation.key_names(), HUB_TOKEN])
 
@@ -112,7 +114,7 @@ def claim(rundir: RunDir) -> None:
         PrerequisiteError: The folder cannot be created or written to.
     """
     if not rundir.marker.is_file():
-        # A run writes to these names, and --fresh deletes them.
+        # A run replaces these files, as well as the files of a result.
         overwritten_files = (
             rundir.run_config,
             rundir.packages,
@@ -138,19 +140,19 @@ def claim(rundir: RunDir) -> None:
 
 
 def write_result(
-    plan: Plan, result: TaskResult, command: str, given: Mapping[str, Any], redactor: Redactor
+    plan: Plan, result: TaskResult, command: str, user_config: Mapping[str, Any], redactor: Redactor
 ) -> TaskResult:
-    """Write the metrics, the documents and the HTML page of a result to its output folder.
+    """Write the metrics, the documents and the pages of a result to its output folder.
 
     Args:
         plan: The plan of the run.
         result: The result to write.
         command: The command line that the documents name.
-        given: The parts of `config` and `target` that the user set.
+        user_config: The parts of `config` and `target` that the user set.
         redactor: The redactor of the run's secrets.
 
     Returns:
-        The result as it was written.
+        The result as evaluation_config.yaml states it: with rounded numbers and no instances.
     """
     from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.journal import read_answers, read_roles, response_statistics
@@ -166,12 +168,12 @@ def write_result(
         command=command,
         redactor=redactor,
         responses=answers,
-        user_config=given,
+        user_config=user_config,
     )
 
 
 def start_over(rundir: RunDir) -> None:
-    """Delete the answers, results and trivial scores of an output folder, for --fresh.
+    """Delete the answers, the results and the records about the last run, for --fresh.
 
     Data that scenarios downloaded, and files that were archived, are not deleted.
     """

@@ -31,18 +31,23 @@ from eval_factory.workflows.evaluate import look_for_prerequisites
 from eval_factory.workflows.install_upstream import states
 from eval_factory.workflows.prepare import find_bundle
 
-# A run of the largest text benchmark writes less than this; pictures and data bundles need more.
 MIN_FREE_GB = 5.0
-KNOWN_PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-HUB_TIMEOUT_S = 5.0
+"""The free disk space that a run should have. A run of the largest text benchmark writes less;
+pictures and data bundles need more.
+"""
+KNOWN_PYTHONS = ("3.10", "3.11", "3.12", "3.13")  # the versions of Python that are supported
+HUB_TIMEOUT_S = 5.0  # the maximum wait for an answer of the Hugging Face Hub, in seconds
 
 
 @dataclass(frozen=True)
 class Finding:
     """A finding about one prerequisite."""
 
-    about: str  # the prerequisite: `Python`, `disk`, `keys`
-    works: bool | None  # None if not every run needs the prerequisite
+    about: str  # the prerequisite, such as `Python`, `disk` or `keys`
+    works: bool | None
+    """True: the prerequisite works. False: a run would fail. None: the prerequisite was not tested,
+    or it does not work but not every run needs it.
+    """
     text: str  # the first line is the finding; further lines say what to do
 
 
@@ -90,14 +95,15 @@ def _upstream_findings() -> Iterator[Finding]:
     """Yield a finding about each upstream. Only HELM is needed by every run."""
     for state in states():
         text = "not installed" if state.installed is None else f"{state.package} {state.installed}"
+        works: bool | None = True
         if not state.works:
             text += f"; {state.supported} is supported\n{how_to_install(ENVIRONMENTS[state.name])}"
-        is_required = state.name == HELM.name
-        yield Finding(state.name, state.works or (False if is_required else None), text)
+            works = False if state.name == HELM.name else None
+        yield Finding(state.name, works, text)
 
 
 def _disk_space(folder: Path) -> tuple[bool, str]:
-    """Return whether the folder's disk has enough free space, and a text about the free space."""
+    """Return True if the folder's disk has enough free space, and a text about the free space."""
     free_gb = shutil.disk_usage(folder).free / 1e9
     text = f"{free_gb:.0f} GB free in the current folder"
     if free_gb >= MIN_FREE_GB:
@@ -115,7 +121,7 @@ def _network_findings(env: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("proxies", None, shown or "none named in the environment")
 
     def certificates() -> str:
-        proxies.tls_context()
+        proxies.tls_context()  # raises an error if the certificates cannot be loaded
         path, origin = proxies.certificates()
         return f"{path} ({origin})"
 
@@ -125,6 +131,8 @@ def _network_findings(env: Mapping[str, str]) -> Iterator[Finding]:
 
 def _hub_text(env: Mapping[str, str]) -> str:
     """Send a request to the Hugging Face Hub, and return the text of the finding.
+
+    If HF_HUB_OFFLINE is set, no request is sent.
 
     Raises:
         ConnectionError: The Hub cannot be reached.
@@ -153,7 +161,7 @@ def _hub_text(env: Mapping[str, str]) -> str:
 
 def _run_findings(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
     """Yield findings about the run config, its packages, data, keys and endpoints."""
-    plans: list[Plan] = []
+    plans: list[Plan] = []  # stays empty if the run config is wrong
 
     def config() -> str:
         evaluation = build_evaluation(request, load_framework(), env)
@@ -200,7 +208,7 @@ def _run_findings(request: Request, env: Mapping[str, str]) -> Iterator[Finding]
 
 
 def _data_finding(plan: Plan, env: Mapping[str, str]) -> Finding:
-    """Return the finding about the location of the task's data, or about their source."""
+    """Return the finding about the data of a run: where they are, or how a run gets them."""
     try:
         bundle = find_bundle(plan, env)
     except (EvalFactoryError, OSError) as error:
@@ -227,12 +235,20 @@ def _data_finding(plan: Plan, env: Mapping[str, str]) -> Finding:
 def _finding_of_check(
     about: str, check: Callable[[], str | None], *, needed: bool = True
 ) -> Finding:
-    """Return the finding of a check: `check` returns its text, or raises if something is wrong."""
+    """Return the finding of a check.
+
+    Args:
+        about: The prerequisite that is checked.
+        check: The function that checks the prerequisite. It returns the text of the finding, or
+            None for the text "available". It raises an error if the prerequisite does not work.
+        needed: True if every run needs the prerequisite.
+    """
     try:
         return Finding(about, True, check() or "available")
     except (EvalFactoryError, OSError) as error:
         lines = []
         for line in str(error).split("\n"):
+            # The line is about a run, and `doctor` does not run an evaluation.
             if line.strip() != "nothing was asked":
                 lines.append(line.strip())
         return Finding(about, False if needed else None, "\n".join(lines))

@@ -73,7 +73,7 @@ def sum_or_none(parts: Iterable[float | None]) -> float | None:
     return sum(part for part in values if part is not None)
 
 
-def figures_in_words(figures: RoleEstimate | Total) -> str:
+def figures_text(figures: RoleEstimate | Total) -> str:
     """Return the figures as a text: `40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
     cost = "unknown cost" if figures.cost is None else formats.money(figures.cost)
     time = "unknown time" if figures.hours is None else formats.hours(figures.hours)
@@ -133,7 +133,7 @@ class Total(ABC):
         return sum_or_none(part.cost for part in self.parts)
 
     @property
-    def beyond(self) -> dict[str, float]:
+    def exceeded_limits(self) -> dict[str, float]:
         """The needed amount for each limit that will be reached before the end, by limit name."""
         seconds = None if self.hours is None else self.hours * SECONDS_PER_HOUR
         needed = {
@@ -154,11 +154,11 @@ class Total(ABC):
         sums = {"requests": self.requests, "tokens": self.tokens, "cost": self.cost}
         return {**sums, "currency": "USD", "hours": self.hours}
 
-    def lines_beyond(self) -> list[str]:
+    def exceeded_limit_lines(self) -> list[str]:
         """Return a line for each limit that will be reached before the end."""
         return [
             f"  {name} ({self.budget.stated[name]:g}) will be reached before the end"
-            for name in self.beyond
+            for name in self.exceeded_limits
         ]
 
 
@@ -200,22 +200,22 @@ class Estimate(Total):
             **({"at_most": True} if self.at_most else {}),
             **self.figures(),
             "kept_answers": self.cached_answers,
-            "beyond": self.beyond,
+            "beyond": self.exceeded_limits,
             "roles": [asdict(role) for role in self.roles],
         }
 
     def to_text(self) -> str:
         """Return the estimate for the screen."""
-        lines = [f"{self.task}: {'at most ' * self.at_most}{figures_in_words(self)}"]
+        lines = [f"{self.task}: {'at most ' * self.at_most}{figures_text(self)}"]
         for role in self.roles:
-            lines.append(f"  {role.role} ({role.model_id}): {figures_in_words(role)}")
+            lines.append(f"  {role.role} ({role.model_id}): {figures_text(role)}")
             lines += [f"    {name}: {source}" for name, source in role.sources.items()]
         if self.cached_answers:
             lines.append(
                 f"  {self.cached_answers:,} answers are kept in the output folder: "
                 "answers that are needed again cost nothing"
             )
-        lines += self.lines_beyond()
+        lines += self.exceeded_limit_lines()
         lines.append(
             "  not counted: time for loading data and scoring, and requests that are sent again "
             "after an error"

@@ -1,4 +1,4 @@
-"""Runs one evaluation: the function `evaluate` lists all steps in their order."""
+"""Runs one evaluation: the function `evaluate` calls all steps in their order."""
 
 from __future__ import annotations
 
@@ -79,6 +79,8 @@ def evaluate(
     show_warnings(evaluation, screen)
     look_for_prerequisites(plan)
     show_uncomputed([plan], env, screen)
+    # `asking_plan` has only the endpoints that get requests: if the model is not asked, no key,
+    # price or trial request of the model's endpoint is needed.
     asking_plan = replace(plan, asks_model=options.asks_model)
     refuse_uncountable_limits(asking_plan)
     bundle = find_bundle(plan, env)
@@ -123,7 +125,7 @@ def _changed_since_its_job(folder: Path) -> PrerequisiteError:
 
 
 def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[str, Any]:
-    """Return the redacted record of a launch, with the command and the user's settings."""
+    """Return the redacted record of a run that begins, with its command and the user's settings."""
     record: dict[str, Any] = {
         "event": "launch",
         "eval_factory": __version__,
@@ -150,7 +152,7 @@ def look_for_prerequisites(plan: Plan) -> None:
             missing.
     """
     if faults := faults_of_own_files(plan):
-        raise faults[0]
+        raise faults[0]  # a run reports only the first fault; --dry_run lists all
     helm = plan.evaluation.task.helm
     only_generate = plan.evaluation.extra.only_generate
     look_for_packages(plan.task_name, helm.run_spec, plan.upstream, only_generate=only_generate)
@@ -159,7 +161,10 @@ def look_for_prerequisites(plan: Plan) -> None:
 
 
 def finished_before(plan: Plan, data: resume.DataRead) -> FinishedRun | None:
-    """Return the folder's last run if it is complete and identical to this run; otherwise None."""
+    """Return the folder's last run if this run would only repeat it; otherwise None.
+
+    `resume.finished_run` states the conditions.
+    """
     state = resume.finished_run(plan, data)
     if state is None:
         return None
@@ -171,9 +176,10 @@ def finished_before(plan: Plan, data: resume.DataRead) -> FinishedRun | None:
 def unchanged_evaluation(
     context: RunContext, plan: Plan, finished: FinishedRun
 ) -> Evaluated | None:
-    """Return the result of a finished run if collecting it again would write the same files.
+    """Return the stored result of a finished run, and tell the user that nothing has changed.
 
-    Otherwise return None: the caller must collect the result again.
+    Return None if a new collection might write other files. The caller must then collect the
+    result again.
     """
     result = resume.unchanged_result(
         plan, finished.folders, context.redactor, git_hash=resume.checkout_commit()
@@ -243,7 +249,12 @@ def _evaluated(
 ) -> Evaluated:
     """Return the outcome of the evaluation, with a summary of the result for the screen.
 
-    The summary is made from `written`, so that the screen and the files show the same numbers.
+    Args:
+        context: The context of the run.
+        plan: The plan of the run.
+        result: The result as it was collected.
+        written: The result with the rounded numbers of its files. The summary is made from this
+            result, so that the screen and the files show the same numbers.
     """
     from eval_factory.report.summary import result_summary
     from eval_factory.scoring.reportable import why_not_reportable

@@ -1,4 +1,4 @@
-"""Defines the return value of an evaluation: the result, its folder and the text for the screen."""
+"""Defines what an evaluation returns: the result, its folder, and texts for the user."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Evaluated(ResultViews):
 
     result: TaskResult
     rundir: RunDir
-    summary: str  # for the screen; redacted
+    summary: str  # the text about the result for the screen; redacted
     # why the scores may not be reported, and the user's next action; None if they may be reported
     not_reportable: str | None
 
     @property
     def failure(self) -> str | None:
-        """The part of `not_reportable` that ends a command with exit code 1; None if no part does.
+        """The text of `not_reportable` if a command then ends with exit code 1; otherwise None.
 
-        A demo's scores are not reportable, but a demo does not fail for this reason.
+        None also for a demo: a demo's scores are not reportable, but its command does not fail.
         """
         from eval_factory.scoring.reportable import failure_in
 

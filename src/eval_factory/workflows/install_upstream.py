@@ -1,6 +1,7 @@
 """Reports which upstreams are installed, and installs an upstream in an environment of its own.
 
-An installation is either completed or leaves no environment.
+If an installation fails, no environment is left. The module can also download the packages for an
+installation on a machine without a network.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from eval_factory.tasks.upstreams import ENVIRONMENTS, HEIM, HELM, MEDHELM, Upst
 
 LOCKS = {MEDHELM.name: "medhelm.lock", HEIM.name: "heim.lock"}
 """The lock files with exact versions and hashes; scripts/lock.sh writes them."""
-# The size of each environment on Linux and x86, where torch includes CUDA.
 SIZES = {MEDHELM.name: "760 MB", HEIM.name: "6.3 GB"}
-TIME_LIMIT_S = 3600.0
-TAIL_LINES = 12  # lines of a failed command's output that an error shows
+"""The size of each environment on Linux and x86, where torch includes CUDA, for a message."""
+TIME_LIMIT_S = 3600.0  # the maximum duration of one command, such as pip, in seconds
+TAIL_LINES = 12  # the number of last lines of a failed command's output that an error shows
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ def install(
     if environment_of(upstream).version_of(upstream.package) == upstream.version:
         screen.write(f"{upstream} is installed already in {home}\n")
         return home
-    if home.exists() and not (home.is_dir() and not any(home.iterdir())):
+    is_empty_folder = home.is_dir() and not any(home.iterdir())
+    if home.exists() and not is_empty_folder:
         raise ConfigError(
             f"{home}: is not empty and has no {upstream}; nothing is overwritten: "
             f"remove the folder, or set {HOMES[upstream.name]} to"
@@ -142,7 +144,8 @@ def _temporary_prefix(home: Path) -> str:
 def _is_running_process(process_id: str) -> bool:
     """Return True if a process with this ID is running.
 
-    Returns False for a text that is not a number: earlier versions named their folders otherwise.
+    Returns False for a text that is not a number: earlier versions named their folders in another
+    way.
     """
     return process_id.isascii() and process_id.isdigit() and is_running(int(process_id))
 
@@ -189,10 +192,11 @@ def download(upstream: Upstream, wheels: Path, *, env: Mapping[str, str], screen
 def _run_pip(
     environment: Path, upstream: Upstream, arguments: Sequence[str], env: Mapping[str, str]
 ) -> None:
-    """Run pip on the packages of the lock, and on no other: medhelm itself would require torch.
+    """Run pip on the packages of the upstream's lock file.
 
-    The hashes are only checked with `--require-hashes`. Wheels in a folder are matched by version
-    alone, because `download` builds some of them, and these have other hashes.
+    pip does not add the packages that these packages require: medhelm itself would require torch.
+    The hashes of the lock file are only checked with `--require-hashes`. Wheels in a folder are
+    matched by version alone, because `download` builds some wheels, whose hashes are not listed.
     """
     lines = (
         (resources.files("eval_factory.helm") / LOCKS[upstream.name])
@@ -214,11 +218,12 @@ def _run_pip(
 
 
 def _run_command(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Run a command. Raises PrerequisiteError with its last lines if the command fails."""
+    """Run a command. If the command fails, raise PrerequisiteError with the end of its output."""
     pip_settings = []
     for name in env:
         if name.startswith("PIP_"):
             pip_settings.append(name)
+    # The packages in the user's PYTHONPATH must not be mixed with those of the new environment.
     child_env = {**child_environment(env, pip_settings, {}), "PYTHONPATH": ""}
     ended = run_captured(argv, child_env, TIME_LIMIT_S)
     if ended.returncode != 0:

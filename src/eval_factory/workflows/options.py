@@ -1,6 +1,7 @@
-"""Defines the options of a run that are not part of its configuration, and the kinds of outcome.
+"""Defines the options of a run that are not part of its configuration.
 
-The functions turn an outcome into a record for other programs, and an error into an exit code.
+The module also defines the outcomes of a dry run and of a submitted Slurm job. Its functions turn
+the end of a run into a record for other programs, and an error into an exit code.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchChoice:
-    """The user's decision about a batch if it is unknown whether the batch was sent."""
+    """The user's decision about a batch if eval-factory does not know whether it was sent.
+
+    Without a decision, both fields have their defaults.
+    """
 
     resend: bool = False
-    """True: the batch was not sent, so its requests are sent again."""
+    """True: the user says that the batch was not sent, so its requests are sent again."""
     batch_id: str | None = None
-    """The batch was sent, and this is its ID at the endpoint."""
+    """The ID of the batch at the endpoint, if the user says that the batch was sent."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class Options:
     probed: frozenset[str] | None = None
     # the limits that this run shares with other runs; None: the run only has its own limits
     limits: SharedLimitsSettings | None = None
-    # show a line for each new answer: "figures" for its numbers, "texts" for its beginning, too
+    # "figures": show a line with the numbers of each new answer; "texts": show also the beginning
+    # of the answer; None: show no such lines
     watch: str | None = None
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """A callback that receives the task, the model and the folder of the run. It is called after
@@ -59,9 +64,9 @@ class Options:
     diff: Path | Mapping[str, Any] | None = None
     """The run config with which a dry run compares; None: a dry run shows the full preview."""
     batch_choice: BatchChoice = BatchChoice()
-    # True: send no request; collect the output of a run on another machine, or raise an error
+    # True: send no request; collect the answers of a finished Slurm job, or raise an error
     only_collect: bool = False
-    # False: all answers of the model are already in the folder; a missing answer ends the run
+    # False: all answers of the model must already be in the folder; a missing answer ends the run
     asks_model: bool = True
 
 
@@ -93,17 +98,24 @@ UNUSABLE_PATH_ERRORS = frozenset(
         errno.EPERM,
     }
 )
-"""Error numbers that mean: a path that the user passed cannot be used."""
+"""The numbers (errno) of errors that mean: a path that the user passed cannot be used."""
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
-"""Error numbers that mean: the disk is full or read-only, or the user's quota is used up."""
+"""The numbers (errno) of errors that mean: the disk is full or read-only, or the user's quota is
+used up.
+"""
 
 
 def end_record(evaluated: Evaluated) -> dict[str, Any]:
-    """Return the main numbers of a result; all numbers are in evaluation_config.yaml."""
+    """Return the record of a run that has ended with a result.
+
+    The record has the exit code, the main numbers and the paths of the result. All numbers of the
+    result are in evaluation_config.yaml.
+    """
     from eval_factory.tasks.errata import CORRECTED  # imported late, to keep `--help` fast
 
     result = evaluated.result
     total = result.usage.this_run.total
+    # the main metric, computed with the corrected answer key
     corrected = result.scores.get(f"{result.main_metric}{CORRECTED}")
     return {
         "event": "end",
@@ -134,22 +146,23 @@ def failure_record(error: BaseException, code: int, message: str | None = None) 
     Args:
         error: The error that ended the run.
         code: The exit code of the command.
-        message: The text to record instead of the error's own text.
+        message: The text to record instead of the error's own text. A defect and an interruption
+            have fixed texts, which replace both.
     """
     if code == DEFECT_EXIT_CODE:
         message = f"a defect in eval-factory ({type(error).__name__})"
     elif code == InterruptedRunError.exit_code and not isinstance(error, EvalFactoryError):
         message = "interrupted"
     redactor = Redactor.from_environment(os.environ)
-    described = {
+    error_fields = {
         "type": type(error).__name__,
         "message": own_lines(redactor.text(message or str(error))),
     }
-    return {"event": "end", "exit_code": code, "error": described}
+    return {"event": "end", "exit_code": code, "error": error_fields}
 
 
 def code_of_error(error: BaseException) -> int:
-    """Return the exit code of a program that the error ends."""
+    """Return the exit code of a command that ends with this error."""
     if isinstance(error, EvalFactoryError):
         return error.exit_code
     if isinstance(error, KeyboardInterrupt):
@@ -160,7 +173,10 @@ def code_of_error(error: BaseException) -> int:
 
 
 def numbers_of(score: Score | None) -> dict[str, Any]:
-    """Return the value, the ends of the confidence interval and the count; all None if no score."""
+    """Return the value, the ends of the confidence interval and the number of values of a score.
+
+    If `score` is None, all four are None.
+    """
     if score is None:
         return dict.fromkeys(("value", "ci_low", "ci_high", "n"))
     return {

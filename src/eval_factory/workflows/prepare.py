@@ -1,4 +1,4 @@
-"""Finds the files and settings that helm-run reads, records them, and writes them to the folder."""
+"""Prepares the data, the settings and the files that helm-run reads in the output folder."""
 
 from __future__ import annotations
 
@@ -86,6 +86,7 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
     info = plan.evaluation.framework.framework
     config: Any = context.redactor.tree(plan.evaluation.as_dict())
     servers = context.redactor.tree(servers_section(plan.endpoints, plan.servers_before))
+    # two top-level keys of run_config.yml, which are only written if they are needed
     further_keys: dict[str, Any] = {}
     if servers:
         further_keys[SERVERS_SECTION] = servers
@@ -102,7 +103,7 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
 
 
 def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | None:
-    """Return the checked data bundle of the run; None if the run uses no bundle.
+    """Return the data bundle of the run, after checking it; None if the run uses no bundle.
 
     Raises:
         ConfigError: The output folder is inside the bundle.
@@ -117,7 +118,7 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | No
 def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> DataRead:
     """Return the facts that identify the data of this run in a later run.
 
-    The bundle may change during the run, so its record is made now.
+    The record of the bundle is made before the run, because the bundle may change during the run.
     """
     own_files = run_data.hash_own_data(plan, context.say)
     return DataRead(
@@ -138,10 +139,12 @@ def data_settings(
     """
     extra = plan.evaluation.extra
     cluster = plan.evaluation.task.helm.cluster
+    # The rules for configurations permit at most one of these three settings.
     sample = None
     if extra.sample_seed is not None:
         sample = SampleSettings(extra.sample_seed, cluster.field if cluster else None)
     if extra.instances is not None:
+        # No sample is drawn from a list of ids, so the seed has no effect.
         sample = SampleSettings(0, ids=tuple(extra.instances))
     if (stop := plan.evaluation.stop_when) is not None:
         sample = SampleSettings(stop.seed, in_one_order=True)
@@ -179,7 +182,10 @@ def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | N
 
 
 def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
-    """Create cache.db, or check the existing one. A damaged cache.db is archived and replaced."""
+    """Create cache.db, or check the existing cache.db.
+
+    A damaged cache.db is archived, and an empty one is created.
+    """
     try:
         response_cache.create_or_check(rundir.cache_db)
     except response_cache.DamagedCacheError as error:

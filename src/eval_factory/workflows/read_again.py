@@ -18,6 +18,7 @@ from eval_factory.reading import VERSION
 from eval_factory.report.reader import StoredResult, load_result
 
 Load = Callable[[Path | str], StoredResult]
+"""A function that loads the result of an output folder."""
 
 
 @contextmanager
@@ -26,13 +27,15 @@ def read_by_one_rule(
 ) -> Iterator[Load]:
     """Yield a function that loads the results of these folders.
 
-    The function loads stored results unchanged if one reader version has read all of them, and
-    otherwise as read by the current version. Imported results, and results whose answers were
-    deleted, are always loaded unchanged; the comparison then refuses different versions.
+    If one reader version has read all results, the function loads the stored results unchanged.
+    Otherwise it loads the results as the current reader version reads them. Two kinds of results
+    are always loaded unchanged: imported results, and results that cannot be collected again, for
+    example because their answers were deleted. The comparison then refuses the different versions.
 
     Args:
         folders: The output folders of the results.
-        other_version: The reader version of a further result with which these are compared.
+        other_version: The reader version of a further result, with which the results of `folders`
+            are compared; None if there is no further result.
     """
     versions = set() if other_version is None else {other_version}
     for folder in folders:
@@ -47,7 +50,7 @@ def read_by_one_rule(
 
 
 def _read_by_current_version(stored: StoredResult, stack: ExitStack) -> StoredResult:
-    """Return the result as the current reader version reads it.
+    """Return the result as the current reader version reads it; unchanged if this is impossible.
 
     The temporary files of the new result exist until the stack is closed.
     """

@@ -1,8 +1,8 @@
 """Rescores an imported result: adds scores of the reader and of judges to the source's values.
 
-The new result is written to another folder. Judges are asked in a separate run in the subfolder
-`judged`. This run evaluates a custom benchmark that contains the imported answers; its scores are
-added to the imported result.
+The new result is written to another folder. If the user names judges, the judges are asked in a
+separate run in the subfolder `judged`. This run evaluates a custom benchmark that contains the
+imported answers. The scores of the judges are then added to the imported result.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from eval_factory.workflows.options import Options
 if TYPE_CHECKING:
     from eval_factory.workflows.evaluated import Evaluated
 
-CUSTOM = "custom"
-_BENCHMARK = ("config", "params", "extra", "benchmark")
+CUSTOM = "custom"  # the `config.type` of a run with the user's own benchmark
+_BENCHMARK = ("config", "params", "extra", "benchmark")  # the path of a key in a run config
 _NO_BENCHMARK = (
     "config.params.extra.benchmark: is missing; set it to the file that says how judges rate "
     "(docs/import.md)"
@@ -75,6 +75,8 @@ def rescore_imported(
         ConfigError: No score would be added, the output folder contains other files, or the
             configuration is wrong.
         PrerequisiteError: The folder has no result, or a judge cannot be asked.
+        BusyError: Another process has locked the output folder.
+        HelmError: HELM failed in the run that asks the judges.
     """
     stored = load_result(folder)
     rundir = RunDir(output_dir)
@@ -96,6 +98,7 @@ def rescore_imported(
         judged = None
         if judging is not None:
             judged = _ask_judges(stored, judging, request, rundir, env, screen)
+        # The ratings of clinicians are in the folder of the original, so the copy has none.
         result = rescored(replace(stored.result, clinicians=None), stored.folder, rundir, judged)
         return _write(result, stored, rundir, env)
 
@@ -177,7 +180,8 @@ def _judging_evaluation(
     model = stored.result.provenance.target
     document = {
         "config": {"type": CUSTOM},
-        # The configuration needs an endpoint, but no request is sent to it: the answers are known.
+        # The configuration needs an endpoint, but this endpoint gets no request: the benchmark
+        # already has the answers.
         "target": {"api_endpoint": {"url": url, "model_id": model, "type": "chat"}},
     }
     overrides = (

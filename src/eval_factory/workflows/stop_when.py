@@ -1,9 +1,10 @@
 """Implements `extra.stop_when`: asks more and more instances until a stopping rule holds.
 
 The instances are in one random order. Each look is a separate helm-run on the first instances of
-this order; the next look has twice as many. The response cache answers the requests of earlier
-looks, so `stop_when` works for every task, jury and rubric. A run that was killed repeats its
-looks, but only sends the requests that are not answered yet.
+this order. The next look has twice the number of instances, or all instances if there are fewer.
+The response cache answers the requests of earlier looks, so `stop_when` works for every task, jury
+and rubric. A run that was killed repeats its looks, but only sends the requests that are not
+answered yet.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ if TYPE_CHECKING:
     from eval_factory.workflows.resume import DataRead
 
 # Modules that are only needed with a rule are imported inside functions, to keep a dry run fast.
+
 OTHER_RUN_KEY = f"{STOP_WHEN}.differs_from"
+"""The key of the configuration that names another run, for error messages."""
 
 
 def first_look_size(plan: Plan) -> int | None:
     """Return the number of instances of the first look; None if the run has no stopping rule.
 
-    If the folder already has a look, its last look determines the number.
+    If the output folder already has looks, the number is that of the last look.
     """
     if (stop := plan.evaluation.stop_when) is None:
         return None
@@ -60,6 +63,7 @@ def looks_line(evaluation: Evaluation) -> str | None:
 
     limits = (evaluation.params.limit_samples, evaluation.task.about.instances)
     max_instances = min((limit for limit in limits if limit is not None), default=None)
+    # If the number of instances is unknown, the line shows the first three looks.
     sizes = ", ".join(map(str, looks_up_to(stop.first, max_instances or 4 * stop.first)))
     if max_instances is None:
         sizes += ", ... all"
@@ -82,8 +86,8 @@ def ask_in_looks(
         plan: The plan of the run.
         stop: The stopping rule.
         data: The facts that identify the data of the run.
-        ask: A function that runs helm-run with the given arguments to its end.
-        debug: As for helm-run.
+        ask: A function that runs helm-run with these arguments until helm-run ends.
+        debug: True to let HELM log more.
 
     Returns:
         The last look, with the wall time of all looks, and the arguments of its helm-run.
@@ -129,7 +133,10 @@ def ask_in_looks(
 
 
 def _look_line(metric: str, stopped: StoppedEarly, next_size: int | None) -> str:
-    """Return a line about a look. `next_size` is None if the look was the last."""
+    """Return a line about the last look.
+
+    `next_size`: the number of instances of the next look; None if there is no next look.
+    """
     look = stopped.looks[-1]
     measure = f"difference of {metric}" if "differs_from" in stopped.rule else metric
     interval = formats.between(look.ci_low, look.ci_high) or "no interval"
@@ -192,12 +199,13 @@ def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
     errors: list[EvalFactoryError] = []
     if faults := data_faults(plan.evaluation):
         errors.append(PrerequisiteError("\n  ".join(faults)))
-    checks: list[Callable[[Plan], object]] = [other_run_text]
+    checks: list[Callable[[Plan], object]] = []
     if extra.judge_passport is not None:
         # imported late, to keep a dry run fast: few runs have a passport
         from eval_factory.scoring.judge_passports import check_passport
 
-        checks.insert(0, check_passport)
+        checks.append(check_passport)
+    checks.append(other_run_text)  # raises an error if the other run cannot be used
     for check in checks:
         try:
             check(plan)
@@ -210,7 +218,7 @@ def with_other_run(plan: Plan, data: DataRead) -> DataRead:
     """Write the facts about the other run to the folder, and return `data` with their hash.
 
     If the other run has changed, the hash differs, and an earlier run in this folder does not count
-    as finished.
+    as finished. If the rule names no other run, nothing is written and `data` is returned.
     """
     if (text := other_run_text(plan)) is None:
         return data
@@ -245,7 +253,7 @@ def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
             f"and that of this run is {result.main_metric}"
         )
     if result.main_metric not in result.scores:
-        return
+        return  # no instance has a value yet, so there are no questions to compare
     prompts = values_of(result.instances, result.scores[result.main_metric]).prompts
     shared = prompts.keys() & other_run["prompts"].keys()
     differing = sum(prompts[key].hex() != other_run["prompts"][key] for key in shared)

@@ -235,7 +235,7 @@ ROLE = RoleEstimate("model", "m", 10, 100.0, 20.0, 0.5, 2.0, {"cost": "table"})
 
 def test_what_a_limit_will_stop_is_said() -> None:
     tight = Estimate("t", (ROLE,), 0, Budget(0.49, 9, 119, 7199.0))
-    assert tight.beyond == {
+    assert tight.exceeded_limits == {
         "max_cost": 0.5,
         "max_requests": 10,
         "max_tokens_total": 120.0,

@@ -41,7 +41,7 @@ def test_sums() -> None:
     found = SuiteEstimate(
         (cell("a/x", "one", 100), cell("a/y", "one", 50), cell("b/x", "two", 20)), Budget()
     )
-    assert (found.requests, found.tokens, found.cost, found.hours, found.beyond) == (
+    assert (found.requests, found.tokens, found.cost, found.hours, found.exceeded_limits) == (
         170,
         1700.0,
         1.5,
@@ -64,7 +64,7 @@ def test_what_nobody_knows_is_not_guessed() -> None:
         cell("a/z", "one", 1, None),
     )
     found = SuiteEstimate(cells, Budget(max_cost=0.1))
-    assert (found.requests, found.tokens, found.cost, found.hours, found.beyond) == (
+    assert (found.requests, found.tokens, found.cost, found.hours, found.exceeded_limits) == (
         None,
         None,
         None,
@@ -81,7 +81,7 @@ def test_limits_that_will_be_reached() -> None:
     cells = (cell("a/x", "one", 100, hours=1.0), cell("a/y", "one", 50, hours=0.5))
     budget = Budget(max_cost=0.9, max_requests=149, max_tokens_total=1499, max_wall_s=5399)
     found = SuiteEstimate(cells, budget)
-    assert found.beyond == {
+    assert found.exceeded_limits == {
         "max_cost": 1.0,
         "max_requests": 150,
         "max_tokens_total": 1500.0,
@@ -89,7 +89,7 @@ def test_limits_that_will_be_reached() -> None:
     }
     says(found.to_text(), "max_requests (149)", "before the end")
     assert "1.5 h" in found.to_text()
-    assert SuiteEstimate(cells, Budget(1.0, 150, 1500, 5400)).beyond == {}
+    assert SuiteEstimate(cells, Budget(1.0, 150, 1500, 5400)).exceeded_limits == {}
 
 
 def test_a_record_for_programs() -> None:
@@ -116,7 +116,7 @@ def test_of_a_suite(tmp_path: Path) -> None:
     found = estimate_suite(suite, {}, said.append)
     assert said == ["looking at small/sample_medical_qa ..."]
     assert (found.requests, found.cells[0].limit_group) == (40, suite.limit_groups["small"])
-    assert found.beyond == {"max_requests": 40}
+    assert found.exceeded_limits == {"max_requests": 40}
     wrong = suite_of(tmp_path, "small", params={"extra": {"subset": "hard"}})
     with pytest.raises(ConfigError, match="subset"):
         estimate_suite(wrong, {}, lambda _: None)
