@@ -54,8 +54,8 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     """Find the key of every endpoint of a plan.
 
     The key comes from the endpoint's own variable, else from the variable of the main key, else
-    from credentials.conf. An endpoint on another host than the model's gets only the key that
-    credentials.conf has for this very model.
+    from credentials.conf. If a judge's endpoint is not on a host of the model's endpoint, only the
+    key that credentials.conf has for the judge's own model ID is used.
 
     Raises:
         PrerequisiteError: a key that the configuration names was not found, or a key contains
@@ -66,13 +66,16 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     sources = plan.evaluation.sources
     extra = plan.evaluation.extra
     endpoint = plan.evaluation.endpoint
-    named = {"target.api_endpoint.api_key": endpoint.api_key}
+    variable_at_path = {"target.api_endpoint.api_key": endpoint.api_key}
     for default in framework.judges.values():
-        named[f"config.params.extra.{default.api_key}"] = getattr(extra, default.api_key)
+        variable_at_path[f"config.params.extra.{default.api_key}"] = getattr(extra, default.api_key)
     # A variable that the user's configuration names has to be set.
-    required = {name for path, name in named.items() if sources.get(path) is not Source.FRAMEWORK}
-    required |= {judge.api_key for judge in extra.judges or []}
-    report = credentials_of(plan.endpoints, env, required={name for name in required if name})
+    required = {judge.api_key for judge in extra.judges or []}
+    for path, variable in variable_at_path.items():
+        if sources.get(path) is not Source.FRAMEWORK:
+            required.add(variable)
+    required_names = {name for name in required if name}  # None: an endpoint gets no key
+    report = credentials_of(plan.endpoints, env, required=required_names)
     report.warnings += _unused_services(plan, env)
     report.lines += report.warnings
     return report
@@ -119,7 +122,7 @@ def credentials_of(
     oauth_variables, values = _variables_of(endpoints, env)
     report.found = {}
     for variable, value in values.items():
-        if value != env.get(variable, value):
+        if value != env.get(variable, value):  # `secret_in` corrected the value
             report.found[variable] = value or ""
     urls = (endpoint.urls for endpoint in endpoints if endpoint.role == MODEL_ROLE)
     model_origins = set(map(origin_of, chain.from_iterable(urls)))
@@ -254,7 +257,7 @@ def _helm_credentials(env: Mapping[str, str]) -> tuple[str, Any]:
             text = read_text(path, max_size=MAX_CREDENTIALS_SIZE)
         except (OSError, UnicodeDecodeError):
             raise ConfigError([f"{path}: cannot be read"]) from None
-    # imported here, for the import takes 130 ms and is rarely needed
+    # imported late: the import takes 130 ms and is rarely needed
     from pyhocon import ConfigFactory
 
     try:

@@ -34,7 +34,7 @@ from eval_factory.plan.batch_endpoints import check_batches
 from eval_factory.plan.run_plan import EndpointPlan
 from eval_factory.tasks.oauth_services import services_in
 
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 10.0  # the maximum wait for the answer to a probe
 FEW_TOKENS = 1
 MORE_TOKENS = 512
 """The limits of output tokens in a probe. The first probe asks for one token, which is cheapest.
@@ -54,6 +54,7 @@ NEEDS_PICTURES = (
 )
 OTHER_SERVERS_CONTINUE = "the other servers are asked until it answers"
 STATUSES_OF_A_BODY = frozenset({400, 422})
+"""The HTTP statuses that mean: the server does not accept the body of the request."""
 
 _MENTIONS_TOKEN_LIMIT = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
 
@@ -68,7 +69,7 @@ def probe(
     """Send a small request to each server of an endpoint, to all servers at the same time.
 
     An endpoint with batches gets a request that costs no tokens. An endpoint that makes pictures is
-    not probed, for a picture is slow and expensive.
+    not probed, because a picture is slow and expensive.
 
     Args:
         endpoint: the endpoint.
@@ -106,7 +107,7 @@ def probe(
         services=services_in(env),
     )
 
-    def answer(server: Server) -> str | PrerequisiteError | None:
+    def outcome_of(server: Server) -> str | PrerequisiteError | None:
         server.is_patient = False
         try:
             warning = _Probe(settings, endpoint, servers, server, env, redactor).warning()
@@ -116,30 +117,33 @@ def probe(
             return f"{server.messages.url}: {warning}"
         return warning
 
-    answers = map_at_once(answer, servers.all, len(servers.all))
-    return _warning_in(answers)
+    outcomes = map_at_once(outcome_of, servers.all, len(servers.all))
+    return _joint_warning(outcomes)
 
 
-def _warning_in(answers: Sequence[str | PrerequisiteError | None]) -> str | None:
-    """Return a warning that sums up the answers of the servers; None if all servers answered.
+def _joint_warning(outcomes: Sequence[str | PrerequisiteError | None]) -> str | None:
+    """Return a warning about all servers of an endpoint; None if all servers answered.
+
+    `outcomes`: for each server a warning, the error of its probe, or None if the server answered.
 
     Raises:
         PrerequisiteError: no server can be asked, or one server refuses the request.
     """
-    errors = [error for error in answers if isinstance(error, PrerequisiteError)]
-    if len(answers) == 1 and errors:
+    errors = [error for error in outcomes if isinstance(error, PrerequisiteError)]
+    if len(outcomes) == 1 and errors:
         raise errors[0]
-    refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
-    if refused or len(errors) == len(answers):
+    refusals = [error for error in errors if isinstance(error, EndpointRefusedError)]
+    if refusals or len(errors) == len(outcomes):
         hint = ""
-        if len(errors) < len(answers):
+        if len(errors) < len(outcomes):
             hint = (
                 "\n"
-                "  the other servers answer: take this URL out of the list, and the run goes "
-                "on with them; stored answers are kept"
+                "  the other servers answer: take this URL out of the list, and the run continues "
+                "with them; stored answers are used again"
             )
-        raise type((refused or errors)[0])("\n".join(map(str, errors)) + hint)
-    warnings = [warning for warning in answers if isinstance(warning, str)]
+        error_class = type(refusals[0] if refusals else errors[0])
+        raise error_class("\n".join(map(str, errors)) + hint)
+    warnings = [warning for warning in outcomes if isinstance(warning, str)]
     warnings += [f"{error}\n  {OTHER_SERVERS_CONTINUE}" for error in errors]
     return "\n".join(warnings) or None
 

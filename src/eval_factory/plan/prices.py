@@ -1,8 +1,8 @@
 """Finds the token prices of the endpoints of a run, and the run's cost limit.
 
 Prices come from the user's own table, or from the installed library genai-prices. The library's
-provider is chosen by the endpoint's URL, not by the model: a user who serves `gpt-oss-120b` on an
-own machine does not pay the price of a provider.
+provider is chosen by the endpoint's URL, not by the model: a user who serves `gpt-oss-120b` on
+their own machine does not pay the price of a provider.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eval_factory.core.budget import BY_LIBRARY, BY_TABLE, Budget, LongPrompts, 
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 
-_LOCAL_NAMES = (".local", ".internal", ".localhost", ".lan")
+_LOCAL_NAMES = (".local", ".internal", ".localhost", ".lan")  # the ends of private hosts' names
 _RATES = {
     "input_per_million": "input_mtok",
     "output_per_million": "output_mtok",
@@ -31,7 +31,7 @@ _RATES = {
 PROCESSING = {True: "batch", False: "standard"}
 """The library's names for requests in a batch (True) and for single requests (False)."""
 BY_BATCH = ", by batch"
-"""Is appended to the source of a price for batches."""
+"""The text that is appended to the source of a price for batches."""
 FREE = Price(0.0, 0.0, source="embedded")  # the price of the embedded demo endpoint
 
 
@@ -40,8 +40,8 @@ class Prices:
     """The prices of the endpoints of a run, by role."""
 
     known: Mapping[str, Price]
-    # the message for each role without a known price; endpoints on the user's own machines, which
-    # may be free, are among them
+    # the message for each role without a known price; some of these endpoints may be free, because
+    # they are on the user's own machines
     unknown: Mapping[str, str]
 
 
@@ -148,7 +148,7 @@ def refuse_uncountable_limits(plan: Plan) -> None:
     unknown = prices_of(plan).unknown
     if unknown:
         models = {endpoint.role: endpoint.model_id for endpoint in plan.endpoints}
-        problem = "config.params.extra.max_cost: this limit cannot be kept"
+        problem = "config.params.extra.max_cost: this limit cannot be enforced"
         lines = []
         for role, why in unknown.items():
             lines.append(f"{problem}: {why} ({role})\n  {how_to_state_price(models[role])}")
@@ -156,9 +156,9 @@ def refuse_uncountable_limits(plan: Plan) -> None:
 
 
 def is_hosted(url: str) -> bool:
-    """Return True if the URL may belong to a provider, whose requests may cost money.
+    """Return True if the URL may belong to a provider, where requests may cost money.
 
-    False for this machine, for private addresses and for the embedded demo endpoint.
+    Returns False for this machine, for private addresses and for the embedded demo endpoint.
     """
     host = (urlsplit(url).hostname or "").lower()
     if (
@@ -187,7 +187,7 @@ def library_price(url: str, model_id: str, at: datetime, *, by_batch: bool = Fal
     """
     if not is_hosted(url):
         return None
-    import genai_prices  # imported here, for only this function needs it
+    import genai_prices  # imported late, because only this function needs the library
 
     try:
         price_found = genai_prices.calc_price(

@@ -36,22 +36,23 @@ from eval_factory.tasks.upstreams import Upstream
 SERVERS_SECTION = "answers_kept_by"
 """The section of run_config.yml about the servers whose answers the folder has.
 
-It exists only if an endpoint has or had several servers.
+The section exists only if an endpoint has or had several servers.
 """
 SENDS_METADATA = "sends_image_metadata"
 """The key in the run_config.yml of a folder whose first run sent pictures with their metadata.
 
 Early versions of eval-factory did not remove metadata.
 """
-IDENTITY_VERSION = 1
+IDENTITY_VERSION = 1  # the version of the rules by which the identity is computed
+# the dotted paths of two settings
 URL = "target.api_endpoint.url"
 STOP_WHEN = "config.params.extra.stop_when"
 HELM_SUITE = "eval-factory"  # HELM's name for the only suite in an output folder
 
 
-def _paths(group: str, *names: str) -> set[str]:
-    """Return the dotted paths of the settings `names` in a section."""
-    return {f"{group}.{name}" for name in names}
+def _paths(section: str, *names: str) -> set[str]:
+    """Return the dotted paths of the settings with these names in a section."""
+    return {f"{section}.{name}" for name in names}
 
 
 RUNTIME_ONLY = frozenset(
@@ -129,7 +130,9 @@ class Plan:
     @property
     def endpoints(self) -> tuple[EndpointPlan, ...]:
         """The endpoints that get requests. The model is left out if its answers exist already."""
-        return self.known_to_helm[self.has_answers or not self.asks_model :]
+        if self.has_answers or not self.asks_model:
+            return self.known_to_helm[1:]
+        return self.known_to_helm
 
     @property
     def known_to_helm(self) -> tuple[EndpointPlan, ...]:

@@ -54,7 +54,7 @@ from eval_factory.workflows.recollect import last_state, recollected
 from eval_factory.workflows.resume import write_result_state
 
 UPDATED_FILES = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
-"""The files of a result that people's ratings change, in the order in which a run writes them."""
+"""The files of a result that people's ratings change. They are written in the reverse order."""
 
 _MAX_PICTURE_SIDE = 1024  # the longer side of a picture in a form, in pixels
 _MAX_MEDIA_SIZE = 64 << 20  # the size of all media in a form, in characters
@@ -101,8 +101,17 @@ def export_sheets(
 ) -> Exported:
     """Draw a sample of `count` answers, and write a CSV file and an HTML form for each rater.
 
-    The sheets in `out` name each answer by a code. A file in the result's folder maps the codes to
-    the answers. `kind` is `ratings` or `criteria`; None: criteria if the result has criteria.
+    The sheets name each answer by a code. A file in the result's folder maps the codes to the
+    answers.
+
+    Args:
+        folder: The folder of the result.
+        out: The folder for the sheets.
+        count: The number of answers in the sample.
+        raters: The number of people who rate, from 1 to 50.
+        seed: The seed of the random sample.
+        kind: `ratings` or `criteria`; None: criteria if the result has criteria.
+        with_reference: True to show the raters the reference answers.
 
     Raises:
         ConfigError: Raters cannot judge what the main metric measures, or a sheet already exists.
@@ -115,15 +124,7 @@ def export_sheets(
     names = tuple(str(number) for number in range(1, raters + 1))
     endings = product(names, ("csv", "html"))
     files = [out / f"rater_{name}.{ending}" for name, ending in endings]
-    existing = []
-    for file in files:
-        if file.exists():
-            existing.append(str(file))
-    if existing:
-        raise ConfigError(
-            f"{', '.join(existing)}: the file already exists, and a rater may have filled it in: "
-            "choose another folder with --out"
-        )
+    _refuse_existing(files)
     draw = Draw(count, seed, names, stored.result.provenance.run_identity)
     sample, shown = _draw_sample(stored, kind, draw, read_annotations(rundir.ratings).rated_answers)
     sample_file = rundir.sample(sample.id)
@@ -145,6 +146,23 @@ def export_sheets(
         for ending, text in (("csv", as_csv), ("html", form)):
             write_atomic(out / f"rater_{name}.{ending}", text, mode=PRIVATE)
     return Exported(sample, tuple(files), sample_file)
+
+
+def _refuse_existing(files: Sequence[Path]) -> None:
+    """Check that no file exists, because a rater may have filled in an existing sheet.
+
+    Raises:
+        ConfigError: A file exists.
+    """
+    existing = []
+    for file in files:
+        if file.exists():
+            existing.append(str(file))
+    if existing:
+        raise ConfigError(
+            f"{', '.join(existing)}: the file already exists, and a rater may have filled it in: "
+            "choose another folder with --out"
+        )
 
 
 def _draw_sample(
@@ -237,6 +255,7 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
             rundir.forget_checksums()
             write_atomic(rundir.ratings, annotations.as_lines(), mode=PRIVATE)
             with recollected(rundir, stored) as updated:
+                # evaluation_config.yaml is written last: if it exists, all other files do, too
                 for name in reversed(UPDATED_FILES):
                     source = updated.rundir.root / name
                     write_atomic(
@@ -313,7 +332,7 @@ def _restored_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[No
 
 
 def plan_of(folder: Path, half_width: float | None) -> list[str]:
-    """Return lines that say how many answers people must rate.
+    """Return the rating plan of a result: a table that says how many answers people must rate.
 
     Args:
         folder: The folder of the result.
@@ -336,7 +355,7 @@ class PlanBasis:
     """The facts about a result from which a rating plan is computed."""
 
     metric: str
-    # mean and spread of the people's scores, or of the judge's if people rated too few answers
+    # mean and spread of the people's scores; those of the metric if people rated too few answers
     expected: Expected
     span: float  # the distance from the lowest possible score to the highest
     rated: int = 0  # number of answers that people have rated
@@ -409,28 +428,24 @@ def plan_basis(folder: Path) -> PlanBasis:
     values = {}
     for instance in scored:
         values[AnswerKey(instance.id, instance.trial)] = instance.metrics[metric]
+    # instances with the same source (for example, one patient's record) are not independent
     sources = [instance.cluster or instance.id for instance in scored]
-    lowest = []
-    for instance in scored:
-        if instance.lowest_score is not None:
-            lowest.append(instance.lowest_score)
+    lowest = [instance.lowest_score for instance in scored if instance.lowest_score is not None]
     judged = list(values.values())
     if len(judged) < 2:
         raise ConfigError(
             f"{stored.folder}: fewer than two answers have a score by {metric}: "
             "no rating plan is possible"
         )
-    low, high = (None if score is None else score.scale) or (min(judged), max(judged))
+    scale_of_metric = None if score is None else score.scale
+    low, high = scale_of_metric or (min(judged), max(judged))
     if low == high:
         raise ConfigError(
             f"{stored.folder}: all answers have the same {metric}, and it has no scale: "
             "no rating plan is possible"
         )
     people = people_scores(result, RunDir(stored.folder))
-    pairs = []
-    for key, rating in people.items():
-        if key in values:
-            pairs.append((rating, values[key]))
+    pairs = [(rating, values[key]) for key, rating in people.items() if key in values]
     mean = 0.0
     stddev = 0.0
     correlation = None
@@ -445,6 +460,7 @@ def plan_basis(folder: Path) -> PlanBasis:
     if not stddev:
         mean = statistics.fmean(judged)
         stddev = statistics.stdev(judged)
+    # In a rubric, each instance has its own lowest score.
     scale = (lower_end(judged, lowest, high) if lowest else low, high)
     effect = design_effect(judged, scale, sources)
     sharing = len(sources) / effective_clusters(sources)

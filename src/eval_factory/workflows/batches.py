@@ -50,10 +50,11 @@ from eval_factory.workflows.helm_run import EndedHelmRun
 from eval_factory.workflows.options import BatchChoice
 
 MAX_REQUESTS = 50_000
+"""The maximum number of requests in a batch, as OpenAI publishes it."""
 MAX_BYTES = 200_000_000
 """The maximum size of a batch's file, in bytes, as OpenAI publishes it."""
 FIRST_PAUSE_S = 0.5  # the pause after the first poll; each further pause is longer
-MAX_PAUSE_S = 60.0
+MAX_PAUSE_S = 60.0  # the longest pause between two polls
 PAUSE_FACTOR = 1.5  # a pause divided by the pause before it
 REPORT_INTERVAL_S = 600.0  # an unchanged state is shown again after this time
 SETTLING_S = 5.0
@@ -128,9 +129,10 @@ class Batches:
             if batch.state is BatchState.CREATING:
                 self._resolve_unknown(batch)
             elif batch.state is not BatchState.SENT:
+                # The batch does not exist at the endpoint yet, so its requests need a new batch.
                 self._ledger.to_be_sent_again(batch.intent)
         self._wait()
-        self._ledger.forget_waiting()
+        self._ledger.forget_waiting()  # helm-run writes the requests again that are still needed
 
     def run_helm(
         self, run: Callable[[HelmRunSettings], EndedHelmRun], settings: HelmRunSettings
@@ -164,7 +166,9 @@ class Batches:
             )
 
     def _has_unanswered_rest(self) -> bool:
-        """Return True if a batch left requests unanswered that must now be sent one by one."""
+        """Return True if requests wait that an ended batch did not answer and that may be sent
+        one by one.
+        """
         unanswered = []
         for line in self._ledger.waiting():
             if self._roles[line.role].asks_rest and self._ledger.replies(line.key):
@@ -205,7 +209,7 @@ class Batches:
         return f"{self._label(batch)}: {status.status}"
 
     def _affordable(self, lines: Sequence[Line]) -> list[Line]:
-        """Return the first requests whose maximum use fits within the rest of the run's limits.
+        """Return the first requests whose maximum use does not exceed the run's limits.
 
         Raises:
             NotReportableError: Not even the first request fits.
@@ -219,11 +223,11 @@ class Batches:
                 break
             chosen.append(line)
         if lines and not chosen:
-            limit = exceeded(budget, spent)
+            limit = exceeded(budget, spent)  # `spent` contains the first request
             raise NotReportableError(
                 f"stopped: {len(lines)} requests wait for a batch, and the first would exceed "
                 f"{limit}: the most that a request may use is reserved before it is sent\n"
-                f"  no score is written, every answer is kept; raise {limit}: {SAME_COMMAND}"
+                f"  no score is written, every answer is stored; raise {limit}: {SAME_COMMAND}"
             )
         return chosen
 
@@ -289,7 +293,10 @@ class Batches:
             raise
 
     def _resolve_unknown(self, batch: Batch) -> None:
-        """Find out whether the endpoint created a batch before an earlier command died."""
+        """Find out whether the endpoint created a batch, and record the answer in the ledger.
+
+        The command that sent the batch ended before it received the batch's ID.
+        """
         status = self._find_batch(batch)
         if status is None:
             self._ledger.to_be_sent_again(batch.intent)
@@ -334,6 +341,7 @@ class Batches:
         Raises:
             PrerequisiteError: The user named another batch.
         """
+        # An endpoint that does not state the intent or the size gives None or 0.
         is_other_intent = named.intent not in (None, batch.intent)
         is_other_size = named.total not in (0, batch.requests)
         if is_other_intent or is_other_size:
@@ -420,6 +428,7 @@ class Batches:
                 raise
             if error.status != 404:
                 raise refused(role.settings.role, error) from None
+            # With the status 404, the endpoint does not know the batch.
             if not self._choice.resend:
                 raise PrerequisiteError(self._vanished_message(batch)) from None
             self._ledger.to_be_sent_again(batch.intent)
@@ -543,7 +552,11 @@ class Batches:
         return f"batch {batch.number} ({batch.role}{batch_id})"
 
     def _say(self, batch: Batch, status: BatchStatus) -> None:
-        """Show the batch's state if it has changed, or if it was last shown some time ago."""
+        """Show the batch's state if it has changed.
+
+        A changed number of completed requests is shown at most every `MAX_PAUSE_S`, and an
+        unchanged state every `REPORT_INTERVAL_S`.
+        """
         role = self._role_of_batch(batch)
         state, completed, shown_at = role.shown_states.get(batch.intent, ("", -1, 0.0))
         now = time.monotonic()
@@ -563,7 +576,7 @@ class Batches:
 
 def exceeded(budget: Budget, spent: Spending) -> str | None:
     """Return the name of a limit that `spent` exceeds; None if it exceeds no limit."""
-    used = spent.by_limit(0.0)
+    used = spent.by_limit(0.0)  # max_wall_s is enforced by the deadline, not here
     for name, limit in budget.stated.items():
         if used[name] > limit:
             return name
@@ -587,7 +600,7 @@ def batches_of(
 
 
 def refuse_to_forget_batches(rundir: RunDir) -> None:
-    """Check that no batch is open, because `--fresh` would delete the record of it.
+    """Check that no batch is open, because `--fresh` would delete the ledger of the batches.
 
     Raises:
         ConfigError: A batch is open, and its answers will cost money.
@@ -641,7 +654,10 @@ def _local_time(seconds: float) -> str:
 def cancel(
     request: Request, choice: BatchChoice, *, env: Mapping[str, str], screen: TextIO
 ) -> list[str]:
-    """Cancel the open batches of a run. Returns a line for each batch."""
+    """Cancel the open batches of a run, and return a line for each batch.
+
+    If no batch is open, the only line says so.
+    """
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
     with lock_folder(plan, env, screen) as context:

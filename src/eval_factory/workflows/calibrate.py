@@ -58,12 +58,14 @@ from eval_factory.workflows.evaluate import evaluate
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.recollect import stored_evaluation
 
-PAGE = "judge_passport.html"
-JURIES = "juries.yaml"
+PAGE = "judge_passport.html"  # a judge's passport as a page
+JURIES = "juries.yaml"  # the best juries of the judges
 JURIES_PAGE = "juries.html"
-JUDGES = "judges"
+JUDGES = "judges"  # the folder with a subfolder for each judge, if there are several judges
 PROBES = 50
-"""The default number of answers about which a judge is asked again: 200 requests to each judge."""
+"""The default number of answers about which a judge is asked again. A judge gets at least 200
+requests for them: 4 for each answer.
+"""
 QUESTIONS = "questions"  # the folder with the questions to the judges
 RUN = "run"  # the output folder of the run that asks the judges
 BENCHMARK = "benchmark.yaml"
@@ -122,7 +124,7 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Asking:
-    """The judges that a calibration asks, and the folder for the questions and the run."""
+    """The settings of a calibration that asks judges."""
 
     run_config: Path
     judges: Sequence[str]  # names of judges of the run config; empty: all judges are asked
@@ -146,10 +148,13 @@ def calibrate(
         judge: The name of the judge if there is only one; None: the name of the field.
         to: The folder for the passports; None: no passport is written.
         today: The date of a new passport as YYYY-MM-DD; None: the current date.
+
+    Raises:
+        ConfigError: The label file is missing or wrong, or the folder `to` contains other files.
     """
     passports = []
     decisions = {}
-    items: list[LabelledItem] = []
+    items: list[LabelledItem] = []  # the same items for each column, except for the decisions
     for column in columns:
         digest, items = _read_label_file(labels, column)
         decisions[column] = [bool(item.judged) for item in items]
@@ -173,6 +178,7 @@ def calibrate_by_asking(
     by_judge, changed, asked_judges = _ask_judges(items, asking, env=env, screen=screen)
     passports = []
     for name, decisions in by_judge.items():
+        # An undecided item (None) becomes False, but is left out of `decided` and `comparable`.
         judged = []
         for item, met in zip(items, decisions, strict=True):
             judged.append(replace(item, judged=bool(met)))
@@ -198,7 +204,7 @@ def calibrate_by_asking(
 
 
 def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = None) -> Calibrated:
-    """Calibrate the judges of a run by the ratings that people gave its answers.
+    """Calibrate the judges of a run by the ratings that people gave to the run's answers.
 
     The ratings come from `annotate import`; no judge is asked.
 
@@ -241,9 +247,10 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
                 unjudged,
             )
         )
-    return _write_passports(
-        passports, _juries(items, chosen, {}) if len(scale) == 2 else (), to, None
-    )
+    juries: tuple[BestJury, ...] = ()
+    if len(scale) == 2:  # a jury decides by majority, which needs marks with only two values
+        juries = _juries(items, chosen, {})
+    return _write_passports(passports, juries, to, None)
 
 
 def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
@@ -506,6 +513,9 @@ def _run_config_document(evaluation: Evaluation, asking: Asking) -> dict[str, An
     """Return the run config that asks the judges about the labelled answers.
 
     The judges, limits and prices are those of the user's run config.
+
+    Raises:
+        ConfigError: The user's run config has no judge with a name in `asking.judges`.
     """
     jury = {judge.name: judge for judge in jury_of(evaluation)}
     to = asking.to.absolute()
@@ -610,10 +620,9 @@ def _about_judge(judge: EndpointPlan, result: TaskResult, criteria_per_request: 
     record = result.provenance.endpoints[judge.role]
     spent = result.usage.all_runs.roles.get(judge.role)
     cost = None if spent is None else spent.cost
-    if cost is None or not cost.priced_requests:
-        priced = None
-    else:
-        priced = 1000 * cost.value / cost.priced_requests
+    cost_per_1000 = None  # in US dollars for 1,000 requests
+    if cost is not None and cost.priced_requests:
+        cost_per_1000 = 1000 * cost.value / cost.priced_requests
     return AskedJudge(
         judge_sha256=judge_sha256(judge, criteria_per_request),
         model=record.model,
@@ -623,5 +632,5 @@ def _about_judge(judge: EndpointPlan, result: TaskResult, criteria_per_request: 
         criteria_per_request=criteria_per_request,
         first_answer=record.first_answer,
         last_answer=record.last_answer,
-        cost_per_1000=priced,
+        cost_per_1000=cost_per_1000,
     )

@@ -1,6 +1,7 @@
 """Renders the text that --dry_run shows.
 
-This module imports no code that sends requests to endpoints, so that a preview in CI is fast.
+At its import, this module loads no code that sends requests to endpoints, so that a preview in CI
+is fast.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def dry_run(
 
 
 def _additional_requests(evaluation: Evaluation) -> Iterator[str]:
-    """Yield lines that say which additional requests are sent, and how their answers are read."""
+    """Yield lines about questions that are asked again or in another form, and their reading."""
     extra = evaluation.extra
     if extra.repeats is not None:
         yield (
@@ -167,7 +168,7 @@ def _reasoned_lines(evaluation: Evaluation) -> Iterator[str]:
 
 
 def difference_of(old_text: str, new_text: str) -> str:
-    """Return a unified diff of two previews, with three lines of context."""
+    """Return a unified diff of two previews, or a line that says that there is no difference."""
     lines = list(
         difflib.unified_diff(
             old_text.splitlines(), new_text.splitlines(), "before", "now", lineterm=""
@@ -181,7 +182,7 @@ def difference_of(old_text: str, new_text: str) -> str:
 def set_values(
     values: Mapping[str, Any], set_paths: Collection[str], parent_path: str = ""
 ) -> dict[str, Any]:
-    """Return the nested values without those that are null by default.
+    """Return the nested values without the values that are null by default.
 
     Args:
         values: The values, by name.

@@ -3,7 +3,8 @@
 The figures come from the configuration, from cached answers, and from a helm-run in a temporary
 folder that prepares all requests but sends none of them.
 
-Each figure names its source. A figure that cannot be determined is None; nothing is guessed.
+Each figure has a source. A figure that cannot be determined is None. If the lengths of the answers
+are unknown, their maximum is counted.
 """
 
 from __future__ import annotations
@@ -168,10 +169,11 @@ class Estimate(Total):
 
     task: str
     roles: tuple[RoleEstimate, ...]  # the model first, then the judges
-    # number of answers in the output folder; the run pays nothing for those that it needs again
+    # number of answers in the output folder; an answer that the run needs again costs nothing
     cached_answers: int
     budget: Budget
-    at_most: bool = False  # True if `extra.stop_when` may end the run early
+    # True if `extra.stop_when` may end the run early; the figures are then upper bounds
+    at_most: bool = False
 
     @property
     def parts(self) -> Sequence[RoleEstimate]:
@@ -212,8 +214,8 @@ class Estimate(Total):
             lines += [f"    {name}: {source}" for name, source in role.sources.items()]
         if self.cached_answers:
             lines.append(
-                f"  {self.cached_answers:,} answers are kept in the output folder: "
-                "answers that are needed again cost nothing"
+                f"  {self.cached_answers:,} answers are stored in the output folder: "
+                "an answer that is needed again costs nothing"
             )
         lines += self.exceeded_limit_lines()
         lines.append(
@@ -258,6 +260,7 @@ def estimate(
     if needs_sizes and look_at_data and not (quick and typical):
         measured = (measure or prompt_sizes)(plan, env)
     sizes = measured
+    # Measured sizes count more than typical sizes, but the measurement may have failed.
     if typical and (measured is None or measured.requests is None):
         sizes = typical
     requests = _request_count(plan, earlier_requests, measured)
@@ -318,6 +321,8 @@ def _with_judge_probes(
     count, source = judge_requests
     if not plan.evaluation.extra.probe_judges or not count or not questions:
         return judge_requests
+    # The judges also rate a padded answer to some of the questions. The number of requests for one
+    # question is `count // questions`.
     probes = count * min(PADDED_QUESTIONS, questions) // questions
     return count + probes, f"{source}; {probes} more with probe_judges"
 
@@ -362,7 +367,7 @@ def _request_count(
     limit = plan.evaluation.params.limit_samples
     instances = plan.evaluation.task.about.instances
     if (chosen := plan.evaluation.extra.instances) is not None:
-        limit = instances = len(chosen)
+        limit = instances = len(chosen)  # the user named the instances to ask
     if instances is None:
         why = ""
         if sizes is not None:
@@ -544,12 +549,12 @@ def _mean(values: Sequence[float | None]) -> float | None:
 class PromptSizes:
     """The number and sizes of a run's prompts.
 
-    If the data are not on this machine, `requests` is None and `reason` says why.
+    If they could not be measured, `requests` is None and `reason` says why.
     """
 
-    requests: int | None
-    prompt_bytes: int = 0  # of all prompts together
-    most_tokens: int = 0  # the maximum of tokens in all answers together
+    requests: int | None  # the number of requests to the model
+    prompt_bytes: int = 0  # the size of all prompts together, in bytes
+    most_tokens: int = 0  # the maximum number of tokens in all answers together
     reason: str = ""
     judge_requests: int = 0  # requests to each judge of a rubric; 0 if the task has no rubric
     # tokens for pictures and sounds, roughly; None if the prompts have no pictures or sounds

@@ -79,8 +79,7 @@ def evaluate(
     show_warnings(evaluation, screen)
     look_for_prerequisites(plan)
     show_uncomputed([plan], env, screen)
-    # `asking_plan` has only the endpoints that get requests: if the model is not asked, no key,
-    # price or trial request of the model's endpoint is needed.
+    # If the model is not asked, `asking_plan.endpoints` lacks the model's endpoint.
     asking_plan = replace(plan, asks_model=options.asks_model)
     refuse_uncountable_limits(asking_plan)
     bundle = find_bundle(plan, env)

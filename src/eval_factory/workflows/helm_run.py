@@ -41,7 +41,7 @@ from eval_factory.plan.prices import budget_of, prices_of
 from eval_factory.plan.run_plan import Plan, oauth_of
 from eval_factory.workflows.context import RunContext
 
-SUMMARIZE_TRIES = 2
+SUMMARIZE_TRIES = 2  # the number of times that helm-summarize is started before it counts as failed
 
 DATA_ERRORS = frozenset(
     {
@@ -101,8 +101,8 @@ class EndedHelmRun:
     """A helm-run that has ended, successfully or not."""
 
     run_id: str
-    wall_s: float
-    returncode: int
+    wall_s: float  # the wall time, in seconds
+    returncode: int  # negative if a signal killed helm-run
     tail: tuple[str, ...]  # the last lines that helm-run printed, redacted
     events: tuple[Mapping[str, Any], ...]  # all events of the run except progress events
 
@@ -113,7 +113,8 @@ class FinishedRun:
 
     folders: tuple[Path, ...]  # HELM's run folders
     run_id: str
-    wall_s: float  # rounded like the wall time in the result, because the two are compared
+    # the wall time in seconds, rounded like the wall time in the result, with which it is compared
+    wall_s: float
 
 
 def run_helm(
@@ -131,14 +132,15 @@ def run_helm(
         evaluation: The evaluation, which names the variables that helm-run may see.
         argv: The command line of helm-run.
         settings: The settings that helm-run receives in its environment.
-        on_started: As in `ProcessSpec`.
-        watch: As in `ProcessSpec`.
+        on_started: Called when helm-run has started; helm-run reads the returned line.
+        watch: "figures" to show the numbers of each answer, "texts" to show also its text, or None.
 
     Raises:
         PrerequisiteError: The program helm-run is missing.
         InterruptedRunError: The user pressed Ctrl-C.
     """
     run_id = settings.run_id or uuid.uuid4().hex
+    # An offline run must not see the user's proxies: a proxy could forward requests to any host.
     hidden_names = PROXY_VARIABLES if settings.allowed is not None else frozenset()
     visible_env = {}
     for name, value in context.env.items():
@@ -238,6 +240,8 @@ def limit_messages(
             f"{why}; sent so far: {sent}",
             f"remove {limit}, or set max_requests in its place, and {retry_hint}",
         )
+    # The wall time of this run is unknown here. The infinite value means that the run's own limit
+    # of the wall time counts as reached.
     is_suite_limit = shared and (
         limit_value is None or spent.by_limit(math.inf)[limit] < limit_value
     )
@@ -394,15 +398,17 @@ def last_exception(tail: Sequence[str]) -> str | None:
     for number in range(len(tail) - 1, -1, -1):
         exception = _EXCEPTION_LINE.match(tail[number])
         if exception:
+            # the message may continue in the lines that follow
             line = " ".join([tail[number], *(text.strip() for text in tail[number + 1 :])])
-            return line[exception.start(1) + exception[1].rfind(".") + 1 :]
+            module_length = exception[1].rfind(".") + 1  # 0 if no module is named
+            return line[exception.start(1) + module_length :]
     return None
 
 
 def raise_if_stopped(
     events: Sequence[Mapping[str, Any]], last_message: str | None, log: logging.Logger
 ) -> None:
-    """Raise the error with which the plugin stopped helm-run, if it did.
+    """Raise the error with which eval-factory's code inside helm-run stopped helm-run, if any.
 
     Args:
         events: The events of helm-run.
@@ -421,7 +427,8 @@ def raise_if_stopped(
             # The hosts in the message were blocked by the offline guard, not by the network.
             hosts = []
             for host in blocked_hosts(events):
-                if (host.rpartition(":")[0] or host) in message:
+                name_without_port = host.rpartition(":")[0] or host
+                if name_without_port in message:
                     hosts.append(host)
             if hosts:
                 refused = (
@@ -491,7 +498,8 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
         elif event["event"] == event_names.RUN_FAILED:
             log.error(event["error"])
             blocked = blocked_hosts(run.events)
-            if blocked and not any(event.get("stopped") for event in run.events):
+            # `stopped` is true if eval-factory ended the run on purpose; the cause is then known.
+            if blocked and not any(other.get("stopped") for other in run.events):
                 # imported late: reads the sources of all data
                 from eval_factory.data.run_data import how_to_get
 

@@ -39,7 +39,7 @@ class Imported:
     result: TaskResult
 
 
-def import_results(  # noqa: PLR0913 - one for each option of the command
+def import_results(  # noqa: PLR0913 - one parameter for each option of the command
     source: Path | Sequence[Path],
     output_dir: Path,
     *,
@@ -56,13 +56,12 @@ def import_results(  # noqa: PLR0913 - one for each option of the command
     A single result is written to `output_dir` itself, several results to one subfolder each. All
     sources are read completely before any file is written.
 
-    `kind` is the format; None: the format is detected. `min_coverage` is the share of instances
-    that must have a score. `published` and `training_cutoff` are months (`YYYY-MM`): since when the
-    data are public, and when the model's training data end.
+    `kind` is the format; if `kind` is None, the format is detected. `min_coverage` is the share of
+    instances that must have a score. `published` is the month (`YYYY-MM`) since which the data are
+    public, and `training_cutoff` the month in which the model's training data end.
 
     Raises:
-        ConfigError: The format is unknown, an option is missing, a month is malformed, or the
-            folder contains other files.
+        ConfigError: An option is wrong or missing, or an output folder contains other files.
         PrerequisiteError: The source cannot be read.
         BusyError: Another process has locked the folder.
     """
@@ -82,13 +81,14 @@ def import_results(  # noqa: PLR0913 - one for each option of the command
         # The path is stored as an absolute path, because `verify` may run in another folder.
         source_path = path.expanduser().absolute()
         name = task or source_path.stem
-        form = kind
-        if form is None and source_path.exists():
-            form = detect_format(source_path)
-        source_runs = runs_in(source_path, form, columns, name, model)
+        source_format = kind
+        if source_format is None and source_path.exists():
+            source_format = detect_format(source_path)
+        # If the source does not exist, the format is None, and `runs_in` raises the error.
+        source_runs = runs_in(source_path, source_format, columns, name, model)
         options = ImportOptions(
             source_path,
-            str(form),
+            str(source_format),
             columns.named,
             name,
             model,
@@ -257,7 +257,10 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
 
 
 def _with_rescored_values(result: TaskResult, stored: StoredResult) -> TaskResult:
-    """Return the result with the scores that `rescore` added; unchanged if it added none."""
+    """Return the result with the scores that `rescore` added.
+
+    If the stored result was not rescored, `result` is returned unchanged.
+    """
     from eval_factory.importing.added_scores import rescored
     from eval_factory.report.reader import load_result
 

@@ -1,4 +1,4 @@
-"""Repeats a stored evaluation in one of three ways.
+"""Repeats a stored evaluation, or a part of it, in one of three ways.
 
 `recollected` collects the result again from the stored files, without keys, network or data.
 `reproduce` writes a run config that repeats the evaluation, and lists what has changed since.
@@ -82,8 +82,8 @@ def last_state(rundir: RunDir) -> LastRunState:
     """Return the state of the folder's last run.
 
     Raises:
-        PrerequisiteError: The state is missing or unreadable, names folders outside of the output
-            folder, or the folder has an imported result.
+        PrerequisiteError: The state is missing or unreadable, names no run folder or a folder
+            outside of HELM's folder, or the output folder has an imported result.
     """
     state = read_state(rundir)
     if state is None and is_imported(rundir):
@@ -128,7 +128,7 @@ def stored_document(rundir: RunDir) -> dict[str, Any]:
 def _set_old_defaults(document: dict[str, Any]) -> None:
     """Set keys that a run config of an earlier version lacks to the value that its run used.
 
-    Without this, the key would get today's default, which asks questions that the run did not ask.
+    Otherwise the keys would get today's defaults, with which a run asks additional questions.
     """
     params = document["config"].get("params")
     extra = params.get("extra") if isinstance(params, dict) else None
@@ -191,6 +191,7 @@ def _stored_benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchma
             },
             notes=tuple(document.get("notes", ())),
             has_clusters=document.get("has_clusters", False),
+            # The file does not state the number of these rows: 1 means that there are some.
             rows_with_pictures=int("pictures_beside" in document),
             has_turns=not is_rubric and holds_conversations(document["dataset_file"]),
             is_rubric=is_rubric,
@@ -303,7 +304,6 @@ def _stored_facts(stored: StoredResult, plan: Plan) -> Remembered:
     if rule is not None and rule.records:
         # Unreadable lines are reported later, when the two results are compared.
         with suppress(PrerequisiteError):
-            sources = {}
             for instance in stored.result.instances:
                 if instance.cluster is not None:
                     sources[instance.id] = instance.cluster
@@ -311,7 +311,7 @@ def _stored_facts(stored: StoredResult, plan: Plan) -> Remembered:
 
 
 def values_at(part: Any, full: Any) -> Any:
-    """Return the values of `full` at the keys of `part`, in nested mappings and lists, too."""
+    """Return the values of `full` whose keys `part` has, also in nested mappings and lists."""
     if isinstance(part, list) and isinstance(full, list) and len(part) == len(full):
         return [values_at(item, full_item) for item, full_item in zip(part, full, strict=True)]
     if not isinstance(part, Mapping) or not isinstance(full, Mapping):
@@ -340,6 +340,7 @@ def versions_that_differ(
         if old == new or old is None:
             continue
         if name == "lock_sha256" and stored_packages:
+            # The line names the packages of the lists instead of the digests of the lists.
             reported = {*stored.packages, *current.packages}
             lines += _other_packages(stored_packages, installed, reported)
             continue
@@ -629,6 +630,7 @@ def rescore(
     document = config_for(folder, output_dir)
     flags = {**request.flags, "config.output_dir": str(output_dir)}
     request = Request(request.run_config, document, flags, request.overrides)
+    # The model gets no request, so the secrets of its endpoint may be missing.
     not_sent = dict.fromkeys(variables_in(document["target"]), "not sent")
     evaluation = build_evaluation(request, load_framework(), {**not_sent, **env})
     options = Options(
@@ -652,7 +654,7 @@ def copy_answers(source: RunDir, provenance: Provenance, rundir: RunDir) -> None
         ConfigError: `rundir` has answers of another run.
         PrerequisiteError: The answers of the finished run are missing or were changed.
     """
-    origin = read_origin(rundir.cache_db)
+    origin = read_origin(rundir.cache_db)  # the run from which the answers in this cache come
     if rundir.cache_db.exists():
         if origin is None or origin.run_identity != provenance.run_identity:
             raise ConfigError(

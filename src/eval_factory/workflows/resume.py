@@ -1,10 +1,10 @@
 """Stores the state of the last run in its output folder, so that a finished run is not repeated.
 
-A result is not even collected again if the collection would write the same files. This is true if
-two conditions hold. Every file of the result matches its checksum. And everything else that a
-collection reads is unchanged: the program, its framework file, the installed packages, the data and
-the user's keys. All of these are compared by content. If one of them cannot be compared, the result
-is collected again.
+A result is not even collected again if the collection would write the same files. The collection
+would do so under two conditions. First, every file of the result matches its checksum. Second,
+everything else that a collection reads is unchanged: the program, its framework file, the installed
+packages, the data and the user's configuration. All of these are compared by content. If one of
+them cannot be compared, the result is collected again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class DataRead:
     bundle: Mapping[str, Any] | None = None
     # the SHA-256 of each of the user's own files, by name
     own_files: Mapping[str, str] = field(default_factory=dict)
-    # True if more files are read than HELM's own list names; None: no list is read from disk
+    # True if the run reads all text files of the task's folder, False if only those that HELM's
+    # list names; None if the task has no such folder, or if HELM downloads the list
     all_files: bool | None = None
     # Classes of picture metrics that could not be computed. When this machine can compute them, the
     # run is resumed.
@@ -66,12 +67,12 @@ class DataRead:
 class LastRunState:
     """The state of the last run in an output folder, which has ended."""
 
-    identity: str
-    versions: Mapping[str, str | None]
+    identity: str  # the hash of the configuration that determines the requests
+    versions: Mapping[str, str | None]  # as the function `versions` returns them
     run_id: str
-    wall_s: float
-    runs: Sequence[str]  # run folders, relative to the output folder
-    complete: bool
+    wall_s: float  # the wall time of helm-run, in seconds
+    runs: Sequence[str]  # HELM's run folders, relative to the output folder
+    complete: bool  # False if the same run would still send requests
     data_bundle: Mapping[str, Any] | None = None
     data_files: Mapping[str, str] = field(default_factory=dict)
     all_files: bool | None = None
@@ -122,7 +123,7 @@ def versions(upstream: Upstream) -> dict[str, str | None]:
 
 
 def is_of_current_version(state: LastRunState) -> bool:
-    """Return True if the run used this eval-factory version and an installed upstream version."""
+    """Return True if this eval-factory and an installed upstream have the versions of the run."""
     return any(state.versions == versions(upstream) for upstream in UPSTREAMS.values())
 
 
@@ -137,8 +138,8 @@ def read_state(rundir: RunDir) -> LastRunState | None:
 def finished_run(plan: Plan, data: DataRead) -> LastRunState | None:
     """Return the state of the folder's last run if this run need not be repeated; otherwise None.
 
-    The last run must be complete, have the same identity, versions and data, and still have its
-    files.
+    The last run must be complete, and have the same identity, versions and data. Its run folders
+    must exist, and the pictures that it made must be unchanged.
     """
     state = read_state(plan.rundir)
     if (
@@ -200,7 +201,7 @@ def write_result_state(
 ) -> dict[str, str]:
     """Write the state with the digests of the result's files.
 
-    Returns these digests together with the digest of the state's own file.
+    `digests` are these digests; they are returned together with the digest of the state's own file.
     """
     state = state.with_files(digests, rundir)
     write_state(rundir, replace(state, inputs=state.digest_of_inputs(provenance)))
@@ -288,7 +289,7 @@ def unchanged_result(
     listed = listed_checksums(rundir)
     if state is None or rundir.attestation.name not in listed:
         return None
-    attestation_digest = "missing"
+    attestation_digest = "missing"  # differs from every digest
     if rundir.attestation.is_file():
         attestation_digest = sha256_of(rundir.attestation)
     if {**digests_of(rundir, runs), rundir.attestation.name: attestation_digest} != listed:

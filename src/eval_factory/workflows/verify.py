@@ -1,9 +1,9 @@
 """Verifies that an output folder was not altered.
 
 The checksums are compared, and all documents are made again from HELM's files and the cache and
-compared with the stored documents. Some differences are no findings: the versions and the machine
-of the verifying program, data that are no longer available, and corrected scores if the versions of
-the errata differ.
+compared with the stored documents. Some differences are not findings: other versions or another
+machine, data that are no longer available, and values that depend on an errata, a reader or a
+statistics version that differs from today's.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from eval_factory.workflows.recollect import Recollected, last_state, recollecte
 from eval_factory.workflows.resume import checkout_commit, is_of_current_version, read_state
 
 NO_CHECKSUMS = (
-    "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, "
-    "or it was deleted;"
-    " the rest was verified"
+    "SHA256SUMS is missing: an earlier version wrote this folder, the last run of the folder did "
+    "not finish, or SHA256SUMS was deleted;"
+    " everything else was verified"
 )
-_MISSING = "missing"  # stands for the digest of a file that does not exist
-_RESULT = "evaluation_config.yaml"
+_MISSING = "missing"  # used in place of the digest of a file that does not exist
+_RESULT = "evaluation_config.yaml"  # the file with the result
 WRONG_FILES = (
     ValueError,
     LookupError,
@@ -115,6 +115,10 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
         folder: the output folder of a run, or the folder of a suite.
         suite: the function that verifies the folder of a suite; None if `folder` must be the output
             folder of a run.
+
+    Returns:
+        The findings and notes. If the folder cannot be verified, `unreadable` says why; no error is
+        raised.
     """
     rundir = RunDir(folder)
     own_paths = (*rundir.own, *SuiteDir(folder).own)
@@ -130,7 +134,7 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
             return suite(SuiteDir(folder))
         return Verified(
             folder,
-            unreadable="is not an output folder with a result; it is written when a run ends",
+            unreadable="is not an output folder with a result; a run writes the result at its end",
         )
     outcomes: list[Finding | str] = []
     state_findings: list[Finding] = []
@@ -147,7 +151,7 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
             findings.append(outcome)
     notes = tuple(outcome for outcome in outcomes if isinstance(outcome, str))
     if error is None:
-        # If a field of a file is known to be altered, the altered digest of the file is no news.
+        # If a field of a file is known to be altered, the file's altered digest adds nothing.
         altered_files = {finding.file for finding in findings}
         findings += [finding for finding in state_findings if finding.file not in altered_files]
         return Verified(folder, tuple(dict.fromkeys(findings)), notes)
@@ -171,12 +175,15 @@ def _unreadable_folder(
     else:
         message = f"{type(error).__name__}: {error}"
     reason = f"the result cannot be made again: {message}"
+    # A PrerequisiteError may be about this machine. Any other error of eval-factory means that a
+    # file was altered.
     if (
         not findings
         and isinstance(error, EvalFactoryError)
         and not isinstance(error, PrerequisiteError)
     ):
-        # The message begins with the path of the altered file, if it names a file.
+        # The message begins with the path of the altered file. A message without a path is about
+        # the configuration, which is read from run_config.yml.
         _, separator, text_after_folder = message.partition(f"{folder}/")
         file = "run_config.yml"
         if separator:
@@ -274,7 +281,7 @@ def _file_findings(
         written = f"the page and report.md are of eval-factory {record.eval_factory}"
         yield f"{written}: compared with SHA256SUMS alone"
     elif not changed_methods:
-        not_compared = ()
+        not_compared = ()  # nothing differs that the pages depend on
     for made_path in made.rundir.written():
         name = made_path.relative_to(made.rundir.root).as_posix()
         if not (rundir.root / name).is_file():
@@ -303,7 +310,7 @@ def _import_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding |
     imported = stored.result.provenance.imported
     yield from _judge_findings(rundir, stored)
     with imported_again(stored) as made_again:
-        if made_again.rundir is None or imported is None:
+        if made_again.rundir is None or imported is None:  # `imported` is never None here
             yield (
                 f"the source {made_again.source} is not here: the folder's own files were compared"
             )
@@ -391,8 +398,10 @@ def _statement_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Findin
         yield Finding(name, "", f"cannot be read: {type(error).__name__}: {error}")
         return
     now = {file: _digest(rundir, file) for file in subjects}
+    # converted to JSON and back, because JSON stores tuples as lists
     statement: Any = json.loads(json.dumps(result_statement(stored.result, now)))
     _remove_new_keys(rundir, document, statement)
+    # the subjects are compared with the files, and everything else with the new statement
     yield from _digest_findings(rundir, subjects, name)
     for difference in differences({**document, "subject": []}, {**statement, "subject": []}):
         yield _finding(name, difference, _RESULT)
@@ -493,7 +502,13 @@ def origin_of_field(field: str, name: str) -> str:
 
 
 def _finding(name: str, difference: Difference, origin: str) -> Finding:
-    """Return a finding about a difference in the file `name`; `origin`: the source of the field."""
+    """Return a finding about a difference in a file.
+
+    Args:
+        name: the path of the file in the output folder.
+        difference: the field, with the stored value and the value that was made again.
+        origin: the files from which the field was made again.
+    """
     return Finding(
         name,
         difference.field,
@@ -513,11 +528,11 @@ def _state_findings(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
         },
         "data_bundle": provenance.data_bundle,
     }
-    now = {}
+    recorded = {}
     for name, value in asdict(state).items():
         if name in expected:
-            now[name] = value
-    for difference in differences(now, expected):
+            recorded[name] = value
+    for difference in differences(recorded, expected):
         yield _finding(rundir.run_state.name, difference, _RESULT)
     runs = {name.rpartition("/")[0] for name in provenance.run_files}
     for run in state.runs:

@@ -50,14 +50,15 @@ HEADERS = {
 """The headers of every response. The browser caches nothing, and sends no referrer to other
 sites.
 """
-SCHEMA = "schema.yaml"
-SHOWN_ANSWERS = "display_predictions.json"
-_PREFIX = "eval-factory-view-"
+SCHEMA = "schema.yaml"  # the file with the schema for helm-summarize
+SHOWN_ANSWERS = "display_predictions.json"  # a file that helm-summarize writes for each run
+_PREFIX = "eval-factory-view-"  # the beginning of the names of temporary folders
 CANNOT_READ = (
-    "  it cannot read HELM's files of a run: "
-    "'eval-factory verify DIR' says whether they were altered;"
+    "  helm-summarize cannot read HELM's files of a run: "
+    "'eval-factory verify DIR' says whether these files were altered;"
     " run_eval with --fresh makes them again"
 )
+"""The end of an error message."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,11 @@ class Pages:
         ]
 
     def wait(self) -> None:
-        """Wait until the user presses Ctrl-C, the process gets SIGTERM, or the terminal closes."""
+        """Wait until the user presses Ctrl-C.
+
+        The command line raises KeyboardInterrupt also if the process gets SIGTERM, or if the
+        terminal closes.
+        """
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
@@ -120,9 +125,8 @@ def export(
         EvalFactoryError: the pages cannot be made, or `target` is not empty or is inside of an
             output folder. Nothing is written to `target` then.
     """
-    if target.is_symlink() or (
-        target.exists() and not (target.is_dir() and not any(target.iterdir()))
-    ):
+    is_empty_folder = target.is_dir() and not any(target.iterdir())
+    if target.is_symlink() or (target.exists() and not is_empty_folder):
         raise ConfigError(
             f"--export {target}: is there already, and not empty; name a new or an empty folder"
         )
@@ -219,7 +223,7 @@ class PageServer(ThreadingHTTPServer):
             reason = getattr(error, "strerror", None) or error
             raise PrerequisiteError(
                 f"port {port} of {HOST} cannot be used: {reason}\n"
-                "  give another with --port, or none for a free one"
+                "  give another port with --port; without --port, a free port is used"
             ) from error
         self.own_name = f"{HOST}:{self.server_address[1]}"
         self.prefix = f"/{secrets.token_urlsafe(16)}/"
@@ -227,6 +231,7 @@ class PageServer(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, name="view-server", daemon=True).start()
 
     def __exit__(self, *_args: object) -> None:
+        """Stop the thread, and close the port."""
         self.shutdown()
         self.server_close()
 
@@ -249,7 +254,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self.path = self.path[len(prefix) - 1 :]
         return super().send_head()
 
-    def list_directory(self, path: Any) -> None:  # noqa: ARG002 - of the base class
+    def list_directory(self, path: Any) -> None:  # noqa: ARG002 - the base class has `path`
         """Answer with 404: the pages need no list of a folder's files."""
         self.send_error(HTTPStatus.NOT_FOUND)
 
@@ -259,7 +264,7 @@ class _Handler(SimpleHTTPRequestHandler):
             self.send_header(name, value)
         super().end_headers()
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - in the base class
         """Log nothing: request paths contain the names of runs, and the log would fill the
         screen.
         """

@@ -50,15 +50,16 @@ _OPTIONAL_FILES = (names.SCENARIO_FILE,)
 MULTIMODAL = "_multimodal"
 # the name of the main metric of a run without scores: HELM requires a name for every run
 NO_SCORE = "no_score"
-SUITE = "view"
-DATA_FOLDER = "benchmark_output"
+SUITE = "view"  # the name of HELM's suite that contains all runs of the pages
+DATA_FOLDER = "benchmark_output"  # the folder with the data, inside the folder of the pages
 _INDEX = "index.html"
-CONFIG = "config.js"
+CONFIG = "config.js"  # the file with the settings of HELM's front end
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
+"""The Content-Security-Policy of the pages."""
 _ICON = re.compile(r'<link rel="icon"[^>]*>')
 
 
@@ -112,6 +113,7 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
     for run in helm_runs:
         if copies[run.folder.name, run.helm_model] > 1:
             models_with_copies.add(run.helm_model)
+    # the runs of each row of the tables; a row is a model, or a model in one of several folders
     rows: dict[tuple[str, Path | None], list[_HelmRun]] = {}
     for run in helm_runs:
         row_folder = run.stored.folder if run.helm_model in models_with_copies else None
@@ -157,10 +159,10 @@ def _runs_of(stored: StoredResult) -> list[_HelmRun]:
                 missing.append(name)
         if missing:
             raise PrerequisiteError(
-                f"{folder}: HELM's files are not there ({', '.join(missing)}), "
-                "and its pages are made of them\n"
+                f"{folder}: HELM's files are missing ({', '.join(missing)}), "
+                "and HELM's pages are made from these files\n"
                 "  run the same evaluation again; "
-                f"what was answered is kept in {rundir.cache_db.name}"
+                f"all answers so far are stored in {rundir.cache_db.name}"
             )
         path = folder / names.RUN_SPEC_FILE
         spec = read_record(path, dict[str, Any])
@@ -176,7 +178,8 @@ def _runs_of(stored: StoredResult) -> list[_HelmRun]:
 def _shown_model(runs: Sequence[_HelmRun], number: int | None) -> str:
     """Return the name of the model for the pages.
 
-    The name lists the tasks with partial results and with results that are not reportable.
+    After the name come the tasks with results that are not reportable, and then the tasks with
+    other partial results.
 
     Args:
         runs: the runs of the model in one row of the tables.
@@ -218,8 +221,8 @@ def _viewed(helm_run: _HelmRun, number: int | None, shown_model: str) -> ViewedR
     model = names.deployment_name(plain_name(helm_run.helm_model.rpartition("/")[2]) + ending)
     groups = tuple(plain_name(group) for group in helm_run.spec["groups"])
     scenario = dict(helm_run.spec["scenario_spec"])
-    # HELM builds file names from the scenario's arguments. Paths are therefore cut to their last
-    # part, and texts to characters that file names may contain.
+    # HELM builds file names from the scenario's arguments. A path is therefore cut to its last
+    # part, and characters that file names may not contain are replaced in texts.
     arguments = {}
     for key, value in (scenario.get("args") or {}).items():
         arguments[plain_name(key)] = (
@@ -272,7 +275,7 @@ def write_run_folders(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -
     """Write a folder for each run into the folder of HELM's suite.
 
     `copies`: True to copy HELM's files, False to create relative links to them. Links suffice if
-    the pages are temporary, for helm-summarize only reads these files.
+    the pages are temporary, because helm-summarize only reads these files.
     """
     for run in runs:
         folder = suite / run.name
@@ -362,7 +365,7 @@ def remove_site_path(site: Path) -> None:
 
     Links in the tables contain this path; the links are then relative.
     """
-    path_text = json.dumps(f"{site}/")[1:-1]
+    path_text = json.dumps(f"{site}/")[1:-1]  # the path as it is written inside a JSON string
     suite = suite_folder(site)
     for file in (
         *suite.glob("*.json"),
@@ -375,7 +378,7 @@ def remove_site_path(site: Path) -> None:
 
 
 def rename_files_with_colons(suite: Path) -> None:
-    """Replace colons by underscores in the names of files, and in the links to these files.
+    """Replace colons by underscores in the names of the tables' files, and in links to these files.
 
     helm-summarize names files after the arguments of a scenario, such as `mode:easy`.
     """
@@ -431,7 +434,8 @@ def make_tables(
         argv: the command line of helm-summarize.
         env: the environment variables.
         screen: shows messages to the user.
-        keeps_log: True to keep the log of helm-summarize.
+        keeps_log: True if the folder `work` still exists after the command, so that an error can
+            name the path of the log.
 
     Raises:
         HelmError: helm-summarize failed; the message has the last lines of its log.

@@ -100,7 +100,7 @@ class LeaderboardRequest:
     # the framework
     flags: Mapping[str, Any]
     run_config: Path | None = None
-    model: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()  # the models' IDs; empty: the model of the run config
     conf: Path | None = None  # HELM's conf file with the entries; None: the leaderboard's own
     overrides: tuple[str, ...] = ()
     reasoning: bool = False  # True to prefer the entries with more output tokens
@@ -199,7 +199,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
 
 
 def _schema_of(row: Leaderboard, request: LeaderboardRequest) -> Path:
-    """Return the path of HELM's schema for a leaderboard.
+    """Return the path of HELM's schema for a leaderboard, after checking the request.
 
     Raises:
         ConfigError: A model is given twice, or no entry can be run with a chat endpoint.
@@ -313,9 +313,11 @@ def _with_runs(
         for left_out in not_run
         if left_out.exit_code
     )
+    if unready:  # their entries were removed above, so the suite is built again without them
+        suite = _suite(board, entries_by_name, evaluation, env)
     return replace(
         board,
-        suite=_suite(board, entries_by_name, evaluation, env) if unready else suite,
+        suite=suite,
         entries={name: tuple(entries) for name, entries in entries_by_name.items()},
         not_run=tuple(not_run),
         cells=tuple(cell for cell in cells if cell.cell.evaluation in entries_by_name),
@@ -337,7 +339,8 @@ def _evaluations_of(
             reason = "; ".join(problems).replace("config.type: ", "")
             not_run.append(NotRun(entry, reason, HelmError.exit_code))
             continue
-        # Different entries whose names differ at most in case would share a folder: number them.
+        # Names that are equal, or differ only in case, would lead to one folder. Such names of
+        # different entries get a number.
         plain_name = name_of_type(entry.description, evaluation.framework)
         used = {name.lower(): first.description for name, (first, *_) in entries_by_name.items()}
         name = plain_name
@@ -523,14 +526,13 @@ def evaluation_of(
     return evaluation
 
 
-_MAX_SHOWN = 10  # failed runs that the summary names
-# The states of a row. Kept out: the scores are not reportable. Left out: the entry needs more than
-# a chat endpoint. Waiting: the run is in Slurm.
+_MAX_SHOWN = 10  # the maximum number of failed runs that the summary names
+# the states of a row
 IN_TABLES = "in the tables"
-KEPT_OUT = "kept out"
-_FAILED = "failed"
-_LEFT_OUT = "left out"
-_WAITING = "waiting"
+KEPT_OUT = "kept out"  # the scores are not reportable
+_FAILED = "failed"  # the run has no result
+_LEFT_OUT = "left out"  # the entry needs more than a chat endpoint
+_WAITING = "waiting"  # the run is a Slurm job that has not ended
 
 
 @dataclass(frozen=True)
@@ -630,6 +632,7 @@ def write_rows(
     Rows of other leaderboards and other models are preserved. Returns all rows of this leaderboard.
     """
     all_rows = known_rows(folder)
+    # The leaderboard is removed and added at the end: `board_runs` shows the last leaderboard.
     updated_models = set(models)
     other_models = [row for row in all_rows.pop(name, ()) if row.model_id not in updated_models]
     all_rows[name] = [*other_models, *rows]
@@ -649,7 +652,8 @@ def board_runs(folder: Path) -> tuple[list[view_site.ViewedRun], str]:
     Raises:
         PrerequisiteError: No run is in the tables, or the installed HELM lacks the schema.
     """
-    name, rows = next(reversed(known_rows(folder).items()), ("", []))
+    rows_by_name = known_rows(folder)
+    name, rows = next(reversed(rows_by_name.items()), ("", []))  # `write_rows` adds at the end
     runs = [run for run, _ in runs_in_tables(folder, rows)]
     row = registry.find(name) if runs else None
     schema = None if row is None else registry.schema_path(row)
@@ -686,7 +690,10 @@ def _summarize_command(board: Board) -> list[str]:
 
 
 def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: bool) -> list[str]:
-    """Return HELM's commands, redacted, and show on `screen` which key each endpoint receives."""
+    """Return the commands of all runs and tables, redacted, and show where each key is sent.
+
+    The lines about the keys are written to `screen`.
+    """
     plans = []
     for cell in board.cells:
         if cell.plan is not None:

@@ -27,8 +27,9 @@ from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
 from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM
 
-_ORGANIZATION = "{organization}"
+_ORGANIZATION = "{organization}"  # the placeholder for an organization in the name of a conf file
 ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
+"""The URL of a conf file in HELM's repository."""
 
 
 class Leaderboard(StrictModel):
@@ -59,9 +60,11 @@ class Leaderboard(StrictModel):
 
     def needed(self) -> list[str]:
         """Return a line for each need of the leaderboard beyond a chat endpoint."""
-        lines = [f"{self.lacks}: it cannot be run with a chat endpoint"] if self.lacks else []
+        lines = []
+        if self.lacks:
+            lines.append(f"{self.lacks}: the leaderboard cannot be run with a chat endpoint")
         if self.leaves_out:
-            lines.append(f"{self.leaves_out} for some entries: they are left out")
+            lines.append(f"{self.leaves_out} for some entries: these entries are left out")
         lines += self.needs
         if self.judges:
             models = ", ".join(name.partition("/")[2] for name in self.judges.values())
@@ -69,7 +72,7 @@ class Leaderboard(StrictModel):
                 f"HELM's own judges: {models}, asked at the model's URL or as extra.judges says"
             )
         if schema_path(self) is None:
-            lines.append(f"{self.schema_file}: HELM {helm_version()} does not have it")
+            lines.append(f"{self.schema_file}: HELM {helm_version()} does not have this file")
         return lines
 
 
@@ -340,15 +343,14 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
     for entry in chain.from_iterable(map(_single, entries)):
         has_particular_model = "/" in (entry.argument(_MODEL) or "")
         plain = entry.without(_MODEL, "model_deployment")
-        # HELM ignores the order of arguments.
-        key = (
-            plain.run_spec,
-            frozenset(plain.without(_OUTPUT_LIMIT if has_particular_model else "").arguments),
-            plain.groups,
-        )
+        # Copies for particular models differ from their original in the limit of output tokens.
+        compared = plain.without(_OUTPUT_LIMIT) if has_particular_model else plain
+        # a set, because HELM ignores the order of arguments
+        key = (plain.run_spec, frozenset(compared.arguments), plain.groups)
         earlier = entry_of_key.setdefault(key, plain)
         has_limit = plain.argument(_OUTPUT_LIMIT) is not None
         earlier_has_limit = earlier.argument(_OUTPUT_LIMIT) is not None
+        # The earlier entry is replaced only if it is the wrong one of the two kinds.
         chosen = plain if has_limit != earlier_has_limit and has_limit == reasoning else earlier
         always = earlier.priority is None or plain.priority is None
         priority = None if always else min(earlier.priority or 0, plain.priority or 0)
@@ -357,11 +359,14 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
 
 
 def _single(entry: Entry) -> Iterator[Entry]:
-    """Yield an entry for each run of an entry whose argument means several runs."""
+    """Yield an entry for each run of an entry whose argument means several runs.
+
+    Any other entry is yielded unchanged.
+    """
     for name, values in load_catalogue().several.items():
-        given = entry.argument(name)
-        if given in values:
-            for value in values[given]:
+        argument_value = entry.argument(name)
+        if argument_value in values:
+            for value in values[argument_value]:
                 pairs = tuple(
                     (key, str(value) if key == name else argument)
                     for key, argument in entry.arguments
