@@ -1,4 +1,4 @@
-"""The Python interface of eval-factory: evaluate, preview a run, read and compare results.
+"""Contains the public Python functions of eval-factory, one for each main command.
 
 The functions return records and print nothing:
 
@@ -8,11 +8,11 @@ The functions return records and print nothing:
     print(evaluated.result.scores[evaluated.result.main_metric].value, evaluated.not_reportable)
     stored = load_result("out")
 
-Every error is a subclass of `EvalFactoryError`, whose `exit_code` is the exit code of the command
-line. No function ends the process. The functions can be called in a notebook, in several threads at
-once, and any number of times.
+An error that a user can cause is a subclass of `EvalFactoryError`. Its `exit_code` is the exit code
+of the command for this error. No function ends the process. The functions can be called in a
+notebook, in several threads at once, and any number of times.
 
-The most important functions can be imported from `eval_factory`, all of them from this module.
+The most important functions can be imported from `eval_factory`, all functions from this module.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _LAZY_NAMES = {
     "workflows.verify": ("Finding", "Verified"),
 }
 """The names of each module that are imported at their first use. A dry run needs none of these
-modules, and importing them would slow it down.
+modules, and their import would slow down the dry run.
 """
 
 __all__ = [
@@ -117,7 +117,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name of `_LAZY_NAMES` (PEP 562). Raises AttributeError if the name is unknown."""
+    """Return the object with a name of `_LAZY_NAMES` (PEP 562), and import its module.
+
+    Raises:
+        AttributeError: `_LAZY_NAMES` does not list the name.
+    """
     for module, names in _LAZY_NAMES.items():
         if name in names:
             return getattr(importlib.import_module(f"eval_factory.{module}"), name)
@@ -134,9 +138,10 @@ def evaluate(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Evaluated:
-    """Run one evaluation, and return its result. A complete run is only collected again.
+    """Run one evaluation, and return its result.
 
-    If the configuration says that the run is a Slurm job, the function waits for the job.
+    If the output folder already has the complete result of this evaluation, no request is sent. If
+    the configuration says that the run is a Slurm job, the function waits for the job.
 
     Args:
         run_config: The path of the YAML file, or its content as a mapping
@@ -151,8 +156,8 @@ def evaluate(
     Raises:
         EvalFactoryError: The run failed. A result that is not reportable raises no error.
         InterruptedRunError: The user pressed Ctrl-C, or stopped the notebook's cell, while helm-run
-            was running.
-        KeyboardInterrupt: The user did so at another time.
+            was running; or the Slurm job continues without this function.
+        KeyboardInterrupt: The user pressed Ctrl-C, or stopped the notebook's cell, at another time.
     """
     request = arguments_of(run_config, output_dir, flags, overrides)
     with interruptible():
@@ -176,7 +181,9 @@ def submit(
 ) -> Evaluated | Submitted:
     """Run one evaluation as `evaluate` does, but do not wait for a Slurm job.
 
-    When the job has ended, the same call returns its result.
+    Returns:
+        The result, or a `Submitted` if a Slurm job was submitted or has not ended. When the job has
+        ended, the same call returns the result.
     """
     request = arguments_of(run_config, output_dir, flags, overrides)
     return _run(
@@ -357,7 +364,7 @@ def gate(
 ) -> GateResult:
     """Check results against the limits of a policy.
 
-    A broken limit raises no error: the fields `outcome` and `exit_code` report it.
+    A broken limit raises no error: the fields `outcome` and `exit_code` report the broken limit.
 
     Args:
         policy: The path of the policy's YAML file.
@@ -386,11 +393,11 @@ def calibrate(
     probes: int | None = None,
     screen: TextIO | None = None,
 ) -> Calibrated:
-    """Compare judges' decisions with physicians' decisions, like the command `calibrate`.
+    """Compare judges' decisions with people's decisions, as the command `calibrate` does.
 
     Args:
-        labels: The label file, JSON lines in the format of HealthBench's meta-evaluation; or the
-            folder of a run whose answers people rated. The run's judges are then calibrated.
+        labels: The label file, JSON lines in the format of HealthBench's meta-evaluation. It can
+            also be the folder of a run whose answers people rated: the run's judges are calibrated.
         judge_labels: The fields of the label file that contain a judge's decisions; empty if the
             judges are asked.
         judge: With one field: the name of its judge. With a run config or a run's folder: the names
@@ -423,10 +430,10 @@ def calibrate(
 
 
 def verify(folder: Path | str) -> Verified:
-    """Check the checksums of an output folder, and compute every number of its result again.
+    """Check the checksums of a run's or a suite's output folder, and make its documents again.
 
-    No file is changed and no error is raised: `findings` lists every alteration, and `unreadable`
-    says why a folder cannot be verified.
+    No file is changed. An altered file raises no error: `findings` lists every alteration, and
+    `unreadable` says why a folder cannot be verified.
     """
     from eval_factory.workflows.suite.suite_check import verify_suite
     from eval_factory.workflows.verify import verify as verify_folder
@@ -523,9 +530,9 @@ def served_pages(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> AbstractContextManager[Pages]:
-    """Return a context that serves HELM's own web pages about output folders on this machine.
+    """Return a context manager that serves HELM's own web pages about output folders.
 
-    The pages can be opened at `address` until the context ends.
+    The pages are served on this machine. They can be opened at `address` inside the `with` block.
     """
     from eval_factory.workflows.view import served
 

@@ -33,7 +33,7 @@ class TolerantStream(io.TextIOBase):
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write and flush the text. If this fails, all further output is discarded."""
+        """Write and flush the text. If the reader has gone, all further output is discarded."""
         with contextlib.suppress(ValueError):  # the stream is closed
             try:
                 self._stream.write(text)
@@ -86,10 +86,13 @@ def flush_or_discard(stream: TextIO) -> None:
 
 
 def has_no_reader(stream: TextIO) -> bool:
-    """Return True if the reader of the pipe, or the terminal, has gone."""
+    """Return True if nobody can read the output: the reader of the pipe or the terminal has gone.
+
+    Returns False also if this cannot be determined.
+    """
     with contextlib.suppress(OSError, ValueError):
         poll = select.poll()
-        poll.register(stream.fileno(), 0)
+        poll.register(stream.fileno(), 0)  # 0: wait for no event; errors are reported anyway
         return any(
             event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in poll.poll(0)
         )
@@ -99,8 +102,8 @@ def has_no_reader(stream: TextIO) -> bool:
 def prepare_streams() -> None:
     """Prepare the standard streams, so that writing any text cannot fail.
 
-    Closed streams are opened on the null device. If the locale has another encoding than UTF-8, the
-    process is restarted in Python's UTF-8 mode.
+    Closed streams are opened on the null device. If Python does not use UTF-8, the process is
+    restarted in Python's UTF-8 mode.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -126,8 +129,8 @@ def _is_utf_8(encoding: str) -> bool:
     return codecs.lookup(encoding).name == "utf-8"
 
 
-_WIDTH = 80  # the maximum line width, in columns; also used if there is no terminal
-_MIN_WIDTH = 20
+_WIDTH = 80  # the maximum width of a text, in columns; also used if there is no terminal
+_MIN_WIDTH = 20  # the minimum width of a text, in columns
 
 
 def columns(stream: TextIO) -> int:
@@ -168,7 +171,7 @@ def wrapped(text: str, width: int = _WIDTH) -> str:
 
 @contextlib.contextmanager
 def explained_write_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError of the block into an error that names the file that cannot be written.
+    """Run the block, and turn an OSError into an error that names the file.
 
     Raises:
         PrerequisiteError: The file cannot be written.
@@ -215,6 +218,7 @@ def show_table(
     for name in WRAPPED_COLUMNS:
         if name in columns:
             min_widths[name] = min(max_widths[name], MIN_WRAPPED_WIDTH)
+    # the column that is always shown; the last column if no column can be wrapped
     text_column = next((name for name in WRAPPED_COLUMNS if name in columns), columns[-1])
     shown = list(columns)
     left_out: list[str] = []
@@ -257,7 +261,7 @@ def _line_width(widths: Iterable[int]) -> int:
 def _column_widths(
     width: int, min_widths: Mapping[str, int], max_widths: Mapping[str, int], text_column: str
 ) -> dict[str, int]:
-    """Return the widths of the columns: the columns that may be wrapped share the free space.
+    """Return the width of each shown column; columns that may be wrapped share the free space.
 
     Args:
         width: The width of a line of the table.
@@ -294,7 +298,10 @@ TSV = click.option(
 
 
 class HomePath(click.Path):
-    """The type of an option that is a path. `~` is expanded: a shell does not expand `--to=~/x`."""
+    """The type of an option or argument that is a path.
+
+    `~` is expanded here, because a shell does not expand the `~` of `--to=~/x`.
+    """
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -322,6 +329,6 @@ def number_or_share(text: str) -> int | float:
         number = math.nan
     if 0 < number < 1:
         return number
-    if number == number // 1:
+    if number == number // 1:  # a whole number; False for NaN
         return int(text)
     raise ValueError(f"{text!r} is neither a whole number nor a share between 0 and 1")

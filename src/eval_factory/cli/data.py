@@ -36,8 +36,9 @@ def data() -> None:
     """Manage data bundles: folders with all data of some tasks, for runs without a network."""
 
 
-_COLUMNS = ("task", "state", "size", "needs", "where")
-MAX_NEEDS = 2  # files and data sets that the line of a task names; --json lists all
+_COLUMNS = ("task", "state", "size", "needs", "where")  # the columns of `data ls`
+# the maximum number of files and data sets that the line of a task names; --json lists all
+MAX_NEEDS = 2
 
 
 @data.command("ls")
@@ -79,16 +80,18 @@ def _record(
 ) -> dict[str, Any]:
     """Return the record of one task.
 
-    `size` is the size of the task's files in the bundle, in bytes. `where` names folders of the
-    bundle, or the hosts from which the data can be downloaded.
+    In the record, `size` is the size of the task's files in the bundle, in bytes, or None if the
+    bundle has none of the files. `where` names the folders of these files, or else the hosts from
+    which the data can be downloaded.
     """
     from eval_factory.data.bundle import needs_of
 
     needs = needs_of(task, manifest, root, sources)
     listed = manifest.paths()
     paths = set(chain.from_iterable(need.paths for need in needs))
+    # the first two parts of each path, such as scenarios/pubmed_qa
     folders = {str(root / "/".join(path.split("/")[:2])) for path in paths}
-    hosts = {need.source.split("/")[2] for need in needs}
+    hosts = {need.source.split("/")[2] for need in needs}  # each source is a URL
     missing = []
     for need in needs:
         if need.missing:
@@ -135,7 +138,10 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
     from eval_factory.data.pull import LEADERBOARDS, pull
     from eval_factory.data.sources import load_sources
 
-    mirrors = dict(origin.partition("=")[::2] for origin in origins)
+    mirrors = {}
+    for origin in origins:
+        name, _, url = origin.partition("=")
+        mirrors[name] = url
     sources = load_sources().with_origins(mirrors)
     if "all" in tasks:
         names = [*sources.tasks, LEADERBOARDS]
@@ -190,7 +196,8 @@ def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
         archive, Path(os.path.abspath(folder)), load_sources(), limit=max_bytes or DEFAULT_LIMIT
     )
     click.echo(
-        f"{folder}: {len(manifest.files)} files; complete: {', '.join(manifest.tasks) or 'no task'}"
+        f"{folder}: {len(manifest.files)} files; "
+        f"tasks with all their data: {', '.join(manifest.tasks) or 'none'}"
     )
 
 
@@ -240,10 +247,10 @@ def list_upstreams(as_json: bool) -> None:
         return
     for state in upstreams:
         version = state.installed or "not installed"
-        needed = ""
+        supported = ""
         if not state.works:
-            needed = f" (supported: {state.supported})"
-        click.echo(f"{state.name:8}  {state.package} {version}{needed}, in {state.place}")
+            supported = f" (supported: {state.supported})"
+        click.echo(f"{state.name:8}  {state.package} {version}{supported}, in {state.place}")
     missing = []
     for state in upstreams:
         if not state.works and state.name != "helm":
@@ -251,7 +258,7 @@ def list_upstreams(as_json: bool) -> None:
     if missing:
         click.echo("")
     for name in missing:
-        click.echo(f"install it: eval-factory upstream install {name}")
+        click.echo(f"to install {name}: eval-factory upstream install {name}")
 
 
 @upstream.command("install")

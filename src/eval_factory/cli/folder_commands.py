@@ -34,7 +34,7 @@ _RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 of Every Eval Ever.
 """
 EXPORTS = "eval_factory.exports"  # the group of entry points for export commands of other packages
-MAX_SHOWN = 20  # findings that are shown for one file; `--json` has all
+MAX_SHOWN = 20  # the maximum number of findings that are shown for one file; `--json` shows all
 
 
 @click.command("verify")
@@ -70,7 +70,10 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
 
 
 def verified_lines(verified: Verified) -> str:
-    """Return the outcome of one folder as a text, with a line for each finding and note."""
+    """Return the outcome of one folder as a text, with a line for each shown finding and each note.
+
+    At most `MAX_SHOWN` findings are shown for one file.
+    """
     if verified.findings:
         outcome = f"altered: {counted(len(verified.findings), 'finding')}"
     elif verified.unreadable is None:
@@ -83,9 +86,9 @@ def verified_lines(verified: Verified) -> str:
         counts[finding.file] += 1
         if counts[finding.file] <= MAX_SHOWN:
             lines.append(f"  {finding}")
-    hidden_counts = counts - Counter(dict.fromkeys(counts, MAX_SHOWN))
-    for file, count in hidden_counts.items():
-        lines.append(f"  {file}: {count} more findings (--json shows them)")
+    for file, count in counts.items():
+        if count > MAX_SHOWN:
+            lines.append(f"  {file}: {count - MAX_SHOWN} more findings (--json shows all findings)")
     lines += [f"  note: {note}" for note in verified.notes]
     return "\n".join(printable(line) for line in lines)
 
@@ -119,10 +122,10 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
     if output_dir is None or not run_it:
         prepared = api.reproduce(folder, output_dir)
         screen.writelines(f"{printable(line)}\n" for line in prepared.lines())
-        click.echo(
-            prepared.run_config if prepared.file is None else str(prepared.file),
-            nl=prepared.file is not None,
-        )
+        if prepared.file is None:
+            click.echo(prepared.run_config, nl=False)
+        else:
+            click.echo(str(prepared.file))
         return
     reproduced = api.run_again(folder, output_dir, screen=screen)
     with ignore_sighup():
@@ -217,10 +220,10 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
 
 
 def has_window_browser(env: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Return True if a browser can open a window of its own.
+    """Return True if a browser with a window can be opened.
 
-    A terminal browser (lynx) would take over the terminal of this command, and cannot show the
-    pages.
+    Without a screen, Python would open a browser in the terminal, such as lynx. Such a browser
+    would take over the terminal of this command, and cannot show the pages.
     """
     return platform in ("darwin", "win32") or any(
         env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -351,7 +354,7 @@ def plan(folder: Path, half_width: float | None) -> None:
 
 
 class _ExportGroup(click.Group):
-    """A group that also has the export commands of other packages.
+    """A click group that also has the export commands of other packages.
 
     Other packages add a command as an entry point of the group `eval_factory.exports`.
     """
@@ -553,7 +556,12 @@ def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_t
 
 
 def _results(folders: Sequence[Path]) -> list[StoredResult]:
-    """Return the results in the folders. Raises NotReportableError if one is a demo's result."""
+    """Return the results in the folders.
+
+    Raises:
+        NotReportableError: A result is the result of a demo.
+        PrerequisiteError: A folder has no result.
+    """
     from eval_factory.report.exports.stored_facts import refuse_demo
     from eval_factory.report.reader import load_result, run_folders
 

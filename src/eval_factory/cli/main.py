@@ -65,8 +65,8 @@ _COMMAND_MODULES = {
     "data": ("data", "upstream"),
     "monitor_command": ("monitor",),
 }
-"""The commands of each module. `--help` imports all of these modules, so they may only import fast
-modules at their top.
+"""The commands of each module. `--help` imports all of these modules. They must therefore import
+slow modules inside functions only.
 """
 
 
@@ -113,7 +113,8 @@ class _LazyCommands(click.Group):
 @click.group(
     cls=_LazyCommands,
     invoke_without_command=True,
-    # placeholders, so that click can list the commands and find names similar to a wrong name
+    # placeholders: click can list their names and find names similar to a wrong name, and
+    # `get_command` then returns the real command
     commands=[click.Command(name) for name in chain.from_iterable(_COMMAND_MODULES.values())],
     context_settings={
         "help_option_names": ["-h", "--help"],
@@ -170,16 +171,16 @@ def list_tasks(
     The facts are comments of a run config that you can edit. For a task with judges, they include
     the prompt that the judges get.
     """
-    is_given = (task is not None, everything, tag is not None, benchmark is not None)
-    if sum(is_given) > 1:
+    given_options = (task is not None, everything, tag is not None, benchmark is not None)
+    if sum(given_options) > 1:
         raise ConfigError("ls: give one of TASK, --all, --tag and --benchmark")
     # imported late, like most modules that a command needs, to keep `--help` fast
     from eval_factory.tasks.framework import load_framework
 
     framework = load_framework()
-    all_tasks = task is None and benchmark is None and not everything
-    # other programs read this short form
-    if all_tasks and not as_json and not sys.stdout.isatty():
+    lists_tasks = task is None and benchmark is None and not everything
+    # Without a terminal, only the names are printed: other programs read this short form.
+    if lists_tasks and not as_json and not sys.stdout.isatty():
         from eval_factory.tasks.task_info import tasks_with
 
         names = [f"  * {listed.name}" for listed in tasks_with(tag, framework)]
@@ -188,7 +189,7 @@ def list_tasks(
     from eval_factory.cli import task_listing
     from eval_factory.tasks.upstreams import UPSTREAMS
 
-    if all_tasks:
+    if lists_tasks:
         task_listing.show_tasks(framework, tag, as_json=as_json)
     elif everything:
         task_listing.show_run_specs(framework, UPSTREAMS[upstream], as_json=as_json)
@@ -240,8 +241,8 @@ def print_schema(name: str) -> None:
 
 def main() -> None:
     """Run the command line, report any error, and end the process with the exit code."""
-    # Without this, pydantic searches every installed package for plug-ins, which takes a twelfth of
-    # the time of a dry run. eval-factory uses no plug-ins of pydantic.
+    # By default, pydantic searches every installed package for plug-ins. The search takes a twelfth
+    # of the time of a dry run, and eval-factory uses no plug-ins of pydantic.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
     prepare_streams()
     interrupt_on_signals()
@@ -277,7 +278,7 @@ def _exit_code_of(error: OSError) -> int:
     """Report an error of the operating system, and return the exit code.
 
     The exit code is 0 if the reader of the output has closed the pipe. An unusable path and a full
-    disk are errors of the environment; any other error is a defect of eval-factory.
+    disk are missing prerequisites (exit code 3); any other error is a defect of eval-factory.
     """
     if error.filename is None and has_no_reader(sys.stdout):
         discard_output(sys.stdout)
@@ -299,14 +300,16 @@ def _exit_code_of(error: OSError) -> int:
 
 
 def _say(message: str) -> None:
-    """Write the redacted message to standard error. An error may quote text that contains a key."""
+    """Write the message to standard error, redacted, because an error may quote text with a key."""
     from eval_factory.core.secrets import Redactor
 
     lines = own_lines(Redactor.from_environment(os.environ).text(message)).rstrip("\n").split("\n")
     screen = tolerant_stream(sys.stderr)
     for line in lines:
         text = line if line.startswith("  ") else f"{PROGRAM}: {line}"
-        screen.write((wrapped(text, columns(screen)) if screen.isatty() else text) + "\n")
+        if screen.isatty():
+            text = wrapped(text, columns(screen))
+        screen.write(f"{text}\n")
 
 
 def _report_defect(error: Exception) -> int:

@@ -27,20 +27,25 @@ if TYPE_CHECKING:
     from eval_factory.monitor.look import MonitorOutcome, RunOptions
     from eval_factory.monitor.panel import Panel
 
-_LOOK = "look"
+_LOOK = "look"  # the name of the command that asks the questions once
 
 
 class _LookUnlessNamed(click.Group):
-    """A group of commands that reads `monitor PANEL.yml` as `monitor look PANEL.yml`."""
+    """A click group that treats `monitor PANEL.yml` as `monitor look PANEL.yml`."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name; the command `look` if they name none."""
+        """Return the command that the arguments name; the command `look` if they name no command.
+
+        Raises:
+            UsageError: The first argument is a misspelled name of a command.
+        """
         names = self.list_commands(ctx)
         is_misspelled = did_you_mean(args[0], names) and not Path(args[0]).exists()
-        names_command = args[0] in names or is_misspelled
-        return super().resolve_command(ctx, args if names_command else [_LOOK, *args])
+        if args[0] not in names and not is_misspelled:
+            args = [_LOOK, *args]
+        return super().resolve_command(ctx, args)
 
 
 @click.group(
@@ -133,12 +138,15 @@ def look(
 
 
 def _show_panel(panel: Panel, output: RunOutput, *, debug: bool) -> None:
-    """Show the requests of a look, if eval-factory sends them, and the drops that it can find."""
+    """Show the preview of a look, and the drops of the scores that the look can find.
+
+    The requests are not shown if the panel only takes imported results.
+    """
     from eval_factory.monitor.look import what_it_may_find
     from eval_factory.workflows.suite.suite_preview import preview_suite
 
     if not panel.takes_results:
-        suite = panel.suite(panel.folder / "looks" / "0001")
+        suite = panel.suite(panel.folder / "looks" / "0001")  # the folder of the first look
         show_dry_run(preview_suite(suite, env=os.environ, debug=debug), output.screen())
     click.echo(own_lines("\n".join(what_it_may_find(panel))))
 
@@ -160,7 +168,7 @@ def _run_options(output: RunOutput, *, wait: bool, no_preflight: bool = False) -
 
 
 def _show(outcome: MonitorOutcome, output: RunOutput) -> None:
-    """Write the outcome of a look or a change to standard output."""
+    """Write the outcome of the command `look` or `change` to standard output."""
     with ignore_sighup():
         if output.as_json:
             record: dict[str, Any] = {

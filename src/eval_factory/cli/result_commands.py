@@ -109,7 +109,7 @@ class _CommandWithFolderLists(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments after the names of the options were repeated."""
+        """Parse the arguments, with the name of the option before each folder."""
         return super().parse_args(ctx, list(repeat_options(args)))
 
 
@@ -118,8 +118,8 @@ def repeat_options(args: Iterable[str]) -> Iterable[str]:
 
     The option is not repeated before the policy, which is a YAML file.
     """
-    option = None
-    has_folder = False
+    option = None  # the last option, if it is one of the two
+    has_folder = False  # True if a folder follows the name of this option already
     for arg in args:
         if arg.startswith("-"):
             option = arg if arg in ("--candidate", "--baseline") else None
@@ -193,7 +193,7 @@ def gate(
         raise ConfigError("gate: give --candidate DIR (or --lock, before the run)")
     if (attest is None) != (evaluator is None):
         raise ConfigError(
-            "gate: --attest DIR and --evaluator URI belong together: a statement says who ran it"
+            "gate: --attest DIR and --evaluator URI belong together: a statement has an evaluator"
         )
     result = api.gate(policy, candidate, baseline)
     text = gate_report.gate_text(result)
@@ -222,6 +222,7 @@ def gate(
         raise NotReportableError(printable(f"gate: {result.outcome}: {why}"))
 
 
+# the purposes of `report --for`
 _PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex", "ruaih", "pccp", "ai-act")
 
 
@@ -271,7 +272,9 @@ def report(
         paper = _text_for(purpose, folders, as_page=as_page)
         if output is not None:
             write_atomic(output, paper)
-        click.echo(paper if output is None else str(output), nl=output is not None)
+            click.echo(str(output))
+        else:
+            click.echo(paper, nl=False)
         return
     if plots is not None:
         from eval_factory.report.drawing import write_plot_files
@@ -335,10 +338,11 @@ def _page_of_one(folder: Path, output: Path | None, *, with_texts: bool) -> tupl
     if output is not None:
         return output, text
     page = stored.folder / ("report.html" if with_texts else "report-without-texts.html")
-    # If this version's page differs from the stored page and replaced it, `verify` would report the
-    # result as altered.
-    listed = listed_checksums(RunDir(stored.folder)).get(page.name)
-    if listed not in (None, hashlib.sha256(text.encode("utf-8")).hexdigest()):
+    # SHA256SUMS may list the stored page. If a different page replaced the stored page, `verify`
+    # would report the result as altered.
+    listed_digest = listed_checksums(RunDir(stored.folder)).get(page.name)
+    new_digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    if listed_digest is not None and listed_digest != new_digest:
         raise ConfigError(
             f"report: {page} is part of the result (SHA256SUMS), "
             "and this version's page differs: give -o page.html"
@@ -384,7 +388,7 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     results = [load_result(folder).result for folder in folders]
     if len(results) == 1:
         return plots_of(results[0])
-    from eval_factory import api  # imports scipy
+    from eval_factory import api  # imported late: the comparison imports scipy, which is slow
     from eval_factory.analysis.comparison_report import plot_of_difference
 
     compared = api.compare(folders)
@@ -486,7 +490,7 @@ def calibrate(
 
 
 def _calibration_json(calibrated: Calibrated) -> str:
-    """Return the figures as JSON: of the only judge, or of each judge by name."""
+    """Return the figures of the only judge as JSON, or else a mapping from judges to figures."""
     from eval_factory.report.judge_passport import calibration_document
 
     documents = {}

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunOutput:
-    """The output of a command: writes the outcome in the form that the options ask for."""
+    """The output of a command: writes the outcome as a summary, as one line or as JSON."""
 
-    quiet: bool = False
-    as_json: bool = False
+    quiet: bool = False  # True: print one line about the outcome, and no progress
+    as_json: bool = False  # True: print JSON records
     stdout: TextIO = field(default_factory=lambda: tolerant_stream(sys.stdout))
-    _ended: bool = False
+    _ended: bool = False  # True if the last JSON record was written
 
     def screen(self) -> TextIO:
         """Return the stream for progress and warnings."""
@@ -69,14 +69,16 @@ class RunOutput:
             record = {"status": "submitted", "output_dir": str(job.folder), "error": None}
             self._write_end({"event": "end", "exit_code": 0, **record})
         else:
-            text = job.summary.split("\n")[0] if self.quiet else job.summary
+            text = job.summary
+            if self.quiet:
+                text = text.split("\n")[0]
             self.stdout.write(own_lines(text) + "\n")
 
     def finished(self, run: Evaluated | Submitted) -> None:
         """Write the outcome of a run.
 
         Raises:
-            NotReportableError: The scores of the run may not be reported.
+            NotReportableError: The scores may not be reported, and the run is not a demo.
         """
         from eval_factory.workflows.options import Submitted
 
@@ -89,7 +91,10 @@ class RunOutput:
 
     @contextmanager
     def failures_reported(self) -> Iterator[None]:
-        """Write an error of the block as a JSON record if `--json` is given; raise it again."""
+        """Run the block. With `--json`, write an error of the block as a record.
+
+        The error is raised again.
+        """
         try:
             yield
         except BaseException as error:
@@ -97,12 +102,12 @@ class RunOutput:
             if self.as_json and not self._ended and not isinstance(error, click.exceptions.Exit):
                 from eval_factory.workflows.options import code_of_error, failure_record
 
-                if isinstance(error, click.ClickException):
-                    message = error.format_message()
+                if isinstance(error, click.ClickException):  # the command line is wrong
+                    code = ConfigError.exit_code
+                    record = failure_record(error, code, error.format_message())
                 else:
-                    message = None
-                code = code_of_error(error) if message is None else ConfigError.exit_code
-                self._write_end(failure_record(error, code, message))
+                    record = failure_record(error, code_of_error(error))
+                self._write_end(record)
             raise
 
     def _write_end(self, record: Mapping[str, Any]) -> None:
@@ -129,8 +134,11 @@ FLAGS: dict[str, str] = {}
 def _value(path: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
     """Return a decorator that adds an option for the run config key `path`.
 
-    The option is called after the last part of the path if no name is given. `settings` are
-    arguments of `click.option`.
+    Args:
+        path: The dotted path of the key.
+        names: The names of the option, the main name first; without names, the option has the name
+            of the key.
+        settings: Further arguments of `click.option`.
     """
     names = names or (f"--{path.rpartition('.')[2]}",)
     FLAGS[names[0].removeprefix("--")] = path
@@ -377,7 +385,7 @@ def doctor(
         if as_json:
             write_record(stdout, vars(finding))
             continue
-        first, *further_lines = own_lines(finding.text).split("\n")
-        stdout.write(f"{marks[finding.works]:<3} {finding.about:<13} {first}\n")
+        first_line, *further_lines = own_lines(finding.text).split("\n")
+        stdout.write(f"{marks[finding.works]:<3} {finding.about:<13} {first_line}\n")
         stdout.writelines(f"{'':<18}{line.strip()}\n" for line in further_lines)
     ctx.exit(0 if works else PrerequisiteError.exit_code)

@@ -33,6 +33,7 @@ from eval_factory.core.this_process import ignore_sighup
 if TYPE_CHECKING:
     from eval_factory.workflows.suite.suite_report import CellReport
 
+# the options of `run_suite` that have the name of a configuration key
 _SUITE_KEYS = (
     "preset",
     "output_dir",
@@ -319,6 +320,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
 
 
 LEADERBOARD_COLUMNS = ("name", "what it is", "run entries", "schema", "instances", "needs")
+# The heading of the list of leaderboards: it names the facts in the order of their lines.
 LEADERBOARD_FACTS = """name
   what it is
   run entries, schema, instances of a run at most

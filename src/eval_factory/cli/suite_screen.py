@@ -41,10 +41,10 @@ from eval_factory.workflows.suite.suite_status import (
     SuiteStatus,
 )
 
-_PLAIN_INTERVAL_S = 10.0  # the time between two lines of progress
-REFRESH_S = 0.25  # the time between two updates of the live table
-_STATUS_WIDTH = max(map(len, RUN_STATUSES))
-_INTERVAL_S = 1.0  # the time between two looks of `suite status --watch`
+_PLAIN_INTERVAL_S = 10.0  # the time between two lines of progress, in seconds
+REFRESH_S = 0.25  # the time between two updates of the live table, in seconds
+_STATUS_WIDTH = max(map(len, RUN_STATUSES))  # the width of the column with the status
+_INTERVAL_S = 1.0  # the time after which `suite status --watch` reads the state again, in seconds
 # The width of the cells' names in the live table, in columns. A longer name is cut there; all other
 # outputs show the complete name.
 MAX_NAME = 36
@@ -52,7 +52,7 @@ _RESUME_HINT = "the same command goes on:"
 
 
 class CellRow(NamedTuple):
-    """The texts of a cell's line."""
+    """A cell's line on the screen: the name, the status, and a text."""
 
     name: str
     status: RunStatus
@@ -84,13 +84,13 @@ def rows_that_fit(rows: Sequence[CellRow], max_rows: int) -> tuple[list[CellRow]
 
 
 def counts_line(status: SuiteStatus) -> str:
-    """Return the counts as a text: `15 cells: 4 running, 7 waiting, 3 complete, 1 failed`."""
+    """Return the number of cells by status: `15 cells: 4 running, 7 waiting, 3 complete`."""
     counts = ", ".join(f"{count} {name}" for name, count in status.counts.items())
     return counted(len(status.cells), "cell") + (f": {counts}" if counts else "")
 
 
 def spent_line(status: SuiteStatus) -> str:
-    """Return what the suite has spent, and its limits, as a text.
+    """Return a text with the requests, tokens and cost of the suite so far, and with its limits.
 
     For example: `asked so far: 1234 requests, 56.7k tokens, 0.12 USD; limits: max_cost 5`.
     """
@@ -123,7 +123,10 @@ def progress_line(status: SuiteStatus) -> str:
 
 
 def pause_line(pause: Pause, now: float) -> str:
-    """Return a line about cells that wait for an endpoint: which, why, how many, how long."""
+    """Return a line about an endpoint for which cells wait.
+
+    The line has the endpoint, the reason, the number of cells, and the duration of the pause.
+    """
     count = counted(len(pause.cells), "cell")
     return (
         f"paused: {one_line(pause.group)}: {one_line(pause.reason)} "
@@ -210,7 +213,9 @@ def _cell_text(cell: CellStatus, paused: Container[str], text_width: int) -> str
         if cell.job is None or cell.job.task is None:
             return text
         return f"{text}; {one_line(cell.job.task)}"
-    reason = cell.reason if cell.status != RunStatus.WAITING or cell.job is not None else None
+    reason = cell.reason
+    if cell.status == RunStatus.WAITING and cell.job is None:
+        reason = None  # without a job, the status says enough
     if cell.status == RunStatus.WAITING and cell.name in paused:
         reason = "waits for its endpoint"
     result = ""
@@ -239,8 +244,9 @@ def check_text(checked: SuiteCheck) -> str:
         reason = f": {one_line(cell.reason)}" if cell.reason else ""
         lines.append(f"  {cell.name}: {cell.status}{reason}")
         for text in cell.to_do:
-            first, *further_lines = text.split("\n")
-            lines += [f"    to do: {first}", *(f"      {line.strip()}" for line in further_lines)]
+            first_line, *further_lines = text.split("\n")
+            lines.append(f"    to do: {first_line}")
+            lines += [f"      {line.strip()}" for line in further_lines]
     lines += [f"  altered: {one_line(str(finding))}" for finding in checked.altered[:MAX_SHOWN]]
     if len(checked.altered) > MAX_SHOWN:
         lines.append(f"  altered: {len(checked.altered) - MAX_SHOWN} more (--json)")
@@ -290,7 +296,7 @@ class SuiteScreen(SuiteObserver):
         self._folder = folder
         self._reader = SuiteReader(folder)
         self._clock = clock
-        self._last = 0.0
+        self._last = 0.0  # the time of the last update; 0 before the first update
         self._records = records
         self._live: Live | None = None
         if self._console.is_interactive:  # False on a terminal that cannot overwrite lines
@@ -319,7 +325,7 @@ class SuiteScreen(SuiteObserver):
                 self._records, {"event": "launch", "suite": str(self._folder.root), **record}
             )
         if self._live is not None:
-            self._last = 0.0
+            self._last = 0.0  # updates the table at once, before the interval is over
             self.tick()
             return
         figures = None
@@ -334,7 +340,7 @@ class SuiteScreen(SuiteObserver):
             self.say(one_line(f"{prefix}{line}"))
 
     def tick(self) -> None:
-        """Show the progress of the cells, if the interval since the last time is over."""
+        """Show the progress of the cells, if the interval since the last update is over."""
         now = self._clock()
         if now - self._last < (_PLAIN_INTERVAL_S if self._live is None else REFRESH_S):
             return
@@ -413,7 +419,10 @@ def show_lines(lines: Iterable[str], stdout: TextIO) -> None:
 
 
 def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
-    """Return a record with the main numbers of all cells; all numbers are in suite_results.yaml."""
+    """Return the record of the suite's end, with the main numbers of all cells.
+
+    All numbers are in suite_results.yaml.
+    """
     table = {"results": str(report.folder.results_yaml), "error": None}
     outcome = {"event": "end", "exit_code": report.exit_code, "status": report.status}
     return {**view.status_document(status), **outcome, **table}

@@ -1,4 +1,4 @@
-"""Prints the output of `ls` and `schema`.
+"""Makes the output of the commands `ls` and `schema`.
 
 `ls` prints lists of tasks and run specs, or the facts about one of them with an example of a run
 config. `schema` prints a JSON Schema.
@@ -39,6 +39,7 @@ from eval_factory.tasks.task_info import list_tasks, task_info, tasks_with
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 Record = dict[str, Any]
+"""The facts about a task or a run spec, as `ls --json` prints them."""
 
 
 def run_spec_record(
@@ -186,25 +187,25 @@ def _example(type_: str, extra: Record, folder: str | None = None, kind: str = "
 
 def _example_value(name: str, *, is_path: bool, kind: str = "") -> str:
     """Return an example of an argument: a number, a path, or a placeholder in angle brackets."""
-    return {"int": "1", "float": "0.5"}.get(kind) or (
-        f"/path/to/{name}" if is_path else f"<{name}>"
-    )
+    if kind == "int":
+        return "1"
+    if kind == "float":
+        return "0.5"
+    return f"/path/to/{name}" if is_path else f"<{name}>"
 
 
 def _execution_lines(record: Record) -> Iterator[str]:
     """Yield lines that say how the benchmark executes answers, if it does."""
     if record["executes"]:
-        yield from (
-            "",
-            f"it {how_executed(record.get('run_spec') or record['name'], record['executes'])}",
-        )
+        run_spec = record.get("run_spec") or record["name"]
+        yield from ("", f"the benchmark {how_executed(run_spec, record['executes'])}")
     if record.get("needs_permission"):
         why = "because nobody has checked the program that a model writes"
         yield from ("", f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}")
 
 
 def _defect_line(erratum: Record) -> str:
-    """Return the line about a known defect of the benchmark and its remedy."""
+    """Return the line about a known defect of the benchmark, and about the defect's remedy."""
     remedy = erratum.get("corrected") or erratum.get("patched") or erratum.get("avoided")
     label = ", ".join(text for text in (erratum["id"], erratum.get("upstream")) if text)
     return f"known defect ({label}): {erratum['defect']}. Here: {remedy}"
@@ -234,7 +235,7 @@ def details(record: Record) -> str:
     lines += _execution_lines(record)
     if record["example"] is None:
         last_line = (
-            f"cannot be run: it asks a model for {record['asks']}, "
+            f"cannot be run: the run spec asks a model for {record['asks']}, "
             "which eval-factory cannot ask for"
         )
     else:
@@ -353,7 +354,7 @@ def _joined(values: Sequence[str] | None) -> str:
 
 
 def _size(megabytes: float | None) -> str:
-    """Return a size in megabytes as a text; "" if it is unknown."""
+    """Return the text of a size in megabytes; "" if the size is unknown."""
     if megabytes is None:
         return ""
     return formats.megabytes(megabytes)
@@ -423,7 +424,8 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)
     else:
-        click.echo("\n".join(screen(Table(RUN_SPEC_COLUMNS, rows), 48)[1:]))
+        lines = screen(Table(RUN_SPEC_COLUMNS, rows), 48)
+        click.echo("\n".join(lines[1:]))  # without the heading, for other programs
 
 
 SCHEMAS = (

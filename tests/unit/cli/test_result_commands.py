@@ -283,7 +283,7 @@ def test_a_locked_policy_is_held(here: Path) -> None:
         ),
         (
             ["policy.yml", "--candidate", "new", "--evaluator", "urn:me"],
-            "a statement says who ran it",
+            "a statement has an evaluator",
         ),
     ],
 )

@@ -254,7 +254,7 @@ def test_the_texts_hold_every_figure_and_its_source() -> None:
         ["cost: table"],
     )
     says(text, "a (j): 5 requests", "2 tokens", "0.25 USD", "0.6 min")
-    assert "4 answers are kept" in text
+    assert "4 answers are stored" in text
     document = json.loads(json.dumps(whole.as_dict()))
     assert (document["requests"], document["cost"], document["kept_answers"]) == (15, 0.75, 4)
     assert document["roles"][0]["sources"] == {"cost": "table"}

@@ -315,7 +315,7 @@ FILES = ["run_spec.json", "stats.json", "per_instance_stats.json", "scenario_sta
 def test_a_result_whose_helm_files_were_deleted_is_refused(name: str, tmp_path: Path) -> None:
     finished(tmp_path / "a")
     (tmp_path / "a/helm/runs/s" / RUN / name).unlink()
-    said = rf"HELM's files are not there \({name}\)(.|\n)*run the same evaluation"
+    said = rf"HELM's files are missing \({name}\)(.|\n)*run the same evaluation"
     with pytest.raises(PrerequisiteError, match=said):
         viewed_runs([tmp_path / "a"])
 

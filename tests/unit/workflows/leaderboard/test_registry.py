@@ -25,7 +25,7 @@ def test_finding() -> None:
     )
     assert registry.schema_path(row) is None
     assert any(
-        "schema_of_next_year.yaml: HELM" in line and "does not have it" in line
+        "schema_of_next_year.yaml: HELM" in line and "does not have this file" in line
         for line in row.needed()
     )
     assert registry.find("AIR-Bench").name == "air_bench"
