@@ -202,7 +202,7 @@ def _doubts_about(task: str, side: str, stored: StoredResult) -> Iterator[str]:
     """Yield a note for each doubt about a reportable score, which no limit may cover."""
     if stored.result.reportable:
         for doubt in doubts_of(stored.result):
-            yield f"{task}: the {side}'s score: {doubt.value.word}"
+            yield f"{task}: the {side}'s score: {doubt.value.phrase}"
 
 
 def started_at(record: Provenance) -> datetime | None:

@@ -95,8 +95,8 @@ def marks(cell: CellResult) -> Iterator[Mark]:
     if not cell.reportable and cell.verdict is None:
         verdict = Verdict.REFUSED
     if verdict is not Verdict.GOOD:
-        look = verdict.value
-        yield Mark(look.word, look.colour, look.mark)
+        appearance = verdict.value
+        yield Mark(appearance.phrase, appearance.colour, appearance.mark)
     if cell.unreadable:
         yield Mark(f"{formats.counted(cell.unreadable, 'answer')} unread")
     if cell.status != RunStatus.COMPLETE:
@@ -138,7 +138,7 @@ def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
     for verdict in Verdict:
         count = verdicts.count(verdict)
         if count and verdict is not Verdict.GOOD:
-            lines.append(f"{counted(count, 'score')}: {verdict.value.word}.")
+            lines.append(f"{counted(count, 'score')}: {verdict.value.phrase}.")
     unread = sum(cell.unreadable or 0 for cell in results.cells)
     if unread:
         lines.append(

@@ -501,13 +501,13 @@ def inspect(folders: tuple[Path, ...], output: Path, with_texts: bool) -> None:
 def parquet(folder: Path, output: Path) -> None:
     """Write a Parquet file with a row for each instance of a result, with prompts and answers."""
     from eval_factory.report.exports.parquet_file import write_parquet
-    from eval_factory.report.exports.stored_facts import stored_reasons
+    from eval_factory.report.exports.stored_facts import reasons_against_reporting
     from eval_factory.report.reader import load_result, one_run
 
     stored = load_result(one_run(folder, "export parquet"))
     rows = write_parquet(stored, output)
     click.echo(f"{output}: {rows} rows")
-    if reasons := stored_reasons(stored):
+    if reasons := reasons_against_reporting(stored):
         click.echo(f"NOT REPORTABLE: {reasons}")
 
 

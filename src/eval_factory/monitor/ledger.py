@@ -32,11 +32,14 @@ LOOK = "look"
 NOT_MADE = "not_made"
 NOTE = "note"
 CHANGE = "change"
+"""The constants from BASELINE to CHANGE are the kinds of lines."""
 READER = "reader"
 """Key of a baseline or a look: the version of the reader of answers; if the key is absent, 1."""
 BASELINE_AGAIN = "baseline_again"
-"""Key of a look whose reader differs from the baseline's: the baseline's limits by this reader."""
-Line = Mapping[str, Any]
+"""Key of a look whose reader has another version than the baseline's. The value is the baseline's
+`limits`, computed with the reader of the look.
+"""
+Line = Mapping[str, Any]  # the JSON object of a line
 
 
 def line_reader(line: Line) -> int:
@@ -45,7 +48,7 @@ def line_reader(line: Line) -> int:
 
 
 def as_read_again(baseline: Line, looks: Sequence[Line]) -> Line:
-    """Return the baseline with scores by the reader version of the last look."""
+    """Return the baseline with limits that were computed with the reader of the last look."""
     if not looks or BASELINE_AGAIN not in looks[-1]:
         return baseline
     return {**baseline, "limits": looks[-1][BASELINE_AGAIN]}
@@ -84,7 +87,7 @@ class History:
         """Return the looks between a baseline and the next baseline."""
         if baseline is None:
             return []
-        later = self.lines[int(baseline["number"]) :]
+        later = self.lines[int(baseline["number"]) :]  # numbers of lines begin at 1
         until_next_baseline = takewhile(lambda line: line["kind"] != BASELINE, later)
         return [line for line in until_next_baseline if line["kind"] == LOOK]
 
@@ -131,8 +134,9 @@ class Ledger:
         lines: list[dict[str, Any]] = []
         problems: list[str] = []
         head = NO_HASH
+        # one hash; two hashes while a line is being written
         heads = _content(self.head_file).decode(errors="replace").split()
-        *complete_lines, rest = _content(self.file).split(b"\n")
+        *complete_lines, incomplete_line = _content(self.file).split(b"\n")
         for number, text in enumerate(complete_lines, start=1):
             label = f"{self.file.name}, line {number}"
             try:
@@ -151,7 +155,7 @@ class Ledger:
                 problems.append(f"{label}: states {line.get('number')} as its number")
             head = hashlib.sha256(text).hexdigest()
             lines.append(line)
-        if rest and len(heads) != 2:  # while a line is being written, there are two hashes
+        if incomplete_line and len(heads) != 2:
             problems.append(f"{self.file.name}: its last line is cut off")
         if head not in heads and (lines or heads):
             problems.append(
@@ -161,7 +165,10 @@ class Ledger:
         return History(tuple(lines), tuple(problems), head)
 
     def intact(self) -> History:
-        """Return the history. Raises PrerequisiteError if the ledger was changed."""
+        """Return the history.
+
+        Raises PrerequisiteError if the ledger was changed or cannot be read.
+        """
         history = self.read()
         if history.problems:
             raise PrerequisiteError(
@@ -212,7 +219,10 @@ class Ledger:
 
     @contextmanager
     def _locked(self, name: str, on_wait: Callable[[], object] = lambda: None) -> Iterator[None]:
-        """Hold the lock file with this name; call `on_wait` once if another process holds it."""
+        """Lock the file with this name; call `on_wait` once if another process has locked it.
+
+        Raises PrerequisiteError if the panel's folder cannot be written.
+        """
         from filelock import FileLock, Timeout  # imported here, because filelock loads asyncio
 
         try:
@@ -240,7 +250,10 @@ class Ledger:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file; empty if the file does not exist."""
+    """Return the content of a file; empty if the file does not exist.
+
+    Raises PrerequisiteError if the file cannot be read.
+    """
     try:
         with open_regular(path, path.parent) as file:
             return file.read()

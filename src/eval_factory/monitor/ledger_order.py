@@ -64,9 +64,9 @@ _OBJECTS = {
     "new": {"name", "model", "fixed"},
 }
 """Field -> the keys of its JSON object."""
-_REPEAT_KEYS = {"folder", "values", "runs"}
-_RUN_KEYS = {"task", "folder", "sha256"}
-_HASH = re.compile("[0-9a-f]{64}")
+_REPEAT_KEYS = {"folder", "values", "runs"}  # of each object in `repeats`
+_RUN_KEYS = {"task", "folder", "sha256"}  # of each object in `runs`
+_HASH = re.compile("[0-9a-f]{64}")  # a SHA-256
 
 
 def time_of(text: object) -> datetime:
@@ -77,14 +77,15 @@ def time_of(text: object) -> datetime:
 def order_problems(lines: Sequence[Line]) -> Iterator[str]:
     """Yield signs that lines were changed, removed or inserted.
 
-    The signs are missing fields, invalid values, and contradictions between lines.
+    The signs are missing fields, invalid values, and contradictions between lines. Raises one of
+    FORM_ERRORS if a value has another type than this program writes.
     """
     order = _Order()
     for line in lines:
         label = f"line {line.get('number')}"
         fields = FIELDS.get(str(line.get("kind")))
         if fields is None:
-            yield f"{label}: is of no known kind, {str(line.get('kind'))[:40]}"
+            yield f"{label}: has an unknown kind: {str(line.get('kind'))[:40]}"
             continue
         present = line.keys() - _OPTIONAL_FIELDS
         if fields != present:
@@ -96,7 +97,8 @@ def order_problems(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _form_problems(line: Line) -> Iterator[str]:
-    """Yield the values of a line that this program does not write in this form."""
+    """Yield a problem for each value that this program would write in another form."""
+    # `isinstance` would accept True, because a bool is an int.
     for name in _WHOLE_NUMBERS:
         if name in line and type(line[name]) is not int:
             yield f"{name} is not a whole number: {str(line[name])[:40]}"
@@ -125,7 +127,7 @@ def _form_problems(line: Line) -> Iterator[str]:
 
 
 FORM_ERRORS = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
-"""The errors that reading a line raises if the line has another form."""
+"""The errors that are raised if a line is read whose values have other types than expected."""
 
 
 class _Order:
@@ -163,7 +165,7 @@ class _Order:
 
     def _change_problems(self, line: Line) -> Iterator[str]:
         """Yield how a change contradicts the baseline."""
-        baseline = self._baseline or {}
+        baseline = self._baseline or {}  # never empty: `follow` has checked that there is one
         if line["old"] != baseline["target"]:
             yield "old is not the model that the baseline watches"
         if line["policy_sha256"] != baseline["policy_sha256"]:
@@ -187,7 +189,8 @@ class _Order:
     def _baseline_problems(self, line: Line) -> Iterator[str]:
         """Yield what is wrong with the line of a baseline."""
         epoch = 0
-        is_longer = False  # True if the line replaces its baseline by a longer one, before any look
+        # A baseline may be replaced by a longer one with the same epoch, before the first look.
+        is_longer = False
         if self._baseline is not None:
             epoch = self._baseline["epoch"]
             is_longer = not self._has_looks and line["epoch"] == epoch
@@ -229,9 +232,9 @@ def _limit_problems(baseline: Line) -> Iterator[str]:
     stated = {}
     for limit in baseline["limits"]:
         stated[limit["name"]] = limit
-        group = f", {limit['field']}={limit['value']}"
-        if limit["field"] is None and limit["value"] is None:
-            group = ""
+        group = ""  # the limit is for the complete task
+        if limit["field"] is not None or limit["value"] is not None:
+            group = f", {limit['field']}={limit['value']}"
         if limit["name"] != f"{limit['task']}{group}":
             yield f"limits: {limit['name']} is not of its task and group"
     fixed = baseline["fixed"]["limits"]
@@ -240,6 +243,7 @@ def _limit_problems(baseline: Line) -> Iterator[str]:
         return
     for name, limit in stated.items():
         metric, max_drop = fixed[name]
+        # A fixed limit without a metric is a limit of the main metric, which any line may name.
         if max_drop != limit["max_drop"] or metric not in (None, limit["metric"]):
             yield f"limits: {name} is not the fixed limit of the panel"
 

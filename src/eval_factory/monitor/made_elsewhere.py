@@ -93,7 +93,7 @@ def refuse_unfit(
 def refuse_unequal(
     sources: Sequence[Path], tasks: Sequence[str], count: int, runs: Sequence[Path] = ()
 ) -> None:
-    """Check the number of imported results, and that all of them asked the same questions.
+    """Check the number of imported results, and that all of them may be compared.
 
     Args:
         sources: the folders of the imported results, one for each asking.
@@ -102,20 +102,24 @@ def refuse_unequal(
         runs: the folders of the results that the panel already has.
 
     Raises:
-        ConfigError: The number of results is wrong, the panel already has a result, or the results
-            are of different questions.
+        ConfigError: The number of results is wrong, the panel already has one of the results, or
+            the results have different identities (`identity_of`).
+        PrerequisiteError: A folder contains no result.
     """
     if len(sources) != count:
         raise ConfigError(
-            f"--from: was passed {len(sources)} times, but {counted(count, 'result')} is needed "
-            "(a baseline needs the number in baseline.repeats)"
+            f"--from: was passed {counted(len(sources), 'time')}, but {counted(count, 'time')} "
+            "would be right (for a baseline, the number in baseline.repeats)"
         )
     earlier = list(runs)
     for source in sources:
         folders = result_folders(source, tasks)
         problems = list(_duplicates(folders.values(), earlier))
         if identities_of(folders) != identities_of(result_folders(sources[0], tasks)):
-            problems.append(f"{source}: asked other questions than {sources[0]}")
+            problems.append(
+                f"{source}: cannot be compared with {sources[0]}: the program, the task, the model "
+                "or the prompts differ"
+            )
         if problems:
             raise ConfigError(problems)
         earlier += folders.values()
@@ -128,8 +132,11 @@ def _unfit(label: str, stored: StoredResult, size: int, model: str) -> Iterator[
         yield f"{label}: is a run of this program; --from takes imported results"
         return
     if result.status != RunStatus.COMPLETE or not result.reportable:
-        reasons = "; ".join(result.validity.short_reasons) or "it is partial"
-        yield f"{label}: may not be reported, so it is not evidence: {reasons}"
+        reasons = "; ".join(result.validity.short_reasons) or "the result is partial"
+        yield (
+            f"{label}: is not evidence: a panel needs complete results that may be reported: "
+            f"{reasons}"
+        )
     if result.provenance.target != model:
         yield (
             f"{label}: is a result of the model {result.provenance.target}; "
@@ -141,7 +148,7 @@ def _unfit(label: str, stored: StoredResult, size: int, model: str) -> Iterator[
 
 
 def _duplicates(folders: Iterable[Path], runs: Sequence[Path]) -> Iterator[str]:
-    """Yield a problem for each result that is already among `runs`."""
+    """Yield a problem for each result in `folders` that is already among `runs`."""
     runs_by_identity = {load_result(run).result.provenance.run_identity: run for run in runs}
     for folder in folders:
         duplicate = runs_by_identity.get(load_result(folder).result.provenance.run_identity)
@@ -155,6 +162,7 @@ def copy_results(source: Path, tasks: Sequence[str], target_folder: Path) -> Non
     Raises:
         ConfigError: The panel's folder contains another result.
         PrerequisiteError: A folder cannot be copied.
+        BusyError: Another process has locked the folder of a result.
     """
     for task, folder in result_folders(source, tasks).items():
         _copy(folder, target_folder / task)

@@ -38,7 +38,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
 TOP = "monitor"
-CHANGED = "changed"
+CHANGED = "changed"  # the name of changed answers among the changes of `alarm_on`
 IMPORTED = "imported"
 """The type of a task that another program asks; its results are passed with --from."""
 PANEL_FILE = "panel.yml"  # the file in the output folder with the panel of the current baseline
@@ -50,7 +50,7 @@ _PATHS = ("benchmark", "data_path", "data_dir", "judge_passport")  # parameters 
 _SET_BY_PANEL = ("limit_samples", "sample_seed", "instances", "stop_when")
 # parameters that ask questions several times in one run; a panel asks again at each look instead
 _ASKING_AGAIN = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)
-Drop = Annotated[Number, Field(ge=0)]
+Drop = Annotated[Number, Field(ge=0)]  # a drop of a score, in the metric's own unit
 
 
 class GroupLimit(DescribedModel):
@@ -64,7 +64,9 @@ class PanelTask(DescribedModel):
     """One task of the panel."""
 
     type: OneLineText
-    """The task; 'eval-factory ls' lists them. `imported`: another program asks it."""
+    """The task; 'eval-factory ls' lists all tasks. If the type is `imported`, another program asks
+    the questions.
+    """
     name: FolderName | None = None
     """The task's name in the panel; needed if the panel has a task twice."""
     size: Positive
@@ -92,7 +94,7 @@ class ChangeSection(DescribedModel):
     """The rules by which a new version of the model may replace the watched model."""
 
     description: OneLineText | None = None
-    """The planned changes, in words."""
+    """A description of the planned changes."""
     policy: PathText
     """The file of the gate's policy: a path relative to this file, or an absolute path."""
 
@@ -118,7 +120,9 @@ class PanelSection(DescribedModel):
     is then used for these changes.
     """
     max_look_hours: Annotated[Number, Field(gt=0, le=24 * 7)] = 24
-    """The time in hours within which a stopped look can be resumed; later it counts as not made."""
+    """The time in hours within which a stopped look can be resumed. After this time, the look
+    counts as not made.
+    """
     change: ChangeSection | None = None
     params: dict[str, Any] | None = None
     """Settings for every run, as in config.params."""
@@ -202,14 +206,14 @@ class Panel:
 
     @property
     def portable_document(self) -> dict[str, Any]:
-        """The section `monitor` with absolute paths, so that the file can be in any folder."""
+        """The section `monitor` with absolute paths, so that a copy works in any folder."""
         document = {**self.document, "output_dir": str(self.folder)}
         if self.section.params:
-            document["params"] = self._paths_from_here(document["params"])
+            document["params"] = self._with_absolute_paths(document["params"])
         tasks = []
         for task in document["tasks"]:
             if task.get("params"):
-                tasks.append({**task, "params": self._paths_from_here(task["params"])})
+                tasks.append({**task, "params": self._with_absolute_paths(task["params"])})
             else:
                 tasks.append(task)
         document["tasks"] = tasks
@@ -219,7 +223,8 @@ class Panel:
 
     @property
     def takes_results(self) -> bool:
-        """True if another program asks the panel, and its results are imported."""
+        """True if another program asks the panel's questions, and its results are imported."""
+        # `load_panel` has checked that all tasks or no tasks have this type.
         return self.section.tasks[0].type == IMPORTED
 
     @property
@@ -230,7 +235,7 @@ class Panel:
                 f"{self.file}: has no `{TOP}.change`, "
                 "which names the gate's policy for a new version"
             )
-        return _from(self.file, self.section.change.policy)
+        return _absolute_path(self.file, self.section.change.policy)
 
     @property
     def target_name(self) -> str:
@@ -258,7 +263,7 @@ class Panel:
             key: self.document[key] for key in _SUITE_KEYS if key in self.document
         }
         if self.section.params:
-            section["params"] = self._paths_from_here(self.document["params"])
+            section["params"] = self._with_absolute_paths(self.document["params"])
         section["output_dir"] = str(folder.absolute())
         section["targets"] = list(targets) or [
             {"name": self.target_name, **self.document["target"]}
@@ -267,7 +272,7 @@ class Panel:
         for name, task, entry in zip(
             self.names, self.section.tasks, self.document["tasks"], strict=True
         ):
-            params = self._paths_from_here(entry.get("params") or {})
+            params = self._with_absolute_paths(entry.get("params") or {})
             params |= {
                 "limit_samples": task.size,
                 "extra": {**params["extra"], "sample_seed": self.section.seed},
@@ -279,7 +284,7 @@ class Panel:
             problems = [f"{self.file}: {_with_panel_keys(text)}" for text in error.problems]
             raise ConfigError(problems) from None
 
-    def _paths_from_here(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def _with_absolute_paths(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters with absolute paths.
 
         Relative paths start at the folder of the panel's file, not at the current folder: a cron
@@ -288,7 +293,7 @@ class Panel:
         extra = dict(params.get("extra") or {})
         for name in _PATHS:
             if isinstance(extra.get(name), str) and "${" not in extra[name]:
-                extra[name] = str(_from(self.file, extra[name]))
+                extra[name] = str(_absolute_path(self.file, extra[name]))
         return {**params, "extra": extra}
 
     def planned(self, folder: Path) -> tuple[PlannedCell, ...]:
@@ -376,24 +381,27 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
     if problems:
         raise ConfigError([f"{path}: {problem}" for problem in problems])
     try:
-        return Panel(path, _from(path, section.output_dir), section, configured, env, names)
-    except ValueError as error:
+        return Panel(
+            path, _absolute_path(path, section.output_dir), section, configured, env, names
+        )
+    except ValueError as error:  # The home folder is unknown, or the path is too long.
         raise ConfigError(f"{path}: {TOP}.output_dir: {error}") from None
 
 
 def _section_problems(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
     """Yield the mistakes that concern several keys of the section, and those of the target."""
+    # The names are folders: some file systems do not distinguish upper and lower case.
     lowered = [name.lower() for name in names]
     for number, name in enumerate(lowered):
-        if lowered.index(name) != number:
+        if name in lowered[:number]:
             yield (
                 f"{TOP}.tasks[{number}]: there are two tasks with the name {name!r}; "
                 "set a different `name` for each"
             )
-    params_at = {TOP: section.params}
+    params_by_path = {TOP: section.params}  # path of the keys in the file -> its `params`
     for number, task in enumerate(section.tasks):
-        params_at[f"{TOP}.tasks[{number}]"] = task.params
-    for path, params in params_at.items():
+        params_by_path[f"{TOP}.tasks[{number}]"] = task.params
+    for path, params in params_by_path.items():
         extra = (params or {}).get("extra") or {}
         for key in _SET_BY_PANEL:
             if key in (params or {}) or key in extra:
@@ -415,6 +423,7 @@ def _section_problems(section: PanelSection, names: Sequence[str]) -> Iterator[s
 
 def _with_panel_keys(problem: str) -> str:
     """Replace the suite's keys in a message by the keys of a panel's file."""
+    # The keys with other names come before the prefix `suite.`, which all keys have.
     for suite_key, panel_key in (
         ("suite.evaluations", f"{TOP}.tasks"),
         ("suite.targets[0]", f"{TOP}.target"),
@@ -423,6 +432,6 @@ def _with_panel_keys(problem: str) -> str:
     return problem.replace("suite.", f"{TOP}.")
 
 
-def _from(file: Path, path: str) -> Path:
-    """Return the absolute path of a path that is relative to the folder of `file`."""
+def _absolute_path(file: Path, path: str) -> Path:
+    """Return the absolute path of a path, which may be relative to the folder of `file`."""
     return Path(os.path.abspath(file.absolute().parent / expanded(path)))

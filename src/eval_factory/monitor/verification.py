@@ -1,6 +1,7 @@
 """Verifies a panel's ledger: the hashes and the order of its lines, the runs' files, all figures.
 
-All figures in the ledger are computed again from the runs, and compared.
+The figures in the ledger are computed again from the runs, and compared. Only simulations by
+earlier versions of this program are not repeated (`computed_otherwise` reports these).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from eval_factory.report.checksums import ChecksumsError, read_checksums
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.read_again import read_by_one_rule
 
-# Simulations may differ a little between two kinds of processors:
+# The same simulation may give slightly different numbers on another kind of processor.
 _MAX_SHARE_DIFFERENCE = 0.02  # the tolerated difference of shares of simulated years
 _MAX_WEEKS_DIFFERENCE = 1  # the tolerated difference of weeks until the alarm
 
@@ -62,12 +63,13 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
 
     Args:
         folder: the panel's folder.
-        head: a hash that a look printed; the ledger must have a line with this hash.
+        head: the hash of a line that a look printed; the ledger must have a line with this hash.
 
     Raises:
         PrerequisiteError: The ledger cannot be read.
     """
     history = Ledger(folder).read()
+    # Each line contains the hash of the line before it; `history.head` is that of the last line.
     hashes = [line.get("previous") for line in history.lines]
     if head is not None and head not in (history.head, *hashes):
         lost = f"ledger.jsonl: no line has the hash {head}: lines were changed or removed"
@@ -100,7 +102,7 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
 
 
 def _safely(label: str, problems: Iterator[str]) -> list[str]:
-    """Return the problems; if reading a line raises an error, this is the last problem."""
+    """Return the problems; if a line raises an error, a message about the error is the last."""
     findings: list[str] = []
     try:
         findings.extend(problems)
@@ -111,7 +113,10 @@ def _safely(label: str, problems: Iterator[str]) -> list[str]:
 
 
 def _folder_problems(folder: Path, history: History) -> Iterator[str]:
-    """Yield a problem for each folder with answers that no line of the ledger names."""
+    """Yield a problem for each folder of a look, asking or change that no line accounts for.
+
+    The names of the folders of looks and changes are numbers with four digits.
+    """
     begun = set()
     for line in history.of_kind(BEGUN):
         begun.add(f"{line.get('look'):04}")
@@ -123,12 +128,12 @@ def _folder_problems(folder: Path, history: History) -> Iterator[str]:
             yield f"looks/{look.name}: no line of the ledger says that this look was started"
         elif (look / VALUES).exists() and look.name not in ended:
             yield f"looks/{look.name}: was measured, but no line of the ledger names this folder"
-    named: set[str | None] = set()
+    baseline_folders: set[str | None] = set()
     for line in history.of_kind(BASELINE):
-        named.update(part.get("folder") for part in line.get("repeats", ()))
+        baseline_folders.update(repeat.get("folder") for repeat in line.get("repeats", ()))
     for values in sorted(folder.glob(f"baseline/*/*/{VALUES}")):
         name = values.parent.relative_to(folder).as_posix()
-        if name not in named:
+        if name not in baseline_folders:
             yield f"{name}: was measured, but no line of the ledger names this folder"
     changes = {line.get("folder") for line in history.of_kind(CHANGE)}
     unfinished = f"changes/{len(changes) + 1:04}"  # an unfinished change has no line yet
@@ -138,8 +143,11 @@ def _folder_problems(folder: Path, history: History) -> Iterator[str]:
             yield f"{name}: no line of the ledger names this folder"
 
 
-def _parts_of(line: Line) -> Sequence[Line]:
-    """Return the askings of a line: the repeats of a baseline, or the look or change itself."""
+def _askings_of(line: Line) -> Sequence[Line]:
+    """Return the askings of a line: the repeats of a baseline, or the look or change itself.
+
+    Other lines have no askings.
+    """
     if line["kind"] == BASELINE:
         repeats: Sequence[Line] = line["repeats"]
         return repeats
@@ -148,15 +156,15 @@ def _parts_of(line: Line) -> Sequence[Line]:
     return []
 
 
-def _runs_of(parts: Iterable[Line]) -> Iterator[Line]:
-    """Yield the runs of these askings."""
-    for part in parts:
-        yield from part["runs"]
+def _runs_of(askings: Iterable[Line]) -> Iterator[Line]:
+    """Yield the runs of these askings: an asking has a run for each task."""
+    for asking in askings:
+        yield from asking["runs"]
 
 
 def _run_problems(folder: Path, line: Line, history: History) -> Iterator[str]:
     """Yield how a line's time, tasks and models contradict the results of its runs."""
-    for run in _runs_of(_parts_of(line)):
+    for run in _runs_of(_askings_of(line)):
         stored = load_result(folder / run["folder"])
         ended = stored.result.provenance.ended_at
         if ended is not None and time_of(line["at"]) < time_of(ended) - MAX_CLOCK_DIFFERENCE:
@@ -170,9 +178,11 @@ def _run_problems(folder: Path, line: Line, history: History) -> Iterator[str]:
 
 
 def _target_of(line: Line, history: History, name: str) -> Mapping[str, Any]:
-    """Return the ledger's entry for the target that a run asked.
+    """Return the target that a run of this line should have asked.
 
-    Return an empty mapping if the ledger has no target with this name.
+    `name` is the name of the folder that contains the run. For a change, the folder `candidate`
+    belongs to the new target. Return an empty mapping if the current baseline's target has another
+    name.
     """
     if line["kind"] == CHANGE:
         key = "old"
@@ -194,13 +204,13 @@ def _model_of(stored: StoredResult) -> str:
 
 
 def _file_problems(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str]:
-    """Yield which files of a line's runs were changed.
+    """Yield which files of a line's runs and askings were changed.
 
     Each run has a file of checksums; the ledger has the hash of this file. The stored values of an
     asking are compared with the values in its runs.
     """
-    parts = _parts_of(line)
-    for run in _runs_of(parts):
+    askings = _askings_of(line)
+    for run in _runs_of(askings):
         rundir = RunDir(folder / run["folder"])
         try:
             if sha256_of(rundir.checksums, folder) != run["sha256"]:
@@ -213,16 +223,16 @@ def _file_problems(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterato
             yield (
                 f"{run['folder']}: cannot be read: {getattr(error, 'filename', None) or ''} {error}"
             )
-    if line["kind"] == CHANGE:
+    if line["kind"] == CHANGE:  # A change has no stored values.
         return
-    for part in parts:
-        target_folder = (folder / part["runs"][0]["folder"]).parent
-        stored = read_values(folder / part["folder"], part["values"])
+    for asking in askings:
+        target_folder = (folder / asking["runs"][0]["folder"]).parent
+        stored = read_values(folder / asking["folder"], asking["values"])
         measured = measure(target_folder, limits)
         if not stored.answers:  # earlier versions of this program stored no hashes of answers
             measured = replace(measured, answers={})
         if measured != stored:
-            yield f"{part['folder']}/values.json: does not have the values of its runs"
+            yield f"{asking['folder']}/values.json: does not have the values of its runs"
 
 
 def _figure_problems(folder: Path, baseline: Line, history: History) -> Iterator[str]:
@@ -232,7 +242,7 @@ def _figure_problems(folder: Path, baseline: Line, history: History) -> Iterator
         yield "panel: is not the hash of the fixed settings"
     looks = history.looks_after(baseline)
     yield from _configuration_problems(folder, baseline, looks)
-    figures = json.loads(json_line(course.of_baseline()))
+    figures = json.loads(json_line(course.of_baseline()))  # converts the figures to JSON types
     for key in ("alpha", "looks", "alarm_on"):
         figures[key] = baseline["fixed"][key]
     figures["harm_alpha"] = course.rules.harm_alpha
@@ -241,7 +251,7 @@ def _figure_problems(folder: Path, baseline: Line, history: History) -> Iterator
         yield from _power_problems(folder, baseline)
     reader = line_reader(baseline)
     for number, line in enumerate(looks):
-        if line_reader(line) != reader:
+        if line_reader(line) != reader:  # Another version of the reader read the later answers.
             reader = line_reader(line)
             course = _read_again(baseline, folder, looks[:number])
         measurement = read_values(folder / line["folder"], line["values"])
@@ -257,8 +267,8 @@ def _figure_problems(folder: Path, baseline: Line, history: History) -> Iterator
 
 def _configuration_problems(folder: Path, baseline: Line, looks: Sequence[Line]) -> Iterator[str]:
     """Yield a problem for each run with another configuration than the panel's."""
-    parts = [*baseline.get("repeats", [baseline]), *looks]
-    for run in _runs_of(parts):
+    askings = [*baseline.get("repeats", [baseline]), *looks]
+    for run in _runs_of(askings):
         identity = identity_of(load_result(folder / run["folder"]).result)
         if identity != baseline["fixed"]["runs"][run["task"]]:
             yield f"{run['folder']}: is a run of another configuration than the panel's"
@@ -311,9 +321,10 @@ def _differences(line: Line, figures: Line) -> Iterator[str]:
 
 
 def _same(stored: Any, computed: Any) -> bool:
-    """Return True if two values are equal to nine digits.
+    """Return True if two JSON values are equal; two floats may differ by a billionth.
 
-    More digits may differ, because another processor rounds in another way.
+    The tolerance is relative for floats beyond 1 and absolute for others. It is needed because
+    another processor rounds in another way.
     """
     if isinstance(stored, bool) or isinstance(computed, bool):
         return stored is computed

@@ -130,7 +130,7 @@ def leads_inside(name: str) -> bool:
 
     Only the text of the path is checked. Symbolic links are not.
     """
-    path = Path(name)
+    path = Path(name)  # `Path("")` and `Path(".")` have no parts
     return not path.is_absolute() and ".." not in path.parts and bool(path.parts)
 
 

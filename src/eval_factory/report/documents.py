@@ -3,8 +3,8 @@
 The documents are evaluation_config.yaml, results.yml, run_config.yml, and the lines of
 instances.jsonl and results.jsonl.
 
-All functions are pure. This module does all rounding of numbers in files, so that the same result
-always gives the same document. Scores are never rounded.
+The same result always gives the same document. Numbers in these documents are rounded here, but
+scores and means of scores are never rounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DIGITS_OF_SECONDS = 4  # significant digits; clocks are not more precise
 
 
 def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
-    """Return the fields with each float rounded, also in nested mappings.
+    """Return the fields with each float rounded, also in nested mappings, but not in lists.
 
     Fields whose name ends with `_s` are seconds and have `DIGITS_OF_SECONDS` digits. Top-level
     fields that are named in `exact` are not rounded.
@@ -96,11 +96,14 @@ def evaluation_config(
             "deviations": [*map(asdict, record.deviations)],
             "remarks": list(record.remarks),
         }
-        # Empty fields are left out. If a run has the leaderboard's settings, one line remains.
+        # Empty fields are left out, apart from `medhelm_settings`, which may be False.
         comparability = {}
         for name, value in facts.items():
             if value or name == "medhelm_settings":
                 comparability[name] = value
+    clinicians = {}
+    if result.clinicians is not None:
+        clinicians["clinicians"] = formatted(_rounded_without_empty(asdict(result.clinicians)))
     provenance = without_nulls(asdict(result.provenance))
     for endpoint in provenance["endpoints"].values():
         # An endpoint with one server has no `servers`, as in results of earlier versions.
@@ -112,11 +115,7 @@ def evaluation_config(
         "main_metric": result.main_metric,
         "results": {"tasks": _task(result), "groups": _groups(result)},
         "validity": _validity(result),
-        **(
-            {}
-            if result.clinicians is None
-            else {"clinicians": formatted(_rounded_without_empty(asdict(result.clinicians)))}
-        ),
+        **clinicians,
         "comparability": comparability,
         "usage": formatted(usage(result.usage)),
         "provenance": formatted(provenance),
@@ -215,16 +214,17 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
         ]
     first = {"reportable": result.reportable, "coverage": rounded(result.validity.coverage)}
     last = {name: record.pop(name) for name in ("failures", "urgent_notes", "notes")}
-    parts = {
-        name: None if record[name] is None else rounded_fields(record[name])
-        for name in ("jury", "choice_orders")
-    }
-    parts["asked_again"] = _rounded_without_empty(record["asked_again"])
+    rounded_parts: dict[str, Any] = {}
+    for name in ("jury", "choice_orders"):
+        rounded_parts[name] = None
+        if record[name] is not None:
+            rounded_parts[name] = rounded_fields(record[name])
+    rounded_parts["asked_again"] = _rounded_without_empty(record["asked_again"])
     written_validity = {
         **first,
         "not_reportable": record.pop("not_reportable"),
         **record,
-        **parts,
+        **rounded_parts,  # replaces these parts of `record`
         **last,
     }
     written: dict[str, Any] = formatted(without_nulls(written_validity))
@@ -269,6 +269,7 @@ def usage(record: results.Usage) -> dict[str, Any]:
 
 def _roles(spent: results.SpentByRole) -> dict[str, Any]:
     """Return the figures by role; an empty mapping if only the evaluated model was asked."""
+    # The figures of the only role would equal the total.
     if dict(spent.roles) == {results.MODEL_ROLE: spent.total}:
         return {}
     return {"roles": {role: _spent(role_spent) for role, role_spent in spent.roles.items()}}
@@ -383,7 +384,9 @@ OPTIONAL_RESULT_FIELDS = (
     "judgements",
     "criteria",
 )
-"""The fields that a line of results.jsonl has only if they are not empty."""
+"""The fields that a line of results.jsonl has only if they have a value. None, False and empty
+lists and mappings are left out; an empty text is written.
+"""
 
 
 def instance_line(record: results.InstanceRecord) -> dict[str, Any]:
@@ -416,7 +419,7 @@ def result_line(record: results.InstanceRecord) -> dict[str, Any]:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return a JSON Schema that comes with the package."""
+    """Return the JSON Schema with this file name, which comes with the package."""
     text = (resources.files("eval_factory.report") / "schemas" / name).read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
@@ -425,7 +428,7 @@ def schema(name: str) -> dict[str, Any]:
 def check_document(document: Mapping[str, Any], schema_name: str) -> None:
     """Raise `jsonschema.ValidationError` if a document does not match its schema.
 
-    The error of a document that eval-factory is about to write is a defect of eval-factory.
+    If eval-factory is about to write the document, the error is a defect of eval-factory.
     """
     from jsonschema.exceptions import best_match  # Imported here: `--dry_run` checks no document.
 

@@ -121,7 +121,7 @@ class Drawing:
 def text_width(text: str) -> float:
     """Return an estimate of a text's width. The font is not known before the text is shown."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    # The factors of the font size are rather too large than too small for most characters.
+    # For most characters, the estimate is too large rather than too small.
     return FONT_SIZE * (wide * 1.05 + (len(text) - wide) * 0.6)
 
 
@@ -157,7 +157,7 @@ DARK_COLOURS: Mapping[Colour, str] = {
     "data": "#56b4e9",
     "second": "#e69f00",
 }
-"""The colours on a dark page, where they differ from the page's own colours."""
+"""The colours on a dark page. The colours `ink` and `paper` are always the page's own."""
 _PAGE_COLOURS: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper": "none"}
 """The colours in an SVG that is a part of a page: text and background are the page's own."""
 
@@ -191,13 +191,13 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
 
 def _element(shape: Shape, colours: Mapping[Colour, str]) -> str:
     """Return the SVG element of a shape."""
-    kind = "fill"
+    paint = "fill"
     if shape.tag == "line":
-        kind = "stroke"
+        paint = "stroke"
     attributes = {
         **shape.attributes,
-        kind: colours[shape.colour],
-        "class": f"plot-{kind}-{shape.colour}",
+        paint: colours[shape.colour],
+        "class": f"plot-{paint}-{shape.colour}",
     }
     written = " ".join(f'{name}="{_number_text(value)}"' for name, value in attributes.items())
     title = ""
@@ -224,8 +224,8 @@ def page_css() -> str:
     for name, colour in _PAGE_COLOURS.items():
         if name != "paper":
             rules += [
-                f".plot-{kind}-{name} {{ {kind}: var(--plot-{name}, {colour}); }}"
-                for kind in ("fill", "stroke")
+                f".plot-{paint}-{name} {{ {paint}: var(--plot-{name}, {colour}); }}"
+                for paint in ("fill", "stroke")
             ]
     dark = " ".join(f"--plot-{name}: {colour};" for name, colour in DARK_COLOURS.items())
     rules.append(f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}")
@@ -233,7 +233,7 @@ def page_css() -> str:
 
 
 DPI = 300  # dots per inch of a PNG, as journals require
-CSS_DPI = 96
+CSS_DPI = 96  # CSS pixels per inch
 _POINTS_PER_PIXEL = 72 / CSS_DPI  # matplotlib has line widths and font sizes in points
 
 
@@ -278,8 +278,10 @@ def png(drawing: Drawing) -> bytes:
     )
     with style.context("default"):  # ignores the user's matplotlibrc
         figure = Figure((width / DPI, height / DPI), DPI, facecolor=COLOURS["paper"])
+        # matplotlib counts y from the bottom, SVG from the top.
         pixels = Affine2D().scale(DPI / CSS_DPI, -DPI / CSS_DPI).translate(0, height)
         for order, shape in enumerate(drawing.shapes):
+            # A later shape covers the earlier ones, as in SVG.
             figure.add_artist(_artist(shape, transform=pixels, zorder=order))
         file = io.BytesIO()
         metadata = {"Title": drawing.title, "Description": drawing.description, "Software": None}
@@ -304,9 +306,9 @@ def _artist(shape: Shape, **options: Any) -> Any:
         return lines.Line2D(*corners, linewidth=width * _POINTS_PER_PIXEL, color=colour, **options)
     if shape.tag == "text":
         # This font comes with matplotlib, so that the PNG does not depend on installed fonts.
-        file = Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
+        font_file = Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
         options |= {"color": colour, "fontsize": FONT_SIZE * _POINTS_PER_PIXEL}
-        options |= {"fontproperties": font_manager.FontProperties(fname=file)}
+        options |= {"fontproperties": font_manager.FontProperties(fname=font_file)}
         anchor = {"start": "left", "middle": "center", "end": "right"}[attributes["text-anchor"]]
         options |= {
             "horizontalalignment": anchor,
@@ -316,7 +318,7 @@ def _artist(shape: Shape, **options: Any) -> Any:
         return text.Text(
             attributes["x"],
             attributes["y"],
-            _drawable_text(font_manager.get_font(file), shape.text),
+            _drawable_text(font_manager.get_font(font_file), shape.text),
             **options,
         )
     options |= {"facecolor": colour, "linewidth": 0}

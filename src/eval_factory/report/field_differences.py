@@ -20,7 +20,7 @@ from eval_factory.report.page.instance_data import readable_page
 _MAX_SHOWN = 80  # the maximum number of characters of a value in a message
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "nothing"})()
-"""Marks a value that only the other document or text has."""
+"""Marks a value that only the other document or text has; messages show the mark as `nothing`."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
         is_different = True
         yield difference
     # Equal documents may still differ as texts: in blanks, or in digits beyond a float's precision.
+    # Report the first line that differs, if both texts have this line.
     if not is_different and REDACTED not in stored_text:
         pairs = zip(stored_text.split("\n"), made_text.split("\n"), strict=False)
         for number, (stored_line, made_line) in enumerate(pairs, start=1):
@@ -75,7 +76,10 @@ def _differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:
 
 
 def _document_differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:
-    """Yield the differences of two YAML or JSON texts; one difference if `stored` is unreadable."""
+    """Yield the differences of two YAML or JSON texts; one difference if `stored` is unreadable.
+
+    Raises an error if `made` is unreadable, because this program has just written that text.
+    """
     parse: Any = parse_own
     if suffix == ".json":
         parse = json.loads
@@ -109,8 +113,12 @@ def _line_differences(suffix: str, stored: str, made: str, line: str) -> Iterato
 
 
 def _text_differences(stored: str, made: str, field: str) -> Iterator[Difference]:
-    """Yield the difference of two texts, shown around the first character that differs."""
+    """Yield the difference of two texts, shown around the first character that differs.
+
+    Yield nothing if the texts are the same apart from redacted parts.
+    """
     if not same_text(stored, made):
+        # Half of the shown characters are those before the difference.
         begin = max(0, _first_difference(stored, made) - _MAX_SHOWN // 2)
         yield Difference(field, shown(stored[begin:]), shown(made[begin:]))
 
@@ -126,8 +134,9 @@ def _first_difference(stored: str, made: str) -> int:
 def differences(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
     """Yield the differences of two documents, each with the path of its field.
 
-    The order of fields does not matter. Two numbers are the same if they are equal and have the
-    same type. `path` is the path of the two values in the whole document.
+    The order of fields does not matter. A list and a tuple with the same items are equal. Other
+    values are equal only if they also have the same type: 1 and 1.0 differ. `path` is the path of
+    the two values in the complete document.
     """
     if isinstance(stored, Mapping) and isinstance(made, Mapping):
         for name in dict.fromkeys([*stored, *made]):
@@ -154,7 +163,10 @@ def same_text(stored: str, made: str) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for a message, cut after `_MAX_SHOWN` characters."""
+    """Return a value as text for a message; ` ...` follows if the text is cut.
+
+    A text is cut after `_MAX_SHOWN` characters.
+    """
     if isinstance(value, str):
         text = value
     elif value is ABSENT:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from eval_factory.report.reader import StoredResult
 
-PLACEHOLDER = "inner-host"
+PLACEHOLDER = "inner-host"  # the text that exports contain in place of an internal host
 _PUBLIC_PLATFORMS = (
     "anthropic.com",
     "cerebras.ai",
@@ -36,7 +36,8 @@ _PUBLIC_PLATFORMS = (
     "together.xyz",
     "x.ai",
 )
-"""Public hosts, whose names reveal nothing about the user. Any other host may be inside a hospital.
+"""Domains of public platforms. Their names, and those of their subdomains, reveal nothing about the
+user. Any other host may be inside a hospital.
 """
 _URL = re.compile(r"https?://[^\s\"'<>]+")
 
@@ -48,9 +49,10 @@ def is_public_platform(host: str) -> bool:
 
 
 def inner_hosts(stored: StoredResult) -> tuple[str, ...]:
-    """Return the internal hosts of a result's endpoints, judges and token services, without ports.
+    """Return the internal hosts that a result names, without ports, in alphabetical order.
 
-    Public platforms and this machine (`localhost`) are left out.
+    These are the hosts of the URLs in the configuration and in the command, and the hosts that were
+    asked. Public platforms and this machine (`localhost`, loopback addresses) are left out.
     """
     hosts = set[str]()
     for text in _texts_in([stored.config, stored.target, stored.command]):
@@ -64,11 +66,12 @@ def inner_hosts(stored: StoredResult) -> tuple[str, ...]:
 def without_hosts(text: str, hosts: Iterable[str]) -> str:
     """Return the text with a placeholder in place of each host.
 
-    A name without a dot may also be an ordinary word. Such a name is replaced only where it is part
-    of an address.
+    A host name without a dot may also be an ordinary word. Such a name is replaced only after `//`
+    or `host: `, or before a port.
     """
     for host in hosts:
         name = re.escape(host)
+        # The name is not a part of a longer name; a period at the end of a sentence may follow it.
         pattern = rf"(?<![\w.-]){name}(?![\w-]|\.\w)"
         if "." not in host and ":" not in host:
             pattern = rf"(?<=//){name}(?![\w.-])|(?<![\w.-]){name}(?=:\d)|(?<=host: ){name}\b"
@@ -82,7 +85,7 @@ def files_without_hosts(files: Iterable[Path], hosts: Iterable[str]) -> Iterator
 
     A copy has the same file name as the original. The copies are deleted when the context ends.
     """
-    hosts = tuple(hosts)
+    hosts = tuple(hosts)  # `hosts` is read once for each file, so an iterator would be used up
     clean_files: list[Path] = []
     with tempfile.TemporaryDirectory() as folder:
         for file in files:

@@ -27,7 +27,7 @@ from eval_factory.core.asked_again_records import (
 from eval_factory.core.formats import counted, money
 from eval_factory.core.results import InstanceRecord
 from eval_factory.core.signs import SIGNS
-from eval_factory.report.verdicts import is_judged_by_itself, is_no_better, is_shown_above
+from eval_factory.report.verdicts import is_judged_by_itself, is_no_better, is_shown_better
 from eval_factory.tasks.asking_forms import BLIND_WITH, PERTURB
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import load_framework
@@ -266,7 +266,7 @@ def _comparison_with_floor(who: str, score: results.Score, floor: results.Floor)
     """Return a sentence that says whether a score is better than the best score without a model."""
     if is_no_better(score, floor):
         return f"{who} is no better than that."
-    if not is_shown_above(score, floor):
+    if not is_shown_better(score, floor):
         return (
             f"{who} scores better, but the interval of its score includes that score: "
             "chance may explain the difference."
@@ -281,7 +281,7 @@ def chance_may_explain(result: results.TaskResult) -> bool:
     """
     floor = result.validity.floors.get(result.main_metric)
     score = result.scores.get(result.main_metric)
-    return floor is not None and score is not None and not is_shown_above(score, floor)
+    return floor is not None and score is not None and not is_shown_better(score, floor)
 
 
 def corrected_score(result: results.TaskResult) -> results.Score | None:

@@ -1,7 +1,7 @@
 """Writes a short summary of a result: the last lines of a run on the screen, and report.md.
 
 The file report.md is for pull requests and wikis. A summary has no prompts, answers or references.
-The functions depend on the result alone, so that `verify` can make the same file again.
+report.md depends on the result alone, so that `verify` can make the same file again.
 """
 
 from __future__ import annotations
@@ -38,25 +38,26 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
     if verdict.is_doubt or verdict is verdicts.Verdict.DEMO:
         lines.append(verdict.value.title)
     lines += result_lines(result, MAX_ON_SCREEN)
-    shown = result.validity.urgent_notes
-    if shown is None:
-        shown = MAX_NOTES
-    for note in notes[:shown]:
+    shown_count = result.validity.urgent_notes
+    if shown_count is None:  # not known in results of earlier versions
+        shown_count = MAX_NOTES
+    for note in notes[:shown_count]:
         lines.append(f"note: {note}")
-    hidden = len(notes) - shown
-    if hidden > 0:
-        kind = "note" if shown == 0 else "more note"
-        lines.append(f"{counted(hidden, kind)} {'is' if hidden == 1 else 'are'} on the page")
+    hidden_count = len(notes) - shown_count
+    if hidden_count > 0:
+        noun = "note" if shown_count == 0 else "more note"
+        verb = "is" if hidden_count == 1 else "are"
+        lines.append(f"{counted(hidden_count, noun)} {verb} on the page")
     lines.append(f"page: {rundir.report_html}")
     lines.append(f"results: {rundir.evaluation_config}")
     return "\n  ".join([main, *lines])
 
 
 def result_lines(result: TaskResult, max_families: int | None = None) -> Iterator[str]:
-    """Yield a line for each fact about the result, apart from the scores and notes.
+    """Yield the lines of facts about the result, apart from the main score and the notes.
 
-    `max_families` is the maximum number of families of rewordings that are reported; None reports
-    all of them.
+    Facts that the result does not have are left out. `max_families` is the maximum number of
+    families of rewordings that are reported; None reports all of them.
     """
     validity = result.validity
     yield from _added_score_lines(result)
@@ -69,13 +70,12 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     yield from filter(None, [result_sentences.stopping_line(result)])
     yield from _other_split_lines(result)
     yield from _instance_lines(result)
-    judges = validity.judges.items()
-    if missing := [
-        f"{name} {judge.scored:,} of {judge.asked:,}"
-        for name, judge in judges
-        if judge.scored < judge.asked
-    ]:
-        yield f"judgements that came: {', '.join(missing)}"
+    incomplete_judges = []
+    for name, judge in validity.judges.items():
+        if judge.scored < judge.asked:
+            incomplete_judges.append(f"{name} {judge.scored:,} of {judge.asked:,}")
+    if incomplete_judges:
+        yield f"judgements that came: {', '.join(incomplete_judges)}"
     yield from filter(None, [result_sentences.ratings_line(result)])
     if validity.jury is not None and validity.jury.means:
         means = ", ".join(
@@ -124,9 +124,8 @@ def _score_lines(result: TaskResult) -> Iterator[str]:
         f"= {formats.score(score.value)}{over}{_interval_suffix(score)}"
     )
     if corrected is not None:
-        differs = corrected.stats.count != score.stats.count
         over = ""
-        if differs:
+        if corrected.stats.count != score.stats.count:
             over = f" over {counted(corrected.stats.count, 'instance')}"
         yield f"corrected = {formats.score(corrected.value)}{over}{_interval_suffix(corrected)}"
 
@@ -155,11 +154,12 @@ def _interval_suffix(score: Score) -> str:
 def _other_split_lines(result: TaskResult) -> Iterator[str]:
     """Yield a line for each split that the main score does not count."""
     main = result.scores.get(result.main_metric)
-    main_split = result.validity.main_split
     if main is not None:
         main_split = main.split
-    elif main_split is None:  # No instance has a score.
-        return
+    else:
+        main_split = result.validity.main_split
+        if main_split is None:  # No instance has a score.
+            return
     for split, count in result.validity.splits.items():
         if split == main_split:
             continue
@@ -189,7 +189,7 @@ def _instance_lines(result: TaskResult) -> Iterator[str]:
     yield line
     causes = result.validity.failures
     shown = sorted(causes, key=lambda cause: -cause.count)[:_MAX_CAUSES]
-    for cause in causes:
+    for cause in causes:  # keeps the order of the result: the model's causes before the judges'
         if cause in shown:
             who = "failed" if cause.role == MODEL_ROLE else f"judge {cause.role}"
             yield f"{who}: {line_of(cause)}"
@@ -246,11 +246,12 @@ def markdown_report(result: TaskResult) -> str:
 def _score_table(result: TaskResult) -> Table:
     """Return a table with one row for each score, the main score first."""
     rows: list[list[TableCell]] = []
+    # `False` is sorted before `True`: the main score comes first, the others keep their order.
     for name in sorted(result.scores, key=lambda name: name != result.main_metric):
         score = result.scores[name]
         low, high = result.validity.bounds.get(name, (None, None))
         bounds = ""
-        if low != high:
+        if low != high:  # The bounds are equal if no value is missing.
             bounds = formats.between(low, high, " to ")
         label: TableCell = Code(name)
         if name == result.main_metric:
@@ -276,11 +277,11 @@ def _headline_lines(result: TaskResult) -> Iterator[str]:
             yield f"\nCorrected for a known defect: **{formats.score(corrected.value)}**"
     yield ""
     status = f"Status: {prose(result.status)}."
-    look = verdicts.verdict_of(result).value
+    appearance = verdicts.verdict_of(result).value
     if result.reportable:
-        yield f"{look.title}. {status}"
+        yield f"{appearance.title}. {status}"
         return
-    yield f"**{result_sentences.capitalized(look.word)}.** {status}"
+    yield f"**{result_sentences.capitalized(appearance.phrase)}.** {status}"
     yield ""
     for refusal in verdicts.refusals_of(result):
         yield f"- {prose(refusal.reason)}"

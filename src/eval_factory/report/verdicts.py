@@ -1,7 +1,7 @@
-"""Decides whether a main score may be reported, and which doubts about the score there are.
+"""Decides which doubts there are about a main score, and turns them into a verdict for the reader.
 
-A verdict also has the colour, mark and words that pages and tables show. Each verdict follows from
-facts in the result.
+Whether the score may be reported was decided before, when the run was scored. Here a verdict gets
+the colour, the mark and the words that pages and tables show.
 """
 
 from __future__ import annotations
@@ -11,52 +11,58 @@ from dataclasses import dataclass
 from enum import Enum
 
 from eval_factory.core.results import DEMO, MODEL_ROLE, Floor, Score, TaskResult
-from eval_factory.scoring.model_names import same_model
+from eval_factory.scoring.model_names import OTHER_MODEL_STATED, same_model
 
 
 @dataclass(frozen=True)
-class Look:
+class Appearance:
     """The appearance of a verdict on pages and in tables."""
 
     colour: str  # a class of page.css
-    mark: str  # a character that is shown next to the word
-    word: str
+    mark: str  # a character that is shown next to the phrase
+    phrase: str  # the verdict in a few words, for tables and lists
     title: str  # a headline that says what a reader may do with the score
 
 
 class Verdict(Enum):
-    """Verdicts on what a reader may do with a main score, the best first."""
+    """Verdicts on what a reader may do with a main score.
 
-    GOOD = Look("good", "✓", "may be reported", "This score may be reported")
-    CHANCE = Look(
+    The order is that of severity, the best verdict first: `verdict_of` returns the last one that
+    applies.
+    """
+
+    GOOD = Appearance("good", "✓", "may be reported", "This score may be reported")
+    CHANCE = Appearance(
         "warn", "!", "chance may explain it", "May be reported, but chance may explain it"
     )
-    JURY = Look(
+    JURY = Appearance(
         "warn",
         "!",
         "judges not shown to agree",
         "May be reported, but its judges are not shown to agree",
     )
-    CONSTANT = Look(
+    CONSTANT = Appearance(
         "warn",
         "!",
-        "a judge says the same of all",
-        "May be reported, but a judge says the same of all answers",
+        "a judge rates all answers the same",
+        "May be reported, but a judge rates all answers the same",
     )
-    OWN_JUDGE = Look(
+    OWN_JUDGE = Appearance(
         "warn",
         "!",
         "judged by the evaluated model itself",
         "May be reported, but the evaluated model itself is the judge",
     )
-    BELOW = Look(
+    # The score is equal to or worse than the best score without a model: below it, or above it if
+    # lower values are better. Public documents use the name `below`.
+    BELOW = Appearance(
         "bad",
         "✕",
-        "not above the best score without a model",
-        "May be reported, but an answer without a model scores as much",
+        "no better than the best score without a model",
+        "May be reported, but a trivial answer without a model scores as well",
     )
-    REFUSED = Look("bad", "✕", "not reportable", "Do not report this score")
-    DEMO = Look("demo", "○", "demo", "Demo: not a measurement")
+    REFUSED = Appearance("bad", "✕", "not reportable", "Do not report this score")
+    DEMO = Appearance("demo", "○", "demo", "Demo: not a measurement")
 
     @property
     def is_doubt(self) -> bool:
@@ -87,9 +93,9 @@ def doubts_of(result: TaskResult) -> Iterator[Verdict]:
     if floor is not None and score is not None:
         if is_no_better(score, floor):
             yield Verdict.BELOW
-        elif not is_shown_above(score, floor):
+        elif not is_shown_better(score, floor):
             yield Verdict.CHANCE
-    if may_agree_by_chance(result) or is_one_model(result):
+    if may_agree_by_chance(result) or are_judges_one_model(result):
         yield Verdict.JURY
     judges = result.validity.jury or result.validity.rubric
     if judges is not None and judges.constant:
@@ -105,38 +111,42 @@ def is_no_better(score: Score, floor: Floor) -> bool:
     return score.value <= floor.value
 
 
-def is_shown_above(score: Score, floor: Floor) -> bool:
-    """Return True if the score's whole interval is better than the best score without a model.
+def is_shown_better(score: Score, floor: Floor) -> bool:
+    """Return True if the score's complete interval is better than the best score without a model.
 
     A score without an interval is not shown to be better.
     """
     if floor.lower_is_better:
-        end = score.stats.ci_high
-        return end is not None and end < floor.value
-    end = score.stats.ci_low
-    return end is not None and end > floor.value
+        worst_value = score.stats.ci_high
+        return worst_value is not None and worst_value < floor.value
+    worst_value = score.stats.ci_low
+    return worst_value is not None and worst_value > floor.value
 
 
 def may_agree_by_chance(result: TaskResult) -> bool:
     """Return True if the judges are not shown to agree more often than by chance.
 
-    The result is False if this was not tested.
+    Return False if the agreement of the judges was not tested.
     """
     judges = result.validity.jury or result.validity.rubric
     return judges is not None and judges.is_shown_to_agree is False
 
 
-def is_one_model(result: TaskResult) -> bool:
-    """Return True if several judges are the same model.
+def are_judges_one_model(result: TaskResult) -> bool:
+    """Return True if there are several judges, and all of them are the same model.
 
-    The agreement of a model with itself says nothing.
+    Only judges whose model is known are compared. The agreement of a model with itself says
+    nothing.
     """
     models = _models_of_judges(result)
     return len(models) > 1 and all(same_model(models[0], model) for model in models)
 
 
 def is_judged_by_itself(result: TaskResult) -> bool:
-    """Return True if the evaluated model is the only judge of its answers."""
+    """Return True if the evaluated model is the only judge of its answers.
+
+    Judges whose model is unknown are not considered.
+    """
     evaluated = result.provenance.endpoints.get(MODEL_ROLE)
     models = _models_of_judges(result)
     if evaluated is None or not models:
@@ -177,7 +187,12 @@ def refusals_of(result: TaskResult) -> list[Refusal]:
 
 
 def _section_of(reason: str, result: TaskResult) -> str:
-    """Return the id of the page's section that shows more about a reason."""
+    """Return the id of the page's section that shows more about a reason.
+
+    The kind of the reason is recognized by its text, which `scoring/reportable.py` writes.
+    """
+    if OTHER_MODEL_STATED in reason:  # for the model, and also for a judge
+        return "provenance"
     if reason.startswith("judge "):
         if result.validity.failures:
             return "failures"

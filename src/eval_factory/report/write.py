@@ -34,9 +34,10 @@ def write_reports(
     responses: Mapping[str, Iterable[Mapping[str, Any]]],
     user_config: Mapping[str, Any] | None = None,
 ) -> TaskResult:
-    """Write every report of a result, and return the result as it was written.
+    """Write every report of a result, and return the result as evaluation_config.yaml states it.
 
-    The file evaluation_config.yaml is written last: if this file exists, all others do too.
+    The returned result has rounded numbers and no instances. The file evaluation_config.yaml is
+    written last: if this file exists, all others do too.
 
     Args:
         result: the result to write.
@@ -55,13 +56,13 @@ def write_reports(
     document = documents.evaluation_config(result, shown_config, command)
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     with renamed_together():
-        # Reading a record is slow: one pass over the records fills both files and the page's data.
         # When a result is made a second time, `helm` is a link into the folder of the first result.
-        folder = rundir.helm.resolve().parent
+        folder_of_helm = rundir.helm.resolve().parent
         packer = InstancePacker(
-            result.scores.get(result.main_metric), tuple(result.groups), folder=folder
+            result.scores.get(result.main_metric), tuple(result.groups), folder=folder_of_helm
         )
         lost = LostAnswers(result.validity.asked_again)
+        # Reading a record is slow: one pass over the records fills both files and the page's data.
         with (
             atomic_file(rundir.instances, mode=PRIVATE) as instances,
             atomic_file(rundir.results_jsonl, mode=PRIVATE) as outcomes,
@@ -75,9 +76,10 @@ def write_reports(
                 packer.add(instance, outcome)
         _write_responses(rundir, responses, redactor)
         # The page shows the rounded numbers of evaluation_config.yaml, so that both agree.
-        stored = result_in(document, ())
+        # The instances are not read again: the packer has their data.
+        stored = result_in(document, instances=())
         methods = methods_text(stored, redacted_config["config"], redacted_config["target"])
-        about = redactor.text(own_benchmark_description(folder))
+        about = redactor.text(own_benchmark_description(folder_of_helm))
         shown = ShownResult(stored, command, packer.finish(), methods, lost=lost, about=about)
         write_atomic(rundir.report_html, page([shown], redactor.text), mode=PRIVATE)
         write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
@@ -104,8 +106,9 @@ def _write_results(rundir: RunDir, results: dict[str, Any]) -> None:
 def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
     """Return the redacted JSON line of one stored answer, with the line break.
 
-    The bodies of request and response are nested JSON. A body that Python cannot
-    parse is a plain text: if it is nested too deeply or has a number with too many digits.
+    The bodies of request and response become a part of the line's JSON. If Python cannot parse one
+    of the two bodies, both are strings: the body may not be JSON, be nested too deeply, or have a
+    number with too many digits.
     """
     line = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
     texts = {"request": row["request"], "response": row["response"]}
@@ -134,7 +137,7 @@ def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: Ru
 def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict[str, Any]:
     """Return the document of `eval_factory_metrics.json`."""
     instances = result.validity.instances
-    runs = statistics.runs
+    asking_runs = statistics.runs  # the runs of helm-run that sent requests
     mean_tokens = {}
     max_tokens = {}
     for name in ("prompt_tokens", "total_tokens", "completion_tokens"):
@@ -142,16 +145,20 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
         mean_tokens[f"avg_{name}"] = _rounded(mean)
         max_tokens[f"max_{name}"] = maximum
     mean_latency, max_latency = statistics.latency_s
-    # The sum over all runs of the seconds from a run's first request to its last response.
-    inference = round(sum(last - first for first, last in runs), _DECIMALS_OF_SECONDS)
+    # The sum over these runs of the time from a run's first request to its last response.
+    inference_seconds = round(
+        sum(last_response - first_request for first_request, last_response in asking_runs),
+        _DECIMALS_OF_SECONDS,
+    )
     last_request_time = None
     run_times = {}
-    for number, (first, last) in enumerate(runs):
-        last_request_time = _iso_time(last)
+    for number, (first_request, last_response) in enumerate(asking_runs):
+        # NeMo calls this time the time of the last request.
+        last_request_time = _iso_time(last_response)
         run_times[str(number)] = {
-            "first_request_time": _iso_time(first),
+            "first_request_time": _iso_time(first_request),
             "last_request_time": last_request_time,
-            "inference_time": round(last - first, _DECIMALS_OF_SECONDS),
+            "inference_time": round(last_response - first_request, _DECIMALS_OF_SECONDS),
         }
     return {
         "response_stats": {
@@ -165,26 +172,32 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
             "successful_count": statistics.successful,
             "finish_reason": dict(statistics.finish_reasons),
             "status_codes": {str(code): count for code, count in statistics.status_codes.items()},
-            "inference_time": inference,
-            "run_id": max(len(runs) - 1, 0),
+            "inference_time": inference_seconds,
+            # the number of the last run, counted from 0 as in `inference_run_times`
+            "run_id": max(len(asking_runs) - 1, 0),
             "last_request_time": last_request_time,
             "inference_run_times": run_times,
         },
-        "reasoning": {  # The number of answers that began with thinking is not counted.
+        # Answers that began with thinking are not counted, so NeMo's key for their number is left
+        # out.
+        "reasoning": {
             "description": "Answers of this result; unfinished: "
             "cut off while the model was thinking",
             "total_responses": instances.requested - instances.failed,
             "reasoning_unfinished_count": instances.thinking_unfinished,
         },
-        "evaluation": _evaluation(result, inference, model_was_asked=bool(runs)),
+        "evaluation": _evaluation(result, inference_seconds, model_was_asked=bool(asking_runs)),
     }
 
 
-def _evaluation(result: TaskResult, inference: float, *, model_was_asked: bool) -> dict[str, Any]:
+def _evaluation(
+    result: TaskResult, inference_seconds: float, *, model_was_asked: bool
+) -> dict[str, Any]:
     """Return the seconds, runs and tokens of the evaluation.
 
-    `inference` is in seconds. Only the last run of helm-run is timed: if there were several runs,
-    the document has no `runtime_seconds` and no `scoring_time_seconds`.
+    Only the last run of helm-run is timed: if helm-run ran several times, the document has no
+    `runtime_seconds` and no `scoring_time_seconds`. The latter is also left out if no request was
+    sent to the model, because the time of scoring is the run time without the time of inference.
     """
     spent = result.usage.all_runs.roles.get(MODEL_ROLE)
     tokens = None
@@ -195,13 +208,16 @@ def _evaluation(result: TaskResult, inference: float, *, model_was_asked: bool) 
         if prompt is not None and completion is not None:
             total = prompt + completion
         tokens = {"total_tokens": total, "prompt_tokens": prompt, "completion_tokens": completion}
+    helm_runs = result.usage.runs
     runtime = round(result.usage.wall_s, _DECIMALS_OF_SECONDS)
-    times = {"runtime_seconds": runtime, "inference_time_seconds": inference}
-    if result.usage.runs > 1:
-        times = {"inference_time_seconds": inference}
-    elif model_was_asked:
-        times["scoring_time_seconds"] = round(max(runtime - inference, 0.0), _DECIMALS_OF_SECONDS)
-    return {**times, "total_runs": result.usage.runs, "token_usage": tokens}
+    times = {"inference_time_seconds": inference_seconds}
+    if helm_runs <= 1:
+        times = {"runtime_seconds": runtime, **times}
+        if model_was_asked:
+            # Clocks and rounding may make the difference slightly negative.
+            scoring_seconds = max(runtime - inference_seconds, 0.0)
+            times["scoring_time_seconds"] = round(scoring_seconds, _DECIMALS_OF_SECONDS)
+    return {**times, "total_runs": helm_runs, "token_usage": tokens}
 
 
 def _iso_time(seconds: float) -> str:

@@ -6,6 +6,8 @@ import re
 
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint
 
+OTHER_MODEL_STATED = "state another model than"
+"""The words of a reason or note about answers that state another model than requested."""
 _PROVIDER = re.compile(r"\A(?:[a-z]+\.)+(?=[a-z])")  # `us.anthropic.` before `claude`
 # the revision of a repository (`org/model@refs/pr/1`); a name may begin with an @
 _REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)
@@ -99,6 +101,6 @@ def what_was_stated(role: str, endpoint: AskedEndpoint) -> str:
             other_models.append(f"{name} ({count})")
     return (
         f"{who_answered(role)}: {endpoint.other_model} of {endpoint.answers} "
-        f"answers state another model than {endpoint.model}, "
+        f"answers {OTHER_MODEL_STATED} {endpoint.model}, "
         f"which was requested: {', '.join(other_models)}"
     )

@@ -595,7 +595,7 @@ def test_what_speaks_against_a_score_is_noted_though_it_keeps_every_limit(tmp_pa
     found = held(tmp_path, {"pubmed_qa": limits}, [new], [old])
     assert found.outcome == "pass"
     (note,) = found.notes
-    says(note, "pubmed_qa", "the candidate's score", "not above the best")
+    says(note, "pubmed_qa", "the candidate's score", "no better than")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_each_verdict_is_in_the_schema_and_has_a_colour_of_the_pages_style() -> 
     assert cell_field("verdict")["enum"] == [verdict.name.lower() for verdict in Verdict]
     style = page_style()
     assert [each for each in Verdict if f".{each.value.colour}" not in style] == []
-    assert all(each.value.mark and each.value.word and each.value.title for each in Verdict)
+    assert all(each.value.mark and each.value.phrase and each.value.title for each in Verdict)
 
 
 def test_each_status_has_facts_and_is_in_the_schema_of_a_suites_results() -> None:

@@ -29,9 +29,9 @@ _SCHEMA_VERSION = "0.3.0"
 
 
 def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a sample for each instance that has a value of the main metric.
+    """Yield a sample for each instance with an answer and a finite value of the main metric.
 
-    The schema does not allow samples without a score. `record` is the aggregate record.
+    The schema does not allow samples without a score. `record` is the result of `aggregate_record`.
     """
     name = stored.result.main_metric
     score = stored.result.scores[name]
@@ -51,10 +51,11 @@ def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict
 
 
 def _is_best(value: float, score: Score) -> bool:
-    """Return True if a value is the best possible value of a score.
+    """Return True if an instance's value is the best possible value of a score.
 
-    The schema requires that each sample is right or wrong: the best value is right. If the scale is
-    not known, the best value is 1, or not known if lower is better.
+    The schema requires that each sample is right or wrong: only the best value is right. If the
+    score's scale is not known, the values from 1 on are the best. If the scale is not known and
+    lower values are better, no value is the best.
     """
     if score.higher_is_better is False:
         return score.scale is not None and value <= score.scale[0]
@@ -65,21 +66,22 @@ def _is_best(value: float, score: Score) -> bool:
 
 def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
     """Return the fields of a sample that describe its question, answer and costs."""
-    right = []
+    right_answers = []
     options = []
     for reference in instance.references:
         options.append(reference["text"])
         if "correct" in reference["tags"]:
-            right.append(reference["text"])
-    question: dict[str, Any] = {"raw": instance.prompt, "reference": right}
+            right_answers.append(reference["text"])
+    question: dict[str, Any] = {"raw": instance.prompt, "reference": right_answers}
     # The converters of the schema hash the question in this form. Equal samples of different
     # programs therefore have equal hashes.
     hashed = json.dumps(question, sort_keys=True, separators=(",", ":"))
-    if len(options) > len(right) > 0:
+    # References are choices only if some of them are right and some are wrong.
+    if len(options) > len(right_answers) > 0:
         question["choices"] = options
     name = instance.id
     epoch = None
-    if instance.trial:
+    if instance.trial:  # The first trial has the number 0, and most results have no other trial.
         name = f"{instance.id}#{instance.trial}"
         epoch = str(instance.trial + 1)
     completion = instance.completion or ""
@@ -154,19 +156,19 @@ def write_records(
     inside = Path("data", *map(_folder_name, (stored.result.task, developer, model)))
     path = folder / inside / f"{name}.json"
     written = [path]
-    samples = inside / f"{name}_samples.jsonl"
-    rows, digest = _write_samples(stored, record, folder / samples)
+    samples_path = inside / f"{name}_samples.jsonl"
+    rows, digest = _write_samples(stored, record, folder / samples_path)
     if rows:
-        written.append(folder / samples)
+        written.append(folder / samples_path)
         record["detailed_evaluation_results"] = {
             "format": "jsonl",
-            "file_path": samples.as_posix(),
+            "file_path": samples_path.as_posix(),
             "hash_algorithm": "sha256",
             "checksum": digest,
             "total_rows": rows,
         }
-    else:
-        (folder / samples).unlink(missing_ok=True)
+    else:  # Remove the samples of an earlier export of the same result.
+        (folder / samples_path).unlink(missing_ok=True)
     write_atomic(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return written
 
@@ -208,7 +210,7 @@ def aggregate_record(stored: StoredResult, publisher: Publisher, *, now: float) 
     provenance = stored.result.provenance
     model_id = stored_facts.model_id(stored)
     developer, slash, model = model_id.partition("/")
-    if slash and developer and model:
+    if slash and developer and model:  # The id has the form `developer/model`.
         developer = publisher.developer or developer
     elif publisher.developer is None:
         raise ConfigError(
@@ -227,8 +229,8 @@ def aggregate_record(stored: StoredResult, publisher: Publisher, *, now: float) 
             results.append(_score_record(stored, name, score))
     if not results:
         raise ConfigError(
-            f"{stored.folder}: no score of {result.task} can be exported: "
-            "of none of its scores is it known whether a higher score is better"
+            f"{stored.folder}: no score of {result.task} can be exported: each score is not a "
+            "finite number, or it is not known whether a higher score is better"
         )
     endpoint = provenance.endpoints.get(MODEL_ROLE)
     return {
@@ -276,6 +278,7 @@ def _score_record(stored: StoredResult, name: str, score: Score) -> dict[str, An
     }
     if score.unit is not None:
         config["metric_unit"] = score.unit
+    # A score outside of its scale would contradict `min_score` and `max_score`.
     if score.scale is not None and score.scale[0] <= score.value <= score.scale[1]:
         config |= {
             "score_type": "continuous",
@@ -302,6 +305,7 @@ def _score_record(stored: StoredResult, name: str, score: Score) -> dict[str, An
     uncertainty = without_nulls({"num_samples": stats.count, **uncertainty_values})
     sent = stored_facts.sampling_of(stored)
     if "max_completion_tokens" in sent:
+        # Another name of the same setting. If both were sent, `max_tokens` counts.
         sent = {"max_tokens": sent["max_completion_tokens"], **sent}
     return {
         "evaluation_result_id": f"{stored.result.task}/{name}",
@@ -339,7 +343,7 @@ def _score_details(stored: StoredResult, name: str) -> dict[str, str]:
         "prompts_sha256": result.provenance.prompts_sha256,
     }
     if not result.reportable:
-        details["not_reportable"] = stored_facts.stored_reasons(stored)
+        details["not_reportable"] = stored_facts.reasons_against_reporting(stored)
     if name in validity.bounds:
         details["bounds"] = " .. ".join(map(str, validity.bounds[name]))
     models = []
@@ -360,14 +364,18 @@ def _true_or_false(value: bool) -> str:
 
 
 def _source_data(stored: StoredResult) -> dict[str, Any]:
-    """Return the source of the data, with its address if framework.yml has the address."""
+    """Return the source of the data.
+
+    The address of the source is included only if the task is known, its data are public, and the
+    source is the Hugging Face Hub or GitHub.
+    """
     task = stored_facts.task_of(stored)
     name = stored.result.task
     if task is None or not stored_facts.may_export_texts(stored):
         return {"dataset_name": name, "source_type": "other"}
     address: dict[str, Any] = {"source_type": "other"}
-    if (hub := stored_facts.hub_dataset(task)) is not None:
-        address = {"source_type": "hf_dataset", "hf_repo": hub}
+    if (dataset_id := stored_facts.hub_dataset(task)) is not None:
+        address = {"source_type": "hf_dataset", "hf_repo": dataset_id}
     elif (repository := re.fullmatch(r"GitHub ([\w.-]+/[\w.-]+)", task.about.source)) is not None:
         address = {"source_type": "url", "url": [f"https://github.com/{repository[1]}"]}
     return {"dataset_name": name, **address, "additional_details": {"source": task.about.source}}

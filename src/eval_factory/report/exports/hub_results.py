@@ -16,8 +16,8 @@ from eval_factory.report.exports.stored_facts import (
     PUBLIC,
     access_of,
     hub_dataset,
+    reasons_against_reporting,
     refuse_demo,
-    stored_reasons,
     task_of,
 )
 from eval_factory.report.papers import DATA_PART_PARAMS
@@ -31,10 +31,12 @@ def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool)
     Args:
         stored: The result.
         task_id: The id of the task in the data set on the Hub.
-        allow_not_reportable: Export the score even if it must not be reported; the notes say so.
+        allow_not_reportable: Export a score even if it must not be reported; the notes of the
+            entry then state the reason.
 
     Raises:
-        ConfigError: The data are not a public data set of the Hub, or there is no main score.
+        ConfigError: The data are not a public data set of the Hub, or the main score is missing or
+            not a finite number.
         NotReportableError: The score must not be reported, or comes from the demo endpoint.
     """
     refuse_demo(stored)
@@ -46,14 +48,14 @@ def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool)
             "benchmarks with public data go to the Hugging Face Hub\n"
             "  'eval-factory export eee' exports the scores alone, without any text"
         )
-    hub = hub_dataset(task)
-    if hub is None:
+    dataset_id = hub_dataset(task)
+    if dataset_id is None:
         raise ConfigError(
             f"{stored.folder}: the data of {task.name} are not a data set of the Hugging Face Hub "
             f"({task.about.source}), and the Hub stores results for its own data sets only\n"
-            "  'eval-factory export eee' takes every benchmark"
+            "  'eval-factory export eee' accepts every benchmark"
         )
-    reason = stored_reasons(stored)
+    reason = reasons_against_reporting(stored)
     if reason and not allow_not_reportable:
         raise NotReportableError(
             f"{stored.folder}: the score may not be reported: {reason}\n"
@@ -64,18 +66,25 @@ def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool)
     score = result.scores.get(result.main_metric)
     if score is None or not math.isfinite(score.value):
         raise ConfigError(f"{stored.folder}: there is no score {result.main_metric} to export")
-    read = result.provenance.dataset_revisions.get(f"hub:{hub}")
-    dataset = without_nulls({"id": hub, "task_id": task_id, "revision": read})
-    item = {
+    revision = result.provenance.dataset_revisions.get(f"hub:{dataset_id}")
+    dataset = without_nulls({"id": dataset_id, "task_id": task_id, "revision": revision})
+    entry = {
         "dataset": dataset,
         "value": score.value,
-        "notes": _hub_notes(stored, task, reason, read),
+        "notes": _hub_notes(stored, task, reason, revision),
     }
-    return yaml.safe_dump([item], sort_keys=False, allow_unicode=True, width=120)
+    return yaml.safe_dump([entry], sort_keys=False, allow_unicode=True, width=120)
 
 
 def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: str | None) -> str:
-    """Return the notes of the entry: program, interval, instances, and parts of the data."""
+    """Return the notes of the entry: program, interval, instances, and parts of the data.
+
+    Args:
+        stored: The result.
+        task: The task of the result.
+        not_reportable: Why the score must not be reported; empty if it may be reported.
+        revision: The revision of the data that the run read; None if it is unknown.
+    """
     result = stored.result
     record = stored.result.provenance
     stats = result.scores[result.main_metric].stats
@@ -94,7 +103,8 @@ def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: 
     if task.about.instances is not None:
         total = f" (the benchmark has {task.about.instances})"
     parts.append(f"{instances.scored} instances scored{total}")
-    # A pinned revision is what the run was configured to read, not what it read.
+    # `revision` is the revision that the run read. A pinned revision in the configuration does not
+    # show that the run read that revision, so it is not named here.
     if revision is None:
         parts.append("at an unknown revision of the data")
     parts += [f"{name}: {stored.extra[name]}" for name in DATA_PART_PARAMS if name in stored.extra]

@@ -1,8 +1,8 @@
 """Exports a result as an evaluation log of Inspect (`inspect_ai`).
 
 The log has version 2 of Inspect's JSON format, as the classes of `inspect_ai.log` 0.3.285 read it.
-In this format, id and epoch identify a sample, a sample with an error has no score, and an input is
-a text or a list of messages.
+In this format, id and epoch together identify a sample, a sample with an error has no score, and an
+input is a text or a list of messages.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from eval_factory.report.documents import without_nulls
 from eval_factory.report.exports.stored_facts import (
     may_export_texts,
     model_id,
+    reasons_against_reporting,
     result_digest,
     sampling_of,
-    stored_reasons,
 )
 from eval_factory.report.reader import StoredResult
 
 OUR_PACKAGE = "eval-factory-helm"
 NOT_PUBLIC = "[left out: the benchmark's data are not public; --with_texts exports them]"
+_ID_LENGTH = 22  # the number of characters of Inspect's own ids
 _ROLES = {"developer": "system"}  # role of a turn -> role of Inspect, if the two differ
 
 
@@ -43,7 +44,7 @@ def write_inspect_log(stored: StoredResult, folder: Path, *, with_texts: bool) -
     created = stored.result.provenance.started_at or "1970-01-01T00:00:00Z"
     name = f"{created.replace('Z', '+00-00')}_{stored.result.task}"
     name = re.sub(r"[^A-Za-z0-9-]+", "-", name).strip("-")
-    path = folder / f"{name}_{digest[:22]}.json"
+    path = folder / f"{name}_{digest[:_ID_LENGTH]}.json"
     log = inspect_log(stored, created=created, with_texts=with_texts or may_export_texts(stored))
     write_atomic(path, json.dumps(log, ensure_ascii=False, allow_nan=False) + "\n")
     return path
@@ -73,7 +74,9 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
     error = {}
     if result.status != RunStatus.COMPLETE:
         status = "error"
-        error = {"error": _error_record(stored_reasons(stored) or "the run is not complete")}
+        error = {
+            "error": _error_record(reasons_against_reporting(stored) or "the run is not complete")
+        }
     return {
         "version": 2,
         "status": status,
@@ -134,14 +137,14 @@ def _eval_section(
     metadata = {
         "main_metric": result.main_metric,
         "reportable": result.reportable,
-        "not_reportable": stored_reasons(stored) or None,
+        "not_reportable": reasons_against_reporting(stored) or None,
         "notes": list(result.validity.notes),
         "run_identity": provenance.run_identity,
     }
     return {
-        "eval_id": digest[:22],
-        "run_id": digest[22:44],
-        "task_id": provenance.run_identity[:22],
+        "eval_id": digest[:_ID_LENGTH],
+        "run_id": digest[_ID_LENGTH : 2 * _ID_LENGTH],  # another part, so that the ids differ
+        "task_id": provenance.run_identity[:_ID_LENGTH],
         "created": created,
         "task": result.task,
         "model": model_id(stored),
@@ -161,6 +164,7 @@ def _score_records(stored: StoredResult) -> Iterator[dict[str, Any]]:
     """Yield the scores, the main score first: Inspect shows the first score of a log."""
     main = stored.result.main_metric
     scores = stored.result.scores
+    # `False` is sorted before `True`: the main score comes first, the others keep their order.
     for name in sorted(scores, key=lambda name: name != main):
         stats = scores[name].stats
         metrics = {}
@@ -183,30 +187,33 @@ def _score_records(stored: StoredResult) -> Iterator[dict[str, Any]]:
 def _sample(
     stored: StoredResult, instance: InstanceRecord, model: str, *, with_texts: bool
 ) -> dict[str, Any]:
-    """Return the sample of one instance, in one trial and perturbation."""
+    """Return the sample of one instance, in one trial and perturbation.
+
+    A sample without an answer has an error, and neither messages nor scores.
+    """
     sample = _question_fields(instance, with_texts=with_texts)
     if instance.error is not None or instance.completion is None:
         return {**sample, "scores": {}, "error": _error_record(instance.error or "no answer")}
     completion = _text_or_placeholder(instance.completion, with_texts=with_texts)
     answer = {"role": "assistant", "content": completion, "source": "generate", "model": model}
     usage = _token_counts(instance)
-    messages = [*_messages(instance, with_texts=with_texts), answer]
-    if not instance.turns:
+    prompt_messages = _messages(instance, with_texts=with_texts)
+    if not prompt_messages:
         prompt = _text_or_placeholder(instance.prompt, with_texts=with_texts)
-        messages = [{"role": "user", "content": prompt}, answer]
-    judged = _judge_fields(instance, with_texts=with_texts)
+        prompt_messages = [{"role": "user", "content": prompt}]
+    judge_fields = _judge_fields(instance, with_texts=with_texts)
     scores = {}
     for name in stored.result.scores:
         value = instance.metrics.get(name)
         if value is not None and math.isfinite(value):
-            scores[name] = {"value": value, "answer": completion, **judged}
-    stopped = facts_of(instance.finish_reason).inspect or "unknown"
+            scores[name] = {"value": value, "answer": completion, **judge_fields}
+    stop_reason = facts_of(instance.finish_reason).inspect or "unknown"
     return {
         **sample,
-        "messages": messages,
+        "messages": [*prompt_messages, answer],
         "output": {
             "model": model,
-            "choices": [{"message": answer, "stop_reason": stopped}],
+            "choices": [{"message": answer, "stop_reason": stop_reason}],
             "usage": usage,
             **without_nulls({"time": instance.latency_s}),
         },
@@ -224,16 +231,16 @@ def _question_fields(instance: InstanceRecord, *, with_texts: bool) -> dict[str,
     name = instance.id
     if instance.perturbation is not None:
         name = f"{instance.id}+{instance.perturbation}"
-    right = []
+    right_answers = []
     choices = []
     for reference in instance.references:
         if "correct" in reference["tags"]:
-            right.append(_text_or_placeholder(reference["text"], with_texts=with_texts))
+            right_answers.append(_text_or_placeholder(reference["text"], with_texts=with_texts))
         if with_texts:
             choices.append(reference["text"])
-    target: str | list[str] = right
-    if len(right) == 1:
-        target = right[0]
+    target: str | list[str] = right_answers
+    if len(right_answers) == 1:
+        target = right_answers[0]
     sample: dict[str, Any] = {
         "id": name,
         "epoch": instance.trial + 1,
@@ -241,7 +248,8 @@ def _question_fields(instance: InstanceRecord, *, with_texts: bool) -> dict[str,
         or _text_or_placeholder(instance.prompt, with_texts=with_texts),
         "target": target,
     }
-    if len(choices) > len(right) > 0:
+    # References are choices only if some of them are right and some are wrong.
+    if len(choices) > len(right_answers) > 0:
         sample["choices"] = choices
     facts = {
         "split": instance.split,
@@ -276,11 +284,11 @@ def _judge_fields(instance: InstanceRecord, *, with_texts: bool) -> dict[str, An
     if instance.judges:
         marks = {"judges": dict(instance.judges)}
     if instance.judgements or instance.criteria:
-        words: Mapping[str, Any] = {
+        explanations: Mapping[str, Any] = {
             "judgements": dict(instance.judgements),
             "criteria": list(instance.criteria),
         }
-        text = json.dumps(words, ensure_ascii=False)
+        text = json.dumps(explanations, ensure_ascii=False)
         return {"explanation": _text_or_placeholder(text, with_texts=with_texts), "metadata": marks}
     if marks:
         return {"metadata": marks}
@@ -288,7 +296,7 @@ def _judge_fields(instance: InstanceRecord, *, with_texts: bool) -> dict[str, An
 
 
 def _token_counts(spent: Spent | InstanceRecord) -> dict[str, Any]:
-    """Return the numbers of tokens as Inspect has them; unknown numbers count as 0."""
+    """Return the numbers of tokens with Inspect's keys; unknown numbers count as 0."""
     prompt = spent.prompt_tokens or 0
     completion = spent.completion_tokens or 0
     return {
@@ -299,5 +307,5 @@ def _token_counts(spent: Spent | InstanceRecord) -> dict[str, Any]:
 
 
 def _error_record(message: str) -> dict[str, str]:
-    """Return an error as Inspect has it, without a traceback."""
+    """Return an error with Inspect's keys, without a traceback."""
     return {"message": message, "traceback": "", "traceback_ansi": ""}

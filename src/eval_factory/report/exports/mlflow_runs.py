@@ -17,8 +17,9 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-"""Environment variables that are set unless the user has set them. A server that does not answer is
-reported within seconds, MLflow sends no telemetry, and MLflow prints no messages.
+"""Environment variables that are set unless the user has set them. With these values, MLflow
+reports within seconds that a server does not answer, sends no telemetry, and does not print the
+URLs of runs.
 """
 
 
@@ -38,7 +39,8 @@ def mlflow_client(tracking_uri: str) -> Any:
         ) from None
     try:
         return MlflowClient(tracking_uri=tracking_uri)
-    except (MlflowException, ImportError) as error:  # `mlflow-skinny` cannot import databases.
+    except (MlflowException, ImportError) as error:
+        # `mlflow-skinny` lacks the packages that connect to a database: it raises an ImportError.
         raise PrerequisiteError(
             f"--tracking_uri {tracking_uri}: {error}\n  give the URL of a tracking server"
         ) from error
@@ -62,8 +64,9 @@ def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, 
         _send(run, client, created.info.run_id)
     except (MlflowException, OSError) as error:  # Uploads raise OSErrors of the package requests.
         raise PrerequisiteError(
-            f"MLflow did not take {run.name}: {error}\n"
-            "  check --tracking_uri; the same command sends what is missing"
+            f"MLflow did not accept {run.name}: {error}\n"
+            "  check --tracking_uri and give the same command again: runs that are not complete "
+            "are sent again, each as a new run"
         ) from error
     return created.info.run_id, False
 
@@ -77,9 +80,9 @@ def _experiment_id(client: Any, name: str) -> str:
 
 
 def _send(run: TrackedRun, client: Any, run_id: str) -> None:
-    """Send the parameters, metrics and files of a run.
+    """Send the parameters, metrics and files of a run, and end the run.
 
-    If the upload is interrupted, the status of the run is `FAILED`.
+    The status of the run is then `FINISHED`; after an error or an interruption it is `FAILED`.
     """
     status = "FAILED"
     try:

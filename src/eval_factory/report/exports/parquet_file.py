@@ -8,7 +8,7 @@ from pathlib import Path
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import atomic_file
-from eval_factory.report.exports.stored_facts import stored_reasons
+from eval_factory.report.exports.stored_facts import reasons_against_reporting
 from eval_factory.report.reader import ANY, TEXT, StoredResult, frame, instance_table
 
 
@@ -30,7 +30,7 @@ def write_parquet(stored: StoredResult, path: Path) -> int:
     table = frame(types, rows)
     table.attrs = {
         "eval_factory_reportable": stored.result.reportable,
-        "eval_factory_not_reportable": stored_reasons(stored),
+        "eval_factory_not_reportable": reasons_against_reporting(stored),
     }
     try:
         with atomic_file(path, mode=PRIVATE) as file:

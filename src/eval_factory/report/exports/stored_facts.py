@@ -1,6 +1,7 @@
-"""Returns the facts about a stored result that every export needs.
+"""Returns facts about a stored result for the exports.
 
-These are the task, the model, the settings, and whether the export may have texts of the data.
+For example, these are the task, the model, the settings, and whether an export may contain texts of
+the data.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def access_of(stored: StoredResult) -> str:
     """Return who may read the data of a result: the task's `about.access`.
 
     The access is `private` if the run read the user's own files instead of public data. The
-    access is `unknown` if the task is not in framework.yml.
+    access is `unknown` if `task_of` does not know the task.
     """
     task = task_of(stored)
     if task is None:
@@ -50,22 +51,30 @@ def may_export_texts(stored: StoredResult) -> bool:
 
 
 def is_of_real_model(stored: StoredResult) -> bool:
-    """Return False if the embedded demo endpoint answered, whatever model id was configured."""
+    """Return True if a model answered, and not the embedded demo endpoint.
+
+    Return True also if the result does not say which endpoint answered.
+    """
     endpoint = stored.result.provenance.endpoints.get(MODEL_ROLE)
+    # The target of a demo is the text "demo baseline", whatever model id was configured.
     return endpoint is None or endpoint.model == stored.result.provenance.target
 
 
 def refuse_demo(stored: StoredResult) -> None:
     """Raise NotReportableError if the embedded demo endpoint was evaluated."""
+    # If no endpoint is recorded, only `is_demo` shows that the result is a demo.
     if not is_of_real_model(stored) or stored.result.is_demo:
         raise NotReportableError(
             f"{stored.folder}: demo: the embedded endpoint was evaluated, which is not a model\n"
-            "  run it with the url and model_id of a model, and export that result"
+            "  run the task with the url and model_id of a model, and export that result"
         )
 
 
 def model_id(stored: StoredResult) -> str:
-    """Return the id of the evaluated model, as it was sent in requests."""
+    """Return the id of the evaluated model, as the id was sent in requests.
+
+    For a demo, return an id that no model has: `eval-factory/demo-baseline`.
+    """
     target = stored.result.provenance.target
     if not is_of_real_model(stored):
         return f"eval-factory/{target.replace(' ', '-')}"
@@ -94,9 +103,10 @@ def result_digest(stored: StoredResult) -> str:
 
 
 def sampling_of(stored: StoredResult) -> dict[str, Any]:
-    """Return the numeric settings that were sent with each request to the model, by name.
+    """Return the settings that were sent with each request to the model, by name.
 
-    The dict is empty if requests had different settings. Numbers that are not finite are left out.
+    Only numbers and booleans are returned; numbers that are not finite are left out. The dict is
+    empty if the requests did not all have the same settings.
     """
     endpoint = stored.result.provenance.endpoints.get(MODEL_ROLE)
     sent: Mapping[str, Any] = {}
@@ -109,7 +119,7 @@ def sampling_of(stored: StoredResult) -> dict[str, Any]:
     return numbers
 
 
-def stored_reasons(stored: StoredResult) -> str:
+def reasons_against_reporting(stored: StoredResult) -> str:
     """Return why a result must not be reported; an empty string if the result may be reported."""
     result = stored.result
     if result.reportable:

@@ -18,8 +18,8 @@ from eval_factory.report.exports.stored_facts import (
     access_of,
     may_export_texts,
     model_id,
+    reasons_against_reporting,
     result_digest,
-    stored_reasons,
 )
 from eval_factory.report.inner_hosts import inner_hosts, is_public_platform, without_hosts
 from eval_factory.report.reader import StoredResult
@@ -39,8 +39,8 @@ class TrackedRun:
     metrics: Mapping[str, float]
     artifacts: tuple[Path, ...]  # the files of the result
     inner_hosts: tuple[str, ...]
-    """The internal hosts of the result. Tags and parameters do not have these hosts. Whoever
-    sends the artifacts must remove the hosts (`files_without_hosts`).
+    """The internal hosts of the result. `tags` and `params` do not contain these hosts. The files
+    in `artifacts` may contain them: send the files through `files_without_hosts`.
     """
 
 
@@ -88,13 +88,16 @@ def _tags(stored: StoredResult, model: str, hosts: Sequence[str]) -> dict[str, s
         "eval_factory.prompts_sha256": provenance.prompts_sha256,
         "eval_factory.reportable": reportable,
     }
-    if reason := stored_reasons(stored):
+    if reason := reasons_against_reporting(stored):
         tags["eval_factory.not_reportable"] = without_hosts(reason, hosts)[:MAX_TAG]
     return tags
 
 
 def _params(stored: StoredResult, model: str, hosts: Sequence[str]) -> dict[str, str]:
-    """Return the settings of a run as parameters, without the names of internal hosts."""
+    """Return the task, the model and the settings as parameters, without names of internal hosts.
+
+    The endpoint's host is a parameter only if the host belongs to a public platform.
+    """
     params = {"task": stored.result.task, "model": model}
     endpoint = stored.result.provenance.endpoints.get(MODEL_ROLE)
     if endpoint is not None and is_public_platform(endpoint.host):
@@ -106,7 +109,10 @@ def _params(stored: StoredResult, model: str, hosts: Sequence[str]) -> dict[str,
 
 
 def _flattened(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (path, value) of each value in nested mappings; values of None are left out."""
+    """Yield (path, value as text) of each value in nested mappings; values of None are left out.
+
+    A path is `name` followed by the keys, joined by dots. A list is one value.
+    """
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flattened(inner, f"{name}.{_tracked_name(str(key))}")
@@ -115,7 +121,10 @@ def _flattened(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _tracked_metrics(stored: StoredResult) -> dict[str, float]:
-    """Return each score with its interval and count, and the numbers of instances by outcome."""
+    """Return each score with its interval and count, and the numbers of instances by outcome.
+
+    Values that are not finite are left out, because a tracker may refuse them.
+    """
     metrics: dict[str, float] = {}
     for label, score in stored.result.scores.items():
         name = _tracked_name(label)
@@ -134,8 +143,9 @@ def _tracked_metrics(stored: StoredResult) -> dict[str, float]:
 
 
 def _tracked_name(label: str) -> str:
-    """Return a name with the characters that MLflow allows: letters, digits and `_-. /`.
+    """Return the label as a name that MLflow accepts: with letters, digits and `_-. /` only.
 
-    For example, `exact_match@test+typos` becomes `exact_match/test_typos`.
+    `@` becomes `/`, and any other character becomes `_`. For example, `exact_match@test+typos`
+    becomes `exact_match/test_typos`.
     """
     return re.sub(r"[^\w\-. /]", "_", label.replace("@", "/"))

@@ -16,7 +16,8 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
     """Write an offline run of W&B into a folder, and return the path of the run's own folder.
 
     Nothing is sent: the user uploads the run with `wandb sync`. The run's id depends on the result
-    alone, so that W&B has one run of a result, even if the user exports and uploads it again.
+    alone, so that W&B has one run of a result, even if the user exports and uploads the result
+    again. Raises PrerequisiteError if the client of W&B is not installed.
     """
     try:
         import wandb
@@ -36,7 +37,7 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
     started = wandb.init(
         project=project,
         name=run.name,
-        id=run.tags[RESULT_TAG][:32],
+        id=run.tags[RESULT_TAG][:32],  # half of the hash; W&B limits the length of an id
         dir=str(folder),
         mode="offline",
         config={**run.params, **run.tags},
@@ -49,4 +50,4 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
             artifact.add_file(str(path), name=path.name)
         started.log_artifact(artifact)
         started.finish()
-    return str(Path(started.dir).parent)
+    return str(Path(started.dir).parent)  # `dir` is the folder `files` in the run's own folder

@@ -1,4 +1,4 @@
-"""Renders the HTML pages: the page of results with every instance, and the form of a rater.
+"""Renders the HTML pages: results with every instance, tables of a suite, and forms of raters.
 
 A page is one file that works without a network. Its Content-Security-Policy forbids connections,
 and allows only the page's own script and style, by their hashes. Texts of other people and programs
@@ -61,6 +61,7 @@ class ShownResult:
     def plots(self) -> dict[str, Markup]:
         """The plots of the result as SVG, by name."""
         drawings = plots_of(self.result, self.instances.numbers)
+        # `svg` escapes all texts.
         return {name: Markup(svg(drawing)) for name, drawing in drawings.items()}  # noqa: S704
 
 
@@ -120,12 +121,15 @@ def render_page(
     Style, script and data are inserted after the redaction. The redaction can therefore not alter
     the texts whose hashes are in the Content-Security-Policy.
     """
+    # name in the template -> (placeholder, content)
     slots = {"style": (_STYLE, style), "script": (_SCRIPT, script), "data": (_DATA, data)}
-    values |= {name: Markup(slot) for name, (slot, _) in slots.items()}  # noqa: S704
+    # The placeholders are constants of this module, so that they need no escaping.
+    values |= {name: Markup(placeholder) for name, (placeholder, _) in slots.items()}  # noqa: S704
+    # `values` may have the version that made a result; the default is the running version.
     values = {"version": __version__, **values, "policy": content_security_policy(style, script)}
     text = redact(page_environment().get_template(template).render(values))
-    for slot, part in slots.values():
-        text = text.replace(slot, part)
+    for placeholder, content in slots.values():
+        text = text.replace(placeholder, content)
     return text
 
 
@@ -140,7 +144,7 @@ def content_security_policy(style: str, script: str) -> str:
 
 
 def _source_hash(text: str) -> str:
-    """Return the hash of a script or style, as a Content-Security-Policy writes it."""
+    """Return the SHA-256 of a script or style in the form of a Content-Security-Policy."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"sha256-{digest}"
 
@@ -167,7 +171,7 @@ def pack_page(pack: papers.Pack) -> str:
 def page_script(name: str = "page.js") -> str:
     """Return the script of a page: the functions of shown_texts.js, then the named script.
 
-    `page.js` also needs the table of signs, which is inserted before it.
+    `page.js` also needs the table of signs, which is inserted before the text of `page.js`.
     """
     parts = [page_file("shown_texts.js")]
     if name == "page.js":
@@ -252,7 +256,8 @@ def compile_templates() -> None:
 def result_page(stored: StoredResult, *, with_texts: bool = True) -> str:
     """Return the page of one result.
 
-    With texts, the page equals the page that the run wrote, byte for byte.
+    With texts, the page equals the page that the run wrote, byte for byte, if the versions of
+    eval-factory and zlib are the same.
     """
     return page(shown_results([stored], with_texts=with_texts), with_texts=with_texts)
 
@@ -277,7 +282,7 @@ def shown_results(
         PrerequisiteError: the files of instances cannot be read.
     """
     shown: list[ShownResult] = []
-    media = PageMedia()
+    media = PageMedia()  # shared by all results, so that the page contains each picture once
     pairs = pairs or [{}] * len(stored)
     for number, (stored_result, label) in enumerate(zip(stored, labels, strict=True)):
         result = stored_result.result
@@ -324,7 +329,7 @@ def rater_form(
         sample: The sample that is rated.
         rater: The name of the rater.
         order: The codes of the answers, in the order of the sheet.
-        shown: Code -> the answer as the rater sees it.
+        shown: Code of an answer -> the answer as the rater sees it.
         with_reference: True if the rater sees the references.
         media: The pictures and sounds, as `PageMedia.add` returns them.
     """

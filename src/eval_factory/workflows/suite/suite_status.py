@@ -151,7 +151,7 @@ class CellFigures:
         verdict = verdict_of(result)
         doubt = None
         if verdict.is_doubt:
-            doubt = verdict.value.word
+            doubt = verdict.value.phrase
         return cls(
             result.task,
             result.main_metric,

@@ -175,9 +175,11 @@ def test_the_digest_tells_results_apart_and_not_folders() -> None:
 
 def test_why_a_result_may_not_be_reported() -> None:
     stored = stored_of("pubmed_qa")
-    assert stored_facts.stored_reasons(stored) == ""
-    says(stored_facts.stored_reasons(not_reportable(stored)), "4 of 4 instances")
-    both = stored_facts.stored_reasons(not_reportable(stored, "for a reason\n  do this", "another"))
+    assert stored_facts.reasons_against_reporting(stored) == ""
+    says(stored_facts.reasons_against_reporting(not_reportable(stored)), "4 of 4 instances")
+    both = stored_facts.reasons_against_reporting(
+        not_reportable(stored, "for a reason\n  do this", "another")
+    )
     says(str(both), "for a reason", "another", "4 of 4 instances")
 
 

@@ -15,6 +15,8 @@ import pytest
 from eval_factory.core import results
 from eval_factory.core.results import (
     DEMO,
+    MODEL_ROLE,
+    AskedEndpoint,
     Comparability,
     FailureCause,
     Floor,
@@ -36,6 +38,8 @@ from eval_factory.report.page.document import (
 )
 from eval_factory.report.page.instance_data import InstancePacker, LostScore, readable_page
 from eval_factory.report.reader import load_result
+from eval_factory.report.verdicts import refusals_of
+from eval_factory.scoring.reportable import endpoints_of_other_models
 from facts import says
 from stored_results import criterion, instance, right_or_wrong, rubric_result, written
 from stored_results import result as made_of
@@ -270,6 +274,22 @@ def test_each_reason_is_a_line_with_its_advice_and_code(result: TaskResult) -> N
     card = text[text.index('<ul class="refusals">') :].partition("</ul>")[0]
     assert card.count("<li>") == 2
     assert "\\n" not in card
+
+
+@pytest.mark.parametrize("role", [MODEL_ROLE, "a"])
+def test_a_reason_about_another_model_leads_to_the_stated_models(
+    role: str, result: TaskResult
+) -> None:
+    endpoint = AskedEndpoint("org/m", "h.test", (), 10, {"other/x": 5, "org/m": 5}, 5, None)
+    reasons = endpoints_of_other_models({role: endpoint}, 0.1)
+    validity = replace(result.validity, not_reportable=reasons)
+    changed_result = replace(result, validity=validity, reportable=False)
+    (refusal,) = refusals_of(changed_result)
+    says(refusal.reason, "5 of 10", "another model", "other/x")
+    assert refusal.section == "provenance"
+    text = html(changed_result)
+    assert '<li><a href="#provenance">' in text
+    assert 'id="provenance"' in text
 
 
 def test_a_demo_is_grey_and_no_measurement(result: TaskResult) -> None:

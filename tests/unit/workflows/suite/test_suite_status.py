@@ -279,4 +279,4 @@ def test_a_doubt_stands_beside_a_score_that_may_be_reported(tmp_path: Path) -> N
         result = load_result(folder).result
         validity = replace(result.validity, floors={"exact_match": floor})
         figures = CellFigures.of(replace(result, validity=validity))
-        assert figures.doubt == (Verdict.BELOW.value.word if reportable else None)
+        assert figures.doubt == (Verdict.BELOW.value.phrase if reportable else None)
