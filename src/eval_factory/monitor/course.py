@@ -38,14 +38,14 @@ from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.intervals import PROPORTION
 from eval_factory.scoring.methods import STATISTICS_VERSION
 
-HARM = "harm"
+HARM = "harm"  # the kind of an alarm on a drop beyond a limit
 VALUES = "values.json"
 """The file with the measurement of an asking; the ledger has its hash.
 
 A look reads the measurements of earlier askings from these files, and needs no earlier run.
 """
 SHARES = ("refused", "unreadable", "empty", "failed")  # figures that are shares of the answers
-STATED = "stated"
+STATED = "stated"  # the watched figure with the names of the models that answers state
 WHOLE_UNIT_SINCE = 2  # the first version of the statistics with a `whole_unit`
 FIGURES_VERSION = 3
 """The version of the figures in a ledger.
@@ -53,8 +53,8 @@ FIGURES_VERSION = 3
 Version 1 has no range of looks and no counts of differing answers. Each version simulates
 differently which drops a panel finds.
 """
-_MAX_NAMED = 12  # the number of names in a message
-_Fields = dict[str, Any]
+_MAX_NAMED = 12  # the maximum number of names in a message
+_Fields = dict[str, Any]  # fields of a line of the ledger, or of an entry in a line
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Scaled:
     higher_is_better: bool
 
     def value(self, score: float) -> float:
-        """Return the value from 0 to 1 of a score."""
+        """Return the value from 0 to 1 of a score; a score outside of the scale gets 0 or 1."""
         share = min(max((score - self.low) / (self.high - self.low), 0.0), 1.0)
         if self.higher_is_better:
             return share
@@ -181,7 +181,7 @@ def _limit_values(
     """Return the values of a limit's instances, and the scale of its metric.
 
     Raises:
-        ConfigError: The metric or the group is absent, or the metric has no scale.
+        ConfigError: The metric or the group is absent, or the scale does not fit (`_scale_of`).
     """
     result = stored.result
     name = limit.metric or result.main_metric
@@ -202,7 +202,7 @@ def _limit_values(
 
 
 def _choices(limit: Limit, records: Sequence[InstanceRecord]) -> str:
-    """Return in words the fields, or the values of the field, that a limit may name."""
+    """Return the fields, or the values of the field, that a limit may name, as a text."""
     if limit.field is None:
         return "no answer has a value of its metric"
     values = {record.group(limit.field) for record in records} - {None}
@@ -218,8 +218,9 @@ def _scale_of(limit: Limit, label: str, score: Score, instances: InstanceValues)
 
     Raises:
         ConfigError: The metric has no lowest or highest value, or `max_drop` is not smaller than
-            the scale.
+            the length of the scale.
     """
+    # A metric without a known scale is accepted if all its values are from 0 to 1.
     low, high = score.scale or PROPORTION
     if instances.lowest:  # each case of a rubric has a lowest score of its own
         low = min(low, *instances.lowest.values())
@@ -426,6 +427,7 @@ class _Stream:
         self._rules = rules
         self.scale = repeats[0].scales[limit.name]
         self.totals = list[float]()  # the mean value of each look; NaN without any value
+        # for each run of the baseline: instance -> value
         runs = [repeat.limits[limit.name] for repeat in repeats]
         instances = sorted(set().union(*runs))
         self.keys = []
@@ -440,6 +442,7 @@ class _Stream:
         unit_of_source: dict[str, int] = {}
         units = []
         for key in self.keys:
+            # An instance without a source is a unit of its own; no source begins with a null.
             source = clusters.get(key, f"\0{key}")
             units.append(unit_of_source.setdefault(source, len(unit_of_source)))
         values = []
@@ -507,13 +510,17 @@ class _Stream:
 
 
 def _number_of_look(numbers: Sequence[int], position: int | None) -> int | None:
-    """Return the number of the look at this position, counted from 1; None for None."""
+    """Return the number of the look at this position, counted from 1.
+
+    Return None if `position` is None. Numbers and positions differ, because some looks with a
+    number were not made.
+    """
     if position is None:
         return None
     return numbers[position - 1]
 
 
-DATES = ("since", "since_range")
+DATES = ("since", "since_range")  # the fields that `dates_of` returns
 
 
 def dates_of(
@@ -521,7 +528,8 @@ def dates_of(
 ) -> dict[str, Any]:
     """Return when a change began: `since` is the most likely look, `since_range` the range.
 
-    Version 1 of the figures has no range.
+    Both are numbers of looks, and None if there is no evidence of a change. Version 1 of the
+    figures has no range.
     """
     dates: dict[str, Any] = {"since": _number_of_look(numbers, detector.since)}
     if rules.figures_version > 1:
@@ -571,7 +579,7 @@ class Course:
         return line
 
     def _mean_of(self, name: str) -> float:
-        """Return the mean of a watched figure over the baseline's runs; 0 if no run has it."""
+        """Return the mean of a watched figure over the baseline's runs; 0 without any value."""
         figures = []
         for repeat in self._repeats:
             if repeat.watched[name] is not None:
@@ -648,6 +656,8 @@ class Course:
         level = 1 / self.rules.harm_alpha
         if e < level:
             return None
+        # If the mean of the e-values reaches the level, at least one e-value does too. `min`
+        # ensures that rounding of the mean leaves no alarm without a name.
         level = min(level, max(limit["e"] for limit in limits))
         beyond = [limit for limit in limits if limit["e"] >= level]
         worst = max(beyond, key=lambda limit: float(limit["e"]))
@@ -655,7 +665,7 @@ class Course:
         return {"what": HARM, "look": number, "names": names, **_dates_in(worst)}
 
     def _change_alarm(self, number: int, changed: Mapping[str, _Fields]) -> _Fields | None:
-        """Return the alarm on any change of a limit's score; None if there is none."""
+        """Return the alarm on any change of a limit's score; None without such an alarm."""
         if CHANGED not in self.rules.alarm_on:
             return None
         level = alarm_level(len(changed), self.rules.other_alpha)
@@ -667,7 +677,10 @@ class Course:
     def _watched_alarm(
         self, number: int, figures: Mapping[str, _Fields], measurement: PanelMeasurement
     ) -> _Fields | None:
-        """Return the alarm on a watched figure or on a new model name; None if there is none."""
+        """Return the alarm on a watched figure or on a new model name.
+
+        Return None if this look raises no such alarm.
+        """
         for name, figure in figures.items():
             if figure["e"] >= alarm_level(1, self.rules.other_alpha):
                 return {"what": name, "look": number, "names": [name], **_dates_in(figure)}
@@ -713,11 +726,11 @@ def course_of(
     """
     limits = limits_of(baseline)
 
-    def measured(part: Line) -> PanelMeasurement:
+    def measured(asking: Line) -> PanelMeasurement:
         """Return the values of a baseline's repeat or of a look."""
         if load is load_result:
-            return read_values(folder / part["folder"], part["values"])
-        return measure((folder / part["runs"][0]["folder"]).parent, limits, load)
+            return read_values(folder / asking["folder"], asking["values"])
+        return measure((folder / asking["runs"][0]["folder"]).parent, limits, load)
 
     repeats = [measured(repeat) for repeat in baseline["repeats"]]
     course = Course(Rules.of(baseline), limits, repeats)
@@ -730,8 +743,8 @@ def run_folders_of(folder: Path, lines: Sequence[Line]) -> list[Path]:
     """Return the folders of all runs of these baselines and looks."""
     folders: list[Path] = []
     for line in lines:
-        for part in line.get("repeats", [line]):
-            for run in part["runs"]:
+        for asking in line.get("repeats", [line]):  # A look is one asking.
+            for run in asking["runs"]:
                 folders.append(folder / run["folder"])
     return folders
 

@@ -3,11 +3,11 @@
 The error rate of an alarm applies to all looks together, so users may look as often as they like.
 A panel is a fixed sample of instances, asked B times as a baseline and then once at each look.
 
-`EDetectors` bets that the mean has fallen by more than `max_drop`. As long as the mean has not, the
-stake is not expected to grow (J. Ville, Etude critique de la notion de collectif, 1939). The method
-is the e-detector of Shiryaev and Roberts with a budget (J. Shin, A. Ramdas and A. Rinaldo,
-arXiv:2203.03532). Its bets are those on means of bounded values of I. Waudby-Smith and A. Ramdas,
-JRSS B 86:1-27, 2024.
+`EDetectors` bets that the mean has fallen by more than `max_drop`. As long as the mean has not
+fallen so far, the stake is not expected to grow (J. Ville, Etude critique de la notion de
+collectif, 1939). The method is the e-detector of Shiryaev and Roberts with a budget (J. Shin,
+A. Ramdas and A. Rinaldo, arXiv:2203.03532). The bets are those on means of bounded values of
+I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024.
 
 The baseline's mean may be too high by chance. The evidence is therefore computed for means that are
 k standard errors too high, for several k, and weighted; the smallest weighted evidence counts. The
@@ -32,8 +32,8 @@ Array = NDArray[Any]
 BET_FRACTIONS = np.array([0.9, 0.6, 0.35, 0.2, 0.1, 0.05])
 """The share of its stake that each bet would lose at the worst possible look."""
 Z_GRID = np.arange(17) / 4  # k: the number of standard errors by which the baseline is too good
-TILTS = np.array([0.75, 1.5, 2.5])
-ROUNDING_LOSS = 1.29
+TILTS = np.array([0.75, 1.5, 2.5])  # the values of t in `mixture_weights`
+ROUNDING_LOSS = 1.29  # explained in `mixture_weights`
 
 
 def mixture_weights(z: Array) -> Array:
@@ -57,7 +57,7 @@ WHOLE_UNIT = 0.5
 With 1 instead of .5, a panel of 30 units of five instances would find a drop of 10 points in 19 %
 of years instead of 99 %.
 """
-POWERS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+POWERS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])  # the values of c in `ChangeDetector`
 SINCE_WITHIN = 20.0
 """The width of the range of looks in which a drop may have begun.
 
@@ -75,20 +75,23 @@ class Baseline:
     units: Array  # (n,): a whole number for each instance, equal for instances of one cluster
     max_drop: float  # the greatest permitted drop of the mean, from 0 to 1
     looks: int  # the greatest number of looks
-    whole_unit: float | None = None  # the argument of `sigma_of`; None means `WHOLE_UNIT`
+    whole_unit: float | None = None  # the parameter of `sigma_of`; None means `WHOLE_UNIT`
 
     def __post_init__(self) -> None:
-        """Check the values. Raises ValueError if a value has a wrong shape or is out of range."""
+        """Round and check the values.
+
+        Raises ValueError if an array has a wrong shape, or a value is missing or out of range.
+        """
         object.__setattr__(self, "values", np.round(np.asarray(self.values, float), 12))
         object.__setattr__(self, "units", np.asarray(self.units))
         if self.values.ndim != 2 or self.values.shape[0] < 2 or not self.values.shape[1]:
-            raise ValueError("a baseline needs two runs of one instance at least")
+            raise ValueError("a baseline needs at least two runs of at least one instance")
         if not ((self.values >= 0) & (self.values <= 1)).all():
-            raise ValueError("a baseline's values are numbers from 0 to 1, and none is missing")
+            raise ValueError("a baseline's values must be numbers from 0 to 1, and none is missing")
         if self.units.shape != self.values.shape[1:]:
-            raise ValueError("each instance of a baseline has one unit")
+            raise ValueError("each instance of a baseline must have one unit")
         if not 0 <= self.max_drop <= 1 or self.looks < 1:
-            raise ValueError("max_drop is from 0 to 1, and there is one look at least")
+            raise ValueError("max_drop must be from 0 to 1, and there must be at least one look")
 
     @property
     def mean(self) -> float:
@@ -145,12 +148,12 @@ def sigma_of(values: Array, units: Units, whole_unit: float | None = None) -> Ar
 
     A unit may fail as a whole, in a share of runs so small that the B runs do not show it. So s_u^2
     has a lower limit. If the whole unit changed in one of the B runs, s_u^2 would be (size)^2 / B.
-    The lower limit for units of several instances is the share `whole_unit` of this (`WHOLE_UNIT`
-    by default). If there are few effective units, or if one unit has over 30 % of the instances,
-    the lower limit is all of this, for each unit. Without the first limit, 8 to 38 % of panels with
-    a unit of 25 in 100 instances that fails in one of ten runs gave a false alarm in a year at
-    `max_drop` 0. Without the second, 16 % of panels with one unit of 80 and 20 units of 1 did
-    (benchmarks/monitor_alarms.py).
+    The lower limit for units of several instances is the share `whole_unit` of this variance
+    (`WHOLE_UNIT` by default). If there are few effective units, or if one unit has over 30 % of the
+    instances, the lower limit is the complete variance, for each unit. Without the first limit, 8
+    to 38 % of panels with a unit of 25 in 100 instances that fails in one of ten runs gave a false
+    alarm in a year at `max_drop` 0. Without the second limit, 16 % of panels with one unit of 80
+    and 20 units of 1 gave a false alarm (benchmarks/monitor_alarms.py).
     """
     from scipy.special import stdtrit  # imported here, because this import is slow
 
@@ -202,9 +205,9 @@ class ShiryaevRobertsWealth:
             ValueError: All looks that the stake is for were made.
         """
         if self.seen == self.looks:
-            raise ValueError(f"the baseline is for {self.looks} looks: start another one")
+            raise ValueError(f"the baseline is for {self.looks} looks: start another baseline")
         self._logs.append(logs)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # an infinite wealth is set to the maximum
             self._bet = np.minimum((self._bet + 1 / self.looks) * np.exp(logs), MAX_E_VALUE)
         return np.asarray(self._bet.mean(axis=-1) + (self.looks - self.seen) / self.looks)
 
@@ -213,14 +216,16 @@ class ShiryaevRobertsWealth:
 
         This is the logarithm of the mean over the bets.
         """
+        # The stake of a look is multiplied by the factors of this look and of all later looks.
         log_growth = np.cumsum(np.array(self._logs)[::-1], axis=0)[::-1]
+        # Subtract the maximum before `exp`, so that no number overflows.
         top = log_growth.max(axis=-1, keepdims=True)
         return np.asarray(np.log(np.exp(log_growth - top).mean(axis=-1)) + top[..., 0])
 
     def of(self, rows: Array) -> ShiryaevRobertsWealth:
         """Return a copy with these rows alone."""
         copy = ShiryaevRobertsWealth(self.looks)
-        copy._bet = self._bet
+        copy._bet = self._bet  # before the first look, a single 0 without rows
         if self.seen:
             copy._bet = self._bet[rows]
         for log in self._logs:
@@ -390,7 +395,7 @@ class ChangeDetector:
             ValueError: All looks were made.
         """
         totals = np.append(self._known, total)
-        ties = np.abs(totals - total) < 1e-9
+        ties = np.abs(totals - total) < 1e-9  # the new total is a tie with itself
         rank = ((totals < total) & ~ties).sum() + self._random.uniform(1e-9, 1 - 1e-9) * ties.sum()
         p = np.array([[rank / len(totals)], [1 - rank / len(totals)]])
         value = self._stakes.look((np.log(POWERS) + (POWERS - 1) * np.log(p)).ravel())
@@ -406,7 +411,7 @@ class ChangeDetector:
 
     @property
     def since_range(self) -> tuple[int, int] | None:
-        """The first and the last look at which the change may have begun."""
+        """The first and the last look at which the change may have begun; None without evidence."""
         return _range_of(self._stakes.grown())
 
 
@@ -442,7 +447,7 @@ def _since(grown: Array) -> Array:
 # the number of runs may change; it is therefore computed again for each longer baseline.
 
 DROPS = (0.05, 0.1, 0.2)  # the simulated drops, as shares of the scale
-REPEATS = (5, 10, 20, 40, 80)  # the simulated numbers of runs of a baseline
+REPEATS = (5, 10, 20, 40, 80)  # the simulated numbers of runs of a baseline, ascending
 FLIP_RATES = (0.02, 0.1, 0.3)  # the assumed shares of answers that differ between two runs
 RUNS_ASSUMED = 40  # the number of runs of an invented baseline, before anything was asked
 ENOUGH = 0.97
@@ -450,7 +455,7 @@ ENOUGH = 0.97
 
 The aim is 95 % of all years; the share in 200 simulated years can err by 1.5 %.
 """
-YEARS = 200
+YEARS = 200  # the number of simulated years for one drop
 FIRST = 60
 """If less than 80 % of the first 60 years find a drop, the other years are not simulated."""
 LEVELS = 11
@@ -481,7 +486,8 @@ class Needed:
 
     # the smallest number of runs that is enough; None if 80 runs are not enough
     repeats: int | None
-    finding: DropFinding  # the finding with this number of runs; if None, with the greatest number
+    # the finding with `repeats` runs; if `repeats` is None, the finding with the most runs
+    finding: DropFinding
 
 
 def simulated_findings(limits: Sequence[Baseline], alpha: float) -> list[list[DropFinding]]:
@@ -595,7 +601,15 @@ def _finds(
     seed: list[int],
     runs: _Runs | None = None,
 ) -> list[DropFinding]:
-    """Return how a limit finds each of `DROPS`; by default with the measured runs alone."""
+    """Return how a limit finds each of `DROPS`.
+
+    Args:
+        limit: The baseline of the limit.
+        level: The e-value that raises an alarm.
+        years: The number of simulated years.
+        seed: The seed of the random numbers.
+        runs: The numbers of runs of the simulated baselines; by default, the measured runs alone.
+    """
     limit = _smaller(limit)
     rng = np.random.default_rng(seed)
     if runs is None:
@@ -605,7 +619,10 @@ def _finds(
 
 
 def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
-    """Return how many runs the baseline of a limit needs."""
+    """Return how many runs the baseline of a limit needs.
+
+    `level` is the e-value that raises an alarm.
+    """
     limit = _smaller(limit)
     drop = max(0.1, limit.max_drop + 0.05)
     measured = len(limit.values)
@@ -623,7 +640,11 @@ def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
 
 
 def _finding(drop: float, weeks: Array) -> DropFinding:
-    """Return the finding of a drop from the looks that each year took; inf without an alarm."""
+    """Return the finding of a drop.
+
+    `weeks` are the numbers of looks from the drop to the alarm, one for each simulated year; inf
+    for a year without an alarm.
+    """
     share = float(np.isfinite(weeks).mean())
     median = float(np.sort(weeks)[len(weeks) // 2])
     return DropFinding(drop, share, int(median) if np.isfinite(median) else None)

@@ -130,8 +130,9 @@ def look(panel: Panel, options: RunOptions, new_baseline: str | None = None) -> 
     Raises:
         ConfigError: The panel, or the questions of its runs, differ from the baseline; or all looks
             are made.
-        PrerequisiteError: The ledger was changed, or a file that a look needs is missing.
-        InterruptedRunError: The user stopped the look; the same command resumes it.
+        PrerequisiteError: The ledger was changed, a file that a look needs is missing, or the look
+            cannot be compared with the baseline.
+        InterruptedRunError: The user stopped the look; the same command resumes the look.
     """
     if panel.takes_results:
         sizes = [task.size for task in panel.section.tasks]
@@ -173,6 +174,7 @@ def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
     baseline_fixed = baseline["fixed"]
     if fixed["repeats"] <= baseline_fixed["repeats"]:
         return False
+    # Compare all other settings.
     return {**fixed, "repeats": 0} == {**baseline_fixed, "repeats": 0}
 
 
@@ -201,7 +203,7 @@ def _unfinished(reports: Sequence[SuiteReport], panel: Panel) -> MonitorOutcome 
     worst = max(reports, key=lambda report: report.exit_code)
     if worst.exit_code:
         first = "not made: a run is incomplete or may not be reported, so it is not evidence"
-        next_step = "correct this, then run the same command again"
+        next_step = "correct the cause, then run the same command again"
         lines = [first, *worst.summary.splitlines(), next_step]
         return MonitorOutcome(Outcome.NOT_MADE, worst.exit_code, panel.folder, lines)
     for report in reports:
@@ -297,6 +299,7 @@ def _ask_repeats(
                 break
         if number == 1 and (report is None or report.status == RunStatus.COMPLETE):
             # Check the limits after the first run: a wrong limit raises before more runs are paid.
+            # A baseline needs at least two runs, so the first run is passed twice.
             measurement = measure(folder / panel.target_name, panel.limits)
             Course(rules, panel.limits, [measurement] * 2)
     return reports
@@ -525,7 +528,11 @@ def write_page(ledger: Ledger, say: Callable[[str], object]) -> str:
 
 
 def what_it_may_find(panel: Panel) -> list[str]:
-    """Return lines about the drops that the panel can be expected to find, before it is asked."""
+    """Return lines about the drops that the panel can be expected to find, before it is asked.
+
+    Before the first answers, each question counts as a source of its own, and each metric as a
+    share from 0 to 1.
+    """
     section = panel.section
     alpha = Rules.of(vars(section)).harm_alpha
     units = []
@@ -572,8 +579,8 @@ def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcom
 
     Raises:
         ConfigError: The panel has no plan of change or no baseline yet, or a file is wrong.
-        PrerequisiteError: As `look`.
-        InterruptedRunError: As `look`.
+        PrerequisiteError: As for `look`.
+        InterruptedRunError: As for `look`.
     """
     policy = load_policy(panel.policy)
     new = panel.with_target(_target_in(new_target))
@@ -624,11 +631,11 @@ def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcom
 def _watch_new_model(new: Panel, ledger: Ledger, options: RunOptions) -> MonitorOutcome:
     """Make the baseline of an approved new model."""
     why = f"the model was changed to {new.model}, by the plan of change"
-    look_with = (
+    advice = (
         f"make looks with 'eval-factory monitor {new.folder / PANEL_FILE}', "
         "or copy its `target` into your panel"
     )
-    next_step = f"the new model is watched from now on: {look_with}"
+    next_step = f"the new model is watched from now on: {advice}"
     return _make_baseline(new, ledger, ledger.intact(), options, why, next_step=next_step)
 
 
@@ -707,6 +714,7 @@ def _approved_before(history: History, fixed: Mapping[str, Any]) -> Line | None:
         if line["kind"] == BASELINE:
             return None
         if line["kind"] == CHANGE:
-            is_approved = line["outcome"] == Verdict.PASS and line["new"]["fixed"] == fixed
-            return line if is_approved else None
+            if line["outcome"] == Verdict.PASS and line["new"]["fixed"] == fixed:
+                return line
+            return None
     return None

@@ -82,7 +82,7 @@ def status_lines(name: str, history: History) -> list[str]:
 
 
 def state_of(history: History) -> str:
-    """Return the panel's state in a few words."""
+    """Return the state of a panel with a baseline in a few words."""
     baseline = history.baseline
     looks = history.looks
     if baseline is None or not looks:
@@ -96,7 +96,7 @@ def state_of(history: History) -> str:
 
 
 def alarm_words(baseline: Line, alarm: Line) -> str:
-    """Return an alarm in words.
+    """Return an alarm as a text.
 
     Example: `pubmed_qa is 8.1 points worse, since about look 20 (alarm of look 23)`.
     """
@@ -113,7 +113,8 @@ def alarm_words(baseline: Line, alarm: Line) -> str:
 
 
 def since_words(alarm: Line) -> str:
-    """Return in words when a change began: `since a look from 17 to 26, most likely 20`."""
+    """Return when a change began, as a text: `since a look from 17 to 26, most likely 20`."""
+    # Lines of earlier versions have no range.
     first, last = alarm.get("since_range") or (alarm["since"], alarm["since"])
     if first == last:
         return f"since about look {alarm['since']}"
@@ -121,7 +122,7 @@ def since_words(alarm: Line) -> str:
 
 
 def drop_words(scale: Sequence[float], drop: float | None) -> str:
-    """Return a drop in words; for a score from 0 to 1, in points."""
+    """Return a drop as a text: in points for a scale from 0 to 1, else in the metric's unit."""
     if drop is None:
         return "an unknown amount"
     if list(scale) == [0, 1]:
@@ -130,7 +131,7 @@ def drop_words(scale: Sequence[float], drop: float | None) -> str:
 
 
 def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
-    """Return a table with a row for each limit: baseline, max_drop, score and e-value."""
+    """Return a table with a row for each limit: baseline, max_drop, and the last look's results."""
     last = {}
     if looks:
         last = {limit["name"]: limit for limit in looks[-1]["limits"]}
@@ -154,7 +155,7 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
 
 
 def evidence_of(baseline: Line, last: Line) -> str:
-    """Return the mean e-value of the last look in words, with the level of an alarm."""
+    """Return a sentence with the mean e-value of a look, and with the level of an alarm."""
     needed = 1 / baseline["harm_alpha"]
     return (
         f"evidence of a drop beyond a limit: {formats.significant(last['e'], 3)} "
@@ -163,7 +164,7 @@ def evidence_of(baseline: Line, last: Line) -> str:
 
 
 def differing_words(last: Line) -> str | None:
-    """Return in words how many answers differ from those of the baseline's first run.
+    """Return a sentence with the number of answers that differ from the baseline's first run.
 
     Return None if the line of the look does not have this number.
     """
@@ -218,7 +219,7 @@ def power_lines(baseline: Line) -> Iterator[str]:
     """Yield lines about the drops that a panel can find, and the runs that its baseline needs."""
     flips = {limit["name"]: limit["flip_rate"] for limit in baseline["limits"]}
     repeats = len(baseline["repeats"])
-    needed = 0
+    needed = 0  # the number of runs that is enough for all limits with such a number
     lacking = []
     for name, power in baseline["power"].items():
         flip = formats.percent(flips[name])
@@ -253,17 +254,18 @@ def power_lines(baseline: Line) -> Iterator[str]:
 
 
 def _finds(drops: Sequence[Mapping[str, Any]]) -> str:
-    """Return in words which drops are found: `5 points in 41 %, 10 points in 98 % (after 5 looks)`.
+    """Return a text about the drops that are found.
 
-    The shares are shares of simulated panels.
+    An example is `5 points in 41 %, 10 points in 98 % (after 5 looks)`. The shares are shares of
+    simulated panels.
     """
-    words = []
+    findings = []
     for drop in drops:
         finding = f"{formats.points(drop['drop'])} points in {formats.percent(drop['share'], 0)}"
         if drop["weeks"] is not None:
             finding += f" (after {counted(drop['weeks'], 'look')})"
-        words.append(finding)
-    return ", ".join(words)
+        findings.append(finding)
+    return ", ".join(findings)
 
 
 def assumed_lines(by_flip_rate: Mapping[float, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
@@ -281,11 +283,12 @@ def assumed_lines(by_flip_rate: Mapping[float, Sequence[Mapping[str, Any]]]) -> 
 
 WIDTH = 480.0
 """The width of a plot. It is smaller than that of other plots, for legible letters on a phone."""
+# the positions of the axes of a plot, in CSS pixels from its upper left corner
 LEFT = 62.0
 RIGHT = 408.0
-TOP = 32.0
-LOWEST = 184.0  # the vertical position of the lowest value
-BOTTOM = 202.0
+TOP = 32.0  # the highest value
+LOWEST = 184.0  # the lowest value
+BOTTOM = 202.0  # the horizontal axis, below the lowest value
 MIN_LOOKS_DRAWN = 10
 """A plot has room for at least this number of looks."""
 MAX_NUMBERED = 8
@@ -301,6 +304,7 @@ _FIGURES = {name: (name, formats.percent) for name in SHARES} | {
     "length": ("mean length, words", lambda value: formats.decimals(value, 1)),
     "latency": ("median latency", formats.seconds),
 }
+"""Watched figure -> (its label in a table, the function that formats the figure)."""
 
 
 def monitor_page(name: str, history: History) -> str:
@@ -375,9 +379,14 @@ MIN_SHARE_FOUND = 0.8
 
 
 def drops_rarely_found(baseline: Line) -> list[str]:
-    """Return a line for each limit whose relevant drop is found by few simulated panels."""
+    """Return a line for each limit whose relevant drop is found by few simulated panels.
+
+    The relevant drop is `drop`, for which the number of needed runs was computed; if this drop was
+    not simulated for the baseline, the line is about the next greater drop.
+    """
     lines = []
     for name, power in baseline["power"].items():
+        # 1e-9 is a tolerance for rounding.
         findings = [drop for drop in power["finds"] if drop["drop"] >= power["drop"] - 1e-9]
         if not findings:
             continue
@@ -437,6 +446,7 @@ class _Epoch:
         """The lines about facts that are not an alarm, but that the user should know."""
         lines = []
         if self.looks:
+            # The first two lines are about figures that the page shows in a table.
             lines += list(watched_lines(self.baseline, self.looks[-1]))[2:]
         lines += limits_out_of_reach(self.baseline)
         lines += drops_rarely_found(self.baseline)
@@ -477,7 +487,7 @@ class _Epoch:
         return lines
 
     def entries_of(self, name: str) -> dict[int, Line]:
-        """Return look -> the entry of a limit, with the entry of its change under `change`."""
+        """Return number of a look -> the entry of a limit; the key `change` has its change."""
         entries: dict[int, Line] = {}
         for look in self.looks:
             for limit in look["limits"]:
@@ -672,7 +682,7 @@ class _Plot:
             self.shapes.append(drawing.text_shape(x + 4, TOP - 11, "alarm", "start"))
 
     def level(self, value: float, colour: Colour) -> None:
-        """Draw a horizontal line at a value; it is dashed in the colour `second`."""
+        """Draw a horizontal line at a value; a line in the colour `second` is dashed."""
         y = self.y_of(value)
         self.shapes.append(drawing.line(LEFT, y, RIGHT, y, colour, 1.5, dashed=colour == "second"))
 
@@ -716,7 +726,7 @@ class _Plot:
     def ends(self, labels: Sequence[tuple[float, str]]) -> None:
         """Write labels at the right edge, at their values; labels do not overlap."""
         y = math.inf
-        for value, text in sorted(labels):
+        for value, text in sorted(labels):  # from the lowest label upwards
             y = min(y - FONT_SIZE, self.y_of(value))
             self.shapes.append(drawing.text_shape(RIGHT + 6, y + FONT_SIZE / 3, text))
 
@@ -734,8 +744,8 @@ class LedgerWriter:
 
         Args:
             history: the panel's ledger.
-            plan: `change`, the planned changes in words; `policy` and `locked_at` of the gate, if
-                there is a valid policy.
+            plan: `change`, a description of the planned changes; `policy` and `locked_at` of the
+                gate, if the policy of the baseline can be read.
         """
         baseline = history.baseline or {}
         looks = history.looks
@@ -744,7 +754,7 @@ class LedgerWriter:
         self._history = history
         alarms = list(self._alarms())
         changed = _last_changes(baseline, looks)
-        stated = None
+        stated = None  # (models that the last look's answers state, models of the baseline)
         if looks:
             models = (self._last.get("watched") or {}).get("stated")
             models_before = (baseline.get("watched") or {}).get("stated")
@@ -784,7 +794,7 @@ class LedgerWriter:
 
         The paths are relative to the panel's folder.
         """
-        askings = [self._last, *self._last.get("repeats", ())]
+        askings = [self._last, *self._last.get("repeats", ())]  # A look has no repeats.
         return [run["folder"] for run in askings[-1].get("runs", ())]
 
     def _alarms(self) -> Iterator[Line]:

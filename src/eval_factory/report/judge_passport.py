@@ -28,7 +28,7 @@ from eval_factory.scoring.judge_calibration import (
 from eval_factory.scoring.judge_passports import AskedJudge, items_as_lines, pairs_as_lines
 from eval_factory.tasks.message_files import MIN_ITEMS
 
-MARGIN = 0.05  # a difference of macro F1, or a bias, up to which the difference does not matter
+MARGIN = 0.05  # the greatest difference of macro F1, and the greatest bias, that do not matter
 _MARGIN_POINTS = formats.short(100 * MARGIN)
 FIGURE_NAMES = {
     "f1_macro": "macro F1",
@@ -59,7 +59,7 @@ class JudgePassport:
     judge: str
     column: str  # the field of the labels that has the judge's decisions; empty if there is none
     labels_sha256: str  # the SHA-256 of the label file
-    found: Calibration  # the measured agreement with physicians; docs/python.md names it
+    found: Calibration  # the measured agreement with physicians (a public name: docs/python.md)
     asked: AskedJudge | None = None  # None if the judge's decisions were in the label file
     steadiness: Mapping[Change, Steadiness] = field(default_factory=dict)
     unjudged: int = 0  # the number of items without a decision of the judge
@@ -72,6 +72,7 @@ class JudgePassport:
         if self.found.always is not None or low is None or high is None:
             return NOT_SHOWN
         physicians = self.found.total.physicians
+        # The physicians' own agreement must be better than chance, which has a kappa of 0.
         if physicians is None or (physicians.kappa.ci_low or 0.0) <= 0:
             return NOT_SHOWN
         if low >= -MARGIN:
@@ -96,15 +97,20 @@ class JudgePassport:
             return "bad"
         if low is None or high is None or self.agreement != AS_WELL:
             return "warn"
+        # The complete interval of the bias is beyond the margin.
         if low > MARGIN or high < -MARGIN:
             return "bad"
+        # A part of the interval is beyond the margin, or the judge has another weakness.
         if low < -MARGIN or high > MARGIN or self._moving_changes or self.unjudged:
             return "warn"
         return "good"
 
     @property
     def verdict(self) -> list[str]:
-        """The sentences of the verdict, for a clinician. The worst finding comes first."""
+        """The sentences of the verdict, for a clinician: about agreement, bias and steadiness.
+
+        A bias that makes the grade `bad` comes first.
+        """
         sentences = [self._agreement_sentence(), self._bias_sentence()]
         if self.grade == "bad" and self.agreement == AS_WELL:
             sentences.reverse()
@@ -170,11 +176,16 @@ class JudgePassport:
 
     def _gap_text(self, judge: Figures, physicians: Figures) -> str:
         """Return the agreements of the judge and of the physicians, and their difference."""
-        agreements = f"macro F1 {_coefficient_text(judge.f1_macro)}"
-        agreements += f" beside {_coefficient_text(physicians.f1_macro)}"
-        if self.found.marks:
-            agreements = f"weighted kappa {_coefficient_text(judge.kappa)}"
-            agreements += f" beside {_coefficient_text(physicians.kappa)}"
+        if self.found.marks:  # The labels are marks on a scale, not `met` or `not met`.
+            measure = "weighted kappa"
+            of_judge = judge.kappa
+            of_physicians = physicians.kappa
+        else:
+            measure = "macro F1"
+            of_judge = judge.f1_macro
+            of_physicians = physicians.f1_macro
+        agreements = f"{measure} {_coefficient_text(of_judge)}"
+        agreements += f" beside {_coefficient_text(of_physicians)}"
         gap = self.found.gap
         interval = f"{_points_text(gap.ci_low)} to {_points_text(gap.ci_high)}"
         return f"{agreements}; the difference is {interval} points"
@@ -353,16 +364,19 @@ def figures_table(part: AgreementPart, majority: AgreementPart | None = None) ->
         else:
             row.append(_figure_text(part.physicians, key))
         rows.append(row)
-    return Table(head, _with_figures(rows, 1), len(head) - 1)
+    return Table(head, _rows_with_figures(rows, first_figure=1), numbers=len(head) - 1)
 
 
-def _with_figures(rows: Sequence[list[str]], begin: int) -> list[list[str]]:
-    """Return the rows with at least one figure in the columns from index `begin` on."""
-    filled = []
+def _rows_with_figures(rows: Sequence[list[str]], *, first_figure: int) -> list[list[str]]:
+    """Return the rows with at least one figure.
+
+    `first_figure` is the index of the first column with figures.
+    """
+    rows_with_figures = []
     for row in rows:
-        if any(cell != "-" for cell in row[begin:]):
-            filled.append(row)
-    return filled
+        if any(cell != "-" for cell in row[first_figure:]):
+            rows_with_figures.append(row)
+    return rows_with_figures
 
 
 def parts_table(parts: Mapping[str, AgreementPart], name: str) -> Table:
@@ -383,7 +397,7 @@ def parts_table(parts: Mapping[str, AgreementPart], name: str) -> Table:
             row.append(_figure_text(part.physicians, "f1_macro"))
         row.append(_figure_text(part.judge, "bias"))
         rows.append(row)
-    return Table(head, _with_figures(rows, 3), len(head) - 1)
+    return Table(head, _rows_with_figures(rows, first_figure=3), numbers=len(head) - 1)
 
 
 def steadiness_table(by_change: Mapping[Change, Steadiness]) -> Table:
@@ -438,7 +452,7 @@ def passport_text(passport: JudgePassport) -> str:
 
 
 def label_set_size(calibration: Calibration) -> str:
-    """Return the numbers of items, labels, physicians and conversations, in words."""
+    """Return the numbers of items, labels, physicians and conversations, as a text."""
     items = formats.counted(calibration.total.items, "item")
     labels = formats.counted(calibration.total.labels, "label")
     physicians = formats.counted(calibration.physicians, "physician")
@@ -447,14 +461,14 @@ def label_set_size(calibration: Calibration) -> str:
 
 
 _POOLING_HINT = (
-    "A category with few items is drawn towards the others. "
-    f"One with fewer than {MIN_ITEMS} has no figure and no row."
+    "The figures of a row with few items are drawn towards the others. "
+    f"Fewer than {MIN_ITEMS} items have no figure and no row."
 )
 
 
 _PHYSICIANS_HINT = (
-    f"Those with most labels, {MIN_ITEMS} at least. "
-    "Does the judge disagree with all of them, or with one?"
+    f"The physicians with most labels, {MIN_ITEMS} at least. "
+    "Does the judge disagree with all of them, or with one physician?"
 )
 
 
@@ -528,7 +542,10 @@ def passport_page(passport: JudgePassport, date: str) -> str:
 
 
 def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
-    """Return a dot plot of the agreements as SVG; an empty string if none has a value."""
+    """Return a dot plot of the agreements as SVG; an empty string if no agreement has a value.
+
+    `items` is the number of items in the label set.
+    """
     from eval_factory.report.drawing import svg
     from eval_factory.report.plots import PlottedValue, dot_plot
 
@@ -543,8 +560,8 @@ def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
 
 JURIES_HINT = (
     "For each size, the jury that agrees best with the physicians. The cross-validated figure is "
-    "of conversations that were not used to choose the jury; the other figure is of those that "
-    "were, and so it is too good. Cost: dollars per 1,000 criteria."
+    "of conversations that were not used to choose the jury; the other figure is of the "
+    "conversations that were used, and is therefore too good. Cost: dollars per 1,000 criteria."
 )
 
 
@@ -579,10 +596,11 @@ def juries_page(juries: Sequence[BestJury], size: str, items: int) -> str:
 
     Args:
         juries: The best jury of each size.
-        size: The size of the label set, in words.
+        size: The size of the label set, as `label_set_size` returns it.
         items: The number of items in the label set.
     """
-    from markupsafe import Markup  # imported here, like the page
+    # Imported here, because the table and the document need no page.
+    from markupsafe import Markup
 
     from eval_factory.report.page.document import tables_page
 

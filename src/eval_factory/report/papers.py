@@ -128,7 +128,7 @@ class DescribedRun:
         """Return the sentences of a template."""
         return rendered(template, self._values)
 
-    render_by_run = render_sentences
+    render_by_run = render_sentences  # For one run, both return the same sentences.
 
     def say(self, name: str) -> str:
         """Return the sentences of the named template, one on each line."""
@@ -333,6 +333,7 @@ def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, A
     host = ""
     stated_models = []
     if model is not None:
+        # The target of a real model may be called "demo baseline" too.
         is_demo = is_demo and model.model != "demo baseline"
         host = one_line(model.host)
         for name, count in model.stated_models.items():
@@ -379,17 +380,20 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
         for pair, kappa in result.validity.jury.weighted_kappa.items():
             if kappa is not None:
                 kappas.append(f"{one_line(pair)} {formats.coefficient(kappa)}")
-    named = [_judge_text(result, role, judges.get(role)) for role in result.validity.judges]
+    judge_texts = [_judge_text(result, role, judges.get(role)) for role in result.validity.judges]
     return {
         "judges": judges,
-        "judges_named": "; ".join(named),
+        "judges_named": "; ".join(judge_texts),
         "judge_prompts": sorted(prompts),
         "kappas": kappas,
     }
 
 
 def _judge_text(result: TaskResult, role: str, endpoint: AskedEndpoint | None) -> str:
-    """Return a judge's name with its model, its settings and the number of its judgements."""
+    """Return a judge's name with its model, its settings and the number of its judgements.
+
+    If requests had different settings, the most frequent settings are named.
+    """
     name = one_line(role)
     if endpoint is not None:
         about = "; ".join([one_line(endpoint.model), *map(settings_text, endpoint.sampling[:1])])
@@ -410,8 +414,8 @@ def enumerated(names: Sequence[str]) -> str:
 
 def settings_text(sent: Mapping[str, Any]) -> str:
     """Return the sampling settings that were sent with a request, as text."""
-    named = [f"{one_line(str(name))} = {one_line(str(value))}" for name, value in sent.items()]
-    return enumerated(named) or "no settings"
+    texts = [f"{one_line(str(name))} = {one_line(str(value))}" for name, value in sent.items()]
+    return enumerated(texts) or "no settings"
 
 
 def _score_text(score: Score) -> str:
@@ -478,9 +482,10 @@ def methods_of(run: Writer) -> str:
     """
     paragraphs = []
     for names in paper_texts()["methods"]:
+        # Each line of the template is a call such as `{{ say('task') }}`.
         template = "\n".join(f"{{{{ say('{name}') }}}}" for name in names)
         paragraphs.append(run.render_sentences(template))
-    for item in ("7e", "5e"):
+    for item in ("7e", "5e"):  # items of TRIPOD-LLM about comparisons of models
         paragraphs.append(run.comparison_sentences(item))
     parts = [" ".join(sentences) for sentences in paragraphs if sentences]
     references = [f"[{number}] {source}" for number, source in enumerate(run.cite.listed(), 1)]
@@ -521,6 +526,7 @@ def tripod_of(run: Writer, run_sentence: str) -> str:
             render = run.render_by_run
         sentences = [*render(item["known"]), *run.comparison_sentences(number)]
         unknown = item["unknown"]
+        # Only several models that are compared have sentences for item 17.
         if "unknown_of_compared" in item and run.comparison_sentences("17"):
             unknown = item["unknown_of_compared"]
         shown = {
@@ -557,7 +563,7 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
         run = DescribedRun(result, config, target, Citations("(ref. {})"))
         data = [card["as_above"]]
         process = [card["as_above"]]
-        if not kinds:
+        if not kinds:  # Only the first kind describes the data and the process.
             data = []
             for part in card["data"]:
                 data += run.render_sentences(paper_texts()["sentences"][part])
@@ -654,13 +660,13 @@ def citations() -> Citations:
 
 
 def run_beside_table(stored: StoredResult, cite: Citations) -> DescribedRun:
-    """Return a run for a methods text that has a table with the counts and hashes of all runs."""
+    """Return a run for a methods text in which a table has the counts and hashes of all runs."""
     sentences = {**paper_texts()["sentences"], **paper_texts()["sentences_beside_table"]}
     return DescribedRun(stored.result, stored.config, stored.target, cite, sentences, in_table=True)
 
 
 def run_in_full(stored: StoredResult, cite: Citations) -> DescribedRun:
-    """Return a run for a document that has the run's times and hashes in the text."""
+    """Return a run for an evidence pack whose text has the run's times and hashes."""
     return replace(run_of_pack(stored, cite), in_table=False)
 
 
@@ -692,7 +698,7 @@ class Area:
 
     @property
     def extent(self) -> str:
-        """The number of sentences of all items, in words."""
+        """The number of sentences of all items, as a text."""
         sentences = sum(len(item.answers) for item in self.items)
         if sentences == 0:
             return "nothing: it is left to people"

@@ -58,6 +58,7 @@ class Axis:
         Examples are 0.712 on an axis from 0 to 1, and 3.85 on an axis from 1 to 5.
         """
         span = self.high - self.low
+        # For very short and very long axes, a fixed number of decimals would not fit.
         if 0 < span < 0.02 or span >= 1e6:
             return formats.short(value)
         for maximum, digits in ((2, 3), (20, 2), (200, 1)):
@@ -87,7 +88,7 @@ class Axis:
             x = self.x(tick)
             yield drawing.line(x, top, x, bottom, "grid")
             yield drawing.line(x, bottom, x, bottom + 4, "ink")
-            if abs(tick) < 1e-9 * (self.high - self.low):
+            if abs(tick) < 1e-9 * (self.high - self.low):  # avoids the text "-0"
                 tick = 0.0
             yield drawing.text_shape(x, bottom + 6 + FONT_SIZE, f"{tick:.6g}", "middle")
         yield drawing.line(self.left, bottom, self.right, bottom, "ink")
@@ -103,10 +104,11 @@ def axis_of(
     right: float,
     scale: tuple[float, float] | None = None,
 ) -> Axis:
-    """Return an axis whose range has all values, and the whole scale if there is a scale.
+    """Return an axis whose range has all finite values, and the complete scale if there is one.
 
-    Without a scale, the range has a margin on both sides. If no value is negative, the range does
-    not go below 0. `left` and `right` are the x coordinates of the ends.
+    Without a scale, or if all numbers are equal, the range has a margin on both sides. If no value
+    is negative, the margin does not go below 0. `left` and `right` are the x coordinates of the
+    ends.
     """
     finite = [value for value in values if value is not None and math.isfinite(value)]
     if scale is not None:
@@ -114,6 +116,7 @@ def axis_of(
     low = min(finite, default=0.0)
     high = max(finite, default=1.0)
     if scale is None or low == high:
+        # 8 % of the range; if the range is empty, 10 % of the value; if the value is 0, then 1
         margin = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
         if low < 0:
             low -= margin
@@ -229,7 +232,7 @@ def dot_plot(
     """Return a plot of groups, one row for each, the highest value first.
 
     A row has the group's number of instances, its value and its interval. If there are more than
-    `MAX_GROUPS` groups, the plot shows those with most instances.
+    `MAX_GROUPS` groups, the plot shows only the groups with most instances.
 
     Args:
         title: The title.

@@ -188,7 +188,7 @@ class ResultViews:
         def folder(self) -> Path: ...
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:
-        """Return the scores with one row for each metric. `docs/python.md` lists the columns.
+        """Return the scores, one row each. `docs/python.md` lists the columns.
 
         With `instances`, return `instances_frame()` instead. Raises PrerequisiteError if pandas is
         not installed, or if the instances cannot be read.
@@ -254,10 +254,10 @@ class StoredResult(ResultViews):
     folder: Path
     command: str
     config: Mapping[str, Any]
-    """The configuration of the run with its defaults, if the folder has a run_config.yml; otherwise
-    only the values that the user set.
+    """The section `config` of the run with its defaults, if the folder has a run_config.yml;
+    otherwise only the values that the user set.
     """
-    target: Mapping[str, Any]
+    target: Mapping[str, Any]  # the section `target`, with defaults like `config`
 
     @property
     def extra(self) -> dict[str, Any]:
@@ -337,17 +337,20 @@ def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str,
 def result_in(
     document: Mapping[str, Any], instances: Iterable[results.InstanceRecord]
 ) -> results.TaskResult:
-    """Return the result that the document of evaluation_config.yaml describes."""
+    """Return the result that the document of evaluation_config.yaml describes.
+
+    `instances` become the instances of the result, because the document does not have them.
+    """
     validity = document["validity"]
     (task,) = document["results"]["tasks"]
     metrics = document["results"]["tasks"][task]["metrics"]
-    scores = _scores(metrics, {}, validity.get("main_split"))
+    scores = _scores(metrics, task_scores={}, main_split=validity.get("main_split"))
     groups: dict[str, dict[str, dict[str, results.Score]]] = {}
     group_documents = document["results"]["groups"].get(task, {}).get("groups", {})
     for field, by_value in group_documents.items():
         groups[field] = {}
         for value, group in by_value["groups"].items():
-            groups[field][value] = _scores(group["metrics"], scores, None)
+            groups[field][value] = _scores(group["metrics"], task_scores=scores, main_split=None)
     # A document omits fields that are None. `jury`, `helm` and `git_hash` have no default.
     return results.TaskResult(
         task=task,
@@ -435,13 +438,13 @@ def instance_record(
 
 
 def _scores(
-    metrics: Mapping[str, Any], task_scores: Mapping[str, results.Score], main_split: str | None
+    metrics: Mapping[str, Any], *, task_scores: Mapping[str, results.Score], main_split: str | None
 ) -> dict[str, results.Score]:
     """Return the scores of a task or of a group.
 
-    The document of a group's score omits the facts that it shares with the score of the same name
-    over all instances. `task_scores` supplies these facts; `task_scores` is empty for the scores of
-    the task itself.
+    A document omits the facts that follow from others. Facts of a group's score come from the score
+    of the same name in `task_scores`, which is empty for the scores of the task itself. For other
+    scores, the metric is the name of the score, and the split is `main_split`.
     """
     scores = {}
     for name, document in metrics["score"]["scores"].items():
@@ -461,8 +464,8 @@ def _without(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def _usage(document: Mapping[str, Any]) -> results.Usage:
     """Return the record of the section `usage` of a result.
 
-    If the section has no figures by role, all figures of this run are the model's. If it has no
-    figures of all runs, this run was the only one.
+    If the section has no figures by role, all figures of this run are the model's. If the section
+    has no figures of all runs, this run was the only run.
     """
     top = _without(document, "this_run", "all_runs", "wall_s", "cost_unknown")
     this_run = _spent_by_role({**top, **document.get("this_run", {})})
@@ -526,8 +529,8 @@ def run_folders(folders: Iterable[Path | str]) -> list[Path]:
 def one_run(folder: Path | str, command: str) -> Path:
     """Return the output folder of the only run in a folder.
 
-    Raises ConfigError if there are several runs; the message lists these runs. `command` is the
-    command that the message mentions.
+    Return the folder itself if it has no run. Raises ConfigError if there are several runs; the
+    message lists these runs. `command` is the command that the message mentions.
     """
     runs = run_folders([folder])
     if len(runs) > 1:
@@ -558,8 +561,8 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
             tables += f"{SuiteDir(path).results_md} lists the results of each benchmark; "
     runs_of_first = " ".join(str(run) for run in runs if run.name == names[0])
     raise ConfigError(
-        f"{command}: takes results of one benchmark, and these folders have {len(names)} "
-        f"({', '.join(names[:_MAX_NAMED])});"
+        f"{command}: needs results of one benchmark, and these folders have results of "
+        f"{len(names)} ({', '.join(names[:_MAX_NAMED])});"
         f" {tables}for {names[0]} alone: eval-factory {command} {runs_of_first}"
     )
 
@@ -576,7 +579,10 @@ def _is_run(folder: Path) -> bool:
 
 
 def _runs_of(folder: Path) -> list[Path]:
-    """Return the output folders of the runs in one folder; the folder itself if there are none."""
+    """Return the output folders of the runs in one folder; the folder itself if there are none.
+
+    Raises PrerequisiteError if the folder is that of a suite without any result.
+    """
     if _is_run(folder):
         return [folder]
     if not is_suite_folder(folder):

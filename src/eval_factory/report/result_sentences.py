@@ -212,10 +212,11 @@ def certainty_sentence(result: results.TaskResult) -> str:
 
 
 def missing_scores(result: results.TaskResult) -> str:
-    """Return a sentence about the instances without a score; empty if all instances have a score.
+    """Return a sentence with the number of instances that have a score; often an empty text.
 
     The sentence is a reason against reporting the result, in addition to the reasons in
-    `not_reportable`. The sentence is also empty if the result may be reported.
+    `not_reportable`. The text is empty if the result may be reported, or if there are such reasons
+    and all instances have a score.
     """
     instances = result.validity.instances
     has_gaps = instances.scored < instances.requested
@@ -277,7 +278,7 @@ def _comparison_with_floor(who: str, score: results.Score, floor: results.Floor)
 def chance_may_explain(result: results.TaskResult) -> bool:
     """Return True if the main score is not shown to be better than the best score without a model.
 
-    The result is False if one of the two scores is not known.
+    Return False if one of the two scores is not known.
     """
     floor = result.validity.floors.get(result.main_metric)
     score = result.scores.get(result.main_metric)
@@ -285,7 +286,10 @@ def chance_may_explain(result: results.TaskResult) -> bool:
 
 
 def corrected_score(result: results.TaskResult) -> results.Score | None:
-    """Return the main score without a known defect of HELM's metric; None if there is no defect."""
+    """Return the main score without a known defect of HELM's metric.
+
+    Return None if HELM's metric has no known defect, or if the corrected score has no value.
+    """
     return result.scores.get(f"{result.main_metric}{CORRECTED}")
 
 
@@ -303,7 +307,7 @@ def floor_line(result: results.TaskResult) -> str | None:
 
 
 def floor_named(floor: results.Floor) -> str:
-    """Return what the best answers without a model are, as a part of a sentence.
+    """Return the name of the best answers without a model, as a part of a sentence.
 
     Examples are `always answering A` and `random, assumed`.
     """
@@ -318,8 +322,9 @@ def floor_named(floor: results.Floor) -> str:
 def leaderboard_line(record: results.Comparability | None) -> str | None:
     """Return a line that compares the settings with those of the leaderboard.
 
-    The line has the first three deviations; evaluation_config.yaml and the page have all. Returns
-    None if the result has no comparison, as results of earlier versions.
+    The line has the first three deviations; evaluation_config.yaml and the page have all. If the
+    settings cannot be compared, the line is the reason. Returns None if the result has no
+    comparison, as results of earlier versions.
     """
     if record is None:
         return None
@@ -393,7 +398,8 @@ def cost_line(usage: results.Usage) -> str | None:
 def clinician_headline(clinicians: results.Clinicians) -> str:
     """Return a line with the score corrected by the ratings of clinicians.
 
-    If there are too few ratings for a corrected score, the line states how many are needed.
+    If there are too few ratings for a corrected score, the line states how many are needed. If
+    this number is not known either, the line only states how many answers were rated.
     """
     raters = counted(clinicians.raters, "rater")
     rated = f"{clinicians.rated} of {clinicians.answers} answers rated by {raters}"
@@ -569,14 +575,14 @@ def _other_words_lines(
             families.append((name, family))
         else:
             small.append(name)
-    for name, family in families[:max_families]:
-        words = f"HELM's {name} was applied"
+    for name, family in families[:max_families]:  # all families, if `max_families` is None
+        rewording = f"HELM's {name} was applied"
         if name in FAMILIES:
-            words = FAMILIES[name].about
+            rewording = FAMILIES[name].about
         p_value = ""
         if family.p_holm is not None:
             p_value = f", p {formats.p_value(family.p_holm)} (Holm)"
-        yield _loss_line(family.change, f"when {words}", p_value)
+        yield _loss_line(family.change, f"when {rewording}", p_value)
     if max_families is not None and len(families) > max_families:
         kinds = counted(len(families) - max_families, "more kind")
         yield f"{kinds} of other words cost less (see report.html)"
@@ -737,6 +743,7 @@ def _confidence_line(confidence: Confidence) -> str:
         f"{_percent(confidence.right.value)} of its answers are right"
     )
     line += f"; calibration error {_with_interval(confidence.calibration_error)}"
+    # Pairs of the share of the surest answers and the share of wrong answers among them, by size.
     for share, risk in confidence.risk_coverage:
         if share >= 0.5:
             wrong = formats.percent(risk, 0)
@@ -775,7 +782,7 @@ def _were_text(number: int) -> str:
 
 
 def _count_in_share(share: Share) -> int:
-    """Return the number of questions that a share is made of."""
+    """Return the number of questions of which a share consists (12 of 40 have the share 0.3)."""
     return round(share.value * share.count)
 
 
@@ -813,7 +820,8 @@ class LostAnswers:
                     self.family = name
                     self._wanted = set(family.lost)
                     break
-        # name of the perturbation -> index of the instance in its pair
+        # name of the perturbation (None for the original question) -> index of the instance in its
+        # pair; HELM's and eval-factory's perturbations of a family have different names
         self._index_in_pair = {None: 0, self.family: 1, PERTURB + self.family: 1}
         self._pairs: dict[str, dict[int, InstanceRecord]] = {}
 

@@ -34,10 +34,9 @@ def write_reports(
     responses: Mapping[str, Iterable[Mapping[str, Any]]],
     user_config: Mapping[str, Any] | None = None,
 ) -> TaskResult:
-    """Write every report of a result, and return the result as evaluation_config.yaml states it.
+    """Write every report, and return the result with rounded numbers and without instances.
 
-    The returned result has rounded numbers and no instances. The file evaluation_config.yaml is
-    written last: if this file exists, all others do too.
+    The file evaluation_config.yaml is written last: if this file exists, all others do too.
 
     Args:
         result: the result to write.
@@ -75,8 +74,7 @@ def write_reports(
                 outcomes.write(line + "\n")
                 packer.add(instance, outcome)
         _write_responses(rundir, responses, redactor)
-        # The page shows the rounded numbers of evaluation_config.yaml, so that both agree.
-        # The instances are not read again: the packer has their data.
+        # The page shows the rounded numbers of evaluation_config.yaml; `packer` has the instances.
         stored = result_in(document, instances=())
         methods = methods_text(stored, redacted_config["config"], redacted_config["target"])
         about = redactor.text(own_benchmark_description(folder_of_helm))
@@ -134,6 +132,22 @@ def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: Ru
     )
 
 
+def _run_times(asking_runs: Iterable[tuple[float, float]]) -> dict[str, dict[str, Any]]:
+    """Return number of a run, from 0 -> its times. A run has two times in seconds.
+
+    The two times are those of the first request and of the last response, which NeMo calls the
+    time of the last request.
+    """
+    run_times = {}
+    for number, (first_request, last_response) in enumerate(asking_runs):
+        run_times[str(number)] = {
+            "first_request_time": _iso_time(first_request),
+            "last_request_time": _iso_time(last_response),
+            "inference_time": round(last_response - first_request, _DECIMALS_OF_SECONDS),
+        }
+    return run_times
+
+
 def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict[str, Any]:
     """Return the document of `eval_factory_metrics.json`."""
     instances = result.validity.instances
@@ -151,15 +165,8 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
         _DECIMALS_OF_SECONDS,
     )
     last_request_time = None
-    run_times = {}
-    for number, (first_request, last_response) in enumerate(asking_runs):
-        # NeMo calls this time the time of the last request.
-        last_request_time = _iso_time(last_response)
-        run_times[str(number)] = {
-            "first_request_time": _iso_time(first_request),
-            "last_request_time": last_request_time,
-            "inference_time": round(last_response - first_request, _DECIMALS_OF_SECONDS),
-        }
+    if asking_runs:
+        last_request_time = _iso_time(asking_runs[-1][1])
     return {
         "response_stats": {
             "description": "Requests to the evaluated model in all runs of this folder; "
@@ -176,7 +183,7 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
             # the number of the last run, counted from 0 as in `inference_run_times`
             "run_id": max(len(asking_runs) - 1, 0),
             "last_request_time": last_request_time,
-            "inference_run_times": run_times,
+            "inference_run_times": _run_times(asking_runs),
         },
         # Answers that began with thinking are not counted, so NeMo's key for their number is left
         # out.

@@ -50,7 +50,7 @@ class PageMedia:
     _added_hashes: set[str] = field(default_factory=set)  # the SHA-256 of each file on the page
 
     def add(self, folder: Path, media: Iterable[Mapping[str, Any]]) -> list[Markup]:
-        """Return an element for each picture and sound that is not on the page yet.
+        """Return an element for each picture and sound that is not on the page yet and fits.
 
         Args:
             folder: the output folder of the result.
@@ -72,6 +72,7 @@ class PageMedia:
                 self.remaining -= len(text)
                 self._added_hashes.add(sha256)
                 tag = f'<script type="{_MEDIUM_TYPE}" data-sha256="{sha256}" data-type="{kind}">'
+                # The text is base64, the file has this hash, and `kind` is a supported type.
                 added.append(Markup(f"{tag}{text}</script>"))  # noqa: S704
         return added
 
@@ -96,7 +97,7 @@ def without_media(page: str) -> str:
 def _medium_for_page(
     folder: Path, file: str, kind: str, sha256: str, max_side: int
 ) -> tuple[str, bytes]:
-    """Return the type and the content of a picture or sound as the page shows it.
+    """Return the type and the content of a picture or sound in the form that the page shows.
 
     The content is empty if the file is missing, too large or of an unsupported type, or if its hash
     is not `sha256`.
@@ -116,10 +117,10 @@ def _medium_for_page(
     return "image/jpeg", b""
 
 
-def _reduced_picture(data: bytes, form: str, max_side: int) -> bytes:
-    """Return a picture as a JPEG of at most `max_side` pixels; empty bytes if the file is broken.
+def _reduced_picture(data: bytes, pillow_format: str, max_side: int) -> bytes:
+    """Return a picture as a JPEG; empty bytes if the file is broken or has too many pixels.
 
-    Transparent parts of the picture become white.
+    The picture is at most `max_side` pixels wide and high. Transparent parts become white.
     """
     from PIL import Image, ImageOps  # imported here, because few results have pictures
 
@@ -127,7 +128,7 @@ def _reduced_picture(data: bytes, form: str, max_side: int) -> bytes:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            opened = Image.open(io.BytesIO(data), formats=[form])
+            opened = Image.open(io.BytesIO(data), formats=[pillow_format])
         with opened:
             # A large JPEG is read at a lower resolution, which is faster.
             opened.draft(None, (2 * max_side, 2 * max_side))
@@ -175,6 +176,7 @@ def points_lost(criterion: Mapping[str, Any]) -> float | None:
     points = float(criterion["points"])
     if points > 0:
         return points * (1 - share)
+    # Negative points are a penalty: an answer loses them if the criterion is met.
     return -points * share
 
 
@@ -203,8 +205,8 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) ->
 
     A row has the number, the text, the points, the tags, the verdict, the points lost, and a list
     for each judge: name, decision (1, 0 or None) and explanation. The criteria with most lost
-    points come first, then those without a decision. Without texts, the rows have no text of a
-    criterion, tag or judge.
+    points come first, then those without a decision, then those that lost no points. Without texts,
+    the rows have no text of a criterion, tag or judge.
     """
     rows = []
     for number, criterion in enumerate(criteria, 1):
@@ -224,7 +226,7 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) ->
                 _judge_columns(criterion, with_texts=with_texts),
             ]
         )
-    # Criteria with equal points lost stay in the order of the file.
+    # `row[5]` are the points lost. Criteria with equal points lost stay in the order of the file.
     return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)
 
 
@@ -277,9 +279,8 @@ class LostScore:
     judged: int = 0  # the number of decisions
     times: int = 0  # the number of answers that lost points
     points: float = 0.0  # the sum of the points lost
-    answers: int = field(
-        default=0, compare=False
-    )  # the number of answers with the criterion or tag
+    # the number of answers with the criterion or tag
+    answers: int = field(default=0, compare=False)
 
 
 @dataclass
@@ -321,12 +322,12 @@ class LostPoints:
     def _number_of(self, label: str, *, is_tag: bool) -> int:
         """Return the number of a criterion or tag; a new one gets the next number."""
         number = self._numbers.setdefault((is_tag, label), len(self._scores))
-        if number == len(self._scores):
+        if number == len(self._scores):  # The criterion or tag is new.
             self._scores.append(LostScore(shortened_text(label), is_tag))
         return number
 
     def most(self) -> dict[int, LostScore]:
-        """Return the tags, then the criteria, that cost most points, by number.
+        """Return number -> score of the tags, then of the criteria, that cost most points.
 
         Criteria and tags that only one answer has are left out.
         """
@@ -534,6 +535,7 @@ class InstancePacker:
         answer = ""
         lost: tuple[int, ...] = ()
         if self.with_texts:
+            # HELM's prompts have examples before the question; each begins with "Question:".
             question = _prompt_text(record).removeprefix(beginning).rpartition("Question:")[2]
             prompt = first_words(question, 90)
             answer = first_words(record.completion or "", 48)
@@ -583,7 +585,7 @@ class InstancePacker:
 
         An instance's `lost` has the positions of its criteria and tags in `lost_scores`.
         """
-        head: dict[str, Any] = {
+        general_facts: dict[str, Any] = {
             "chunk": _CHUNK_SIZE,
             "flags": list(SIGNS),
             "groups": self.fields,
@@ -591,8 +593,8 @@ class InstancePacker:
             "texts": self.with_texts,
         }
         if lost_scores:
-            head["lost"] = [[score.label, score.is_tag] for score in lost_scores.values()]
-        yield json_line(head)
+            general_facts["lost"] = [[score.label, score.is_tag] for score in lost_scores.values()]
+        yield json_line(general_facts)
         positions = {number: position for position, number in enumerate(lost_scores)}
         for row in self._rows:
             lost = [positions[number] for number in row["lost"] if number in positions]
@@ -621,19 +623,22 @@ def _detail_texts(record: InstanceRecord) -> dict[str, Any]:
 
 
 def flags_of(record: InstanceRecord) -> Iterator[str]:
-    """Yield the signs of an instance, except `right` and `wrong`.
+    """Yield the signs of an instance, except `right` and `wrong`; a sign may occur twice.
 
-    These two signs depend on the values of all instances.
+    The signs `right` and `wrong` depend on the values of all instances.
     """
-    sign = facts_of(record.finish_reason).sign
+    finish_sign = facts_of(record.finish_reason).sign
     if record.error is not None:
-        yield sign if sign == "filtered" else "failed"
+        if finish_sign == "filtered":
+            yield finish_sign
+        else:
+            yield "failed"
     elif record.completion is not None and not record.completion.strip():
         yield "empty"
-    if sign == "cut_off":
-        yield sign
+    if finish_sign == "cut_off":
+        yield finish_sign
     marks = record.judges.values()
-    if marks and max(marks) - min(marks) >= 2:
+    if marks and max(marks) - min(marks) >= 2:  # two points of the judges' scale
         yield DISAGREE
     if record.unjudged:
         yield "unjudged"
