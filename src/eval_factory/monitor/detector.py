@@ -566,6 +566,8 @@ def assumed_findings(
     for rate in FLIP_RATES:
         rng = np.random.default_rng(0)
         findings = []
+        # The chances of a right answer follow a beta distribution with the mean `accuracy` and this
+        # strength. Two runs of an instance then differ with a mean probability of `rate`.
         strength = rate / max(2 * accuracy * (1 - accuracy) - rate, 1e-6)
         for labels, max_drop in distinct.values():
             parts = (np.arange(len(labels)) + 0.5) / len(labels)
@@ -588,10 +590,12 @@ def _smaller(limit: Baseline) -> Baseline:
     The part finds drops less often than the panel; the simulation errs on the safe side.
     """
     units = Units(limit.units)
-    is_taken = units.sizes.cumsum()[units.of] <= max(MAX_SIMULATED, int(units.sizes[0]))
-    if is_taken.all():
+    # The first units, up to `MAX_SIMULATED` instances; at least one unit.
+    is_in_part = units.sizes.cumsum()[units.of] <= max(MAX_SIMULATED, int(units.sizes[0]))
+    if is_in_part.all():
         return limit
-    return Baseline(limit.values[:, is_taken], limit.units[is_taken], limit.max_drop, limit.looks)
+    values = limit.values[:, is_in_part]
+    return Baseline(values, limit.units[is_in_part], limit.max_drop, limit.looks)
 
 
 def _finds(
@@ -630,7 +634,7 @@ def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
         rng = np.random.default_rng([*seed, repeats])
         runs = _Runs(repeats, measured)
         weeks = _weeks_until(limit, runs, [drop], level, FIRST, rng)[0]
-        if np.isfinite(weeks).mean() >= 0.8:
+        if np.isfinite(weeks).mean() >= 0.8:  # `FIRST` explains this limit
             later = _weeks_until(limit, runs, [drop], level, YEARS - FIRST, rng)[0]
             weeks = np.append(weeks, later)
         finding = _finding(drop, weeks)
@@ -726,21 +730,26 @@ class Answers:
         nearest = np.abs(like.values[..., None] - self._levels).argmin(axis=-1)
         self.measured: Array = self._levels[nearest]
         """The runs of the baseline, rounded to the levels: (B, n)."""
+        # counts: how often an instance has each level, (n, levels); pool: the shares of the levels
+        # over all instances, with the added instance, (levels,)
         counts = (nearest[..., None] == np.arange(len(self._levels))).sum(axis=0)
         pool = counts.sum(axis=0) + runs / 2 * np.isin(self._levels, [0.0, 1.0])
         pool /= pool.sum()
         spread_of_instance = like.values.var(axis=0, ddof=1)
         spread = float(pool @ (self._levels - pool @ self._levels) ** 2)
+        # The mean variance of an instance, as a share of the variance over all answers, is
+        # M / (M + 1). `prior` is M. The added instance has the variance runs / (runs - 1) / 4.
         flips = float(spread_of_instance.sum() + runs / (runs - 1) / 4) / (count + 1) / spread
         prior = 1 / max(1 / flips - 1, 0.001)
+        # the probabilities of each instance's levels: (years, n, levels)
         parts = rng.standard_gamma(
             np.broadcast_to(prior * pool + counts, (years, count, len(self._levels)))
         )
         parts /= parts.sum(axis=-1, keepdims=True)
         self._move_means(parts, like)
         self._mean = (parts @ self._levels).mean(axis=-1)
-        self._below = parts.cumsum(axis=-1)[..., :-1]
-        self._correlation = 1.0
+        self._below = parts.cumsum(axis=-1)[..., :-1]  # the cumulative probabilities of the levels
+        self._correlation = 1.0  # for `draw` below: units change as a whole
         # Estimate the correlation inside units: the excess of the units' variance over that of
         # independent instances in the runs, divided by the excess if units change as a whole.
         # The lower limit of a unit's variance protects a test, but is not an estimate: it is 0.

@@ -516,10 +516,10 @@ def tripod_of(run: Writer, run_sentence: str) -> str:
     """
     source = run.cite("tripod_llm")
     filled = []
-    left = []
+    rows_for_authors = []
     for number, item in paper_texts()["tripod_llm"].items():
-        if "known" not in item:
-            left.append([number, item["topic"]])
+        if "known" not in item:  # No run has facts for this item.
+            rows_for_authors.append([number, item["topic"]])
             continue
         render = run.render_sentences
         if item.get("is_list"):
@@ -535,7 +535,7 @@ def tripod_of(run: Writer, run_sentence: str) -> str:
             "unknown": run.render_sentences("\n".join(unknown)),
         }
         filled.append({"is_list": False, "other": None, **item, **shown})
-    table = "\n".join(markdown(Table(["item", "topic"], left)))
+    table = "\n".join(markdown(Table(["item", "topic"], rows_for_authors)))
     values = {
         "of": run_sentence,
         "source": source,

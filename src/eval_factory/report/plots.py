@@ -72,11 +72,12 @@ class Axis:
         power = 10.0 ** math.floor(math.log10(minimum_step))
         step = 10 * power
         for factor in (1, 2, 5):
-            if power * factor >= minimum_step * (1 - 1e-9):
+            if power * factor >= minimum_step * (1 - 1e-9):  # 1e-9 is a tolerance for rounding
                 step = power * factor
                 break
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
+        # There are about 6 ticks; the limit of 51 only guards against rounding errors.
         return [number * step for number in range(first, min(last, first + 50) + 1)]
 
     def shapes(self, top: float, bottom: float, name: str) -> Iterator[Shape]:
@@ -186,7 +187,7 @@ def interval_plot(
     for mark in marks:
         values.append(mark.value)
     axis = axis_of(values, MARGIN, WIDTH - MARGIN, scale)
-    middle = 44.0
+    middle = 44.0  # the y coordinate of the score
     rows = len(marks)
     if bounds is not None:
         rows += 1
@@ -196,7 +197,7 @@ def interval_plot(
     if score.interval:
         score_text += ", a 95 % interval"
     descriptions = [score_text]
-    y = 74.0
+    y = 74.0  # the y coordinate of the first row
     labels = list[Shape]()
     for mark, on_the_right in _mark_rows(axis, marks):
         x = axis.x(mark.value)
@@ -211,6 +212,7 @@ def interval_plot(
         bounds_text = " ... ".join(map(axis.number, bounds))
         text = f"missing answers all wrong ... all right: {bounds_text}"
         shapes += _hatched_shapes(axis.x(bounds[0]), axis.x(bounds[1]), middle - 11, 22.0, text)
+        # a small hatched box in front of the text, as in a legend
         shapes += _hatched_shapes(axis.left, axis.left + 24.0, y - 6, 12.0)
         shapes.append(_text_beside(axis, axis.left + 20, y, text, on_the_right=True))
         descriptions.append(text)
@@ -316,6 +318,7 @@ def difference_plot(
     bottom = 34.0 + ROW_HEIGHT
     shapes: list[Shape] = [*axis.shapes(top - 4, bottom, axis_label)]
     shapes.append(drawing.line(axis.x(0), top - 4, axis.x(0), bottom, "ink", 1.5))
+    # If b - a is above zero, b has the higher score.
     better_below, better_above = names
     if not higher_is_better:
         better_above, better_below = names
@@ -428,7 +431,8 @@ class Bar:
 class Bin:
     """The number of values from `low` to `high`.
 
-    `high` itself belongs to the next bin, except in the last bin.
+    `high` itself belongs to the next bin, except in the last bin. In a bin of a single value, `low`
+    and `high` are this value.
     """
 
     low: float
@@ -526,14 +530,16 @@ def bars(
 
 
 def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
-    """Return one bin for each value if there are few different values.
+    """Return one bin for each different value, in ascending order.
 
-    If there are more than `MAX_DISTINCT`, return `BINS` bins of equal width over the axis.
+    If there are more than `MAX_DISTINCT` different values, return `BINS` bins of equal width over
+    the axis.
     """
     counts = Counter(values)
     if len(counts) <= MAX_DISTINCT:
         return [Bin(value, value, count) for value, count in sorted(counts.items())]
     step = (axis.high - axis.low) / BINS
+    # The last bin also has the values at the right end of the axis.
     counts_by_bin = Counter(
         min(BINS - 1, int((value - axis.low) / step + 1e-9)) for value in values
     )
@@ -633,7 +639,7 @@ def _other_words_plot(result: TaskResult) -> Drawing | None:
     for family, words in by_harm(asked_again.in_other_words):
         change = words.change
         if change.questions >= MIN_QUESTIONS:
-            is_significant = (words.p_holm or 1.0) < 0.05
+            is_significant = words.p_holm is not None and words.p_holm < 0.05
             rows.append(
                 PlottedValue(
                     family,
@@ -646,16 +652,18 @@ def _other_words_plot(result: TaskResult) -> Drawing | None:
             )
     if not rows:
         return None
-    reaches = [0.0]
+    # The axis has 0, for no difference, and the ends of all intervals.
+    scale_numbers = [0.0]
     for row in rows:
         if row.interval:
-            reaches += row.interval
+            scale_numbers += row.interval
     return dot_plot(
         f"{result.task}: what other words change",
         rows,
         axis_label=f"difference of {result.main_metric}, after less before",
         differs_from="the unchanged question",
-        scale=(min(reaches), max(reaches) or 0.01),
+        # If no interval goes above 0, the axis ends slightly above 0.
+        scale=(min(scale_numbers), max(scale_numbers) or 0.01),
     )
 
 
@@ -677,7 +685,7 @@ def _score_plot(result: TaskResult, label: str) -> Drawing:
     """Return a plot of one score with its interval and with the best score without a model."""
     score = result.scores[label]
     bounds = result.validity.bounds.get(label)
-    if bounds is not None and bounds[0] == bounds[1]:
+    if bounds is not None and bounds[0] == bounds[1]:  # no value is missing
         bounds = None
     marks = []
     if floor := result.validity.floors.get(label):
@@ -724,10 +732,11 @@ def _instance_plots(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tu
             "judges",
             bars("Mean rating of each judge", judges, axis_label="mean rating", scale=scale),
         )
-    rated = result.validity.in_judges_order(numbers.ratings)
-    for plot, (judge, ratings) in zip(_file_names("ratings-", rated), rated.items(), strict=True):
+    by_judge = result.validity.in_judges_order(numbers.ratings)
+    plot_names = _file_names("ratings-", by_judge)
+    for plot_name, (judge, ratings) in zip(plot_names, by_judge.items(), strict=True):
         name = f"rating by {judge} ({len(ratings)} answers)"
-        yield plot, histogram(f"How {judge} rated", ratings, axis_label=name, scale=scale)
+        yield plot_name, histogram(f"How {judge} rated", ratings, axis_label=name, scale=scale)
     if numbers.latencies:
         name = f"seconds from request to answer ({len(numbers.latencies)} answers)"
         marks = [Mark("median", statistics.median(numbers.latencies))]
@@ -748,7 +757,7 @@ def plotted_score(label: str, score: Score) -> PlottedValue:
 
 
 def _file_names(beginning: str, labels: Mapping[str, object]) -> list[str]:
-    """Return a file name for each label; the labels may have any characters.
+    """Return a file name without suffix for each label; the labels may have any characters.
 
     The names differ even if upper and lower case are not distinguished.
     """

@@ -130,11 +130,12 @@ def measurement_sentence(result: results.TaskResult, who: str | None = None) -> 
         if result.validity.rubric is None:
             manner = "rated"
         judges = counted(len(result.validity.judges), "judge")
-        models = "other language models"
-        if len(result.validity.judges) == 1:
-            models = "another language model"
         if is_judged_by_itself(result):
             models = "the evaluated model itself"
+        elif len(result.validity.judges) == 1:
+            models = "another language model"
+        else:
+            models = "other language models"
         judged = f" Its answers were {manner} by {judges} ({models})."
         if (line := ratings_line(result)) is not None:
             judged += f" {capitalized(line)}."

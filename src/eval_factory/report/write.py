@@ -133,10 +133,10 @@ def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: Ru
 
 
 def _run_times(asking_runs: Iterable[tuple[float, float]]) -> dict[str, dict[str, Any]]:
-    """Return number of a run, from 0 -> its times. A run has two times in seconds.
+    """Return number of a run, from 0 -> its times, with NeMo's keys.
 
-    The two times are those of the first request and of the last response, which NeMo calls the
-    time of the last request.
+    `asking_runs` has the times of each run's first request and last response, in seconds since the
+    epoch. NeMo's key `last_request_time` has the time of the last response.
     """
     run_times = {}
     for number, (first_request, last_response) in enumerate(asking_runs):

@@ -73,7 +73,8 @@ def refuse_demo(stored: StoredResult) -> None:
 def model_id(stored: StoredResult) -> str:
     """Return the id of the evaluated model, as the id was sent in requests.
 
-    For a demo, return an id that no model has: `eval-factory/demo-baseline`.
+    If the result says that the demo endpoint answered, return an id that no model has:
+    `eval-factory/demo-baseline`.
     """
     target = stored.result.provenance.target
     if not is_of_real_model(stored):

@@ -39,7 +39,7 @@ from eval_factory.report.page.document import (
 from eval_factory.report.page.instance_data import InstancePacker, LostScore, readable_page
 from eval_factory.report.reader import load_result
 from eval_factory.report.verdicts import refusals_of
-from eval_factory.scoring.reportable import endpoints_of_other_models
+from eval_factory.scoring.reportable import other_model_reasons
 from facts import says
 from stored_results import criterion, instance, right_or_wrong, rubric_result, written
 from stored_results import result as made_of
@@ -281,7 +281,7 @@ def test_a_reason_about_another_model_leads_to_the_stated_models(
     role: str, result: TaskResult
 ) -> None:
     endpoint = AskedEndpoint("org/m", "h.test", (), 10, {"other/x": 5, "org/m": 5}, 5, None)
-    reasons = endpoints_of_other_models({role: endpoint}, 0.1)
+    reasons = other_model_reasons({role: endpoint}, 0.1)
     validity = replace(result.validity, not_reportable=reasons)
     changed_result = replace(result, validity=validity, reportable=False)
     (refusal,) = refusals_of(changed_result)
