@@ -1,7 +1,7 @@
 """Starts and ends processes.
 
-helm-run and model servers get a process group of their own, and secrets are removed from their
-output. A process group is ended with SIGTERM and, after a grace period, with SIGKILL.
+Most programs get a process group of their own. A process group is ended with SIGTERM and, after a
+grace period, with SIGKILL. Secrets are removed from the output of helm-run and of model servers.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class ProcessSpec:
     watch: str | None = None
 
 
-_TICK_S = 0.2  # between two calls of `on_tick`
-TERMINATE_GRACE_S = 3.0
-TAIL_LINES = 15
+_TICK_S = 0.2  # the time between two calls of `on_tick`, in seconds
+TERMINATE_GRACE_S = 3.0  # the time between SIGTERM and SIGKILL, in seconds
+TAIL_LINES = 15  # the number of last lines of a program's output that are kept in memory
 
 
 def run_shown(
@@ -71,7 +71,7 @@ def run_shown(
 ) -> tuple[FinishedProcess, tuple[Mapping[str, Any], ...]]:
     """Run the program as `run_logged` does, and show its progress on `screen`.
 
-    Returns the ended process, and the events of the program except those about progress.
+    Returns the ended process, and all events of the program except those about progress.
     """
     tail = EventTail(spec.rundir.events, spec.run_id)
     answers = AnswerTail(
@@ -81,6 +81,7 @@ def run_shown(
     with ProgressDisplay(screen) as display:
 
         def tick() -> None:
+            """Show the new events and answers in the order of their times."""
             for event in heapq.merge(
                 tail.new(), answers.new() if spec.watch else (), key=itemgetter("time")
             ):
@@ -153,7 +154,7 @@ def _start_program(spec: ProcessSpec) -> subprocess.Popen[str]:
         )
     except FileNotFoundError as error:
         raise PrerequisiteError(
-            f"{spec.argv[0]} is not there; install HELM next to eval-factory: "
+            f"{spec.argv[0]} is missing; install HELM next to eval-factory: "
             "pip install crfm-helm==0.5.16"
         ) from error
 
@@ -193,14 +194,17 @@ def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[st
 
 
 def end_group(leader: subprocess.Popen[str], grace_s: float = TERMINATE_GRACE_S) -> None:
-    """Send SIGTERM to every process of the group, and SIGKILL to those left after `grace_s`."""
+    """Send SIGTERM to every process of the group, and SIGKILL to processes left after `grace_s`.
+
+    `grace_s` is a time in seconds.
+    """
     deadline = time.monotonic() + grace_s
     # os.killpg raises one of these errors if no process of the group is left.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader.pid, signal.SIGTERM)
         while time.monotonic() < deadline:
-            leader.poll()
-            os.killpg(leader.pid, 0)
+            leader.poll()  # removes the leader from the group after its end
+            os.killpg(leader.pid, 0)  # sends no signal, but fails if no process is left
             time.sleep(0.05)
         os.killpg(leader.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -355,7 +359,7 @@ def child_environment(
     """Return the environment variables of helm-run.
 
     Args:
-        env: the variables of this process; only the allowed variables are passed on.
+        env: the variables of this process. The allowed variables are passed on.
         key_names: the names of further variables of `env` that are passed on.
         extra: variables that are added, or replace those of `env`.
     """
@@ -399,8 +403,8 @@ def raise_fd_limit(requests_at_once: int) -> None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
     except (ValueError, OSError):  # above the hard limit, or above a further limit of macOS
         raise PrerequisiteError(
-            f"{requests_at_once} requests at once (judges' included) need {needed} "
-            f"open files, and only {soft} are"
-            f" allowed here\n  allow more (ulimit -n {needed}), or fewer requests at once "
+            f"{requests_at_once} requests at once (with those of judges) need {needed} "
+            f"open files, and only {soft} are allowed here\n"
+            f"  allow more open files (ulimit -n {needed}), or send fewer requests at once "
             "(config.params.parallelism)"
         ) from None

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 READ_SIZE = 1 << 20
-"""The number of bytes that are read from a file at once."""
+"""The maximum number of bytes that are read from a file at once."""
 MAX_TEXT_LENGTH = 80
 """The maximum length of the beginning of an answer, in characters."""
 MAX_LINE_LENGTH = 240
 """The maximum length of the line about an answer, in characters."""
 MAX_ATTEMPTS_IN_MEMORY = 200
-"""The number of attempts that are read from the cache at once."""
-_PLAIN_INTERVAL_S = 10.0  # between two plain lines about the progress
-REFRESHES_PER_S = 4
-MIN_BAR_WIDTH = 8
+"""The maximum number of attempts that are read from the cache at once."""
+_PLAIN_INTERVAL_S = 10.0  # the minimum time between two plain lines about progress, in seconds
+REFRESHES_PER_S = 4  # the number of times a second that the progress bar is drawn
+MIN_BAR_WIDTH = 8  # in characters
 
 
 class LineTail:
@@ -66,7 +66,8 @@ class LineTail:
 class EventTail:
     """A reader of the new events of a run.
 
-    Without a run id, all events of the file are read, from its beginning.
+    With a run id, events that the file already has when the reader is created are skipped. Without
+    a run id, all events of the file are read, from its beginning.
     """
 
     def __init__(self, path: Path, run_id: str | None) -> None:
@@ -80,7 +81,7 @@ class EventTail:
         """Return the events that were written since the last call."""
         events = []
         for line in self._tail.lines():
-            with suppress(ValueError):
+            with suppress(ValueError):  # skip a line that a full disk or a kill has damaged
                 event = json.loads(line)
                 if isinstance(event, dict) and self._run_id in (None, event.get("run_id")):
                     events.append(event)
@@ -90,7 +91,7 @@ class EventTail:
 class AnswerTail:
     """A reader of the ended attempts of a run.
 
-    Answers may contain texts of patients. Their beginnings are shown only with `texts`.
+    Answers may contain texts of patients. The beginnings of answers are shown only with `texts`.
     """
 
     def __init__(self, cache_db: Path, run_id: str, redactor: Redactor, *, texts: bool) -> None:
@@ -103,7 +104,7 @@ class AnswerTail:
         self._redactor = redactor
         self._texts = texts
         self._last_id = 0
-        self._ended = 0
+        self._ended = 0  # the number of requests whose last attempt has ended
 
     def new(self) -> Iterator[dict[str, Any]]:
         """Yield an event for each attempt since the last call, with the time at which it ended."""
@@ -175,7 +176,8 @@ def figures_text(event: dict[str, Any], elapsed_s: float, room: float = math.inf
     Args:
         event: a `progress` event.
         elapsed_s: the time since the start of the phase, in seconds.
-        room: the maximum length of the text; the last figures are left out until the text fits.
+        room: the maximum length of the text, in characters. The last figures are left out until the
+            text fits; the first figure is always shown.
     """
     done = event["done"]
     total = event["total"]
@@ -320,6 +322,7 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
         if self._bar is not None and self._task is not None:
             room = self._console.width - len(self._bar.tasks[0].description) - MIN_BAR_WIDTH - 2
             figures = figures_text(event, elapsed, room)
+            # For rich, a total of None means an unknown total.
             self._bar.update(self._task, completed=done, total=total or None, figures=figures)
             return
         is_last = total and done >= total

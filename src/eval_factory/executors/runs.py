@@ -31,12 +31,12 @@ from eval_factory.executors.process import start_with_input
 class RunSpec:
     """The specification of one run for an executor."""
 
-    name: str
+    name: str  # the name of the run; no two runs of an executor have the same name
     run_config: str  # the path of the run config, which names the output folder
     log: str  # the path of the file for the messages that `run_eval` would show on the screen
     record: str  # the path of the file in which the run records its end
-    fresh: bool = False
-    debug: bool = False
+    fresh: bool = False  # True to delete the answers and results in the output folder first
+    debug: bool = False  # the option --debug of `run_eval`
     # the roles whose endpoints were probed and have answered; None: the run probes all endpoints
     probed: tuple[str, ...] | None = None
     # the limits that the requests of this run share with requests of other runs
@@ -54,8 +54,8 @@ RUN_SPEC = TypeAdapter(RunSpec)
 class Waiting:
     """The state of a run that has not started yet."""
 
-    where: str = ""
-    reason: str = ""
+    where: str = ""  # the job of the run, as a text for the user
+    reason: str = ""  # why the run has not started yet; empty if not known
     # True if the run can never get its resources: it has to be cancelled and submitted differently
     never_starts: bool = False
 
@@ -64,7 +64,7 @@ class Waiting:
 class Started:
     """The state of a run that has started."""
 
-    where: str
+    where: str  # the process or the job of the run, as a text for the user
     pid: int | None = None  # the id of the process; None if it is on another machine
 
 
@@ -115,8 +115,11 @@ class Executor(Protocol):
         """Remove processes and keys of ended runs; their folders and logs stay."""
 
 
-# An interrupted run first ends its helm-run, which takes a few seconds.
 GRACE_S = 15.0
+"""The time between SIGTERM and SIGKILL, in seconds.
+
+An interrupted run first ends its helm-run, which takes a few seconds.
+"""
 
 
 class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
@@ -141,7 +144,11 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         self.clean_up()
 
     def begin(self, runs: Sequence[RunSpec]) -> None:
-        """Start a process for each run."""
+        """Start a process for each run.
+
+        Raises:
+            PrerequisiteError: a process cannot be started; the runs before this one were started.
+        """
         for run in runs:
             argv = [*self._argv, str(os.getpid())]
             try:
@@ -151,8 +158,8 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
             except OSError as error:  # the limit of processes, or too little memory
                 raise PrerequisiteError(
                     f"{run.name}: no process can be started: {error.strerror or error}; "
-                    "run the same command again"
-                    " on a machine with free resources: answers so far are kept"
+                    "run the same command again on a machine with free resources: "
+                    "the answers so far are reused"
                 ) from error
             self._new.add(run.name)
 
@@ -162,6 +169,7 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         The first look after the start of a run reports the run as started, even if it has already
         ended.
         """
+        # New runs are reported as started at once.
         if not self._new:
             time.sleep(seconds)
         states = {}
@@ -175,7 +183,9 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         code = None
         if name not in self._new:
             code = process.poll()
-        return Started(f"process {process.pid}", process.pid) if code is None else Ended(code)
+        if code is None:
+            return Started(f"process {process.pid}", process.pid)
+        return Ended(code)
 
     def clean_up(self) -> None:
         """Kill every run that has not ended."""
@@ -186,8 +196,9 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         processes = [
             process for name, process in self._processes.items() if names is None or name in names
         ]
-        for process in processes if grace_s else ():
-            process.send_signal(signal.SIGTERM)
+        if grace_s:
+            for process in processes:
+                process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + grace_s
         for process in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):

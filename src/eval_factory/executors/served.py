@@ -43,15 +43,16 @@ from eval_factory.executors.process import (
 
 _MODULE = "eval_factory.executors.served"
 _LOOPBACK = "127.0.0.1"
-HEALTHY = 200
-START_POLL_INTERVAL_S = 0.2
-WATCH_INTERVAL_S = 2.0
-MAX_ANSWER_S = 10.0
-# how long a guard may run after the server's own grace period
+HEALTHY = 200  # the HTTP status of a health URL whose server is ready
+# The constants that end with _S are times in seconds.
+START_POLL_INTERVAL_S = 0.2  # between two requests to the health URL of a starting server
+WATCH_INTERVAL_S = 2.0  # between two requests to the health URL of a running server
+MAX_ANSWER_S = 10.0  # the maximum time of a request to the health URL
+# the maximum time that a guard may run after the server's own grace period
 GUARD_END_LIMIT_S = 5.0
-# how long the guard waits for the last lines of an ended server
+# the maximum time that the guard waits for the last lines of an ended server
 COPY_END_LIMIT_S = 2.0
-# how often a server is started on a new port because another program has taken its port
+# the maximum number of ports on which a server is started, if other programs take the ports
 MAX_PORTS = 5
 # the number of ports that are checked before the search for a free port fails
 MAX_PORT_TRIES = 200
@@ -60,7 +61,7 @@ LAST_PORT = 32_000
 """Operating systems choose higher ports for outgoing connections. A free port in this range is
 therefore unlikely to be taken before the server opens it.
 """
-SHOWN_LAST_LINES = 5
+SHOWN_LAST_LINES = 5  # the number of a failed server's last lines in the error message
 TOKEN = "EVAL_FACTORY_SERVER"  # noqa: S105 - the name of a variable
 """The environment variable that identifies the processes of a server, which inherit it."""
 _STARTING = "starting"
@@ -71,7 +72,7 @@ _Say = Callable[[str], None]
 
 
 class ServerFailedError(PrerequisiteError):
-    """No server of a model could be started, or all were lost.
+    """No server of a model could be started, or all servers were lost.
 
     The first line of the message names a server and the reason.
     """
@@ -92,10 +93,10 @@ class ServerSpec:
     env: Mapping[str, str]  # all environment variables of the server except `settings`
     # values that are removed from the log; requests contain keys, which a server may log
     secrets: tuple[str, ...]
-    start_time_limit_s: float
-    hang_time_limit_s: float
-    stop_grace_s: float
-    max_restarts: int
+    start_time_limit_s: float  # the maximum time from the start until the server is ready
+    hang_time_limit_s: float  # a server that does not answer for this time is lost
+    stop_grace_s: float  # the time between SIGTERM and SIGKILL
+    max_restarts: int  # the maximum number of restarts of a lost server
     settings: Mapping[str, str] = field(default_factory=dict)  # further environment variables
     replicas: int = 1  # the number of servers
     launch: tuple[str, ...] = ()
@@ -109,17 +110,17 @@ class _Server:
     """One server of a model, with the state that its guard has reported."""
 
     def __init__(self, spec: ServerSpec, replica: int) -> None:
-        is_single = spec.replicas == 1
+        """Prepare a server; `start` starts it. `replica`: the number of the server, from 0."""
         self._spec = spec
         self._replica = replica
         self.label = f"the server of {spec.name}"
         self.log = spec.log
-        if not is_single:
+        if spec.replicas > 1:
             self.label += f" (replica {replica})"
             self.log = spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
         self.state = _STARTING
         self.why = "does not run"  # why the server is not ready
-        self.address = ""
+        self.address = ""  # such as `http://127.0.0.1:20000`; empty until the server is ready
         # True if the user was told that the other servers continue without this server
         self.is_left_out = False
         self._guard: subprocess.Popen[bytes] | None = None
@@ -255,9 +256,9 @@ class ServedModel(AbstractContextManager["ServedModel"]):
                 server.stop()
                 server.state = OUT
                 server.why = (
-                    f"{server.label} is ready at {server.address}, and does not answer from here; "
-                    "let the server listen on all"
-                    f" addresses of its machine (--host 0.0.0.0); its log: {server.log}"
+                    f"{server.label} is ready at {server.address}, but does not answer requests of "
+                    "this machine; let the server listen on all addresses of its machine "
+                    f"(--host 0.0.0.0); its log: {server.log}"
                 )
         if not self.addresses:
             raise ServerFailedError(self._servers[0].why)
@@ -272,8 +273,11 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         if self.addresses:
             self._report_left_out()
             return None
-        # The reason of a server that starts again comes before that of a server that is out.
-        return min(self._servers, key=lambda server: server.state == OUT).why
+        # The reason of a server that starts again is preferred to that of a server that is out.
+        for server in self._servers:
+            if server.state != OUT:
+                return server.why
+        return self._servers[0].why
 
     def _take_reports(self) -> None:
         """Process the new reports of all guards."""
@@ -290,6 +294,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
 
     def _answers(self, address: str) -> bool:
         """Return True if the health URL of the server at this address answers with 200."""
+        # `health` is a URL for the server's own machine: its host is replaced by the server's host.
         server = urlsplit(address)
         health = urlsplit(self._spec.health.replace(PORT, str(server.port)))
         return answers(health._replace(netloc=f"{server.hostname}:{health.port}").geturl())
@@ -299,6 +304,12 @@ class ServerGuard:
     """The guard of a server: chooses a port, starts the server, watches it and ends it."""
 
     def __init__(self, order: Mapping[str, Any], log: IO[str]) -> None:
+        """Prepare the guard.
+
+        Args:
+            order: the fields of `ServerSpec`, and the keys that `_Server.start` adds.
+            log: the log of the server.
+        """
         self._order = order
         self._log = log
         self._label = order["label"]
@@ -317,7 +328,7 @@ class ServerGuard:
             loss = self._served_at(port)
             if loss is not None:
                 break
-            _say(text=f"{self._label}: another program has taken port {port}; another is tried")
+            _say(text=f"{self._label}: another program has taken port {port}; trying another port")
         max_restarts = self._order["max_restarts"]
         for number in range(1, max_restarts + 1):
             if loss is None or self._is_ending:
@@ -335,9 +346,8 @@ class ServerGuard:
             )
         raise PrerequisiteError(
             f"{self._label} {loss}, and is not started again "
-            f"(serve.max_restarts: {max_restarts}); its log: "
-            f"{self._order['log']};"
-            " answers so far are kept: correct the problem, then run the same command again"
+            f"(serve.max_restarts: {max_restarts}); its log: {self._order['log']}; "
+            "correct the problem, then run the same command again, which reuses the answers so far"
         )
 
     def end_with(self, commands: IO[bytes]) -> None:
@@ -351,7 +361,8 @@ class ServerGuard:
         """Start the server on this port, and watch it until it is lost or ended.
 
         Returns:
-            How the server was lost after it was ready; None if another program has taken the port.
+            A text that says how the server was lost after it was ready; None if another program has
+            taken the port.
 
         Raises:
             PrerequisiteError: the server did not get ready.
@@ -379,13 +390,16 @@ class ServerGuard:
             text = f"{self._label} is ready after {time.monotonic() - started:.0f} s"
             _say(text=text, state=_READY, address=f"http://{host}:{port}")
             loss = self._wait_until_gone(process, url)
-        has_ended = process.poll() is not None
+        has_ended = process.poll() is not None  # before `end_group` ends the process
         # Child processes of the server are of no use without the server.
         end_group(process, self._order["stop_grace_s"])
         copier.join(COPY_END_LIMIT_S)
         _say(group=None)
+        if is_taken:
+            return None
         # All processes of the server have ended: if the port is not free, another program has it.
-        if is_taken or (failure and has_ended and not self._is_ending and not is_free(port)):
+        # This program is then the likely reason why the server ended before it was ready.
+        if failure and has_ended and not self._is_ending and not is_free(port):
             return None
         if failure is None:
             return loss
@@ -412,8 +426,7 @@ class ServerGuard:
         except OSError as error:
             raise PrerequisiteError(
                 f"{self._label} cannot be started: {error.strerror or error} ({words[0]}); "
-                "install it, or write its full"
-                " path in serve.command"
+                "install this program, or write its full path in serve.command"
             ) from error
         _say(group=process.pid)
         return process
@@ -429,9 +442,8 @@ class ServerGuard:
                 return None
             if time.monotonic() - began >= limit:
                 return (
-                    f"did not get ready: {url} did not answer with {HEALTHY} within {limit:.0f} "
-                    f"s; see {log}, or raise"
-                    " serve.start_time_limit_s"
+                    f"did not get ready: {url} did not answer with {HEALTHY} within {limit:.0f} s; "
+                    f"see {log}, or raise serve.start_time_limit_s"
                 )
             with suppress(subprocess.TimeoutExpired):
                 process.wait(START_POLL_INTERVAL_S)
@@ -521,7 +533,8 @@ def is_foreign_port(port: int, token: str, proc: Path = Path("/proc")) -> bool:
     ]
     sockets = {f"socket:[{row[9]}]" for row in listeners if int(row[7]) == os.getuid()}
     if not sockets:
-        # A listener of root may forward requests to our server in a container.
+        # No program of this user listens. A listener of another user is foreign, except that a
+        # listener of root (user id 0) may forward requests to our server in a container.
         return bool(listeners) and all(row[7] != "0" for row in listeners)
     # for each process with one of the sockets: True if the process has the token
     have_token = []
@@ -534,14 +547,17 @@ def is_foreign_port(port: int, token: str, proc: Path = Path("/proc")) -> bool:
 
 
 def _how_it_ended(code: int) -> str:
-    """Return the end of a process in words; `code`: the exit code, or minus the signal's number."""
+    """Return a text about the end of a process.
+
+    `code`: the exit code of the process, or minus the number of the signal that killed it.
+    """
     if code < 0:
         return f"was ended by signal {-code}"
     return f"ended with exit code {code}"
 
 
 def _say(**fields: Any) -> None:
-    """Write a report of the guard to standard output."""
+    """Write a report of the guard, with these fields, as a line of JSON to standard output."""
     with suppress(OSError):  # the reader of the reports has ended
         os.write(1, (json.dumps(fields) + "\n").encode())
 
@@ -562,7 +578,7 @@ def main() -> None:
             guard.serve()
         except PrerequisiteError as error:
             _say(state=OUT, why=str(error))
-    os._exit(0)
+    os._exit(0)  # unlike the end of `main`, does not wait for the threads
 
 
 if __name__ == "__main__":

@@ -44,9 +44,12 @@ class QueuedTask:
     """A task of a job array in Slurm's queue."""
 
     job_name: str
-    # the id of the array. After a crash, Slurm may assign the same id again. The id is therefore
-    # used only for messages and for an immediate `cancel`
     job_id: str
+    """The id of the array.
+
+    After a crash, Slurm may assign the same id again. The id is therefore used only for messages
+    and for an immediate `cancel`.
+    """
     index: int  # the number of the task in the array
     state: str  # Slurm's name of the state: PENDING, RUNNING, COMPLETING ...
     reason: str  # Slurm's reason why the task waits
@@ -77,7 +80,7 @@ class Slurm:
         match = re.fullmatch(r"(\d+)(;.*)?", last_line)
         if finished.returncode or match is None:
             raise PrerequisiteError(
-                f"sbatch does not take {script}: {_error_line(finished)}\n"
+                f"sbatch does not accept {script}: {_error_line(finished)}\n"
                 "  correct suite.slurm (account, partition, time, ...), "
                 "then run the same command again"
             )
@@ -100,20 +103,22 @@ class Slurm:
         tasks = []
         if finished.returncode:
             raise QueueUnknownError(
-                f"squeue does not say what is queued: {_error_line(finished)}\n"
+                f"squeue does not report the queue: {_error_line(finished)}\n"
                 "  run the same command again when Slurm answers"
             )
         for line in finished.stdout.splitlines():
-            name, *columns = line.rsplit("|", 4)
+            name, *columns = line.rsplit("|", 4)  # only the name of a job may contain "|"
             if len(columns) != 4:
-                raise QueueUnknownError(f"squeue says what cannot be read: {one_line(line, 200)}")
+                raise QueueUnknownError(
+                    f"squeue printed a line that cannot be read: {one_line(line, 200)}"
+                )
             job_id, index, state, reason = columns
             if index.isdecimal():  # jobs without array are not jobs of eval-factory
                 tasks.append(QueuedTask(name, job_id, int(index), state, reason))
         return tuple(tasks)
 
     def cancel(self, name: str, tasks: Sequence[QueuedTask] = ()) -> None:
-        """Cancel all jobs with this name; if `tasks` is not empty, cancel only these tasks.
+        """Cancel all jobs of this user with this name; if `tasks` is not empty, only these tasks.
 
         Raises:
             PrerequisiteError: scancel failed.
@@ -123,7 +128,8 @@ class Slurm:
         # scancel reports an invalid job id if the job has ended in the meantime.
         if finished.returncode and "Invalid job id" not in finished.stderr:
             raise PrerequisiteError(
-                f"scancel does not cancel {name}: {_error_line(finished)}\n  run it again"
+                f"scancel does not cancel {name}: {_error_line(finished)}\n"
+                "  run the same command again"
             )
 
     def largest_array(self) -> int:
@@ -136,9 +142,11 @@ class Slurm:
         match = re.search(r"^MaxArraySize\s*=\s*(\d+)", finished.stdout, re.MULTILINE)
         if finished.returncode or match is None:
             raise PrerequisiteError(
-                f"scontrol does not say how Slurm is set up: {_error_line(finished)}\n"
-                "  is this a machine from which jobs are submitted?"
+                f"scontrol does not report Slurm's configuration: {_error_line(finished)}\n"
+                "  can jobs be submitted from this machine?"
             )
+        # The largest index of a task is MaxArraySize - 1 (slurm.conf(5)). The indices of this
+        # module begin with 0, so that Slurm always accepts this number of tasks.
         return max(1, int(match[1]) - 1)
 
     def _call(self, argv: Sequence[str]) -> Captured:
@@ -151,15 +159,18 @@ class Slurm:
             return self._run(argv, self._env, 60.0)
         except FileNotFoundError:
             raise PrerequisiteError(
-                f"{argv[0]} is not there: executor slurm needs Slurm's commands\n"
-                "  run it on a login node of a cluster, or choose --executor local"
+                f"{argv[0]} is not installed: executor slurm needs Slurm's commands\n"
+                "  run the command on a login node of a cluster, or choose --executor local"
             ) from None
 
 
 def _error_line(finished: Captured) -> str:
-    """Return the last line of the error output, or of the output, or the exit code in words."""
+    """Return a line that says why a command failed.
+
+    This is the last line of the error output, or else of the output, or else the exit code.
+    """
     text = finished.stderr.strip() or finished.stdout.strip()
-    text = text or f"it ended with {finished.returncode}"
+    text = text or f"the command ended with exit code {finished.returncode}"
     return one_line(text.splitlines()[-1], 300)
 
 
@@ -196,7 +207,7 @@ reached.
 def can_never_start(reason: str) -> bool:
     """Return True if a task with this reason never starts and has to be submitted differently.
 
-    Tasks that an administrator or a user holds may be released later: the result is False.
+    Returns False for tasks that an administrator or a user holds: they may be released later.
     """
     name = reason_name(reason).replace(" ", "_")
     return name in NEVER_ENDING_REASONS or _JOB_LIMIT_REASON.fullmatch(name) is not None
@@ -275,7 +286,8 @@ def _memory_per_cpu(memory: str, cpus: int) -> str:
     """Return the memory of a server divided by its number of CPUs, rounded up, such as `4096K`.
 
     Slurm's `--mem` is the memory of a node, which may have several servers. The memory of a server
-    is therefore requested for each of its CPUs.
+    is therefore requested for each of its CPUs. `memory`: a number of megabytes, or a number with
+    the unit K, M, G or T.
     """
     unit = "M"
     number = memory
@@ -283,14 +295,15 @@ def _memory_per_cpu(memory: str, cpus: int) -> str:
         unit = memory[-1]
         number = memory[:-1]
     kibibytes = int(number) * 1024 ** "KMGT".index(unit)
-    return f"{-(-kibibytes // cpus)}K"
+    rounded_up = -(-kibibytes // cpus)
+    return f"{rounded_up}K"
 
 
 def step_command(resources: Mapping[str, Any]) -> list[str]:
     """Return the srun command that starts a program as a step of the current job.
 
-    The step gets the resources of one model server, and shares the job's memory on its node. srun
-    passes on input, output and signals.
+    The program's own arguments follow this command. The step gets the CPUs and GPUs of one model
+    server, and shares the job's memory on its node. srun passes on input, output and signals.
     """
     gpus = []
     if resources["gpus"] is not None:

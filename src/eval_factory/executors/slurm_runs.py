@@ -1,10 +1,10 @@
 """Runs evaluations as Slurm tasks: submits them as job arrays, reports their states and ends them.
 
-A job array of this module is called a wave. All state is in the suite's folder: the list of each
-wave's runs, a file for each start of a run, and the record of each run's end. The list is written
-before sbatch is called. A wave is recognized in Slurm's queue by the name of its job. The submitter
-and the tasks on other machines write files atomically, so that readers never find an incomplete
-file.
+A job array of this module is called a wave. All state is in the suite's folder: a file with the
+runs of each wave, a file for each start of a run, and the record of each run's end. The file of a
+wave is written before sbatch is called. A wave is recognized in Slurm's queue by the name of its
+job. The submitter and the tasks on other machines write files atomically, so that readers never
+find an incomplete file.
 """
 
 from __future__ import annotations
@@ -49,8 +49,12 @@ from eval_factory.executors.slurm import (
 )
 
 JUST_WRITTEN_S = 300.0
-"""A file with keys that is younger, in seconds, may belong to tasks that are not queued yet."""
-MAX_CANCEL_S = 120.0  # how long `SlurmRuns.end` waits for the end of cancelled jobs
+"""The minimum age, in seconds, of a file with keys that other commands may delete.
+
+A younger file may belong to tasks that are not queued yet.
+"""
+MAX_CANCEL_S = 120.0
+"""The maximum time that `SlurmRuns.end` waits for the end of cancelled jobs, in seconds."""
 _NODE_VARIABLES = frozenset(
     {
         "PATH",
@@ -80,7 +84,7 @@ The node sets them, or the user's `prologue` lines in the batch script do.
 class SlurmAsks:
     """The settings of a run for Slurm: the typed form of `RunSpec.asks`."""
 
-    group: str  # runs with the same group ask the same endpoint
+    group: str  # the name of the limit group; runs with the same group share limits
     # all keys of suite.slurm; runs with equal resources may share an array
     resources: Mapping[str, Any]
     at_once: int  # the maximum number of tasks of the array that run at once
@@ -89,7 +93,8 @@ class SlurmAsks:
 
     With these settings, a single task starts the servers and does all runs of the group.
     """
-    # the keys of the suite with these names; used by a task that does all runs of its group
+    # The next three fields have the values of the suite's keys with these names. They apply to a
+    # task that does all runs of its group.
     max_processes: int = 1
     max_attempts: int = 1
     max_outage_s: float = 0.0
@@ -133,7 +138,7 @@ class RunEnd:
     exit_code: int
     status: str  # one of `RunStatus`
     reason: str | None
-    attempts: int = 0
+    attempts: int = 0  # the number of times that the run was started
 
 
 def cell_of(name: str) -> str:
@@ -163,10 +168,10 @@ def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, Queu
 
 
 def arrays(runs: Iterable[RunSpec], largest: int) -> Iterator[Sequence[RunSpec]]:
-    """Yield the runs of each array: runs with the same endpoint and the same resources.
+    """Yield the runs of each array: runs with the same limit group and the same resources.
 
     More than `largest` runs are split into several arrays. Runs that a single task does together
-    (`SlurmAsks.serve`) are not split, for their array has only this task.
+    (`SlurmAsks.serve`) are not split, because their array has only this task.
     """
     runs_by_settings: dict[str, list[RunSpec]] = {}
     for run in runs:
@@ -221,8 +226,8 @@ class SlurmStore:
     def new_wave(self, suite_id: str, runs: Sequence[RunSpec]) -> Wave:
         """Create a wave of these runs, and write its file.
 
-        Only a process that has locked the suite may call this method, and it has to do so before it
-        submits the wave.
+        Only a process that has locked the suite may call this method. The process must call this
+        method before it submits the wave.
         """
         number = 1 + max((wave.number for wave in self.waves()), default=0)
         wave = Wave(
@@ -254,7 +259,8 @@ class SlurmStore:
 
     def task_log(self, wave: Wave, run: RunSpec) -> Path:
         """Return the path of the log of the task that does the run."""
-        return self.logs(wave.number) / f"{0 if wave.together else wave.runs.index(run)}.log"
+        task = 0 if wave.together else wave.runs.index(run)
+        return self.logs(wave.number) / f"{task}.log"
 
     def run_config(self, name: str) -> Path:
         """Return the path of the run config that a task uses.
@@ -276,11 +282,13 @@ class SlurmStore:
     def was_submitted_again(self, wave: Wave, run: RunSpec) -> bool:
         """Return True if a newer wave has a run of the same cell.
 
-        A cell is submitted again if its configuration was changed, or if Slurm lost its task.
+        A cell is submitted again if its configuration was changed, if Slurm lost its task, or if
+        its run has ended without a complete result.
         """
-        newer = (other.runs for other in self.waves() if other.number > wave.number)
+        newer_waves = [other for other in self.waves() if other.number > wave.number]
+        newer_runs = chain.from_iterable(newer.runs for newer in newer_waves)
         cell = cell_of(run.name)
-        return any(cell_of(later.name) == cell for later in chain.from_iterable(newer))
+        return any(cell_of(newer_run.name) == cell for newer_run in newer_runs)
 
     def _record(self, wave: Wave, run: RunSpec) -> Path:
         """Return the path of the record of the run's end in this wave."""
@@ -298,7 +306,8 @@ class SlurmStore:
     def has_ended(self, start: Path) -> bool:
         """Return True if the start that created this file has a recorded end in its wave.
 
-        The configuration of the run at that time does not matter.
+        `start`: the file. Its name has the number of the wave, and its folder the cell; any
+        configuration of the cell counts.
         """
         cell = start.parent.relative_to(self.root / "starts")
         wave = start.name.partition("-")[0]
@@ -336,7 +345,7 @@ def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
     replaced, for the node or the batch script has set them.
 
     Raises:
-        FileNotFoundError: the wave has ended, or was cancelled.
+        FileNotFoundError: the file was deleted, because the wave has ended or was cancelled.
     """
     stored = parse_json(path.read_text(encoding="utf-8"))
     for name, value in stored["values"].items():
@@ -405,7 +414,11 @@ class SlurmRuns:
         """The reasons for waiting that were already reported to the user."""
 
     def begin(self, runs: Sequence[RunSpec]) -> None:
-        """Submit these runs as waves."""
+        """Submit these runs as waves.
+
+        Raises:
+            PrerequisiteError: Slurm rejected a wave; earlier waves were submitted.
+        """
         suite_id = self.store.begin()
         for array in list(arrays(runs, self._slurm.largest_array())):
             # The wave's files are written before sbatch is called, for the tasks need them. If this
@@ -458,7 +471,7 @@ class SlurmRuns:
     def end_of(self, name: str) -> RunEnd | None:
         """Return the record of a run's end in its last wave; None if the run has not ended.
 
-        Call `look` first, which finds the last wave of each run.
+        Call `look` before this method: `look` finds the last wave of each run.
         """
         return self.store.ended(*self._latest[name])
 
@@ -473,6 +486,7 @@ class SlurmRuns:
         waves = self.store.waves()
 
         def tasks_left() -> dict[str, QueuedTask]:
+            """Return the queued tasks of these runs, by the name of the run."""
             queued = active(self._slurm.queue(), waves)
             return {name: task for name, task in queued.items() if names is None or name in names}
 
@@ -483,6 +497,7 @@ class SlurmRuns:
         if names is None and jobs:
             self.store.cancelled.touch()
         for job, tasks in sorted(jobs.items()):
+            # A task that does several runs occurs once for each run.
             self._slurm.cancel(job, () if names is None else list(dict.fromkeys(tasks)))
             if names is None:
                 self._slurm.cancel(clean_up_name(job))
@@ -493,17 +508,19 @@ class SlurmRuns:
                 raise PrerequisiteError(
                     f"{self.store.suite.root}: jobs were cancelled and have not ended "
                     f"after {MAX_CANCEL_S:.0f} s:"
-                    f" {', '.join(sorted(jobs))}\n  see squeue, then run it again"
+                    f" {', '.join(sorted(jobs))}\n  see squeue, then run the same command again"
                 )
             time.sleep(0.5)
-        for wave in waves if names is None else ():
-            self.store.environment(wave.number).unlink(missing_ok=True)
+        if names is None:
+            for wave in waves:
+                self.store.environment(wave.number).unlink(missing_ok=True)
 
     def clean_up(self) -> None:
         """Delete the keys of waves whose tasks have all ended.
 
-        Every other wave gets a clean-up job, which deletes the keys later. A task cannot reliably
-        delete the keys: it may be killed, or cancelled before it starts.
+        A wave with queued tasks gets a clean-up job, unless it has one; this job deletes the keys
+        later. A task cannot reliably delete the keys: the task may be killed, or cancelled before
+        it starts.
         """
         if self._queue is None:
             self._queue = self._slurm.queue()
@@ -576,8 +593,8 @@ class SlurmRuns:
         reason = reason_name(task.reason)
         if can_never_start(task.reason):
             return Waiting(place, reason, never_starts=True)
-        # Each reason is reported only once: squeue shows the same reason for other tasks at later
-        # looks.
+        # Each reason is reported only once, because later calls find it again, also for other
+        # tasks.
         if task.reason not in NO_REASON | self._reasons:
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")
@@ -598,10 +615,13 @@ def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | Non
     """
     root = output.absolute()
     slurm = slurm or Slurm(env)
+    # The output folder of a cell is SUITE/TARGET/EVALUATION. Its path has at least four parts,
+    # the first of which is `/`.
     if len(root.parts) > 3:
         refuse_cells_in_slurm(
             SuiteDir(root.parent.parent), [f"{root.parent.name}/{root.name}"], slurm
         )
+    # A run that was submitted by itself is the only cell of a suite: any queued cell is this run.
     single_run = RunSuiteDir(root / SINGLE_RUN_FOLDER)
     refuse_cells_in_slurm(single_run, _in_slurm(single_run, slurm), slurm)
 
@@ -631,8 +651,8 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
         raise BusyError(
             f"{folder.named}: in Slurm already: {first_of(queued_cells, 3)}\n"
             f"  wait for the end: eval-factory suite status {named}, "
-            "then the same command with --executor slurm\n"
-            "  or end it, then run it here, which goes on with its answers: "
+            "then run the same command with --executor slurm\n"
+            "  or cancel the jobs, then run the same command, which reuses the answers so far: "
             f"eval-factory suite cancel {named}"
         )
 
@@ -649,9 +669,9 @@ def _in_slurm(folder: SuiteDir, slurm: Slurm) -> dict[str, QueuedTask]:
         queued = active(slurm.queue(), store.waves())
     except PrerequisiteError as error:
         raise PrerequisiteError(
-            f"{folder.named}: its jobs may be in Slurm, which does not say: "
+            f"{folder.named}: its jobs may still be in Slurm, which does not report its queue: "
             f"{str(error).partition(chr(10))[0]}\n"
-            "  run the same command again where Slurm answers; if all its jobs have ended, delete"
+            "  run the same command again where Slurm answers; if all jobs have ended, delete"
             f" {shlex.quote(str(store.environment(1).parent))}/w*.env first"
         ) from error
     return {cell_of(name): task for name, task in queued.items()}

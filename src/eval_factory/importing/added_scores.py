@@ -1,7 +1,7 @@
 """Adds scores to an imported result: the score of the reader, and the scores of judges.
 
-The reader is the part of eval-factory that finds the option which an answer states. The values of
-the source are not changed.
+The reader is the part of eval-factory that finds the option which an answer states. The values that
+the source of the import states are not changed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Change = Callable[[str, InstanceRecord], InstanceRecord]
 
 @dataclass(frozen=True)
 class ChangedInstances:
-    """The instances of a result, each changed by a function when it is read."""
+    """The instances of a result. Each iteration applies the function `change` to every instance."""
 
     instances: Iterable[InstanceRecord]
     change: Change
@@ -74,7 +74,11 @@ def options_of(record: InstanceRecord) -> dict[str, str]:
 
 
 def _right_letters(record: InstanceRecord, options: Mapping[str, str]) -> set[str]:
-    """Return the letters of the right options; a reference has an option's letter or its text."""
+    """Return the letters of the right options.
+
+    A reference is an option itself, or the letter or the text of an option. `options`: letter ->
+    text of the option.
+    """
     letters = set()
     for index, reference in enumerate(record.references):
         if "correct" not in (reference.get("tags") or ()):
@@ -107,13 +111,13 @@ def with_read_values(result: TaskResult) -> TaskResult | None:
     """Return the result with the score of the current reader.
 
     A score of an older version of the reader is replaced. Returns None if nothing is added: if the
-    source itself has this score, if the current reader made the score already, or if the options or
-    the right option of an answer are not known.
+    source itself has this score, if the current reader made the score already, if there are no
+    answers, or if the options or the right option of an answer are not known.
     """
     imported = result.provenance.imported
-    is_ours = imported is not None and READER_METRIC in imported.added
-    is_final = not is_ours or result.provenance.reader_version == VERSION
-    if READER_METRIC in result.scores and is_final:
+    is_added_score = imported is not None and READER_METRIC in imported.added
+    is_outdated = is_added_score and result.provenance.reader_version != VERSION
+    if READER_METRIC in result.scores and not is_outdated:
         return None
     values: dict[SampleKey, float] = {}
     clusters: dict[str, str] = {}
@@ -127,12 +131,12 @@ def with_read_values(result: TaskResult) -> TaskResult | None:
     if not values:
         return None
     means = question_means(values)
-    sources = [clusters[question] for question in means]
+    cluster_of_each = [clusters[question] for question in means]
+    are_clustered = len(set(cluster_of_each)) < len(cluster_of_each)
     stats = describe(
         list(means.values()),
-        None,
-        PROPORTION,
-        sources if len(set(sources)) < len(sources) else None,
+        scale=PROPORTION,
+        clusters=cluster_of_each if are_clustered else None,
     )
     score = Score(stats.mean, stats, READER_METRIC, SPLIT, None, True, PROPORTION, "share")
 
@@ -217,6 +221,7 @@ def _validity(
     for reason in judging.not_reportable:
         reasons.append(f"of the judges: {reason}")
     why = why_not_reportable(judged.result, judged.extra.get("min_coverage", 1.0))
+    # A run may not be reportable without a stored reason, for example a run of the demo endpoint.
     if why is not None and not judging.not_reportable:
         first_line = why.split("\n")[0]
         reasons.append(f"of the judges: {first_line.removeprefix('NOT REPORTABLE: ')}")
@@ -224,8 +229,8 @@ def _validity(
     taken_names = judged.result.scores.keys() - new_scores.keys()
     if taken_names:
         notes.append(
-            "The source has scores with these names, so that those of the judges' run were not "
-            f"added: {', '.join(sorted(taken_names))}."
+            "The source already has scores with these names, so that the scores of the judges' run "
+            f"were not added: {', '.join(sorted(taken_names))}."
         )
     bounds = dict(before.bounds)
     floors = dict(before.floors)
@@ -262,20 +267,21 @@ def _usage(before: Usage, judging: Usage) -> Usage:
 def _combined_spent(before: SpentByRole, judging: SpentByRole) -> SpentByRole:
     """Return the model's figures of the source, the judges' figures, and the total of both."""
     roles = {**judging.roles, MODEL_ROLE: before.roles[MODEL_ROLE]}
-    everyone = list(roles.values())
+    all_spent = list(roles.values())
     total = Spent(
-        requests=sum(spent.requests for spent in everyone),
-        cached=sum(spent.cached for spent in everyone),
-        retries=sum(spent.retries for spent in everyone),
-        prompt_tokens=_sum([spent.prompt_tokens for spent in everyone]),
-        completion_tokens=_sum([spent.completion_tokens for spent in everyone]),
+        requests=sum(spent.requests for spent in all_spent),
+        cached=sum(spent.cached for spent in all_spent),
+        retries=sum(spent.retries for spent in all_spent),
+        prompt_tokens=_sum_of_known([spent.prompt_tokens for spent in all_spent]),
+        completion_tokens=_sum_of_known([spent.completion_tokens for spent in all_spent]),
+        # a percentile of all requests does not follow from the percentiles of the roles
         latency_p50_s=None,
         latency_p95_s=None,
     )
     return SpentByRole(total, roles)
 
 
-def _sum(counts: Iterable[int | None]) -> int | None:
+def _sum_of_known(counts: Iterable[int | None]) -> int | None:
     """Return the sum of the known counts; None if no count is known."""
     numbers = [count for count in counts if count is not None]
     if not numbers:
@@ -286,9 +292,9 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 def _judged_instances(
     result: TaskResult, judged_result: TaskResult, new_scores: Mapping[str, Score]
 ) -> ChangedInstances:
-    """Return the instances with the judges' marks, explanations and values of the new scores.
+    """Return the instances with the judges' marks and explanations, and the values of new scores.
 
-    The id of an instance in the judges' run is the number of the instance in the result.
+    The id of an instance in the judges' run is the number of the instance in the result, from 1.
     """
     by_number = {record.id: record for record in judged_result.instances}
 
@@ -314,7 +320,7 @@ def _judged_instances(
 def _renamed_judgements(
     rated: InstanceRecord, record: InstanceRecord
 ) -> dict[str, Mapping[str, object]]:
-    """Return what the judges wrote, by judge.
+    """Return the judgements by judge.
 
     A judge with the same name as a scorer of the source is renamed to `NAME (rescored)`.
     """
@@ -330,7 +336,7 @@ def _renamed_judgements(
 def rescored(
     result: TaskResult, folder: Path, rundir: RunDir, judged: StoredResult | None
 ) -> TaskResult:
-    """Return an imported result with the scores of the reader and of the judges.
+    """Return an imported result with the scores of the reader and of the judges, as far as known.
 
     Args:
         result: the imported result.

@@ -59,15 +59,15 @@ def read_judging(path: Path) -> Judging:
         return Judging(path, document, None)
     file = path.parent / str(document.get("dataset_file"))
     try:
-        read = read_rubric_file(file, OWN)
+        rubric_file = read_rubric_file(file, OWN)
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from None
-    problems = [f"{file}: {problem}" for problem in read.problems]
-    if any(case.answer is not None for case in read.rows):
+    problems = [f"{file}: {problem}" for problem in rubric_file.problems]
+    if any(case.answer is not None for case in rubric_file.rows):
         problems.append(f"{file}: leave out `answer`: the answers are those of the imported result")
     if problems:
         raise ConfigError(problems)
-    return Judging(path, document, {case.id: case for case in read.rows})
+    return Judging(path, document, {case.id: case for case in rubric_file.rows})
 
 
 def numbered_answers(records: Iterator[InstanceRecord]) -> Iterator[tuple[str, InstanceRecord]]:
@@ -84,7 +84,8 @@ def write_judged_answers(stored: StoredResult, judging: Judging, folder: Path) -
     """Write the benchmark with a result's answers into a folder; return the path of its YAML file.
 
     Raises:
-        ConfigError: no answer has a case of the rubric, or a file of the benchmark is missing.
+        ConfigError: there is no answer that judges can rate, or the file of the judges' prompt
+            cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
     has_sources = _shares_sources(stored)
@@ -112,7 +113,7 @@ def write_judged_answers(stored: StoredResult, judging: Judging, folder: Path) -
 
 
 def _shares_sources(stored: StoredResult) -> bool:
-    """Return True if several answers belong together: to one cluster, or to a repeated question."""
+    """Return True if answers may share a source: a cluster, or a question that was repeated."""
     records = stored.result.instances
     return any(record.trial > 0 or record.cluster is not None for record in records)
 
@@ -128,9 +129,10 @@ def _nothing_to_judge(stored: StoredResult, judging: Judging) -> str:
 
 
 def _answer_line(name: str, record: InstanceRecord, judging: Judging) -> dict[str, Any] | None:
-    """Return the line of the file for an answer; None if the rubric has no case for the answer.
+    """Return the line of the file for an answer, as a JSON object.
 
-    `name` is the id of the answer in the file.
+    Returns None if the benchmark is a rubric that has no case for the answer. `name` is the id of
+    the answer in the file.
     """
     content = _sendable_text(record.prompt)
     if record.turns:
@@ -171,9 +173,10 @@ def _sendable_text(text: str, placeholder: str = _NO_PROMPT) -> str:
 
 
 def _metrics_with_copied_prompt(judging: Judging, folder: Path) -> Any:
-    """Return the metrics of the benchmark, after copying the judges' prompt into the folder.
+    """Copy the judges' prompt into the folder; return the metrics, which then name the copy.
 
-    The metrics then name the copy. Raises ConfigError if the file of the prompt cannot be read.
+    If no metric names a file of a prompt, the metrics are returned unchanged. Raises ConfigError if
+    the file of the prompt cannot be read.
     """
     metrics = judging.document.get("metrics")
     prompt = judging.prompt_file

@@ -23,7 +23,7 @@ SPLIT = "test"  # the split of all imported instances
 READER_METRIC = "exact_match.lenient"
 """The name of the reader's score, as in results of eval-factory's own runs."""
 SampleKey = tuple[str, int, str | None]  # id of the question, repeat, perturbation
-MAX_GROUPS = 40  # a category with more values makes no groups
+MAX_GROUPS = 40  # a category with more different values makes no groups
 MAX_CAUSES = 20  # the maximum number of causes of failures in a result
 REFUSED = "refused"
 UNPARSED = "unparsed"
@@ -50,9 +50,9 @@ def stated_option_index(sample: ForeignSample) -> int | None:
 
 
 def signs_of(sample: ForeignSample, option: int | None) -> tuple[str, ...]:
-    """Return the sign of an answer that states no option: `refused` or `unparsed`.
+    """Return the sign of an answer that states no option, in a tuple: `refused` or `unparsed`.
 
-    The tuple is empty if the answer states an option, or if neither sign applies.
+    The tuple is empty if the answer states an option or is blank, or if neither sign applies.
 
     Args:
         sample: one answer, as the other program stored it.
@@ -76,9 +76,9 @@ class SampleCounts:
     requested: int = 0  # the number of samples
     failed: set[SampleKey] = field(default_factory=set)  # samples with an error
     without_value: int = 0  # answers without a value of the main metric
-    empty: int = 0
-    truncated: int = 0
-    filtered: int = 0
+    empty: int = 0  # answers without a visible character
+    truncated: int = 0  # answers that reached the limit of output tokens
+    filtered: int = 0  # answers that a content filter has ended
     unread: int = 0  # readable answers in which the reader finds no option
     refused: int = 0
     unparsed: int = 0
@@ -86,7 +86,8 @@ class SampleCounts:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     values: dict[str, dict[SampleKey, float]] = field(default_factory=dict)  # metric -> values
-    read_values: dict[SampleKey, float] = field(default_factory=dict)  # 1: a right option, else 0
+    # for each readable answer: 1 if the reader finds a right option, else 0
+    read_values: dict[SampleKey, float] = field(default_factory=dict)
     signs: dict[SampleKey, tuple[str, ...]] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)  # message -> number of samples
     # category -> value of the category -> samples
@@ -97,14 +98,14 @@ class SampleCounts:
     )  # categories with more than `MAX_GROUPS` values
     _prompts: Counter[bytes] = field(default_factory=Counter)  # SHA-256 of a prompt -> samples
     _ids: set[SampleKey] = field(default_factory=set)
-    # The sums over all questions of what answers without a model score.
-    _always: Counter[str] = field(default_factory=Counter)  # letter -> score of this letter
-    _longest: int = 0  # the score of the longest option
-    _random: float = 0.0  # the expected score of a random option
+    # For each strategy that needs no model: the sum of its scores over all questions.
+    _always: Counter[str] = field(default_factory=Counter)  # letter -> sum if always this letter
+    _longest: int = 0  # the sum if the answer is always the longest option
+    _random: float = 0.0  # the expected sum for random options
     _with_options: int = 0  # the number of questions whose right options are known
 
     def add(self, sample: ForeignSample) -> str | None:
-        """Count one sample. Returns an error message if a sample with the same key was counted."""
+        """Count one sample. Returns None, or an error message if its key was counted before."""
         key = key_of(sample)
         if key in self._ids:
             return f"question {sample.id}, asking {sample.repeat + 1}, is there twice"
@@ -188,9 +189,9 @@ class SampleCounts:
 
     @property
     def duplicates(self) -> int:
-        """The number of questions that have the same prompt as another question."""
-        questions = len({key[0] for key in self._ids})
-        return max(0, questions - len(self._prompts))
+        """The number of questions whose prompt is also the prompt of an earlier question."""
+        # Repeats may have different prompts: there can be more prompts than questions.
+        return max(0, self.questions - len(self._prompts))
 
     @property
     def questions(self) -> int:
@@ -198,10 +199,10 @@ class SampleCounts:
         return len({key[0] for key in self._ids})
 
     def floor(self) -> Floor | None:
-        """Return the best score without a model.
+        """Return the best score that is possible without a model.
 
-        Returns None if a question's options or right options are not known, or if a value of the
-        main metric is neither 0 nor 1.
+        Returns None if a question's options or right options are not known, or if the main metric
+        has no values, or values other than 0 and 1.
         """
         questions = self.questions
         if not questions or self._with_options < questions:
@@ -209,13 +210,13 @@ class SampleCounts:
         main = self.values.get(self.main_metric, {})
         if not main or not set(main.values()) <= {0.0, 1.0}:
             return None
-        answers = {
+        scores = {
             f"always {letter}": count / questions for letter, count in sorted(self._always.items())
         }
-        answers["longest option"] = self._longest / questions
-        answers["random"] = self._random / questions
-        best = max(answers, key=lambda name: answers[name])
-        return Floor(best, answers[best], questions, answers)
+        scores["longest option"] = self._longest / questions
+        scores["random"] = self._random / questions
+        best = max(scores, key=lambda name: scores[name])
+        return Floor(best, scores[best], questions, scores)
 
     def failures(self) -> tuple[FailureCause, ...]:
         """Return the most frequent errors with their counts, at most `MAX_CAUSES`."""

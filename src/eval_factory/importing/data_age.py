@@ -1,6 +1,7 @@
-"""Finds out since when the data of an imported result are public.
+"""Finds the month in which the data of an imported result were published.
 
-The month is known if one of eval-factory's own tasks reads the same data set.
+The month is known if the user states the month, or if one of eval-factory's own tasks reads the
+same data set.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ UNKNOWN_AGE = "age of the data"
 """The name of the fact in a run's list of unknown facts."""
 HELM_PREFIX = "helm:"
 """The prefix of a HELM run spec's name, which distinguishes the name from the id of a data set."""
+# the beginnings of the addresses of data sets, which the id `owner/name` follows
 _ADDRESSES = ("https://huggingface.co/datasets/", "https://github.com/")
 _ID_IN_SOURCE = re.compile(r"(?:Hugging Face|GitHub) ([\w.-]+/[\w.-]+)")
+"""Matches the id of a data set in the text about a task's source, such as `GitHub owner/name`."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class DataAge:
 def age_of_data(
     dataset: str | None, published: str | None = None, training_cutoff: str | None = None
 ) -> DataAge:
-    """Return the age of a data set. A month that the user states has priority.
+    """Return the age of a data set. A month that the user states has priority over known facts.
 
     Args:
         dataset: the data set that the source states (`ForeignRun.dataset`).

@@ -14,8 +14,8 @@ MAX_OPTIONS = 26
 class ForeignSample:
     """One answer of a model to one question, as another program stored it."""
 
-    id: str
-    repeat: int  # the number of earlier requests with the same question: 0 for the first one
+    id: str  # the id of the question
+    repeat: int  # the number of earlier answers to the same question: 0 for the first answer
     prompt: str
     values: Mapping[str, float]  # metric -> value; metrics without a number are left out
     completion: str | None = None  # the answer of the model
@@ -23,20 +23,24 @@ class ForeignSample:
     options: tuple[str, ...] = ()
     right_options: tuple[int, ...] = ()  # the indices of the right options in `options`
     right_answers: tuple[str, ...] = ()  # the accepted answers; used if there are no options
+    # the messages of a conversation before the answer, each with `role` and `content`
     turns: tuple[Mapping[str, Any], ...] = ()
     error: str | None = None  # the reason why there is no answer
     finish_reason: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    latency_s: float | None = None
-    reasoning: str | None = None
-    judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    categories: Mapping[str, Any] = field(default_factory=dict)
-    cluster: str | None = None
+    latency_s: float | None = None  # the time from the request to the answer, in seconds
+    reasoning: str | None = None  # the thinking of the model, if the program stores it
+    judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by scorer
+    categories: Mapping[str, Any] = field(default_factory=dict)  # category -> value, for groups
+    cluster: str | None = None  # the group of related questions to which the question belongs
 
     @property
     def is_readable(self) -> bool:
-        """True if the reader can compare the answer with options of which one is right."""
+        """True if there is an answer, and the reader can compare it with options.
+
+        The options must have letters, and at least one option must be known as right.
+        """
         has_letters = 1 < len(self.options) <= MAX_OPTIONS
         return self.completion is not None and has_letters and bool(self.right_options)
 
@@ -88,9 +92,9 @@ class ForeignRun:
     ended_at: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the program's settings of the run
     unknown: tuple[str, ...] = ()  # the facts that the source does not have, such as `cost`
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences for the report
 
 
 def counts_of_turns(messages: Iterable[Mapping[str, Any]]) -> dict[str, int]:

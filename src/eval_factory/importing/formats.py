@@ -48,12 +48,12 @@ def runs_in(
         raise SourceError(f"{source}: there is no such file or folder")
     if source.is_dir():
         refuse_outside_links(source)
-    kind_found = kind or detect_format(source)
+    source_format = kind or detect_format(source)
     with refuse_other_form(source):
-        if kind_found == TABLE:
+        if source_format == TABLE:
             runs = [tables.read(source, columns, task, model)]
         else:
-            runs = _READERS[kind_found](source)
+            runs = _READERS[source_format](source)
     return [_with_checked_samples(run) for run in runs]
 
 
@@ -86,10 +86,9 @@ def detect_format(source: Path) -> str:
     """Return the format of a source, one of `FORMATS`.
 
     Raises:
-        ConfigError: the source has none of the formats.
+        ConfigError: the source has none of the formats, or is already a result of eval-factory.
     """
-    detect = _detected_folder if source.is_dir() else _detected_file
-    kind = detect(source)
+    kind = _format_of_folder(source) if source.is_dir() else _format_of_file(source)
     if kind is None and RunDir(source).evaluation_config.is_file():
         raise ConfigError(
             f"{source}: is a result of eval-factory already: there is nothing to import"
@@ -102,7 +101,7 @@ def detect_format(source: Path) -> str:
     return kind
 
 
-def _detected_file(source: Path) -> str | None:
+def _format_of_file(source: Path) -> str | None:
     """Return the format of a file; None if it has none of the formats."""
     suffix = source.suffix.lower()
     if suffix in tables.KINDS:
@@ -116,8 +115,12 @@ def _detected_file(source: Path) -> str | None:
     return None
 
 
-def _detected_folder(source: Path) -> str | None:
-    """Return the format of the files in a folder; None if the files have none of the formats."""
+def _format_of_folder(source: Path) -> str | None:
+    """Return the format of the files in a folder; None if no file has one of the formats.
+
+    If the folder has files of several formats, the format that is tested first is returned. Tables
+    in a folder are not detected.
+    """
     if helm_folders.runs_below(source):
         return HELM
     if any(map(lm_eval_folders.is_results_file, lm_eval_folders.results_files(source))):

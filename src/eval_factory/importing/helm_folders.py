@@ -22,7 +22,7 @@ from eval_factory.scoring.scores import metric_values_of
 PROGRAM = "helm"
 _FILES = ("run_spec.json", "scenario_state.json", "per_instance_stats.json", "stats.json")
 _PREFERRED = ("exact_match", "quasi_exact_match", "quasi_prefix_exact_match", "f1_score")
-"""The main metric of a run is the first of these metrics that the run has."""
+"""The main metric of a run is the first of these metrics that the run has (see `_main_metric`)."""
 
 
 def is_run(folder: Path) -> bool:
@@ -57,6 +57,7 @@ def read(folder: Path) -> ForeignRun:
     reported = {}
     values_by_metric = {}
     for metric in metrics:
+        # only values of the main split's unperturbed instances are imported
         if metric.perturbation is not None or metric.split != split:
             continue
         if metric.helm_mean is None or not metric.values:
@@ -152,9 +153,9 @@ def sample_of(
             right_answers.append(reference.output.text)
     options = options_shown_to_model(state.output_mapping or {})
     right_options = []
-    for number, option in enumerate(options):
+    for index, option in enumerate(options):
         if option in right_answers:
-            right_options.append(number)
+            right_options.append(index)
     completion = None
     finish_reason = None
     error = None

@@ -15,12 +15,14 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.importing.foreign_run import ForeignRun
+from eval_factory.importing.formats import TABLE
 from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.write import write_reports
 from eval_factory.scoring.clinicians import with_clinicians
 
+DEFAULT_MIN_COVERAGE = 1.0  # the value without the option --min_coverage
 FRAMEWORK = "imported"  # the name of framework and package in run_config.yml
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")  # characters that a folder name must not have
 
@@ -42,8 +44,12 @@ class ImportOptions:
         """Return the command that makes the same folder again, as text for a shell."""
         words = ["eval-factory", "import", str(self.source), "-o", str(output_dir)]
         words += ["--format", self.kind]
+        if self.kind == TABLE:
+            words += ["--task", self.task, "--model", self.model]
         for name, column in self.columns.items():
             words += [f"--{name}", column]
+        if self.min_coverage != DEFAULT_MIN_COVERAGE:
+            words += ["--min_coverage", str(self.min_coverage)]
         if self.published is not None:
             words += ["--published", self.published]
         if self.training_cutoff is not None:
@@ -97,7 +103,7 @@ def write_import(
         command: the command that makes the same folder again.
         redactor: removes secrets from every text before the text is written.
     """
-    rundir.forget_checksums()
+    rundir.forget_checksums()  # until all files are written, there are no checksums
     written = write_reports(
         result, rundir, config=config, command=command, redactor=redactor, responses={}
     )

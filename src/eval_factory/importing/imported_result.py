@@ -192,8 +192,9 @@ def _clusters(counts: SampleCounts, means: Mapping[str, float]) -> list[str] | N
 
 
 def _bounds(score: Score, counts: SampleCounts, name: str) -> tuple[float, float] | None:
-    """Return the value if all missing answers were wrong, and the value if all were right.
+    """Return the lowest and the highest value that the score could have without missing values.
 
+    The lowest value results if every missing value is 0, the highest if every missing value is 1.
     Returns None if the metric has no values of samples, or if its scale is not known.
     """
     values = counts.values.get(name, {})
@@ -249,7 +250,7 @@ def _note_texts(run: ForeignRun, counts: SampleCounts) -> Iterator[str]:
         "eval-factory asked and scored nothing again."
     )
     if run.unknown:
-        yield f"What is not known of this run: {', '.join(run.unknown)}."
+        yield f"Unknown facts about this run: {', '.join(run.unknown)}."
     stated = []
     for name, reported in run.reported.items():
         if reported.stderr is not None:
@@ -259,7 +260,7 @@ def _note_texts(run: ForeignRun, counts: SampleCounts) -> Iterator[str]:
     without_samples = [name for name in run.reported if name not in counts.values]
     if without_samples and counts.requested:
         shown = formats.first_of(without_samples, 3)
-        yield f"No single question has a value of {shown}; such a score has no interval."
+        yield f"No single question has a value of {shown}; these scores have no interval."
     if counts.unread:
         yield (
             f"{counts.unread} of {counts.readable} answers state no option that can be read; "
@@ -285,7 +286,7 @@ def _usage(run: ForeignRun, counts: SampleCounts) -> Usage:
     answered = counts.requested - len(counts.failed)
     spent = Spent(answered, 0, 0, prompt, completion, None, None)
     by_role = SpentByRole(spent, {MODEL_ROLE: spent})
-    return Usage(by_role, by_role, 1, 0.0, "the program that asked did not write it down")
+    return Usage(by_role, by_role, 1, 0.0, "the program that asked did not record the cost")
 
 
 def _provenance(

@@ -19,15 +19,16 @@ from eval_factory.importing.sources import (
     known_constant,
 )
 
-_CHUNK = 1024**2
-_SPACES = " \t\n\r"
-_AFTER_A_VALUE = frozenset(f"{_SPACES},:]}}")
+_CHUNK_BYTES = 1024**2  # the minimum number of bytes that are read at once
+_SPACES = " \t\n\r"  # the characters that JSON allows between values
+_AFTER_A_VALUE = frozenset(f"{_SPACES},:]}}")  # the characters that can follow a complete value
 
 
 class _JsonText:
     """A JSON text that is read from a file in chunks.
 
-    An instance has a position in the text. The text before the position is not stored.
+    An instance has a position in the text. Text before the position is dropped when the next chunk
+    is read.
     """
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
@@ -46,7 +47,9 @@ class _JsonText:
 
     def _read_more(self) -> None:
         """Read the next chunk of the file, and drop the text before the position."""
-        size = max(_CHUNK, len(self._text) - self._position)
+        # For a long value, each chunk is as long as the text so far: `value` then parses the value
+        # from its beginning only a few times.
+        size = max(_CHUNK_BYTES, len(self._text) - self._position)
         content = self._file.read(size)
         self._bytes += len(content)
         if self._bytes > MAX_DOCUMENT_BYTES:
@@ -91,7 +94,7 @@ class _JsonText:
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._position)
-            except json.JSONDecodeError as error:
+            except json.JSONDecodeError as error:  # the value may continue in the next chunk
                 if self._is_complete:
                     raise self.error(str(error)) from None
             except (ValueError, RecursionError) as error:
@@ -191,10 +194,11 @@ def value_in(path: Path, name: str) -> Any:
 def elements_of(path: Path, name: str) -> Iterator[Any]:
     """Yield the elements of the list of this name in the JSON object in a file.
 
-    Yields nothing if the object does not have the list.
+    Yields nothing if the object does not have the list, or has null instead. The text after the
+    list is not read.
 
     Raises:
-        SourceError: the file cannot be read, or the document is incomplete.
+        SourceError: the file cannot be read up to the end of the list, or the value is not a list.
     """
     with _opened(path) as text:
         for key in _keys(text):

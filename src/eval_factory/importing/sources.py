@@ -24,9 +24,9 @@ from eval_factory.core.safe_files import LEADS_OUT, is_within, open_regular
 
 MAX_DOCUMENT_BYTES = 2 * 1024**3
 """The maximum size of a file that is read as one JSON document."""
-MAX_LINE_BYTES = 64 * 1024**2
+MAX_LINE_BYTES = 64 * 1024**2  # the maximum size of a line of JSON, or of a value in a document
 MAX_ENTRIES = 2_000_000  # the maximum number of entries in an archive
-MAX_ENTRY_BYTES = 256 * 1024**2  # the maximum size of an unpacked entry
+MAX_ENTRY_BYTES = 256 * 1024**2  # the maximum size of an unpacked entry, in bytes
 MAX_RATIO = 2_000
 """The maximum ratio of an entry's unpacked size to its compressed size. Texts of models have far
 smaller ratios.
@@ -51,7 +51,7 @@ _OTHER_FORM = (AttributeError, TypeError, LookupError, ValueError, ArithmeticErr
 
 
 class SourceError(PrerequisiteError):
-    """Raised if a source cannot be read or cannot be trusted. Nothing was written."""
+    """Raised if a source cannot be read or cannot be trusted."""
 
 
 @contextmanager
@@ -99,7 +99,10 @@ def file_next_to(path: Path, name: str) -> Path | None:
 
 
 def digest_of(path: Path, algorithm: str = "sha256") -> str:
-    """Return the hash of a regular file. `algorithm` is the name of an algorithm in `hashlib`."""
+    """Return the hash of a regular file, in hexadecimal digits.
+
+    `algorithm`: the name of the algorithm in `hashlib`. Raises OSError if the file cannot be read.
+    """
     digest = hashlib.new(algorithm, usedforsecurity=False)
     with open_regular(path) as file:
         while chunk := file.read(_CHUNK):
@@ -259,6 +262,7 @@ class Archive:
     def _unpacked(self, entry: zipfile.ZipInfo) -> bytes:
         """Return the unpacked content of an entry. Raises SourceError if it exceeds the limit."""
         location = f"{self._path}: {one_line(entry.filename)}"
+        # Small entries may have any ratio: a chunk of text needs little memory.
         limit = min(MAX_ENTRY_BYTES, max(_CHUNK, entry.compress_size * MAX_RATIO))
         if entry.file_size > limit:
             raise SourceError(
@@ -279,10 +283,12 @@ class Archive:
     def _zstandard(self, entry: zipfile.ZipInfo, limit: int) -> bytes:
         """Return the content of an entry that is compressed with zstd, at most `limit` + 1 bytes.
 
-        Raises ValueError if the entry is damaged.
+        Raises ValueError if the entry is damaged, and SourceError if the entry has no header.
         """
         import zstandard  # Imported here, because only archives with zstd need this package.
 
+        # The local header has 30 bytes, then the name and an extra field, whose lengths are at the
+        # bytes 26 and 28 (APPNOTE.TXT, section 4.3.7). The content follows.
         self._file.seek(entry.header_offset)
         header = self._file.read(30)
         if header[:4] != b"PK\x03\x04":
@@ -317,9 +323,10 @@ def archive(path: Path) -> Iterator[Archive]:
 
 
 def sample_id(value: Any, location: str) -> str:
-    """Return an id as text. `location` names the sample in error messages.
+    """Check an id, and return it as text. `location` names the sample in error messages.
 
-    No file is named after an id, but ids that are paths out of a folder are refused all the same.
+    eval-factory names no file after an id. Ids that are paths out of a folder are refused
+    nevertheless.
 
     Raises:
         SourceError: the id is empty, too long, a path out of a folder, or neither a text nor an

@@ -22,11 +22,12 @@ from eval_factory.importing.sources import (
 
 PROGRAM = "table"
 KINDS = (".csv", ".tsv", ".xlsx", ".jsonl", ".ndjson")  # the suffixes of files that can be read
-MAX_BYTES = 512 * 1024**2
+MAX_BYTES = 512 * 1024**2  # the maximum size of a CSV, TSV or Excel file
 MAX_CELL = 16 * 1024**2
 OPTION_MARK = "|"
 """Separates the options of a question in a cell."""
 _WORD_VALUES = {"true": 1.0, "yes": 1.0, "right": 1.0, "false": 0.0, "no": 0.0, "wrong": 0.0}
+"""The scores that a table may state as a word."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def read(path: Path, columns: Columns, task: str, model: str) -> ForeignRun:
     if columns.value is None and (columns.right is None or columns.answer is None):
         raise ConfigError(
             f"{path}: name the column of the scores with --value COLUMN, "
-            "or those of answers and right answers with --answer COLUMN --right COLUMN"
+            "or the columns of answers and right answers with --answer COLUMN --right COLUMN"
         )
     metric = "exact_match" if columns.value is None else columns.value
     total = 0.0
@@ -102,10 +103,10 @@ def _samples(path: Path, columns: Columns, metric: str) -> Iterator[ForeignSampl
             _refuse_missing(path, columns, row)
             is_checked = True
         elif _has_missing_cells(columns, row):
-            # A line of JSON may leave out fields without a value.
+            # A line of JSON may leave out fields without a value: these cells are empty.
             row = {**dict.fromkeys(columns.named.values(), ""), **row}
         location = f"{path}, row {number}"
-        key = sample_id(row[columns.id or ""], location)
+        key = sample_id(row[columns.id or ""], location)  # `read` has checked that `id` is named
         repeat = repeats.get(key, 0)
         repeats[key] = repeat + 1
         yield _sample(row, columns, metric, key, repeat, location)
@@ -198,7 +199,11 @@ def _right_options(right: str, options: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (number, cells) of each row. The number is that of the line or spreadsheet row."""
+    """Yield (number, cells) of each row.
+
+    The number counts the rows of a spreadsheet, the lines of a text file, or in a file of JSON
+    lines the lines that are not empty.
+    """
     kind = path.suffix.lower()
     if kind in (".jsonl", ".ndjson"):
         for number, document in enumerate(json_lines(path), start=1):

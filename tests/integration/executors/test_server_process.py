@@ -186,7 +186,7 @@ def test_a_port_that_somebody_else_takes(
     ]
     messages = [line.get("text", "") for line in said]
     (taken,) = [message for message in messages if "another program" in message]
-    says(taken, f"port {port}", "another is tried")
+    says(taken, f"port {port}", "trying another")
     assert [one["address"].rpartition(":")[2] for one in said if "address" in one] in (
         [],
         [str(free)],

@@ -54,12 +54,12 @@ def test_a_job_is_submitted_without_keys_or_settings_of_the_terminal() -> None:
         ),
         (Commands("4711", "x", 1), "x"),
         (Commands("what"), ""),
-        (Commands("", "", 3), "it ended with 3"),
+        (Commands("", "", 3), "ended with exit code 3"),
     ],
     ids=["refused", "failed", "unclear", "silent"],
 )
 def test_a_job_that_is_not_taken(commands: Commands, reason: str) -> None:
-    said = rf"sbatch does not take /r/w1\.sh: .*{reason}\n  correct suite\.slurm"
+    said = rf"sbatch does not accept /r/w1\.sh: .*{reason}\n  correct suite\.slurm"
     with pytest.raises(PrerequisiteError, match=said):
         Slurm(ENV, commands).submit(Path("/r/w1.sh"))
 
@@ -107,12 +107,12 @@ def test_the_largest_array() -> None:
     )
     assert Slurm(ENV, Commands("MaxArraySize = 1\n")).largest_array() == 1
     for commands in (Commands("MaxArraySize = 1001", "", 1), Commands("nothing")):
-        with pytest.raises(PrerequisiteError, match=naming("a machine from which")):
+        with pytest.raises(PrerequisiteError, match=naming("from this machine")):
             Slurm(ENV, commands).largest_array()
 
 
 def test_a_machine_without_slurm() -> None:
     with pytest.raises(
-        PrerequisiteError, match=naming("squeue is not there", "login node", "--executor local")
+        PrerequisiteError, match=naming("squeue is not installed", "login node", "--executor local")
     ):
         Slurm(ENV, Mock(side_effect=FileNotFoundError)).queue()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from eval_factory.analysis.comparison import compare
+from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.importing import counting, imported_result
@@ -31,6 +34,7 @@ from foreign_results import (
     write_eval_log,
     write_json_log,
     write_lm_eval,
+    write_table,
     write_zstd_zip,
 )
 from stored_results import right_or_wrong
@@ -182,6 +186,25 @@ def test_a_table_is_read_by_the_columns_that_are_named(tmp_path: Path) -> None:
         import_results(path, tmp_path / "other", columns=Columns(id="nummer", value="ist"))
     with pytest.raises(ConfigError, match="--id"):
         import_results(path, tmp_path / "other")
+
+
+def test_the_stored_command_of_a_table_makes_the_same_result(tmp_path: Path) -> None:
+    source = write_table(tmp_path / "answers.csv")
+    columns = Columns(id="nr", answer="answer", right="gold")
+    options: dict[str, Any] = {
+        "columns": columns,
+        "task": "my task",
+        "model": "m",
+        "min_coverage": 0.5,
+    }
+    stored = imported(source, tmp_path / "out", **options)
+    words = shlex.split(stored.command)[1:]
+    words[words.index("-o") + 1] = str(tmp_path / "again")
+    finished = CliRunner().invoke(cli, words)
+    assert finished.exit_code == 0, finished.output
+    again = load_result(tmp_path / "again")
+    assert again.config["imported"] == stored.config["imported"]
+    assert again.extra == stored.extra
 
 
 def test_a_table_with_a_value_that_is_no_number_names_its_row(tmp_path: Path) -> None:

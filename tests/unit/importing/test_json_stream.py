@@ -24,7 +24,7 @@ DOCUMENT: dict[str, Any] = {
 
 @pytest.fixture(params=[1, 7, 64, 10_000])
 def file(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(json_stream, "_CHUNK", request.param)
+    monkeypatch.setattr(json_stream, "_CHUNK_BYTES", request.param)
     return tmp_path / "x.json"
 
 
