@@ -29,7 +29,7 @@ _OTHERS = compiled(rf"\W{{0,5}}{any_of('the_others')}{WORD_END}")
 
 
 def whole_text(document: Document) -> Iterator[Statement]:
-    """Yield the options of a text that has no other words: "B", "B. Duodenal ulcer", "B or C"."""
+    """Yield one statement if a text has only options: "B", "B. Duodenal ulcer", "B or C"."""
     parts = []
     start = 0
     for mention in document.mentions:
@@ -57,8 +57,8 @@ def opening(document: Document) -> Iterator[Statement]:
         return
     if len(group.labels) == 1 and _line_has_only_labels(document, group.first):
         return
-    # "Option B, ..., could be considered" begins a discussion; "Option B." is an answer. "A, B and
-    # C are right" is not an answer either.
+    # "Option B, ..., could be considered" and "A, B and C are right" begin a discussion. In these
+    # forms, only an option that ends its sentence or line ("Option B.") is an answer.
     may_be_discussion = (
         opens["option"] is not None
         or _is_text_first(document, group.first)
@@ -77,6 +77,7 @@ def _line_has_only_labels(document: Document, mention: Mention) -> bool:
             continue
         labels = set()
         words = document.text[line.start : line.end]
+        # The mentions are cut out from the end, so that the positions before them stay right.
         for option in reversed(document.mentions):
             if line.start <= option.start < line.end:
                 labels.add(option.label)
@@ -105,7 +106,10 @@ def _is_text_first(document: Document, mention: Mention) -> bool:
 
 
 def label_alone(document: Document) -> Iterator[Statement]:
-    """Yield the label that is alone in its line, if only one label is: "...\\nB\\n..."."""
+    """Yield the label that is alone in its line: "...\\nB\\n...".
+
+    Yield nothing if different labels are alone in lines, or if the text denies such a label.
+    """
     alone = []
     for line in document.lines:
         if line.item is None or line.item.form is not Form.LABEL:
@@ -131,7 +135,10 @@ def last_line(document: Document) -> Iterator[Statement]:
 
 
 def _only_begins(document: Document, line: Line) -> bool:
-    """Return True if the text was cut off in its last line, just after an option was named."""
+    """Return True if the line is the last line of a text that was cut off after an option.
+
+    Such a line only begins a sentence or an item, so it does not state an answer.
+    """
     if line is not document.lines[-1] or len(document.lines) == 1:
         return False
     before = document.lines[-2]
@@ -149,13 +156,14 @@ def _is_next_item(document: Document, line: Line) -> bool:
     previous = line
     for previous in reversed(document.lines[:-1]):
         if previous.item is not None:
-            break
+            break  # `previous` is now the nearest line above that begins with an option
     if previous.item is None or previous is line:
         return False
     label = line.item.label
     if len(label) > 1 or ord(label) != ord(previous.item.label[0]) + 1:
         return False
     signs = _signs(document, line, line.item)
+    # The last line may have fewer signs, because it was cut off.
     return signs == _signs(document, previous, previous.item)[: len(signs)]
 
 
@@ -163,8 +171,8 @@ def _signs(document: Document, line: Line, item: Mention) -> list[object]:
     """Return how a line's item is written, to compare the form of two items.
 
     The elements are: True if the word "Option" is before the label, the signs before the label, and
-    the sign behind the label. The last element is left out if the text ends with "Option C",
-    because the text may be cut off there.
+    the sign after the label. The last element is left out if the text ends with "Option C", because
+    the text may be cut off there.
     """
     end = item.start + len(item.label)
     signs: list[object] = [line.is_named, document.text[line.start : item.start].strip()]
@@ -174,7 +182,10 @@ def _signs(document: Document, line: Line, item: Mention) -> list[object]:
 
 
 def last_sentence(document: Document) -> Iterator[Statement]:
-    """Yield the label that is the complete last sentence: "Not A, for there is no fever. B"."""
+    """Yield the label that is the complete last sentence: "Not A, for there is no fever. B".
+
+    A label at the start of a line is left to `label_alone`.
+    """
     clause = document.clauses[-1]
     group = clause.groups[-1]
     words = clause.before(group) + clause.after(group) + document.text[clause.end :]
@@ -225,7 +236,10 @@ def _items_from(document: Document, start: int) -> set[str]:
 
 
 def _lines_that_answer(document: Document) -> Sequence[Line]:
-    """Return the lines without a first line that only announces: "Sure, here is my answer."."""
+    """Return the lines without a first line that only announces an answer.
+
+    Example of such a line: "Sure, here is my answer.".
+    """
     first = document.lines[0]
     announces = _PREAMBLE.match(document.text, first.start, first.end)
     if announces is None or len(document.lines) == 1 or document.mentions[0].start < first.end:
@@ -266,7 +280,8 @@ def _is_walk_in_a_line(document: Document) -> bool:
         is_item = not has_words(clause.before(clause.groups[0]))
         if is_item and mention.form in (Form.LABEL, Form.BOTH):
             items.append(mention)
-    if len(_REASONS.findall(document.text)) == 1:  # "A. Ulcer\nReason: ...\nB. ...: no"
+    # A single reason belongs to a first option that is the answer: "A. Ulcer\nReason: ...\nB. ...".
+    if len(_REASONS.findall(document.text)) == 1:
         return False
     labels = [mention.label for mention in items[:3]]
     signs = {document.text[mention.start + 1 : mention.start + 2] for mention in items[:3]}

@@ -49,7 +49,7 @@ def made_right(clause: Clause) -> Iterator[Statement]:
 def concluded(clause: Clause) -> Iterator[Statement]:
     """Yield the option of a short conclusion: "Therefore, B.", "not A but B.".
 
-    Also yield "yes" and the like before a comma: "therefore, yes, it is safe".
+    Also yield an option such as "yes" before a comma: "therefore, yes, it is safe".
     """
     group = clause.groups[-1]
     after = clause.after(group)
@@ -124,20 +124,20 @@ def _objects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterat
 
 
 def _answers_own_question(clause: Clause) -> bool:
-    """Return True if a clause only answers a question that the text asks itself.
+    """Return True if a clause answers a question of the text itself, and the text goes on.
 
-    The text continues in another line: "Third, is there a difference? The answer is yes
-    ...\\nFourth, ...".
+    Example: "Third, is there a difference? The answer is yes ...\\nFourth, ...".
     """
     is_after_question = clause.text[: clause.start].rstrip().endswith("?")
     return is_after_question and "\n" in clause.text[clause.end :]
 
 
 def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
-    """Return the option that a cue refers to; None if there is none.
+    """Return the option that a cue refers to; None if the clause has no such option.
 
-    This is the option directly behind the cue. Otherwise it is the only marked option behind a
-    description: "the answer is an effect of the drug (option B)".
+    The result is the option directly after the cue, with the options that are joined to it.
+    Otherwise, the result is the only marked option after a description: "the answer is an effect of
+    the drug (option B)".
     """
     later = [group for group in clause.groups if group.start >= match.start("fill")]
     if not later:

@@ -88,7 +88,8 @@ class Clause(NamedTuple):
     def without_texts(self, start: int, end: int) -> str:
         """Return `text[start:end]` without the texts of options.
 
-        The words in an option's text make no statement about the option.
+        The words in an option's text say nothing about the option, so they must not be taken for
+        cues.
         """
         parts = []
         for group in self.groups:
@@ -202,9 +203,9 @@ Longer clauses are cut, so that the time for reading is proportional to the leng
 
 
 def _headed_items(text: str, lines: Sequence[Line]) -> set[int]:
-    """Return the starts of lines with an option below a heading: "The answer is:\\nB. Ulcer".
+    """Return the starts of lines with an option directly below a heading.
 
-    A heading above a list of options does not count.
+    Example: "The answer is:\\nB. Ulcer". A heading above a list of several options does not count.
     """
     headed = set()
     for number in range(1, len(lines)):
@@ -229,7 +230,7 @@ def _bounds(
     No clause ends inside a mention, such as "B. Duodenal ulcer", or between a heading and its line.
     """
     bounds = [0]
-    number = 0
+    number = 0  # the number of the mention that ends at or after the break
     breaks = _BREAKS_OF_LOWER_CASE if original == text else _BREAKS
     for point in breaks.finditer(original):
         while number < len(mentions) and mentions[number].end <= point.start():

@@ -1,6 +1,6 @@
 """Removes from a completion the parts that are not the answer: thinking, template marks and markup.
 
-Thinking is never read, because an option that a model considers there is not its answer.
+Thinking is never read, because an option that a model considers in its thinking is not its answer.
 """
 
 from __future__ import annotations
@@ -84,13 +84,14 @@ _MAY_COMBINE = re.compile(
 def answering_part(answer: str) -> str:
     """Return the text after thinking, up to the end of the model's turn.
 
-    Return an empty text if the answer ends while the model is still thinking.
+    Return an empty text if the answer ends while the model is still thinking. Marks of templates
+    are removed, and "Answer: " is put before the content of a box.
     """
     if not _has_any(answer, _SIGNS_OF_TEMPLATES):
         return answer
     text = answer
     for end in _THINKING_ENDS.finditer(answer):
-        text = answer[end.end() :]
+        text = answer[end.end() :]  # after the loop: the text after the last end of thinking
     begin = _THINKING_BEGINS.search(text)
     if begin is not None:
         text = text[: begin.start()]

@@ -154,10 +154,10 @@ def is_supposed(clause: Clause) -> bool:
 
 
 def is_called_wrong(after: str) -> bool:
-    """Return True if an option is called wrong: "is incorrect", ". This option is wrong".
+    """Return True if the words after an option call it wrong.
 
-    "is not a virus" and "this statement is false" do not count: a question may ask for a false
-    statement.
+    Examples: "is incorrect", ". This option is wrong". The words "is not a virus" and "this
+    statement is false" do not count: a question may ask for a false statement.
     """
     return _CALLED_WRONG.match(after) is not None
 

@@ -24,7 +24,8 @@ _OBJECT = re.compile(r"\{\s*(?:[\"'{]|$)")
 def answer_fields(text: str) -> list[str] | None:
     """Return the values of the fields that contain an answer; None if the text is not JSON.
 
-    Return an empty list if the JSON objects have no field for an answer, or if its value is null.
+    Return an empty list if the JSON objects have no field for an answer, or if the value of this
+    field is null. In an object that was cut off, fields for an answer are found by their form.
     """
     begin = _OBJECT.search(text)
     if begin is None:
@@ -41,7 +42,10 @@ def answer_fields(text: str) -> list[str] | None:
 
 
 def _values_in(text: str, start: int) -> list[str] | None:
-    """Return the answers in all objects from this position on; None if the first is incomplete."""
+    """Return the answers in all JSON objects after the position `start`.
+
+    Return None if the first object is not complete JSON.
+    """
     values: list[str] = []
     begin = _OBJECT.search(text, start)
     is_first = True
@@ -60,11 +64,11 @@ def _values_in(text: str, start: int) -> list[str] | None:
 
 def _inner_values(value: dict[str, Any]) -> list[str]:
     """Return the answers in the inner objects of an object: {"final": {"answer": "B"}}."""
-    named: list[str] = []
+    answers: list[str] = []
     for inner in value.values():
         if isinstance(inner, dict):
-            named.extend(_values(inner, is_answer=False))
-    return named
+            answers.extend(_values(inner, is_answer=False))
+    return answers
 
 
 def _values(value: Any, *, is_answer: bool) -> list[str]:
@@ -72,17 +76,19 @@ def _values(value: Any, *, is_answer: bool) -> list[str]:
 
     Args:
         value: the parsed JSON value.
-        is_answer: True if the value belongs to a field for an answer; numbers and texts count then.
+        is_answer: True if the value belongs to a field for an answer: numbers and texts are then
+            answers. False: only the fields for an answer in an object count.
     """
     if isinstance(value, dict):
-        named: list[str] = []
+        answers: list[str] = []
         for key, inner in value.items():
             if _ANSWER_KEY.fullmatch(str(key)):
-                named.extend(_values(inner, is_answer=True))
-        if not named and not is_answer:
-            named = _inner_values(value)
-        if named or not is_answer:
-            return named
+                answers.extend(_values(inner, is_answer=True))
+        if not answers and not is_answer:
+            answers = _inner_values(value)
+        if answers or not is_answer:
+            return answers
+        # An answer in parts, such as {"answer": {"id": "B", "name": "ulcer"}}, is one text.
         return [" ".join(_values(list(value.values()), is_answer=True))]
     if not is_answer or value is None:
         return []

@@ -25,7 +25,8 @@ class Mention(NamedTuple):
     is_marked: bool = False  # True for "option B", "(B)", "'B'": the letter must be a label
     is_common: bool = False  # True if the option's text is a frequent word: "no", "maybe"
     is_word: bool = False  # True if the label may be a word: "A patient", "B cells"
-    # True if a capitalised word follows: "B Coxiella"; it may be the text in another spelling
+    # True if a capitalised word follows the label: "B Coxiella". This word may be the option's text
+    # in another spelling
     is_before_name: bool = False
     text_label: str | None = None  # for a conflict: the label of the option that the text names
 

@@ -59,7 +59,10 @@ def _joined(text: str, mentions: Sequence[Mention]) -> list[Mention]:
 
 
 def _pair(text: str, mention: Mention, later: Sequence[Mention]) -> Mention | None:
-    """Return one mention for a label and a text that follow each other; None if they are two."""
+    """Return one mention for a label and a text that follow each other.
+
+    Return None if the mention and the later mentions do not belong together.
+    """
     if not later:
         return None
     following = later[0]

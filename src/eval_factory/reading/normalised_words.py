@@ -46,6 +46,7 @@ def words_of(lower: str) -> Words:
     if lower.isascii():
         pattern = _ASCII_WORD
     pieces = pattern.split(lower)  # the text between words, and the words, in turn
+    # The end of each piece: the text before a word ends where the word starts.
     bounds = list(accumulate(map(len, pieces)))
     texts = pieces[1::2]
     normalised = _normalised(texts)

@@ -18,7 +18,7 @@ MAX_LABEL = 2
 MAX_SUFFIXED = MAX_LABEL + 3  # the greatest length of a label with a suffix
 
 _OPTION_BEFORE = compiled_for_any_case(rf"(?<!\w){any_of('option')} ['\"(\[]{{0,2}}\Z")
-_BEFORE = 24  # the number of characters before a label that are searched for these words
+_BEFORE = 24  # the number of characters before a label in which "option" or an article is searched
 _SUFFIX = compiled_for_any_case(rf"{any_of('suffix')}(?!\w)")
 _CLOSES = re.compile(r"[).:'](?!\w)")
 _IN_LINE = re.compile(r"\s*(?:\n|-\s)| (?:because|since|is (?:correct|right|the))\b")
@@ -68,7 +68,10 @@ def mentions_by_label(
 
 
 def _is_complete_word(text: str, end: int, word_end: int) -> bool:
-    """Return True if a label is a complete word, apart from a suffix: Turkish "B'dir" is "is B"."""
+    """Return True if a label is a complete word, apart from a suffix.
+
+    Turkish, for example, adds a suffix with an apostrophe: "B'dir" means "is B".
+    """
     return end == word_end or _SUFFIX.fullmatch(text, end, word_end) is not None
 
 

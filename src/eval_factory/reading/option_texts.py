@@ -87,8 +87,8 @@ MIN_LETTERS_BEHIND_A_WORD = 2  # of a later word that is cut
 def cut_text(words: Words, texts: Sequence[OptionText]) -> Mention | None:
     """Return the mention of an option whose text is cut off at the end of the answer.
 
-    The text must begin after one word: "C. Calcium channel", "C. Serum bil". Return None if the
-    words are the beginning of no option's text, or of several.
+    The option's text must begin after one word, such as a label: "C. Calcium channel", "C. Serum
+    bil". Return None if the other words do not begin the text of exactly one option.
     """
     beginning = words.texts[1:]
     if not beginning:
@@ -132,7 +132,7 @@ def _starts_of(words: Words, candidates: Sequence[int], option: OptionText) -> l
 
 
 def _by_initial(words: Words) -> dict[str, set[str]]:
-    """Return first letter -> the words that are long enough to be recognised if misspelt."""
+    """Return a mapping: first letter -> the words that are long enough to be found if misspelt."""
     by_initial: dict[str, set[str]] = {}
     for word in words.distinct:
         if len(word) >= MIN_LENGTH:
@@ -143,7 +143,10 @@ def _by_initial(words: Words) -> dict[str, set[str]]:
 def _starts_of_misspelt(
     words: Words, by_initial: Mapping[str, set[str]], option: OptionText
 ) -> list[int]:
-    """Return the number of the first word of each occurrence with misspelt words."""
+    """Return the number of the first word of each occurrence of an option's text.
+
+    Misspelt words of the text are accepted.
+    """
     spellings = _spellings(words, by_initial, option)
     if spellings is None:
         return []

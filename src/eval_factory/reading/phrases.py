@@ -30,13 +30,14 @@ def any_of(*topics: str) -> str:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern for texts in lower case; a search takes half the time of one in any case.
+    """Compile a pattern for texts in lower case.
 
-    In such a pattern, `^` and `$` match only at the ends of the text.
+    A search takes half the time of a search that ignores case. In the pattern, `^` matches only at
+    the start of the text, and `$` only at its end.
     """
     return re.compile(pattern)
 
 
 def compiled_for_any_case(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern that ignores case; `^` and `$` match at each line."""
+    """Compile a pattern that ignores case; `^` and `$` match at the ends of each line."""
     return re.compile(pattern, re.IGNORECASE | re.MULTILINE)

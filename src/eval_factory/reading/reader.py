@@ -17,7 +17,7 @@ from eval_factory.reading.statements import statements_in
 from eval_factory.reading.yes_or_no import affirmed
 
 VERSION = 3
-"""The version of the reader; raise it with every change of what is read.
+"""The version of the reader. Raise this number with every change that changes a reading.
 
 If the answers of two results were read by different versions, `compare` and `gate` read the
 answers again by this version.
@@ -62,7 +62,11 @@ def stated_option(answer: str, options: Mapping[str, str]) -> str | None:
 
 
 def read_answer(answer: str, options: Mapping[str, str]) -> Reading:
-    """Return the reading of an answer; the arguments are those of `stated_option`."""
+    """Return the reading of an answer; the arguments are those of `stated_option`.
+
+    If the answer is JSON with several fields for an answer, their readings must agree: otherwise
+    the result is a conflict.
+    """
     text = answering_part(answer)
     if not options or not text.strip():
         return NOTHING
@@ -78,7 +82,7 @@ def read_answer(answer: str, options: Mapping[str, str]) -> Reading:
 
 
 def _read(text: str, options: Mapping[str, str]) -> Reading:
-    """Return the reading of a text that is not JSON."""
+    """Return the reading of a text: an answer that is not JSON, or the value of a JSON field."""
     plain = _HEADING.sub(r"\1:\n", before_next_question(plain_text(text)))
     mentions = find_mentions(plain, options)
     reading = NOTHING
@@ -146,7 +150,10 @@ def without_denied(statements: list[Statement], document: Document) -> list[Stat
 
 
 def _starts_of_others(document: Document) -> dict[int, int]:
-    """Return start of each mention -> start of the next mention of another option."""
+    """Return a mapping: start of a mention -> start of the next mention of another option.
+
+    After the last such mention, the value is the length of the text.
+    """
     others = {}
     start_of_other = len(document.text)
     following = None

@@ -15,7 +15,8 @@ BRITISH = re.compile(
     r"|(?<=[bt])re(?=s?$)"
 )
 MIN_LENGTH = 7
-"""The number of letters from which on a word with one letter more or less is the same word."""
+"""The smallest number of letters in words that are the same word despite one letter more or less.
+"""
 
 
 def is_same_word(word: str, right: str) -> bool:

@@ -37,7 +37,10 @@ In a longer list, "B is correct" may be one of several statements that are true.
 
 
 def statements_in(document: Document) -> Iterator[Statement]:
-    """Yield all statements of a text."""
+    """Yield all statements of a text.
+
+    If the text is a single line that has only options, yield only this statement.
+    """
     whole = list(by_place.whole_text(document))
     yield from whole
     if whole and len(document.lines) == 1:

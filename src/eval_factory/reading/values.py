@@ -15,8 +15,8 @@ _NEAR_NUMBER = re.compile(r"[^\d\n]{0,30}\d")
 def stated_value(answer: str) -> str:
     """Return the text after the last "the answer is" that is followed by a number.
 
-    If there is none, return the complete answer. Thinking and markup are removed. If the answer is
-    JSON, only its field for the answer is read.
+    If the answer has no such words, return the complete answer. Thinking and markup are removed. If
+    the answer is JSON, only its fields for the answer are read.
     """
     text = answering_part(answer)
     fields = answer_fields(text)

@@ -102,8 +102,8 @@ class Askings(Part):
     letters: Mapping[Unit, ConfidenceReply] = field(default_factory=dict)
     """The replies to `extra.ask_unread`, which asks for the letter of an unread answer."""
     unchanged: set[InstanceKey] = field(default_factory=set)
-    """The further askings by HELM whose prompt is the original prompt. HELM skips an unchanged
-    input only if both inputs are objects of the same class.
+    """The further askings by HELM whose prompt equals the original prompt. HELM itself skips an
+    unchanged input only if the two inputs are objects of the same class.
     """
     # the questions whose right option is a "none of the above"
     none_right: set[Unit] = field(default_factory=set)
@@ -202,7 +202,7 @@ class Askings(Part):
         return replace(metric, label=label, name=name, helm_mean=None, values=values)
 
     def note(self, draft: Draft) -> None:
-        """Note how many answers were read by `extra.ask_unread`."""
+        """Store the counts of read answers, and note how many `extra.ask_unread` read."""
         if self.reading:
             draft.instances = replace(draft.instances, **self.reading)
         if self.letters:
@@ -230,7 +230,10 @@ class Askings(Part):
         draft.metrics = scores_of_run
 
     def compare(self, draft: Draft) -> None:
-        """Add the report on all askings; with repeats, add the score of their mean."""
+        """Add the report on all askings; with repeats, add the score of the mean over the repeats.
+
+        If the main metric has no values, add only a note.
+        """
         main = draft.main_values
         if main is None or not main.values:
             why = (
@@ -272,7 +275,7 @@ class Askings(Part):
         )
 
     def _families(self, values: AskingValues) -> Mapping[str, str]:
-        """Return the name of each perturbation in other words, by its family.
+        """Return the mapping: family of changes in the words -> name of the perturbation.
 
         Without `extra.perturb`, return HELM's own perturbations.
         """
@@ -281,6 +284,7 @@ class Askings(Part):
         return {name: PERTURB + name for name in self._extra.perturb}
 
     def _count_unread_first_answers(self) -> int:
+        """Count the questions in their original form with an answer that no rule reads."""
         unread = [unit for unit in self.units if self.right.is_unread((*unit, None))]
         return len(unread)
 
@@ -296,8 +300,9 @@ class Askings(Part):
         by_unit = _values_in_every_asking(list(map(values.of, asking_names)))
         if not by_unit or self.mean is None:
             return Repeats(times, 0)
-        mean = values.share(by_unit, lambda unit: statistics.fmean(by_unit[unit]), values.scale)
-        if not values.by_reader:
+        if values.by_reader:
+            mean = values.share(by_unit, lambda unit: statistics.fmean(by_unit[unit]), values.scale)
+        else:  # The score of the mean has the same values, so both show the same interval.
             stats = scores[self.mean.label].stats
             mean = Share(stats.mean, stats.count, stats.ci_low, stats.ci_high)
         answers = self._answers_in_every_asking(by_unit, asking_names)
@@ -323,7 +328,7 @@ class Askings(Part):
     def _answers_in_every_asking(
         self, by_unit: Mapping[Unit, Sequence[float]], asking_names: Sequence[str]
     ) -> Mapping[Unit, Sequence[object]]:
-        """Return the option that each answer to a question states; for open text, its value."""
+        """Return the options that the answers to each question state; for open text, the values."""
         if self.right.form is None:
             return by_unit
         answers = {}
@@ -337,6 +342,8 @@ class Askings(Part):
         self, values: AskingValues, families: Mapping[str, str]
     ) -> dict[str, InOtherWords]:
         """Report the change of the score for each family of changes in the words.
+
+        Families that changed no question are left out.
 
         Args:
             values: the main metric's values of each asking.
@@ -359,7 +366,14 @@ class Askings(Part):
         return corrected
 
     def pushback(self, values: AskingValues, doubts: int) -> Pushback:
-        """Report how the answers changed after each doubt. `doubts`: the number of doubts."""
+        """Report how the answers changed after each doubt.
+
+        A question counts in `changed_at` only if it has an answer after each doubt.
+
+        Args:
+            values: the main metric's values of each asking.
+            doubts: the number of doubts, which are the further turns of the conversation.
+        """
         turns = [f"{PUSHBACK}{number}" for number in range(1, doubts + 1)]
         changed: Counter[str] = Counter()
         for unit in self.units:
@@ -376,13 +390,11 @@ class Askings(Part):
     def _first_change(self, unit: Unit, turns: Sequence[InstanceKey]) -> str:
         """Return the number of the first turn with another answer than the first answer.
 
-        An unread answer is not a change. The function returns `UNREAD` if the first answer is
-        unread, or if some later answer is unread and no answer is a change. It returns `NEVER` if
-        all answers are equal.
+        An unread answer is not a change. The method returns `UNREAD` if the first answer is unread,
+        or if some later answer is unread and no answer is a change. The method returns `NEVER` if
+        all answers equal the first answer.
         """
         first = self.right.comparable_answer((*unit, None))
-        if self.right.form is None:
-            first = self.right.helm_matches.get((*unit, None))
         if first is None:
             return UNREAD
         answers = list(map(self.right.comparable_answer, turns))
@@ -473,14 +485,14 @@ class Askings(Part):
             return _points_of_answer(before[unit], cost)
 
         return Abstention(
-            cost,
-            values.share(units, abstained.__getitem__),
-            values.share(answered, lambda unit: after[unit] >= 1.0),
-            values.share(units, points, scale=(-cost, 1.0)),
-            values.share(units, points_before, scale=(-cost, 1.0)),
-            values.share(were_wrong, abstained.__getitem__),
-            values.share(were_right, abstained.__getitem__),
-            values.unread_in([FIRST_ASKING, ABSTAIN]),
+            cost_of_wrong=cost,
+            abstained=values.share(units, abstained.__getitem__),
+            right_of_answered=values.share(answered, lambda unit: after[unit] >= 1.0),
+            score=values.share(units, points, scale=(-cost, 1.0)),
+            score_before=values.share(units, points_before, scale=(-cost, 1.0)),
+            abstained_when_wrong=values.share(were_wrong, abstained.__getitem__),
+            abstained_when_right=values.share(were_right, abstained.__getitem__),
+            unread=values.unread_in([FIRST_ASKING, ABSTAIN]),
         )
 
     def _add_notes(self, draft: Draft) -> None:
@@ -491,7 +503,7 @@ class Askings(Part):
             notes.add(
                 Importance.BACKGROUND,
                 "at temperature 0 repeated answers differ only where the endpoint itself varies; "
-                "config.params.temperature sets it",
+                "config.params.temperature sets the temperature",
             )
         if extra.confidence == STATED_ONLY:
             notes.add(
@@ -536,6 +548,7 @@ class Askings(Part):
         self.metrics.append(self.mean)
         draft.main = self.mean.label
         draft.main_values = self.mean
+        # A question with an original answer, but without a value in every repeat, is missing.
         answered: set[InstanceKey] = {(*unit, None) for unit in self.units}
         draft.missing = answered - self.mean.values.keys()
 
@@ -543,7 +556,10 @@ class Askings(Part):
 def _values_in_every_asking(
     askings: Sequence[Mapping[Unit, float]],
 ) -> dict[Unit, list[float]]:
-    """Return the values of each question that has a value in every asking, one for each asking."""
+    """Return the values of each question that has a value in every asking.
+
+    The values of a question are in the order of the askings.
+    """
     by_unit = {}
     for unit in askings[0]:
         if all(unit in values for values in askings):
@@ -569,9 +585,10 @@ def _stderr_between_and_within(
     """Return two standard errors of the mean: from the choice of questions, and from chance in the
     answers.
 
-    The method is a one-way analysis of variance. The variance within questions, averaged and
-    divided by the number of all answers, is the part of the answers. The rest of the squared
-    standard error of the questions' means is the part of the questions (0 if the rest is negative).
+    The method is a one-way analysis of variance. The mean variance within questions, divided by the
+    number of all answers, is the squared second error. The squared standard error of the questions'
+    means, less the squared second error, is the squared first error (0 if the difference is
+    negative). The first error is None if the standard error of the means is not defined.
     """
     times = len(next(iter(values.values())))
     means = list(map(statistics.fmean, values.values()))
@@ -584,6 +601,7 @@ def _stderr_between_and_within(
 
 
 def _share_of_same_pairs(answers: Sequence[object]) -> float:
+    """Return the share of the pairs of answers in which both answers are equal."""
     return statistics.fmean(first == second for first, second in combinations(answers, 2))
 
 

@@ -1,6 +1,6 @@
 """Computes corrected values of metrics that are known to be wrong (docs/errata.md).
 
-The corrected values come from the same answers, and are shown as well as HELM's own values.
+The corrected values are computed from the same answers, and are shown next to HELM's own values.
 
 The functions that read the value in an answer to MedCalc-Bench follow the benchmark's own code (N.
 Khandekar et al., NeurIPS 2024; github.com/ncbi-nlp/MedCalc-Bench, evaluation/run.py and
@@ -29,7 +29,7 @@ from eval_factory.tasks.concordance import EXPERT_COUNTS, credit
 from eval_factory.tasks.errata import Erratum, load_errata
 from eval_factory.tasks.framework import code_named, is_code
 
-DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")
+DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")  # the formats of dates that are read: US dates, ISO 8601
 
 _DIGITS = (
     r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)"
@@ -81,9 +81,15 @@ _RUN_TOGETHER = re.compile(r"(?<=\d)w(?=\d)", re.IGNORECASE)
 def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float | None]:
     """Return the function that reads the value in an answer to a MedCalc-Bench question.
 
-    The function depends on the calculator. HELM's instances do not name the calculator, so it is
-    inferred from the category, from the form of the right answer and from the question. The
-    function returns None if the answer has no value in a known form.
+    Each calculator has its kind of value: a number, a whole number, a date or a duration. HELM's
+    instances do not name the calculator, so the kind is inferred from the category, from the form
+    of the right answer and from the question. The returned function returns None if the answer has
+    no value in a known form.
+
+    Args:
+        prompt: the prompt of the instance.
+        category: the category of the instance in HELM's extra data.
+        gold: the text of the right answer.
     """
     if re.match(r"\('\d+ weeks', '\d+ days'\)", gold):
         return days_in
@@ -104,7 +110,8 @@ def number_in(text: str) -> float | None:
     There are three differences from the authors' code. The authors always take the last number.
     They divide a number before `%` by 100; here `%` is a unit like any other, because the only
     calculator of a share (fractional excretion of sodium) asks for a percentage. The authors also
-    evaluate arithmetic expressions; this function does not.
+    evaluate arithmetic expressions; this function does not. Two numbers that are alternatives, such
+    as "3 or 4", are ignored. The result is None if no number is left.
     """
     text = stated_value(text)
     try:
@@ -124,10 +131,10 @@ def number_in(text: str) -> float | None:
 def _float(digits: str) -> float:
     """Convert the digits that `_DIGITS` matches to a float."""
     whole, comma, rest = digits.rpartition(",")
-    is_decimal = (
-        comma and "." not in rest and ("." in whole or len(rest) != 3 or whole.lstrip("+-") == "0")
-    )
-    if is_decimal:
+    # A comma before three digits separates thousands, except in 1.234,567 and 0,123.
+    cannot_be_thousands = "." in whole or len(rest) != 3 or whole.lstrip("+-") == "0"
+    is_decimal_comma = comma and "." not in rest and cannot_be_thousands
+    if is_decimal_comma:
         return float(f"{whole.replace('.', '')}.{rest}")
     return float(digits.replace(",", ""))
 
@@ -135,8 +142,9 @@ def _float(digits: str) -> float:
 def whole_number_in(text: str) -> float | None:
     """Return the score that a text states, as a whole number.
 
-    `3 out of 5` is 3, the list of criteria `2, 4, 5` is 3 (their number), and any other number is
-    rounded.
+    If the text begins with a number, this number is rounded. Otherwise `3 out of 5` is 3, the list
+    of criteria `2, 4, 5` is 3 (the number of criteria), and any other number is rounded. The result
+    is None if the text has no number, or no finite number.
     """
     text = _DECIMAL_ZERO.sub(r"\1", stated_value(text))
     out_of = _OUT_OF.search(text)
@@ -160,7 +168,8 @@ def date_in(text: str) -> float | None:
     """Return the date at the start of the text, or else the last date, as an ordinal number of
     days.
 
-    The function reads month/day/year and ISO 8601. The authors' code does not read ISO 8601.
+    The function reads month/day/year and ISO 8601. The authors' code does not read ISO 8601. Two
+    dates that are alternatives are ignored. The result is None if no valid date is left.
     """
     text = _ALTERNATIVE_DATES.sub(" ", stated_value(text))
     opening = _OPENING_DATE.match(text)
@@ -182,6 +191,7 @@ def days_in(text: str) -> float | None:
 
     The duration is written as in the prompt, (4 weeks, 3 days), or as in the data, ('4 weeks', '3
     days'). The two numbers must be separated; the authors' pattern reads 14 as 1 week and 4 days.
+    The result is None if the text has no such duration, or an alternative after the duration.
     """
     text = _RUN_TOGETHER.sub("w ", stated_value(text))
     match = _WEEKS_AND_DAYS.search(text)
@@ -192,10 +202,10 @@ def days_in(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class Case:
-    """An instance with the model's answer, whose value a rule corrects."""
+    """An instance with the model's answer, and the value that a rule corrects."""
 
     prompt: str
-    completion: str
+    completion: str  # the model's answer; empty if the request failed
     gold: str  # the text of the first right reference; empty if there is none
     helm: float | None  # HELM's value of the metric, or the value by the previous erratum
     extra: Mapping[str, Any] = field(default_factory=dict)  # HELM's extra data of the instance
@@ -209,7 +219,7 @@ Rule = Callable[[Case], "float | None"]
 """Returns the corrected value of a case; None if the instance does not count."""
 
 CORRECT_MARK = "CORRECT"
-"""The answer of MEDEC that a note has no error."""
+"""The word with which an answer to MEDEC states that the note has no error."""
 
 
 def medcalc_by_calculator(case: Case) -> float:
@@ -222,7 +232,7 @@ def medcalc_by_calculator(case: Case) -> float:
     if answer == case.gold.strip():
         return 1.0
     read_value = reader_of(case.prompt, case.extra.get("category"), case.gold)
-    if read_value is whole_number_in:
+    if read_value is whole_number_in:  # the answer is a score, which must be exact
         limits: tuple[object, object] = (case.gold, case.gold)
     else:
         limits = case.extra.get("lower_limit"), case.extra.get("upper_limit")
@@ -240,9 +250,9 @@ def medec_sentence(case: Case) -> float:
 
 
 def medec_flag(case: Case) -> float:
-    """Return 1 if the answer is right about the presence of an error, else 0.
+    """Return 1 if the answer rightly states that the note has an error, or has none; else 0.
 
-    If the note has an error, the answer must name any sentence of the note.
+    If the note has an error, the answer may name any sentence of the note.
     """
     answer = sentence_in(case.completion)
     has_error = sentence_in(case.gold) != CORRECT_MARK
@@ -270,14 +280,15 @@ def ehr_sql_same_rows(case: Case) -> float | None:
     """Return 1 if the answer's query returns the rows of the right query, else 0.
 
     Rows are compared as in HELM: their order and repetition do not matter, and 0 equals 0.0. Unlike
-    in HELM, empty results are compared, too. A question that cannot be answered is right if the
-    answer has no query. None if the right query failed.
+    in HELM, empty results are compared, too. If the question cannot be answered, an answer without
+    a query is right. The result is None if the answer has a query, but the right query failed.
     """
     if not _can_be_answered(case):
         return float(not _holds_a_query(case))
     if not _holds_a_query(case):
         return 0.0
     annotation = case.annotations.get("ehr_sql") or {}
+    # If a query also has another form, `as_evaluated` has the results of the evaluated forms.
     annotation = annotation.get("as_evaluated") or annotation
     gold = annotation.get("ground_truth_rows")
     if gold is None:  # the right query itself failed
@@ -302,19 +313,21 @@ def ehr_sql_recall(case: Case) -> float | None:
 
 
 def _holds_a_query(case: Case) -> bool:
+    """Return True if the answer has a query."""
     annotation = case.annotations.get("ehr_sql") or {}
     return bool(case.completion.strip()) and bool(annotation.get("query_written", True))
 
 
 def _can_be_answered(case: Case) -> bool:
+    """Return True if the data set has a right query for the question."""
     return not case.extra.get("is_impossible") and bool(case.gold.strip())
 
 
 def healthbench_as_published(case: Case) -> float | None:
     """Return the mean over judges of the share of a rubric's points that an answer gets.
 
-    Source: R. Arora et al., 2025, arXiv 2505.08775, section 3. None if no points can be won, or if
-    no judge decided.
+    Source: R. Arora et al., 2025, arXiv 2505.08775, section 3. An empty answer gets 0 without a
+    judge. The result is None if no points can be won, or if no judge decided.
     """
     points = [float(rubric["points"]) for rubric in case.extra.get("rubrics") or ()]
     positive = sum(filter(_is_positive, points))
@@ -358,7 +371,8 @@ def first_of_repeated() -> Rule:
     """Return a rule that counts only the first of several instances with equal prompts and equal
     right answers.
 
-    The rule does not change the value. It remembers the instances that it has seen.
+    The rule returns HELM's value for the first instance and None for the others. The rule remembers
+    the instances that it has seen.
     """
     rows = RepeatedRows()
 
@@ -414,8 +428,8 @@ class Corrections(Part):
     left_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Id of the erratum -> the number of instances that its rule leaves out."""
     raised: dict[str, list[Exception]] = field(default_factory=lambda: defaultdict(list))
-    """Id of the erratum -> the exceptions that its rule raised on unreadable answers. These answers
-    do not count in the corrected value.
+    """Id of the erratum -> the exceptions that its rule raised. The answers on which the rule
+    raised do not count in the corrected value.
     """
 
     def __post_init__(self) -> None:
@@ -425,7 +439,7 @@ class Corrections(Part):
 
     @classmethod
     def of(cls, plan: Plan, metrics: Iterable[MetricValues]) -> Corrections:
-        """Return the corrections of the metrics that HELM computed."""
+        """Return the corrections of those passed metrics that have an erratum."""
         catalogue = load_errata()
         run_spec = plan.evaluation.task.helm.run_spec
         applicable = catalogue.of(run_spec, plan.scenario_arguments, plan.upstream)
@@ -468,9 +482,10 @@ class Corrections(Part):
     def _add_values(self, key: InstanceKey, case: Case, *, answered: bool) -> None:
         """Add the corrected values of an instance.
 
-        If several errata have one label, each rule gets the value of the rule before.
+        If several errata have one label, each rule gets the value that the previous rule returned.
         """
         for label, errata in self._by_label.items():
+            # Errata with one label correct the same metric.
             value = self.helm[str(errata[0].metric)].values.get(key)
             if value is not None:
                 value = self._corrected(value, case, errata)
@@ -497,11 +512,12 @@ class Corrections(Part):
     def metrics(self) -> list[MetricValues]:
         """Return the corrected metrics. Call this method once, after all instances were added.
 
-        An instance without an answer gets the value 0, which only reserves its place for the
-        bounds. If the instance repeats an earlier instance, the rule leaves it out.
+        An instance without an answer gets the value 0, because the bounds of the score need a value
+        for each instance. An instance that repeats an earlier instance is left out by its rule.
 
         Raises:
-            Exception: the first exception of a rule that raised on most answers.
+            Exception: the first exception of a rule that raised more than once, and on more than
+                half as many answers as have a corrected value.
         """
         for key, case in self.unanswered:
             self._add_values(key, case, answered=False)
@@ -509,7 +525,7 @@ class Corrections(Part):
             raised = self.raised[erratum.id]
             values = self.values[erratum.label]
             if len(raised) > max(1, len(values) // 2):
-                raise raised[0]  # On this many answers, the error is in the rule.
+                raise raised[0]  # So many exceptions show that the error is in the rule.
         corrected = []
         for label, errata in self._by_label.items():
             helm = self.helm[str(errata[0].metric)]
@@ -528,7 +544,7 @@ class Corrections(Part):
         return corrected
 
     def notes(self) -> list[str]:
-        """Return a note on each erratum, with the number of instances that do not count."""
+        """Return a note on each erratum, with the number of instances that its rule left out."""
         texts = []
         for erratum in self.errata:
             source = ", ".join(filter(None, (str(self.version), erratum.id, erratum.upstream)))
@@ -538,8 +554,8 @@ class Corrections(Part):
             )
             count = self.left_out[erratum.id] + len(self.raised[erratum.id])
             if count == 1:
-                text += "; 1 instance does not count in it"
+                text += "; 1 instance does not count in the corrected value"
             elif count:
-                text += f"; {count} instances do not count in it"
+                text += f"; {count} instances do not count in the corrected value"
             texts.append(text)
         return texts

@@ -1,9 +1,9 @@
 """Computes the agreement of a judge with physicians, and of the physicians with each other.
 
 Judge and physicians give decisions (met or not) or marks on a scale. The figures are computed from
-pairs: the judge and a physician of each item, and each ordered pair of an item's physicians, as in
-the published figures of HealthBench (arXiv 2505.08775, section 6). Every interval treats
-conversations as clusters. The functions are pure.
+pairs of marks of one item: each pair of the judge and a physician, and each ordered pair of two
+physicians, as in the published figures of HealthBench (arXiv 2505.08775, section 6). Every interval
+treats conversations as clusters. All functions are pure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ of `mean_end_weight`. With 0.5, the intervals of rare faults cover only 90 %;
 benchmarks/judge_coverage.py prints the coverage.
 """
 DECISIONS = (False, True)  # the possible marks of an item that is met or not
-_Z = statistics.NormalDist().inv_cdf(0.975)
+_Z = statistics.NormalDist().inv_cdf(0.975)  # half the width of a 95 % interval, in standard errors
 Pair = tuple[str, float, float]
 """A conversation, and two marks in it: of the judge and a physician, or of two physicians."""
 # the lowest possible value of a figure; 0 for the figures not listed here (the highest is 1)
@@ -48,7 +48,8 @@ _LOWEST = {"kappa": -1.0, "ac1": -1.0, "bias": -1.0}
 class Figure:
     """A number with its 95 % interval.
 
-    An undefined number is None. The ends of the interval are None if there are too few data.
+    The value is None if the number is not defined. The ends of the interval are None if the value
+    is None, or if there are too few data.
     """
 
     value: float | None
@@ -79,10 +80,11 @@ class AgreementPart:
     by length.
     """
 
-    items: int
-    labels: int
+    items: int  # the number of items
+    labels: int  # the number of the physicians' labels of these items
     judge: Figures | None  # None if there are too few items
-    physicians: Figures | None  # None also if no item has the labels of two physicians
+    # None if there are too few items, or if no item has the labels of two physicians
+    physicians: Figures | None
 
 
 class Change(Word):
@@ -100,7 +102,7 @@ class Steadiness:
     original questions.
     """
 
-    decisions: int
+    decisions: int  # the number of decisions about changed questions
     flips: Figure  # the share of decisions that changed
     shift: Figure  # the share of `met` after the change less the share before
 
@@ -114,9 +116,9 @@ class Calibration:
     physicians: int
     gap: Figure  # the judge's macro F1 (on a scale: kappa) less the physicians'
     categories: Mapping[str, AgreementPart]
-    # All possible marks on a scale; empty for decisions. The fields below have values only for
-    # decisions.
+    # all possible marks on a scale; empty for decisions
     marks: Sequence[float] = ()
+    # The fields below have values only for decisions, not for marks on a scale.
     always: bool | None = None  # the judge's only decision about all items; None if it gave both
     # thirds of the items by the length of the answer in characters, if all lengths are known
     lengths: Mapping[str, AgreementPart] = field(default_factory=dict)
@@ -207,13 +209,18 @@ def _usual_lengths(items: Sequence[LabelledItem]) -> tuple[float, float] | None:
     if len(lengths) < 2:
         return None
     limits = statistics.quantiles(lengths, n=20, method="inclusive")
-    return limits[0], limits[-1]
+    return limits[0], limits[-1]  # the 5 % and the 95 % quantile
 
 
 def _parts_by(
     named: Iterable[tuple[str | None, LabelledItem]], marks: Sequence[float] = DECISIONS
 ) -> dict[str, AgreementPart]:
-    """Return the part of the items with each name, by name; items without a name are left out."""
+    """Return the agreement in the items with each name, sorted by name.
+
+    Args:
+        named: a name and an item, for each item; items whose name is None are left out.
+        marks: the possible marks, the lowest first.
+    """
     by_name: dict[str, list[LabelledItem]] = defaultdict(list)
     for name, item in named:
         if name is not None:
@@ -256,6 +263,7 @@ def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
             counts[number, item.category][item.judged, label] += 1
     pairs = []
     for (number, category), times in counts.items():
+        # The keys are (judge, physician): True equals 1, and False equals 0.
         counts_of_kinds = (times[1, 1], times[1, 0], times[0, 1], times[0, 0])
         pairs.append(LabelledPairs(number, category, counts_of_kinds))
     return pairs
@@ -321,6 +329,7 @@ def part_of(
     judge = _figures(pairs, marks, _bias(items, marks))
     physicians = None
     if among_physicians:
+        # Each pair of physicians counts in both orders, so their bias is exactly 0.
         physicians = _figures(among_physicians, marks, Figure(0.0, 0.0, 0.0))
     return AgreementPart(len(items), labels, judge, physicians)
 
@@ -336,8 +345,8 @@ def _bias(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
     for mark, mean in zip(judged, means, strict=True):
         differences.append((mark - mean) / width)
     interval = _mean_of(differences, list(map(_conversation_of, items)), lowest=-1.0)
-    # The published bias is the difference of the means; the mean of the differences may differ from
-    # it in the last digits.
+    # The published bias is the difference of the means. The mean of the differences may have other
+    # last digits.
     bias = (statistics.fmean(judged) - statistics.fmean(means)) / width
     return replace(interval, value=bias)
 
@@ -360,19 +369,19 @@ def _figures(pairs: Sequence[Pair], marks: Sequence[float], bias: Figure) -> Fig
     f1, kappa, ac1 = by_jackknife(
         tables, weights, pairs, _agreement_by(marks), lowest=(0.0, -1.0, -1.0)
     )
-    met = Figure(None)
-    not_met = Figure(None)
+    sensitivity = Figure(None)
+    specificity = Figure(None)
     if len(marks) == 2:
-        met = _recall(pairs, True)
-        not_met = _recall(pairs, False)
-    return Figures(f1, kappa, ac1, met, not_met, bias)
+        sensitivity = _recall(pairs, True)
+        specificity = _recall(pairs, False)
+    return Figures(f1, kappa, ac1, sensitivity, specificity, bias)
 
 
 def _recall(pairs: Sequence[Pair], label: bool) -> Figure:
-    """Return the share of pairs with equal decisions, among the pairs in which the physician gave
-    this label.
+    """Return the share of pairs with equal decisions, among the pairs with this label.
 
-    The interval is Wilson's, on the effective number of pairs.
+    The label is the second mark of a pair. The interval is Wilson's, for the effective number of
+    pairs. The figure is undefined if no pair has the label.
     """
     is_equal = []
     conversations = []
@@ -395,10 +404,10 @@ def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
     judge_tables, judge_weights = tables_of(pairs, marks)
     physician_tables, physician_weights = tables_of(among_physicians, marks, pairs)
     agreement = _agreement_by(marks)
-    kinds = len(marks) ** 2
-    figure = 1  # the index of kappa among the figures
+    kinds = len(marks) ** 2  # the first columns are the judge's table, the others the physicians'
+    figure = 1  # the index of kappa among the figures, for marks on a scale
     if len(marks) == 2:
-        figure = 0  # the index of macro F1
+        figure = 0  # the index of macro F1, for decisions
 
     def difference(tables: NDArray[Any]) -> NDArray[Any]:
         gaps: NDArray[Any] = agreement(tables[..., :kinds]) - agreement(tables[..., kinds:])
@@ -526,7 +535,8 @@ def by_jackknife(
     of freedom (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981). For each kind of pair, a
     pseudo-cluster with only this kind is added, as in `intervals.student_t`: without it, an
     interval would be too short if a rare fault, or a judge's rare `not met`, is missing from the
-    sample by chance. An interval is widened to include the value, if necessary.
+    sample by chance. An interval is widened to include the value, if necessary. With fewer than
+    `intervals.MIN_UNITS` effective clusters, the figures have no intervals.
 
     Args:
         tables: the counts of pairs, of shape (clusters, kinds).
@@ -535,7 +545,7 @@ def by_jackknife(
         function: computes figures of shape (..., figures) from tables of shape (..., kinds).
         lowest: the lowest possible value of each figure. The highest value is 1.
     """
-    values = _defined(function(tables.sum(axis=0)))
+    values = _none_for_nan(function(tables.sum(axis=0)))
     units = intervals.effective_clusters(_conversations_of(pairs))
     if units < intervals.MIN_UNITS:
         return list(map(Figure, values))
@@ -555,7 +565,7 @@ def by_jackknife(
     return figures
 
 
-def _defined(figures: NDArray[Any]) -> list[float | None]:
+def _none_for_nan(figures: NDArray[Any]) -> list[float | None]:
     """Return the figures, with None in the place of nan."""
     values: list[float | None] = []
     for figure in figures:
@@ -586,8 +596,10 @@ def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tu
     common_variance = 1 / precision.sum(axis=1, keepdims=True)
     common = (value * precision).sum(axis=1, keepdims=True) * common_variance
     terms = np.log(precision) - (value - common) ** 2 * precision
-    log = (np.log(common_variance) + terms.sum(axis=1, keepdims=True)) / 2
-    posterior = np.exp(log - log.max()) / np.exp(log - log.max()).sum()
+    log_posterior = (np.log(common_variance) + terms.sum(axis=1, keepdims=True)) / 2
+    # Subtracting the maximum keeps `exp` from an overflow, and cancels in the quotient.
+    relative = np.exp(log_posterior - log_posterior.max())
+    posterior = relative / relative.sum()
     own_share = between * precision  # the weight of a group's own value in its mean
     mean = own_share * value + (1 - own_share) * common
     spread = own_share * variance + (1 - own_share) ** 2 * common_variance
@@ -606,10 +618,11 @@ def pooled(parts: Mapping[str, AgreementPart]) -> dict[str, AgreementPart]:
     for agreement, figure in product(("judge", "physicians"), fields(Figures)):
         with_interval = {}
         for name, part in parts.items():
+            # If the part has no such agreement (None), the default is an undefined figure.
             part_figure: Figure = getattr(getattr(part, agreement), figure.name, Figure(None))
             if part_figure.ci_low is None or part_figure.ci_high is None:
                 continue
-            if part_figure.ci_high > part_figure.ci_low:
+            if part_figure.ci_high > part_figure.ci_low:  # pooling needs a standard error above 0
                 with_interval[name] = part_figure
         if len(with_interval) < MIN_POOLED:
             continue
@@ -641,9 +654,10 @@ def _pooled_figures(figures: Mapping[str, Figure], lowest: float) -> Iterator[tu
 
 
 def _thirds(items: Sequence[LabelledItem]) -> dict[str, list[LabelledItem]]:
-    """Return the items in three parts by the length of the answer, by a name for the lengths.
+    """Return the items in three parts by the length of the answer: name of the lengths -> items.
 
-    Empty if some length is not known, or if there are fewer than three items.
+    The mapping is empty if some length is not known, or if there are fewer than three items. A part
+    without items is left out.
     """
     lengths = _lengths_of(items)
     if len(lengths) < len(items) or len(items) < 3:
@@ -681,10 +695,11 @@ def best_juries(
     decisions: Mapping[str, Sequence[bool]],
     costs: Mapping[str, float | None],
 ) -> list[BestJury]:
-    """Return the best jury of each odd size.
+    """Return the best jury of each odd size, up to `MAX_SIZE` judges.
 
-    The best of many juries is partly best by chance on the labels by which it was chosen. The
-    figure that counts is therefore the cross-validated one.
+    The best of many juries is partly best by chance on the labels by which this jury was chosen.
+    The figure to trust is therefore the cross-validated figure. Only the first `MAX_JUDGES` judges
+    are considered.
 
     Args:
         items: the labelled items.

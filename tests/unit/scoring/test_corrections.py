@@ -461,7 +461,10 @@ def test_errata_of_one_metric_go_on_from_each_others_values() -> None:
     made = Corrections(7, known, {"one": as_number, "two": above_three}, {"em": context()})
     add(made, "5", "-", "2", "no number", "7")
     assert values(made) == {"em.corrected": {key(0): 6.0, key(4): 8.0}}
-    counts = [" 2 instances do not count in it", " 1 instance does not count in it"]
+    counts = [
+        " 2 instances do not count in the corrected value",
+        " 1 instance does not count in the corrected value",
+    ]
     assert [note.rpartition(";")[2] for note in made.notes()] == counts
 
 
