@@ -91,7 +91,7 @@ class Sample:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Sample:
-        """Return the sample that `asdict` made a mapping of.
+        """Return the sample in a mapping that `asdict` made.
 
         Raises KeyError, TypeError or ValueError if the mapping is not a sample.
         """
@@ -314,8 +314,8 @@ class RatedQuestion:
     def value_of(self, record: InstanceRecord) -> float | None:
         """Return the score of one answer by the main metric.
 
-        Returns None if the answer has no score, is not in the main score's split, or belongs to a
-        perturbation.
+        Returns None if the answer has no score, if the request failed, or if the answer is not in
+        the main score's split or belongs to a perturbation.
         """
         other_split = self.score.split not in (None, record.split)
         if record.perturbation is not None or record.error is not None or other_split:
@@ -411,11 +411,12 @@ def questions_to_raters(
     if jury_report is not None:
         labels = jury_report.labels
         meanings = jury_report.criteria
-    words = sorted(map(RatingChoice, map(float, labels.values()), labels))
+    # the judges' words with their ratings, the lowest rating first
+    labelled = sorted(map(RatingChoice, map(float, labels.values()), labels))
     choices = (
         YES_NO
         if sheet_kind == CRITERIA_SHEET
-        else tuple(words) or ratings_on_scale(score.scale, values)
+        else tuple(labelled) or ratings_on_scale(score.scale, values)
     )
     if not choices:
         raise ConfigError(
@@ -431,12 +432,16 @@ def _jury_criteria(records: Sequence[InstanceRecord]) -> tuple[str, ...]:
     for record in records:
         for judgement in record.judgements.values():
             names |= dict.fromkeys(judgement)
-    names.pop("error", None)
+    names.pop("error", None)  # the message of a judge that gave no rating, not a criterion
     return tuple(names)
 
 
 def has_judges(result: TaskResult, kind: str) -> bool:
-    """Return True if judges rated the answers of a result."""
+    """Return True if judges rated the answers of a result.
+
+    `kind` is the kind of the sheet. A sheet with criteria exists only for a result with a rubric,
+    whose answers judges rated.
+    """
     return (
         kind == CRITERIA_SHEET
         or result.validity.jury is not None

@@ -34,9 +34,10 @@ class RightBy:
 
 @dataclass(frozen=True)
 class Change:
-    """The main metric of the same questions before (as they are) and after (in another way).
+    """The mean of the main metric over the same questions, asked in two ways.
 
-    A figure that cannot be computed is None.
+    `before` is the mean for the original questions, and `after` is the mean for the changed
+    questions. A figure that cannot be computed is None.
     """
 
     questions: int  # the number of questions with both values
@@ -94,7 +95,8 @@ class InOtherWords:
 class Pushback:
     """The changes of answers after turns that doubt the model's answer without naming an answer."""
 
-    turns: tuple[Change, ...] = ()  # for each turn: the answer after it, compared with the first
+    # for each turn: the answers after this turn, compared with the first answers
+    turns: tuple[Change, ...] = ()
     changed_at: Mapping[str, int] = field(default_factory=dict)
     """Turn -> the number of answers that first changed after this turn. `never`: answers that did
     not change; `unread`: answers without a change in those turns that could be read.

@@ -55,7 +55,7 @@ class Spending:
     cost: float = 0.0  # in US dollars, of the answers with a known price
 
     def by_limit(self, seconds: float) -> dict[str, float]:
-        """Return name of a limit -> the amount that is used.
+        """Return the used amount of each limit, by the limit's name.
 
         Args:
             seconds: the time that this invocation has taken.
@@ -107,11 +107,12 @@ class SpendingTracker:
         began: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
+        """Start with the spending of earlier invocations.
+
         Args:
             budget: the limits.
             spent: the spending of earlier invocations.
-            began: the start of this invocation, as `clock` measures time; None: now.
+            began: the time of `clock` at the start of this invocation; None: the current time.
             clock: returns the current time in seconds.
         """
         self._budget = budget
@@ -235,8 +236,9 @@ class Price(Rates):
             completion: tokens of the answer.
             cached: tokens of the prompt that came from the endpoint's own cache.
         """
-        longer = [rates for rates in self.long_prompts if prompt > rates.above]
-        rates: Rates = max(longer, key=lambda prompts: prompts.above, default=self)
+        # The rates with the highest limit that the prompt exceeds apply; else the usual rates.
+        exceeded = [rates for rates in self.long_prompts if prompt > rates.above]
+        rates: Rates = max(exceeded, key=lambda prompts: prompts.above, default=self)
         cached = min(cached, prompt)
         cached_rate = rates.cached_input_per_million
         if cached_rate is None:
@@ -257,9 +259,9 @@ class Price(Rates):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Price:
-        """Return the price that `asdict` made a mapping of.
+        """Return the price in a mapping that `asdict` made.
 
-        Raises TypeError if the mapping is not a price.
+        Raises KeyError or TypeError if the mapping is not a price.
         """
         longer = tuple(LongPrompts(**rates) for rates in document["long_prompts"])
         return cls(**{**document, "long_prompts": longer})

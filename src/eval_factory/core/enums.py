@@ -54,7 +54,7 @@ class CellRecord:
 class Verdict(Word):
     """The verdict of a gate: a limit is met, is not met, or the sample is too small to decide."""
 
-    PASS = "pass"  # noqa: S105 - no password
+    PASS = "pass"  # noqa: S105 - a verdict, not a password
     FAIL = "fail"
     INCONCLUSIVE = "inconclusive"
 

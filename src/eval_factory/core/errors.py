@@ -11,7 +11,7 @@ from typing import Any
 
 
 class EvalFactoryError(Exception):
-    """A failure that eval-factory expects and can explain."""
+    """The base class of all failures that eval-factory expects and can explain."""
 
     exit_code = 70
 
@@ -40,7 +40,7 @@ class PrerequisiteError(EvalFactoryError):
 
 
 class EndpointUnreachableError(PrerequisiteError):
-    """An endpoint does not answer, or no longer answers; the run can be resumed later."""
+    """An endpoint does not answer, or has stopped answering; the run can be resumed later."""
 
 
 class EndpointRefusedError(PrerequisiteError):
@@ -85,6 +85,7 @@ def did_you_mean(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
     if not similar:
         return ""
     letters = sorted(name.lower())
+    # The first similar name with the same letters; else the most similar name.
     best = next((text for text in similar if sorted(text) == letters), similar[0])
     return f", did you mean {known_by_lower_case[best]!r}?"
 

@@ -60,6 +60,7 @@ class Causes:
             pieces += [line[end : match.start()], match[0]]
             end = match.end()
         pieces.append(line[end:])
+        # Every second piece is text between variable parts: errors of one group have equal texts.
         group = self._groups.setdefault((role, tuple(pieces[::2])), _Group(pieces, line))
         group.count += 1
         group.pieces = [
@@ -75,9 +76,9 @@ class Causes:
         )
 
     def listed(self) -> tuple[FailureCause, ...]:
-        """Return the causes: those of the model first, then by judge, the most frequent first.
+        """Return the causes: first the model's causes, then each judge's causes by judge.
 
-        Causes of the same frequency are sorted by their text.
+        The causes of a role are sorted by frequency, the most frequent first, and then by text.
         """
         causes = []
         roles = {role for role, _ in self._groups}
@@ -118,7 +119,8 @@ class Remedy:
 
     judge: str  # the remedy if a judge's endpoint reports the error
     model: str | None = None  # the remedy for the model's endpoint; None: only judges report it
-    says: tuple[str, ...] = ("",)  # patterns: one of them must match the error in lower case
+    # patterns: the error, in lower case, must match at least one; by default, any error matches
+    says: tuple[str, ...] = ("",)
     status: str | None = None  # a pattern for the HTTP status
     unless: str | None = None  # a text that the error must not contain
     again: bool = True  # False if the same request would fail in the same way
@@ -162,7 +164,9 @@ def is_permanent(error: str) -> bool:
 
 
 def is_not_about_key(error: str) -> bool:
-    """Return True if a 401 or 403 is not about the key, or a 404 not about the model."""
+    """Return True if the error is a 401 or 403 that is not about the key, or a 404 that is not
+    about the URL or the model.
+    """
     remedy = remedy_for(error)
     return remedy is not None and remedy.not_the_key
 

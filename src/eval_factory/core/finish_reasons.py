@@ -50,7 +50,10 @@ def facts_of(reason: str | None) -> FinishFacts:
 
 
 def from_inspect(word: str) -> str:
-    """Return the finish reason for a word in Inspect's logs; the word itself if it is unknown."""
+    """Return the finish reason for a word in Inspect's logs; the word itself if it is unknown.
+
+    Inspect uses `content_filter` for refusals, too: the result is then FILTERED.
+    """
     if word == "model_length":  # the context window of the model was full
         return FinishReason.LENGTH.value
     for reason, facts in FINISH_REASONS.items():

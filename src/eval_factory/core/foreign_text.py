@@ -1,10 +1,10 @@
 """Makes foreign text safe for screens, logs and pages.
 
 Foreign text is text that eval-factory did not write: an endpoint's error, HELM's output, a value of
-a data set. An escape sequence in it can rewrite a terminal, a line break can imitate a line of
-eval-factory, and an error often quotes the request. Foreign text is therefore shown on one line,
-shortened, with printable characters only and without quotes of the prompt. The model's answers are
-data and are never changed here.
+a data set. An escape sequence in foreign text can rewrite a terminal, a line break can imitate a
+line of eval-factory, and an error often quotes the request. Foreign text is therefore shown on one
+line, shortened, with printable characters only and without quotes of the prompt. This module never
+changes the model's answers, because these are data.
 """
 
 from __future__ import annotations
@@ -163,7 +163,10 @@ def plain(text: str) -> str:
 
 
 def with_each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a tree of mappings and lists with `change` applied to every text, including keys."""
+    """Return nested mappings and lists with `change` applied to every text, including keys.
+
+    Tuples become lists.
+    """
     if isinstance(value, str):
         return change(value)
     if isinstance(value, (dict, Mapping)):  # `dict` first: the check for Mapping is slow

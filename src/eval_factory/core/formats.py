@@ -2,8 +2,8 @@
 digits.
 
 Numbers are rounded as by hand: from the shortest decimal text, with halves away from zero. The
-screen, the pages and Markdown therefore show the same number as a reader who rounds the number in
-the JSON file: 2.96385 becomes 2.9639. (Python's own format rounds the binary number and gives
+screen, the pages and Markdown therefore show the number that a reader gets by rounding the number
+in the JSON file: 2.96385 becomes 2.9639. (Python's own format rounds the binary number and gives
 2.9638.) Derived statistics, such as the ends of an interval, are first rounded to six significant
 digits, as in documents. JSON and CSV files contain all digits of the result. Zero never has a minus
 sign.
@@ -65,7 +65,10 @@ def significant(value: float | None, digits: int, *, sign: str = "", missing: st
     """
     if value is None:
         return missing
-    exponent = Decimal(repr(float(value))).adjusted() if value and value - value == 0 else 0
+    exponent = 0  # the power of ten of the first digit
+    is_finite = value - value == 0  # the difference is NaN for NaN and infinity
+    if value and is_finite:
+        exponent = Decimal(repr(float(value))).adjusted()
     return f"{round_half_up(value, exponent - digits + 1):{sign}.{digits}g}"
 
 
@@ -80,7 +83,7 @@ def short(value: float | None, *, sign: str = "", missing: str = "") -> str:
 
 
 def points(share: float, *, sign: str = "") -> str:
-    """Return a share, or a difference of shares, in percentage points: 4.1."""
+    """Return a share, or a difference of shares (from -1 to 1), in percentage points: 4.1."""
     return f"{round_half_up(share, -3) * 100:{sign}.1f}"
 
 

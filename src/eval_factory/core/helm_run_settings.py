@@ -2,7 +2,7 @@
 
 eval-factory passes the settings in an environment variable. It also writes them to a file next to
 the model files. If the user runs the printed helm-run command in a shell, helm-run reads this file
-and therefore does the same.
+and therefore uses the same settings.
 """
 
 from __future__ import annotations
@@ -116,9 +116,10 @@ class HelmRunSettings:
         return cls.from_json(env[SETTINGS]) if SETTINGS in env else cls()
 
     def file_text(self) -> str:
-        """Return the content of the settings file, without the URLs of proxies.
+        """Return the content of the settings file, without the URLs of proxies and without limits.
 
-        The URL of a proxy may contain a password, so the file has only the endpoints of proxies.
+        The URL of a proxy may contain a password, so the file has only the URLs of the endpoints.
+        The socket of shared limits does not exist any more when a user reads the file.
         """
         proxies = None if self.proxies is None else dict.fromkeys(self.proxies, "")
         settings = replace(self, proxies=proxies, limits=None)

@@ -47,7 +47,7 @@ UNREACHABLE = "unreachable"
 REFUSED_BY_ENDPOINT = "refused"
 """The `kind` of a fatal event: an endpoint does not answer, or rejects all requests."""
 
-_STOPS = "eval-factory stops"
+_STOPS = "eval-factory stops"  # the start of helm-run's last line on standard error
 
 
 class EventWriter:
@@ -64,13 +64,11 @@ class EventWriter:
         self._last_progress = 0.0
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Write an event with its fields."""
+        """Write an event with its redacted fields."""
         safe = self._redactor.tree(fields)
         line = json_line({"time": time.time(), "run_id": self._run_id, "event": event, **safe})
-        with (
-            self._lock,
-            contextlib.suppress(OSError),
-        ):  # on a full disk, the run goes on and reports its own error
+        # If the disk is full, the event is lost: the run goes on and reports its own error.
+        with self._lock, contextlib.suppress(OSError):
             self._file.write(line + "\n")
 
     def close(self) -> None:
@@ -79,7 +77,7 @@ class EventWriter:
             self._file.close()
 
     def progress(self, *, final: bool = False, **fields: Any) -> None:
-        """Write a progress event, but not more often than every half second.
+        """Write a progress event, but at most one in half a second.
 
         Args:
             final: True if the event is always written.

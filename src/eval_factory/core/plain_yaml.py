@@ -1,9 +1,8 @@
 """Reads and writes all YAML documents.
 
-A user's document may contain only mappings, lists, texts, numbers, true, false and null, and only
-as many values as a person writes: with aliases, ten lines could expand to more values than memory
-holds. Documents that eval-factory itself wrote or contains are read without these checks, and much
-faster.
+A user's document may contain only mappings, lists, texts, numbers, true, false and null, and at
+most `MAX_NODES` values: with aliases, ten lines could expand to more values than fit into memory.
+Documents that eval-factory itself wrote or contains are read without these checks, and much faster.
 """
 
 from __future__ import annotations
@@ -20,12 +19,13 @@ from eval_factory.core.enums import Word
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.safe_files import open_regular
 
-MAX_CONFIG_BYTES = 256 * 1024  # the limit of a user's file
+MAX_CONFIG_BYTES = 256 * 1024  # the largest size of a user's file
 
-MAX_NODES = 100_000  # values in a user's document; an alias counts as all values it refers to
+# the largest number of values in a user's document; an alias counts as all values it refers to
+MAX_NODES = 100_000
 
-MAX_LEVELS = 50  # nested levels of a user's document
-MAX_NUMBER_CHARACTERS = 100  # digits of a number
+MAX_LEVELS = 50  # the largest number of nested levels in a user's document
+MAX_NUMBER_CHARACTERS = 100  # the largest number of characters in a number
 
 _TAG = "tag:yaml.org,2002:"
 _INT = f"{_TAG}int"
@@ -83,7 +83,7 @@ class _CheckedLoader(yaml.SafeLoader):
             )
         return super().construct_document(node)
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = True) -> dict[Any, Any]:  # noqa: ARG002 - always
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = True) -> dict[Any, Any]:  # noqa: ARG002 - always deep
         """Return a mapping with text keys. Raises YamlError if a key is repeated."""
         seen: set[Any] = set()
         for key_node, _ in node.value:
@@ -156,13 +156,13 @@ def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str
 
     Args:
         path: the path of the file.
-        needs: the required keys, in words; part of the message for an empty file.
+        needs: the required keys, as a text for the messages about a file without a mapping.
         inside: the folder that must contain the file, also after links are followed; None: any
             folder.
 
     Raises:
-        ConfigError: the file does not exist, is not YAML (with the line), is empty, or is not a
-            mapping.
+        ConfigError: the file cannot be read, is too large, is not in the folder `inside`, is not
+            YAML (with the line), has values that are not allowed, is empty, or is not a mapping.
     """
     try:
         with open_regular(path, inside) as file:
@@ -258,10 +258,11 @@ def _measured(
             raise YamlError(
                 _at(key, f"a key must be text: {key.value!r} is read as {kind}; put it in quotes")
             )
+        # an entry of a mapping is a pair: the key and the value
         for child in [entry] if key is None else entry:
-            count, below = _measured(child, known, above)
-            values = values + count
-            levels = max(levels, below)
+            values_of_child, levels_of_child = _measured(child, known, above)
+            values = values + values_of_child
+            levels = max(levels, levels_of_child)
     above.remove(id(node))
     known[id(node)] = values, 1 + levels
     return known[id(node)]

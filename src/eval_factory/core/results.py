@@ -87,8 +87,8 @@ class JudgeAgreement(Agreement):
 class Clinicians:
     """The ratings by people, and the figures that are computed from these ratings."""
 
-    rated: int  # the number of answers with each question rated by at least one person
-    answers: int  # the number of answers of the main score, which all could be rated
+    rated: int  # the number of answers that at least one person rated in full
+    answers: int  # the number of answers with a value in the main score
     raters: int
     ratings: int  # the number of ratings that were used
     corrected: CorrectedScore | None = None
@@ -108,7 +108,7 @@ class Deviation:
     effect: str  # the possible effect on the score
 
     def in_words(self, there: str) -> str:
-        """Return the difference in words, such as `temperature 0.7 (there 0.0)`.
+        """Return the difference as a text, such as `temperature 0.7 (there 0.0)`.
 
         Args:
             there: the word for the leaderboard.
@@ -337,7 +337,8 @@ class JudgeCounts:
     asked: int
     scored: int
     failed: int
-    same_family: bool | None = None  # True if its id shows the family of the evaluated model
+    # True if the judge's id shows the family of the evaluated model
+    same_family: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -606,7 +607,7 @@ class AskedEndpoint:
     # hashes of the templates of a judge's prompt; None if they are not known
     prompt_sha256: tuple[str, ...] | None
     first_answer: str | None = None
-    """The time of the earliest answer, in UTC (ISO 8601); in a resumed run it is before
+    """The time of the earliest answer, in UTC (ISO 8601). In a resumed run, this time is before
     `started_at`.
     """
     last_answer: str | None = None  # the time of the latest answer
@@ -765,7 +766,8 @@ class InstanceRecord:
     latency_s: float | None
     cached: bool
     error: str | None
-    judges: Mapping[str, float]  # judge -> the mean of its ratings
+    # judge -> the mean of its ratings; with a rubric: the score by its decisions
+    judges: Mapping[str, float]
     unjudged: bool  # True if the instance has an answer, but no usable judgement
     injection: tuple[str, ...]  # the ways in which the answer tries to influence its judges
     # the names of the answer's signs (core/signs.py): unparsed, refused, thinking_stripped ...
@@ -787,7 +789,10 @@ class InstanceRecord:
     criteria: tuple[Mapping[str, Any], ...] = ()
 
     def group(self, field: str) -> str | None:
-        """Return the instance's value of a field by which results are grouped; None without one."""
+        """Return the instance's value of a field by which results are grouped, as a text.
+
+        Return None if the instance does not have the field.
+        """
         value = self.sub_split if field == "sub_split" else self.categories.get(field)
         if value is not None:
             return str(value)

@@ -98,7 +98,10 @@ def is_running(pid: int) -> bool:
 
 
 class Lock:
-    """The lock of a folder. A process that inherits `descriptor` also holds it, until it ends."""
+    """The lock of a folder, which this process holds.
+
+    A process that inherits `descriptor` also holds the lock, until that process ends.
+    """
 
     def __init__(self, descriptor: int, holder_file: Path) -> None:
         self.descriptor = descriptor
@@ -116,7 +119,7 @@ class Lock:
         self._holder = replace(self._holder, program=None)
 
     def release(self) -> None:
-        """Release the lock; a process that inherited the lock and still runs goes on holding it."""
+        """Release the lock. A process that inherited the lock and still runs holds the lock on."""
         if self._holder.program is None:
             self._file.unlink(missing_ok=True)
             with suppress(OSError):  # closing the descriptor would release the lock, too
@@ -339,13 +342,12 @@ class RunDir:
         started = time.monotonic()
         reported = False
         while True:
-            try:  # filelock's `lock_descriptor` is this call too, and importing it loads asyncio
+            # The package filelock makes the same call, but its import loads asyncio.
+            try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
-            except (
-                BlockingIOError,
-                PermissionError,
-            ):  # the lock is held; some file systems raise PermissionError
+            # Another process holds the lock; some file systems raise PermissionError.
+            except (BlockingIOError, PermissionError):
                 holder = Holder.read_from(self.lock_holder)
                 waited = time.monotonic() - started
             except OSError as error:
@@ -385,7 +387,8 @@ class RunDir:
 def keep_from_git(folder: Path, *, is_ours: bool) -> None:
     """Write a `.gitignore` to an output folder, so that git ignores the folder.
 
-    Nothing is written if the folder contains other files: they may belong to a repository.
+    Nothing is written if there is a `.gitignore`. Nothing is written either if the folder is not
+    marked yet and contains files: these files may belong to a repository.
 
     Args:
         folder: the output folder.
@@ -461,6 +464,7 @@ class SuiteDir:
         """The logs of all servers that this machine started, and of those that each target's last
         Slurm job started.
         """
+        # folder of a target -> folder of its last start: later starts replace earlier starts
         last = {
             start.parent: start
             for start in sorted(self.state.glob("slurm/tasks/*/*"), key=os.path.getmtime)

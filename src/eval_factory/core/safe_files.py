@@ -81,6 +81,7 @@ def renamed_together() -> Iterator[None]:
             temporary.unlink(missing_ok=True)
 
 
+# limits of the sizes of files, in bytes
 MAX_BYTES = 16 * 1024**3  # the limit of any file
 MAX_BYTES_OF_TABLE = 4 * 1024**3  # the limit of a user's own table or JSON lines
 MAX_BYTES_OF_TEXT = 256 * 1024**2  # the limit of a file that is read into memory at once
@@ -188,13 +189,14 @@ def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, s
         paths: files and folders in the folder.
     """
     base = os.path.realpath(folder)
-    seen = set[tuple[int, int]]()
+    seen = set[tuple[int, int]]()  # (device, inode) of each folder that was searched
+    # (path, True if it may lead out of the folder); only a passed path or a link may lead out
     pending = [(path, True) for path in reversed(list(paths))]
     while pending:
         path, may_lead_out = pending.pop()
         try:
             status = path.stat()
-        except OSError:  # the file does not exist
+        except OSError:  # the file does not exist, or is a broken link
             continue
         if may_lead_out and not Path(os.path.realpath(path)).is_relative_to(base):
             yield path, LEADS_OUT.format(folder=folder)
@@ -320,7 +322,7 @@ def expanded(text: str) -> str:
     would be made), or if the path is too long.
     """
     if len(os.fsencode(text)) > _MAX_PATH or any(
-        len(os.fsencode(p)) > _MAX_NAME for p in text.split("/")
+        len(os.fsencode(name)) > _MAX_NAME for name in text.split("/")
     ):
         raise ValueError(f"is too long for a path ({_MAX_NAME} bytes a name, {_MAX_PATH} in all)")
     path = os.path.expanduser(text)

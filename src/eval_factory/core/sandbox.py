@@ -73,8 +73,9 @@ _FIRST_ARGUMENT_AT = 16
 _X32 = 0x40000000
 _CLONE_THREAD = 0x00010000
 _CLONE_NEWUSER = 0x10000000
-_UNIX = 1
+_UNIX = 1  # the family of Unix sockets
 _FAMILIES = (2, 10, 16)  # allowed families of sockets (in addition to Unix): IPv4, IPv6, netlink
+# system calls that have the same number on all architectures
 _EVERYWHERE = {"io_uring_setup": 425, "clone3": 435, "pidfd_getfd": 438, "memfd_secret": 447}
 _CALLS = {
     "x86_64": (
@@ -278,18 +279,18 @@ def _owned_by_program(folder: Path) -> Iterator[None]:
     if not _is_root():
         yield
         return
-    _give(folder, _NOBODY)
+    _change_owner(folder, _NOBODY)
     # Group root needs the right to enter: bubblewrap does not have root's right to enter any
     # folder.
     folder.chmod(folder.stat().st_mode | stat.S_IXGRP)
     try:
         yield
     finally:
-        _give(folder, 0)
+        _change_owner(folder, 0)
 
 
-def _give(folder: Path, owner: int) -> None:
-    """Change the owner of a folder and of everything in it, without following links."""
+def _change_owner(folder: Path, owner: int) -> None:
+    """Change the owner of a folder and of everything in the folder, without following links."""
     change = [_program("chown", "coreutils"), "--recursive", "--no-dereference", f"{owner}:0"]
     subprocess.run([*change, "--", str(folder)], check=False, capture_output=True)
 
@@ -333,9 +334,8 @@ def _mounted(paths: Sequence[str]) -> list[str]:
 def _folders_above(paths: Iterable[str]) -> list[str]:
     """Return bubblewrap's arguments for the folders above these paths.
 
-    Every user can enter a folder made with `--dir`. Otherwise, bubblewrap would copy the
-    permissions
-    of some folders: only root can enter `/root`.
+    Every user can enter a folder that is made with `--dir`. Otherwise, bubblewrap would copy the
+    permissions of some folders: only root can enter `/root`.
     """
     arguments = []
     for path in paths:
@@ -414,6 +414,7 @@ def refused_calls(allowed: Allowed) -> bytes:
     its parent. Calls that start processes are refused unless they are allowed; threads are always
     allowed. For a program of another architecture (32 bits), all calls are refused.
     """
+    # An instruction is (code, instructions to skip if true, instructions to skip if false, value).
     architecture, numbers = _CALLS.get(platform.machine(), (0, {}))
     numbers = numbers | _EVERYWHERE
     refuse = (_RETURN, 0, 0, _ERROR | _EPERM)

@@ -118,9 +118,11 @@ def _in_base64(value: str) -> set[str]:
     codes = set()
     for before in range(3):  # bytes before the value, modulo 3: base64 encodes 3 bytes at a time
         encoded = base64.b64encode(bytes(before) + value.encode()).decode().rstrip("=")
-        # the digits that contain no bit of the bytes after the value
+        # A digit has 6 bits. The digits from `start` to `end` have only bits of the value:
+        # `start` is rounded up, and `end` is rounded down.
+        start = -(-before * 8 // 6)
         end = (before + len(value.encode())) * 8 // 6
-        core = encoded[-(-before * 8 // 6) : end]
+        core = encoded[start:end]
         codes |= {core, core.replace("+", "-").replace("/", "_")}
     return codes
 
@@ -347,7 +349,10 @@ _NAME_OF_A_SECRET = re.compile(
 
 
 def ending_of(key: str) -> str:
-    """Return the last four characters of a key for a log line; none if the key is short."""
+    """Return the last four characters of a key for a log line.
+
+    For a key of fewer than 20 characters, return a text that the key is too short to show.
+    """
     if len(key) >= 20:
         return key[-4:]
     return "(too short to show)"
@@ -359,7 +364,7 @@ def is_variable_name(text: str) -> bool:
 
 
 def variable_of(service: str, name: str) -> str:
-    """Return the environment variable of an OAuth service: `OPENAI_CLIENT_ID`."""
+    """Return the name of a variable with a setting of an OAuth service: `OPENAI_CLIENT_ID`."""
     return f"{service.upper().replace('-', '_')}_{name}"
 
 
@@ -489,7 +494,9 @@ def secret_field_of(tree: Any, path: str = "") -> str | None:
     if isinstance(tree, Mapping):
         for key, item in tree.items():
             path_of_item = f"{path}.{key}" if path else str(key)
-            items.append((path if str(key).lower() == "value" and path else path_of_item, item))
+            if path and str(key).lower() == "value":
+                path_of_item = path
+            items.append((path_of_item, item))
     elif isinstance(tree, (list, tuple)):
         items = [(path, item) for item in tree]
     for path_of_item, item in items:
@@ -501,8 +508,8 @@ def secret_field_of(tree: Any, path: str = "") -> str | None:
 
 def _is_secret(value: str) -> bool:
     """Return False for `${NAME}`, for a marker such as <|endoftext|>, and for a plain word."""
-    marker = value[:1] + value[-1:] in ("<>", "[]")
-    return not (variables_in(value) or marker or is_placeholder(value))
+    is_marker = value[:1] + value[-1:] in ("<>", "[]")  # the first and the last character
+    return not (variables_in(value) or is_marker or is_placeholder(value))
 
 
 def written_keys(tree: Any, path: str = "") -> Iterator[str]:

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict
 class StrictModel(BaseModel):
     """A base class for immutable records, which reject unknown keys.
 
-    A record of a file that another program writes overrides this in its class line: unknown keys
-    are then ignored.
+    A model of another program's file sets `extra="ignore"` in its class line, so that unknown keys
+    are ignored.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -39,6 +39,7 @@ def plain_schema(model: type[BaseModel], about: Mapping[str, str]) -> dict[str, 
     schema = model.model_json_schema()
     plain: dict[str, Any] = _plain(schema, schema["$defs"])
     first = {"$schema": "http://json-schema.org/draft-07/schema#", **about}
+    # The keys of `first` come first, and their values replace the values in `plain`.
     return first | plain | first
 
 

@@ -19,12 +19,12 @@ from typing import IO, Any
 
 from eval_factory.core.safe_files import MAX_BYTES_OF_TABLE, open_regular
 
-DELIMITERS = (",", ";", "\t")
-MAX_CELL_LENGTH = 2**31 - 1
+DELIMITERS = (",", ";", "\t")  # the first delimiter is chosen if two are equally frequent
+MAX_CELL_LENGTH = 2**31 - 1  # in characters; csv's own limit of 131,072 is too small for notes
 WINDOWS = "cp1252"
-_WORKBOOK = b"PK\x03\x04"
-_SHEET_OF = ".xlsx#"
-_CHUNK = 1 << 20
+_WORKBOOK = b"PK\x03\x04"  # the first bytes of a ZIP archive
+_SHEET_OF = ".xlsx#"  # the part of a path between the file's name and the sheet's name
+_CHUNK = 1 << 20  # in bytes
 _NUL = "\udc00"
 """A placeholder for a NUL, which Python 3.10's csv module rejects. A decoded text cannot contain
 this character, which is a lone surrogate.
@@ -98,7 +98,7 @@ def encoding_of(opened: IO[bytes]) -> str:
             raise TableError(line, "holds a NUL character (a byte that is 0)")
         line += chunk.count(b"\n")
         if encoding == WINDOWS:
-            continue
+            continue  # The rest is read to check its size and to find a NUL.
         try:
             decoder.decode(chunk)
         except UnicodeDecodeError:
@@ -178,7 +178,7 @@ def _rows_of_workbook(file: Path, sheet: str) -> Iterator[tuple[int, list[str]]]
                 sheets = ", ".join(book.sheetnames)
                 raise TableError(1, f"has no sheet {sheet!r}; its sheets are {sheets}")
             rows = (book[sheet] if sheet else book.worksheets[0]).iter_rows(values_only=True)
-            width = 0
+            width = 0  # the number of columns with a title; 0 before the first row
             for number, values in enumerate(rows, start=1):
                 cells = [_cell(value) for value in values]
                 if not any(cell.strip() for cell in cells):
@@ -186,6 +186,7 @@ def _rows_of_workbook(file: Path, sheet: str) -> Iterator[tuple[int, list[str]]]
                 while not width and not cells[-1].strip():
                     cells.pop()  # empty cells after the last title
                 width = width or len(cells)
+                # Cells beyond the titles stay if they have a text: the caller reports them.
                 extra = [cell for cell in cells[width:] if cell.strip()]
                 cells = cells[:width] + [""] * (width - len(cells)) + extra
                 yield number, cells

@@ -217,6 +217,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    # The first row itself yields its keys: they are the line of column names.
     writer.writerows(
         [*map(_csv_value, row)] for row in [*rows[:1], *(row.values() for row in rows)]
     )

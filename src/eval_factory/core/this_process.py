@@ -42,15 +42,16 @@ def interruptible() -> Iterator[None]:
 
     If the process has its own signal handlers, nothing is changed.
     """
-    usual = (signal.default_int_handler, signal.SIG_DFL)
-    now = (signal.SIGINT, signal.SIGALRM)
+    usual_handlers = (signal.default_int_handler, signal.SIG_DFL)
+    current_handlers = (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM))
+    # Python allows signal handlers in the main thread only.
     if (
         threading.current_thread() is not threading.main_thread()
-        or tuple(map(signal.getsignal, now)) != usual
+        or current_handlers != usual_handlers
     ):
         yield
         return
-    report = sys.unraisablehook
+    usual_hook = sys.unraisablehook
     signal.signal(signal.SIGALRM, _interrupt)
     signal.signal(signal.SIGINT, _interrupt)
     _raise_dropped_interrupts_later()
@@ -58,22 +59,25 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         time_left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGINT, usual[0])
-        signal.signal(signal.SIGALRM, usual[1])
-        sys.unraisablehook = report
+        signal.signal(signal.SIGINT, usual_handlers[0])
+        signal.signal(signal.SIGALRM, usual_handlers[1])
+        sys.unraisablehook = usual_hook
         if time_left:  # a postponed interrupt was not raised yet
             raise KeyboardInterrupt
 
 
 def _raise_dropped_interrupts_later() -> None:
-    """Let Python raise a KeyboardInterrupt again that it could not raise (`sys.unraisablehook`)."""
-    report = sys.unraisablehook
+    """Make sure that each KeyboardInterrupt that Python drops is raised again a moment later.
+
+    Python passes a dropped exception to `sys.unraisablehook`.
+    """
+    usual_hook = sys.unraisablehook
 
     def hook(dropped: sys.UnraisableHookArgs) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
             _interrupt_soon()
         else:
-            report(dropped)
+            usual_hook(dropped)
 
     sys.unraisablehook = hook
 
@@ -85,7 +89,7 @@ def forget_interrupts() -> None:
     CPython sets a flag, even if the exception is caught. `python -m` then ends with SIGINT instead
     of the exit code. Another `exec` of text clears the flag.
     """
-    exec("")  # noqa: S102
+    exec("")  # noqa: S102 - the text is empty
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

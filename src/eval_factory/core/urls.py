@@ -81,7 +81,8 @@ def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if not use_nvcf:
-        path = path.removesuffix(API_PATHS.get(kind_of(url) or "", "")) + API_PATHS[endpoint_type]
+        path_in_url = API_PATHS.get(kind_of(url) or "", "")  # empty for a base URL
+        path = path.removesuffix(path_in_url) + API_PATHS[endpoint_type]
     return urlunsplit(parts._replace(path=path))
 
 
@@ -136,7 +137,9 @@ def is_at_a_server(url: str, env: Mapping[str, str]) -> bool:
 
 
 def reached(url: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the URLs to send requests to: one for each server of a `served://` URL, else the URL.
+    """Return the URLs to which requests for a URL are sent.
+
+    For a `served://` URL, these are the URLs of its servers; otherwise, it is the URL itself.
 
     Raises PrerequisiteError if no server was started for a `served://` URL.
     """
