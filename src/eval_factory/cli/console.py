@@ -113,13 +113,13 @@ def prepare_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
     if not _is_utf_8(sys.getfilesystemencoding()) and os.environ.get("PYTHONUTF8") != "1":
         os.environ["PYTHONUTF8"] = "1"
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - the same program
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - restarts this program
     os.environ["PYTHONUTF8"] = "1"  # helm-run inherits this variable
     os.environ.pop("PYTHONIOENCODING", None)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until the end
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
         elif isinstance(stream, io.TextIOWrapper) and not _is_utf_8(stream.encoding):
             stream.reconfigure(errors="backslashreplace")
 

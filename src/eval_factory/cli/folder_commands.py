@@ -395,6 +395,7 @@ def _added_export(point: EntryPoint) -> click.Command:
     def refuse(**_: object) -> None:
         raise ConfigError(f"{text}\n  correct the package, or remove it: pip uninstall {package}")
 
+    # The command accepts all arguments, so that the user sees the reason and no usage error.
     return click.Command(
         point.name,
         callback=refuse,

@@ -77,7 +77,7 @@ def monitor() -> None:
 )
 @click.option(
     "--from",
-    "made",
+    "imported",
     type=HomePath(),
     multiple=True,
     metavar="DIR",
@@ -112,7 +112,7 @@ def look(
     panel: Path,
     executor: str | None,
     new_baseline: str | None,
-    made: tuple[Path, ...],
+    imported: tuple[Path, ...],
     **flags: bool,
 ) -> None:
     """Make one look with PANEL.yml (or the baseline, if there is none yet), and record it in the
@@ -131,7 +131,7 @@ def look(
             _show_panel(loaded, output, debug=ctx.obj["debug"])
             return
         options = _run_options(output, wait=flags["wait"], no_preflight=flags["no_preflight"])
-        options = replace(options, imported=made)
+        options = replace(options, imported=imported)
         outcome = make_look(loaded, options, new_baseline)
         _show(outcome, output)
     ctx.exit(outcome.exit_code)
@@ -152,7 +152,10 @@ def _show_panel(panel: Panel, output: RunOutput, *, debug: bool) -> None:
 
 
 def _run_options(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> RunOptions:
-    """Return the options for the runs of a panel."""
+    """Return the options for the runs of a panel.
+
+    The progress is shown unless the command prints one line or JSON.
+    """
     from eval_factory.cli.suite_screen import progress_view
     from eval_factory.monitor.look import RunOptions
     from eval_factory.workflows.suite.suite_report import SuiteOptions

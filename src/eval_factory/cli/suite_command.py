@@ -46,7 +46,7 @@ _SUITE_KEYS = (
     "max_wall_s",
 )
 _FLAGS = {name: f"suite.{name}" for name in _SUITE_KEYS} | {
-    "limit_samples": "suite.params.limit_samples"
+    "limit_samples": "suite.params.limit_samples"  # replaces `suite.limit_samples`
 }
 """The configuration key that each option of `run_suite` sets."""
 
@@ -314,7 +314,8 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
         write_atomic(output, translation.text)
     command = "run_suite" if "suite" in translation.document else "run_eval"
     options = f"--run_config {shlex.quote(str(output))} --dry_run"
-    if "type" not in translation.document.get("config", {"type": None}):
+    run_section = translation.document.get("config")
+    if run_section is not None and "type" not in run_section:  # a run config without a task
         options += " --eval_type TASK"
     screen.write(own_lines(f"{output}: written; next: eval-factory {command} {options}\n"))
 

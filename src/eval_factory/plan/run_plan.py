@@ -566,6 +566,7 @@ def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServ
 
 
 _METADATA_KEY = re.compile(r"^ +keep_image_metadata:", re.MULTILINE)
+"""Matches a run_config.yml of the versions that remove metadata: it has the setting for this."""
 
 
 def may_send_files(evaluation: Evaluation) -> bool:
@@ -592,7 +593,9 @@ def sends_metadata_as_before(evaluation: Evaluation, rundir: RunDir) -> bool:
         text = rundir.run_config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return False
-    return f"\n{SENDS_METADATA}:" in text or _METADATA_KEY.search(text) is None
+    # Only an early version, which always sent the metadata, wrote a file without the setting.
+    is_of_early_version = _METADATA_KEY.search(text) is None
+    return f"\n{SENDS_METADATA}:" in text or is_of_early_version
 
 
 def _named_servers(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:

@@ -284,16 +284,17 @@ def _juries(
     """
     if len(decisions) < 2:
         return ()
-    complete = []
-    for number, verdicts in enumerate(zip(*decisions.values(), strict=True)):
-        if None not in verdicts:
-            complete.append(number)
-    complete_decisions = {}
-    for name, judge_decisions in decisions.items():
-        complete_decisions[name] = [bool(judge_decisions[number]) for number in complete]
-    if not complete:
+    decided_by_all = []  # the numbers of these items
+    for number, decisions_on_item in enumerate(zip(*decisions.values(), strict=True)):
+        if None not in decisions_on_item:
+            decided_by_all.append(number)
+    if not decided_by_all:
         return ()
-    return tuple(best_juries([items[number] for number in complete], complete_decisions, costs))
+    common_items = [items[number] for number in decided_by_all]
+    common_decisions = {}
+    for name, judge_decisions in decisions.items():
+        common_decisions[name] = [bool(judge_decisions[number]) for number in decided_by_all]
+    return tuple(best_juries(common_items, common_decisions, costs))
 
 
 def _read_label_file(labels: Path, column: str | None) -> tuple[str, list[LabelledItem]]:

@@ -124,7 +124,7 @@ def claim(rundir: RunDir) -> None:
         )
         at_risk_paths = []
         for path in (*rundir.results, *overwritten_files):
-            if os.path.lexists(path):
+            if os.path.lexists(path):  # also True for a broken link
                 at_risk_paths.append(path)
         folders = (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.made_pictures)
         at_risk_paths += [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]

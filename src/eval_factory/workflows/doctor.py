@@ -220,7 +220,7 @@ def _data_finding(plan: Plan, env: Mapping[str, str]) -> Finding:
     if data_path is not None or plan.evaluation.benchmark is not None:
         return Finding("data", True, "your own files")
     if not source.startswith(("Hugging Face", "GitHub")):
-        return Finding("data", True, "as a run needs them")
+        return Finding("data", True, f"not tested; their source: {source}")
     pull_command = f"eval-factory data pull {plan.task_name} --to bundle"
     try:
         _hub_text(env)

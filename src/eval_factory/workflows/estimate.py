@@ -56,10 +56,12 @@ from eval_factory.workflows.prepare import data_settings, find_bundle, place_dat
 
 SECONDS_PER_HOUR = 3600.0
 SECONDS_PER_MINUTE = 60.0
+# the SQL query for the latency and the usage of each answer in the cache
 _CACHED_ANSWERS = f"""
 SELECT r.latency_s, {USAGE}
 FROM responses r WHERE role = ? AND model_id = ? ORDER BY created, key
 """  # noqa: S608 - the text only contains constants
+# parts of the texts about the sources of figures
 _AGAIN_IF_UNUSABLE = "and again if the answer cannot be used"
 RUN_FIRST = "unknown: run the evaluation with limit_samples first, then estimate again"
 Measure = Callable[[Plan, Mapping[str, str]], "PromptSizes"]
@@ -135,7 +137,7 @@ class Total(ABC):
 
     @property
     def exceeded_limits(self) -> dict[str, float]:
-        """The needed amount for each limit that will be reached before the end, by limit name."""
+        """The needed amount for each limit that the run would exceed, by the name of the limit."""
         seconds = None if self.hours is None else self.hours * SECONDS_PER_HOUR
         needed = {
             MAX_COST: self.cost,
@@ -633,6 +635,7 @@ def _measuring_events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[st
         context = RunContext(plan.rundir, lock, env, redactor_of(plan.evaluation, env), log, screen)
         bundle = find_bundle(plan, env)
         offline = data_settings(plan, bundle, env)
+        # helm-run may contact no host
         settings = replace(
             offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE}
         )

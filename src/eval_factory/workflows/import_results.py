@@ -104,7 +104,7 @@ def import_results(  # noqa: PLR0913 - one parameter for each option of the comm
 def _written_together(
     runs: Sequence[ForeignRun], import_options: Sequence[ImportOptions], output_dir: Path
 ) -> list[Imported]:
-    """Write the output folder of each run. All runs are converted before any folder is written."""
+    """Convert all runs, then write the output folder of each run, and return the results."""
     from eval_factory.importing.data_age import age_of_data
     from eval_factory.importing.imported_result import result_of
 
@@ -246,6 +246,8 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
             old_provenance.answers_public,
             options.training_cutoff,
         )
+        # This redactor knows no secrets: the texts are compared with the stored texts, and today's
+        # environment may have other secrets than that of the first import.
         result = result_of(run, Redactor(), options.min_coverage, age)
         importer_fields = {name: getattr(old_provenance, name) for name in _IMPORTER_FIELDS}
         result = replace(result, provenance=replace(result.provenance, **importer_fields))

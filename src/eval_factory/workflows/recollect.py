@@ -213,23 +213,23 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     """
     if stored.result.provenance.imported is not None:
         with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
-            shadow = RunDir(Path(name))
-            yield Recollected(shadow, write_again(stored, shadow), ())
+            temporary_dir = RunDir(Path(name))
+            yield Recollected(temporary_dir, write_again(stored, temporary_dir), ())
         return
     state = last_state(rundir)
     evaluation = stored_evaluation(rundir, stored)
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
-        shadow = RunDir(Path(name))
+        temporary_dir = RunDir(Path(name))
         # The collector reads these folders through links. The cache is copied, because SQLite
         # writes files next to the database that it reads.
         for folder in ("helm", "logs", "annotations", "model_configs"):
-            (shadow.root / folder).symlink_to(
+            (temporary_dir.root / folder).symlink_to(
                 (rundir.root / folder).absolute(), target_is_directory=True
             )
         for original in (*rundir.answers, rundir.own_data):
             if original.is_file():
-                shutil.copyfile(original, shadow.root / original.name)
-        plan = replace(make_plan(evaluation, rundir), rundir=shadow)
+                shutil.copyfile(original, temporary_dir.root / original.name)
+        plan = replace(make_plan(evaluation, rundir), rundir=temporary_dir)
         yield _collect_again(rundir, stored, state, plan)
 
 
@@ -242,8 +242,8 @@ def _collect_again(
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import installed_packages, run_files
 
-    shadow = plan.rundir
-    runs = [shadow.root / name for name in state.runs]
+    temporary_dir = plan.rundir
+    runs = [temporary_dir.root / name for name in state.runs]
     files = run_files(rundir, [rundir.root / name for name in state.runs])
     old = stored.result.provenance
     remembered = _stored_facts(stored, plan)
@@ -263,7 +263,7 @@ def _collect_again(
             f"{remembered.unread} data files are missing, or are stored outside of the folder:"
             " their hashes were not computed again"
         )
-    if not shadow.events.is_file() and old.started_at is not None:
+    if not temporary_dir.events.is_file() and old.started_at is not None:
         notes.append(
             "logs/events.jsonl is missing: the start and the end of the run were not checked again"
         )
@@ -289,10 +289,10 @@ def _collect_again(
         if name in document:
             further_keys[name] = document[name]
     write_atomic(
-        shadow.run_config,
+        temporary_dir.run_config,
         to_yaml(run_config(config, command, info.name, info.pkg_name, further_keys)),
     )
-    return Recollected(shadow, result, tuple(notes))
+    return Recollected(temporary_dir, result, tuple(notes))
 
 
 def _stored_facts(stored: StoredResult, plan: Plan) -> Remembered:

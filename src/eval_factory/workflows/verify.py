@@ -226,8 +226,8 @@ def _findings_and_notes(rundir: RunDir, state_findings: list[Finding]) -> Iterat
     state_findings += _digest_findings(rundir, state.files, f"{name} (files)")
     with recollected(rundir, stored) as made:
         yield from _file_findings(rundir, made, stored)
-        complete = {"complete": not made.result.something_to_ask}
-        for difference in differences({"complete": state.complete}, complete):
+        made_complete = {"complete": not made.result.something_to_ask}
+        for difference in differences({"complete": state.complete}, made_complete):
             yield _finding(name, difference, "HELM's files")
         yield from made.notes
 

@@ -204,9 +204,9 @@ def _read(path: Path) -> str:
         raise ConfigError(f"{path} cannot be read: {error}") from None
 
 
-# The entries of a conf file name models in three ways: a group of models (`model=text`), a
-# particular model (`model=openai/gpt-4o,model_deployment=...`), or not at all. These arguments are
-# removed from all entries, because the target of a run determines its model.
+# The names of arguments of entries. The entries of a conf file name models in three ways: a group
+# of models (`model=text`), a particular model (`model=openai/gpt-4o,model_deployment=...`), or not
+# at all. `of_any_model` removes both arguments, because the target of a run determines its model.
 _MODEL = "model"
 _OUTPUT_LIMIT = "num_output_tokens"
 DATA_PATH = "data_path"
