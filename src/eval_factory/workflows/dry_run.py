@@ -59,6 +59,7 @@ def dry_run(
             its prerequisites.
     """
     if options.diff is not None:
+        # Both previews use the flags and overrides of `request`, so only the run configs differ.
         complete = replace(options, shows_nulls=True, diff=None)
         old_request = replace(request, run_config=None, document=None)
         if isinstance(options.diff, Path):

@@ -83,6 +83,7 @@ configuration. NLTK writes the second phrase.
 """
 
 PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
+"""The names of errors that mean: a Python package is missing or cannot be imported."""
 ARGUMENT_ERRORS = frozenset(
     {"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"}
 )

@@ -100,8 +100,8 @@ def install(
     is_empty_folder = home.is_dir() and not any(home.iterdir())
     if home.exists() and not is_empty_folder:
         raise ConfigError(
-            f"{home}: is not empty and has no {upstream}; nothing is overwritten: "
-            f"remove the folder, or set {HOMES[upstream.name]} to"
+            f"{home}: exists and has no {upstream}; nothing is overwritten: "
+            f"remove this path, or set {HOMES[upstream.name]} to"
             " a folder that is new or empty"
         )
     home.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)

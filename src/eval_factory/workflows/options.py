@@ -57,8 +57,8 @@ class Options:
     # of the answer; None: show no such lines
     watch: str | None = None
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
-    """A callback that receives the task, the model and the folder of the run. It is called after
-    the folder is locked and before the first request.
+    """A callback that receives the record of the run that begins (`launch_record`). The callback is
+    called after the folder is locked and before the first request.
     """
     shows_nulls: bool = False  # True: a dry run shows the values that are null, too
     diff: Path | Mapping[str, Any] | None = None
@@ -75,15 +75,16 @@ class DryRun:
     """The preview of a run, made without starting the run or writing a file."""
 
     text: str  # the configuration, the source of each value, the command; redacted
-    would_stop: tuple[str, ...]  # the faults in the user's own data that would end a run
+    would_stop: tuple[str, ...]  # the faults in the user's own files that would end a run
 
 
 @dataclass(frozen=True)
 class Submitted:
     """A Slurm job that continues after the command that submitted it has returned."""
 
-    folder: Path  # the folder of its result
-    # for the screen: the first line says what was done, the other lines the user's next actions
+    folder: Path  # the output folder of the run
+    # the text for the screen: the first line says what was done, and the other lines state the
+    # user's next actions
     summary: str
 
 

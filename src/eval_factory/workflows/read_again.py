@@ -1,8 +1,9 @@
 """Loads results for a comparison so that the same version of the reader has read all answers.
 
 The reader (the package `reading`) finds the option that an answer states; its rules have a version.
-Two results can only be compared if the same version read both. Results of other versions are
-therefore collected again from their stored answers, in the same way as in `verify`.
+Two results can only be compared if the same version read both. If the versions differ, results of
+other versions than the current version are therefore collected again from their stored answers, in
+the same way as in `verify`.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def export(
     is_empty_folder = target.is_dir() and not any(target.iterdir())
     if target.is_symlink() or (target.exists() and not is_empty_folder):
         raise ConfigError(
-            f"--export {target}: is there already, and not empty; name a new or an empty folder"
+            f"--export {target}: exists and is not an empty folder; name a new or an empty folder"
         )
     for folder in folders:
         if target.resolve().is_relative_to(folder.resolve()):

@@ -87,7 +87,7 @@ def test_an_empty_folder_is_taken_and_any_other_is_refused(told: Told, tmp_path:
     (full / "mine").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for target in (file, full, tmp_path / "link"):
-        with pytest.raises(ConfigError, match="is there already, and not empty"):
+        with pytest.raises(ConfigError, match="exists and is not an empty folder"):
             exported([tmp_path / "a"], target)
     assert file.read_text() == (full / "mine").read_text() == "mine"
     with pytest.raises(ConfigError, match=naming("inside of", "output folder")):
