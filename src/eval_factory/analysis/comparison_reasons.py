@@ -23,7 +23,7 @@ from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
 CORRECTED_BY_TRUTH_SINCE = 2
 """The version of the statistics since which judges are corrected against the truth behind labels.
 """
-Key = str  # the id of an instance in the score's split and perturbation
+Key = str  # the id of an instance
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class InstanceValues:
     prompts: Mapping[Key, bytes]  # a short hash of the prompts of all trials
     # failed instances that were answered and judged, but have no value of the metric
     unscored: AbstractSet[Key] = frozenset()
-    # the source of each instance that has a source
+    # the source of each instance whose record states a source
     clusters: Mapping[Key, str] = field(default_factory=dict)
     # the lowest possible score of each case of a rubric; the highest score is 1
     lowest: Mapping[Key, float] = field(default_factory=dict)
-    metric: str | None = None
+    metric: str | None = None  # the name of the score's metric
 
     @property
     def keys(self) -> AbstractSet[Key]:
@@ -47,7 +47,7 @@ class InstanceValues:
         return self.prompts.keys()
 
     def listed(self, keys: Iterable[Key]) -> list[float]:
-        """Return the values of these instances, in their order."""
+        """Return the values of these instances, in the order of `keys`."""
         return [self.values[key] for key in keys]
 
 
@@ -104,7 +104,7 @@ def values_of(
 
 
 def _hash_of(prompts: Iterable[str]) -> bytes:
-    """Return a short hash of the prompts of one instance, which is independent of their order."""
+    """Return a short hash of the prompts of one instance; their order does not change the hash."""
     text = "\0".join(sorted(prompts))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
@@ -114,13 +114,13 @@ def _is_judge_corrected(metric: str | None) -> bool:
     return metric is not None and metric.endswith(JUDGE_CORRECTED)
 
 
-LENIENT = ".lenient"
+LENIENT = ".lenient"  # the end of the name of a lenient score
 READ_METRICS = (".lenient", ".corrected", ".reasoned", ".with_asked")
 """Parts of the names of metrics whose values depend on the answer reader."""
 ANSWER_STYLE = "answer_style"
 """The name of the reason that two results have different settings of `answer_style`."""
 NEVER_ACCEPTED = frozenset({ANSWER_STYLE, "metric", "no_pairs"})
-"""The names of the reasons that `--allow` does not take."""
+"""The names of the reasons that `--allow` does not accept."""
 ACCEPTED_REASONS = (
     "coverage",
     "data",
@@ -136,7 +136,7 @@ ACCEPTED_REASONS = (
     "task",
     "upstream",
 )
-"""The names of the reasons that `--allow` takes; docs/compare.md explains each reason."""
+"""The names of the reasons that `--allow` accepts; docs/compare.md explains each reason."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,10 @@ class Side:
 def two_ways_of_asking(
     label: str, stored: StoredResult, other_label: str, other_stored: StoredResult
 ) -> Iterator[Reason]:
-    """Yield a reason if one result has letters as answers and the other result has reasoning."""
+    """Yield a reason if the model had to answer with a letter in only one of the results.
+
+    In the other result, the model had to reason before its answer (`answer_style`).
+    """
     style = stored.extra.get("answer_style", "letter")
     other_style = other_stored.extra.get("answer_style", "letter")
     if style != other_style:
@@ -182,12 +185,15 @@ def _different_readers(a: Side, b: Side) -> Iterator[Reason]:
             "reader",
             f"the answers of {a.label} and {b.label} were read by different rules, "
             f"versions {version_a} and {version_b}, "
-            "and they cannot be read again; run the older one again",
+            "and the answers cannot be read again; run the older result again",
         )
 
 
 def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
-    """Yield every reason against comparing two results; nothing if they are comparable."""
+    """Yield every reason against comparing two results; nothing if the two are comparable.
+
+    `reasons_of` yields the reasons against any comparison of a single result.
+    """
     if is_imported(a.stored) or is_imported(b.stored):
         yield from _reasons_across_programs(a, b)
         return
@@ -265,8 +271,8 @@ def _different_judging(a: Side, b: Side) -> Iterator[Reason]:
         yield Reason("judges", f"{pair} were corrected with different passports of their judge")
     if _is_corrected_by_truth(record_a) != _is_corrected_by_truth(record_b):
         why = (
-            "one to the physicians' labels, the other to the truth behind them; rescore the older "
-            "one"
+            "one to the physicians' labels, the other to the truth behind the labels; rescore the "
+            "older result"
         )
         yield Reason("judges", f"{pair} were corrected to two different things: {why}")
 
@@ -326,7 +332,7 @@ def _reasons_across_programs(a: Side, b: Side) -> Iterator[Reason]:
 
 
 def _scoring_program(side: Side) -> str:
-    """Return the name and version of the program that computed a score.
+    """Return the program that computed a score, with its version if the version matters.
 
     A lenient score is always computed by this program's answer reader.
     """
@@ -391,6 +397,7 @@ def _different_data(record_a: Provenance, record_b: Provenance) -> str | None:
     files_b = _data_files(record_b)
     if sorted(files_a.values()) == sorted(files_b.values()):
         return None
+    # Files that are equal in name and contents are in both sets of items, so `^` leaves them out.
     names = sorted(dict(files_a.items() ^ files_b.items()))
     return formats.first_of(names, 3) or None
 
@@ -417,7 +424,10 @@ def _different_judges(record_a: Provenance, record_b: Provenance) -> str | None:
 
 
 def _judges_of(record: Provenance) -> dict[str, tuple[object, ...]]:
-    """Return the models and the prompt of each judge, on which its ratings depend."""
+    """Return judge -> (requested model, model that answered, hash of the prompt).
+
+    A judge's ratings depend on these three.
+    """
     judges: dict[str, tuple[object, ...]] = {}
     for role, endpoint in record.endpoints.items():
         if role != MODEL_ROLE:

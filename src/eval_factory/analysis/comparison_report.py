@@ -1,5 +1,6 @@
-"""Formats a comparison as text, Markdown, a JSON document, and a page with the instances of all
-results side by side.
+"""Formats a comparison as text, Markdown, a JSON document and an HTML page.
+
+The page shows the instances of all results side by side.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def texts_of_flips(comparison: Comparison) -> Texts:
         for record in result.instances:
             key = record.id
             if ids is not None:
-                key = ids.get(record.id, "")
+                key = ids.get(record.id, "")  # an empty id is in no text: the question is unpaired
             if key in texts and score.is_over(record):
                 instance_texts = texts[key]
                 instance_texts.setdefault("prompt", record.prompt)
@@ -77,12 +78,13 @@ def _right_references(record: InstanceRecord) -> Iterator[str]:
 MAX_FLIPS = 8
 """The largest number of ids that a sentence lists; the JSON document has all ids."""
 MAX_TEXT = 1_000
-"""The number of last characters of a prompt or an answer that the text shows; the JSON document has
-all characters.
+"""The number of characters that the text shows of a prompt or an answer, from its end.
+
+The JSON document has all characters.
 """
 _FINDINGS = {
     Evidence.SHOWN: "is shown",
-    Evidence.REFUTED: "is refuted: the whole interval is beyond the margin",
+    Evidence.REFUTED: "is refuted: the complete interval is beyond the margin",
     Evidence.INCONCLUSIVE: "is not shown: the interval crosses the margin (inconclusive)",
 }
 
@@ -149,11 +151,15 @@ def _table_of_pairs(compared: Compared) -> Table:
         difference = _number(comparison.paired.difference, comparison)
         interval = _interval(comparison, " .. ")
         rows.append([comparison.pair, difference, interval, *_p_values(comparison)])
-    return Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, 4)
+    return Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, numbers=4)
 
 
 def _end_of(text: str) -> str:
-    """Return the end of a text on one line. In a prompt, the question comes after the examples."""
+    """Return the end of a text on one line.
+
+    The end is shown, because the question of a prompt comes after the examples.
+    """
+    # `one_line` may write a character as an escape of ten characters; none of these is cut.
     end = one_line(text[-MAX_TEXT:], len(r"\U000e0001") * MAX_TEXT)
     if len(text) > MAX_TEXT:
         return f"... {end}"
@@ -161,7 +167,12 @@ def _end_of(text: str) -> str:
 
 
 def _wrapped(line: str, indent: str) -> list[str]:
-    """Return a line wrapped to 80 columns."""
+    """Return a text wrapped to lines of at most 80 columns.
+
+    Args:
+        line: the text.
+        indent: the indent of all lines; if empty, the lines after the first have two spaces.
+    """
     return textwrap.wrap(
         line,
         80,
@@ -173,7 +184,12 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def _interval(comparison: Comparison, between: str) -> str:
-    """Return the interval of the difference; `-` if there is none. `between` separates its ends."""
+    """Return the interval of the difference; `-` if there is no interval.
+
+    Args:
+        comparison: the comparison.
+        between: the text between the two ends.
+    """
     low = comparison.paired.ci_low
     high = comparison.paired.ci_high
     if low is None:
@@ -232,8 +248,9 @@ def _listed_ids(ids: Sequence[str]) -> str:
 
 
 def _sentence_of_failed(comparison: Comparison) -> str:
-    """Return the sentence on the instances without a value, and on the largest effect of these
-    values.
+    """Return the sentence on the instances without a value.
+
+    The sentence has the bounds of the difference that the missing values allow, if these are known.
     """
     failed = comparison.failed
     counts = (
@@ -262,7 +279,7 @@ def _result(comparison: Comparison) -> str:
 
 
 def _finding(comparison: Comparison) -> str:
-    """Return the words that a model is better, or that no difference is shown."""
+    """Return a phrase that says which model is better, or that no difference is shown."""
     a = comparison.a.label
     b = comparison.b.label
     difference = comparison.paired.difference
@@ -281,9 +298,9 @@ def _finding(comparison: Comparison) -> str:
 
 
 def _evidence(comparison: Comparison) -> str:
-    """Return the words for the interval and the test of a difference.
+    """Return a phrase with the interval and the test of a difference.
 
-    If interval and test disagree, the words also say which of them decides.
+    If interval and test disagree, the phrase also says whether the interval or the test decides.
     """
     difference = comparison.paired
     p_value, p_holm = _p_values(comparison)
@@ -297,9 +314,10 @@ def _evidence(comparison: Comparison) -> str:
 
 
 def _deciding(difference: PairedDifference) -> str:
-    """Return the words that the test or the interval decides, if only one shows a difference.
+    """Return a phrase that says which decides, if only the test or only the interval shows it.
 
-    The method without a difference decides.
+    A difference counts as shown only if both show it, so the one that does not show it decides.
+    Return an empty text if they agree, or if there is no test or interval.
     """
     if difference.p_value is None or difference.ci_low is None or difference.ci_high is None:
         return ""
@@ -315,7 +333,7 @@ def _deciding(difference: PairedDifference) -> str:
 
 
 def _number(value: float | None, comparison: Comparison) -> str:
-    """Return a share in percentage points, and any other value in its own unit."""
+    """Return a share in percentage points, and any other value in its own unit; `-` for None."""
     if value is None:
         return "-"
     return difference_text(value, comparison.scale)
@@ -353,7 +371,7 @@ def comparison_markdown(compared: Compared) -> str:
         ranks = []
         for ranked in compared.ranks:
             ranks.append([ranked.model.label, f"{ranked.best} to {ranked.worst}"])
-        lines += ["", *in_markdown(Table(["model", "rank"], ranks, 1))]
+        lines += ["", *in_markdown(Table(["model", "rank"], ranks, numbers=1))]
     for comparison in compared.comparisons:
         lines.append("")
         for sentence in sentences(comparison):
@@ -392,14 +410,13 @@ def _markdown_table(comparisons: Sequence[Comparison]) -> Table:
                 _number(comparison.paired.mde, comparison),
             ]
         )
-    return Table(header, rows, 6)
+    return Table(header, rows, numbers=6)
 
 
 def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
     """Return the HTML page that compares two output folders or more.
 
-    If the results cannot be compared, the page shows the reasons. The function raises the errors of
-    `compare`.
+    If the results cannot be compared, the page shows the reasons.
 
     Args:
         folders: the output folders.

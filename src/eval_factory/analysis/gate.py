@@ -1,6 +1,7 @@
-"""Runs a gate: checks the results of candidates against a policy.
+"""Runs a gate: checks the results of a candidate against the limits of a policy.
 
-A limit is kept or broken, or the check is inconclusive because the sample is too small.
+A candidate is the model that a gate accepts or refuses. A check of a limit passes, fails, or is
+inconclusive because the sample is too small.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from eval_factory.report.reader import StoredResult, load_result, run_folders
 from eval_factory.report.verdicts import doubts_of
 from eval_factory.scoring.paired import PairedDifference, non_inferiority
 
-# evidence of non-inferiority -> the outcome, and the words before the permitted drop
+# evidence of non-inferiority -> (the outcome, the words in front of the permitted drop)
 _FINDINGS = {
     Evidence.SHOWN: (Verdict.PASS, "not worse by more than"),
     Evidence.REFUTED: (Verdict.FAIL, "worse by more than"),
@@ -53,7 +54,7 @@ class Check:
     observed: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None
-    can_fail: bool = True  # False if no score of the candidate could break the limit
+    can_fail: bool = True  # False if every possible score of the candidate keeps the limit
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class GateResult:
     # tasks of candidates that the policy does not name; they do not count for the outcome
     not_in_policy: tuple[str, ...]
     locked_at: datetime | None = None  # the time at which the policy was locked; None: not locked
-    notes: tuple[str, ...] = ()  # notes on limits, on the lock, and on doubtful scores
+    notes: tuple[str, ...] = ()  # on limits without effect, on the lock, and on doubtful scores
 
     @property
     def exit_code(self) -> int:
@@ -103,7 +104,7 @@ def evaluate_policy(
     Args:
         policy: the policy, from `load_policy`.
         candidates: output folders, or folders of output folders.
-        baselines: folders with the earlier results, against which drops are measured.
+        baselines: folders with the results from which drops are measured.
         load: reads the result of a folder.
 
     Raises:
@@ -111,35 +112,38 @@ def evaluate_policy(
             the policy limits a drop and there is no baseline.
         PrerequisiteError: a folder has no result.
     """
-    new = _by_task(candidates, "candidate", load)
-    old = _by_task(baselines, "baseline", load)
-    for task in new.keys() & old.keys():
-        if new[task].folder.resolve() == old[task].folder.resolve():
+    candidate_results = _by_task(candidates, "candidate", load)
+    baseline_results = _by_task(baselines, "baseline", load)
+    for task in candidate_results.keys() & baseline_results.keys():
+        folder = candidate_results[task].folder
+        if folder.resolve() == baseline_results[task].folder.resolve():
             fault = f"is both the candidate and the baseline of {task}"
-            raise ConfigError(f"{new[task].folder}: {fault}; give the baseline's own folder")
+            raise ConfigError(f"{folder}: {fault}; give the baseline's own folder")
     if policy.needs_baseline and not baselines:
         raise ConfigError(
             f"{policy.path}: limits a drop: give the earlier result with --baseline DIR"
         )
     outcomes = []
     for benchmark in policy.benchmarks:
-        outcomes.append(_benchmark_outcome(benchmark, new.get(benchmark.task), old))
+        candidate = candidate_results.get(benchmark.task)
+        outcomes.append(_benchmark_outcome(benchmark, candidate, baseline_results))
     tasks_in_policy = {benchmark.task for benchmark in policy.benchmarks}
     outcome = _worst(benchmark.counted_as for benchmark in outcomes)
     if outcome == Verdict.PASS and not _could_fail(policy, outcomes):
+        # A gate that every model passes shows nothing.
         outcome = Verdict.INCONCLUSIVE
     notes = list(_notes_of_limits(policy, outcomes))
-    for task in sorted(new.keys() & tasks_in_policy):
-        notes += _notes_of_lock(task, new[task], policy.locked_at)
-        notes += _doubts_about(task, "candidate", new[task])
-        if task in old:
-            notes += _doubts_about(task, "baseline", old[task])
+    for task in sorted(candidate_results.keys() & tasks_in_policy):
+        notes += _notes_of_lock(task, candidate_results[task], policy.locked_at)
+        notes += _doubts_about(task, "candidate", candidate_results[task])
+        if task in baseline_results:
+            notes += _doubts_about(task, "baseline", baseline_results[task])
     return GateResult(
         policy=policy.path,
         policy_sha256=policy.sha256,
         outcome=outcome,
         benchmarks=tuple(outcomes),
-        not_in_policy=tuple(sorted(new.keys() - tasks_in_policy)),
+        not_in_policy=tuple(sorted(candidate_results.keys() - tasks_in_policy)),
         locked_at=policy.locked_at,
         notes=tuple(notes),
     )
@@ -172,8 +176,8 @@ def _benchmark_outcome(
 def _could_fail(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> bool:
     """Return True if a bad model could fail the gate.
 
-    The function also returns True if the policy wants no benchmark to fail the gate: each benchmark
-    is advisory, or its inconclusive outcome counts as passed.
+    Only benchmarks that count, and whose inconclusive outcome counts as failed, are examined.
+    Return True if there are none: the user then chose a gate that is easy to pass.
     """
     blocking: list[Check] = []
     for benchmark, outcome in zip(policy.benchmarks, outcomes, strict=True):
@@ -199,7 +203,15 @@ def _notes_of_limits(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> It
 
 
 def _doubts_about(task: str, side: str, stored: StoredResult) -> Iterator[str]:
-    """Yield a note for each doubt about a reportable score, which no limit may cover."""
+    """Yield a note for each doubt about a reportable score.
+
+    The limits of the policy may not cover these doubts.
+
+    Args:
+        task: the task.
+        side: `candidate` or `baseline`.
+        stored: the result.
+    """
     if stored.result.reportable:
         for doubt in doubts_of(stored.result):
             yield f"{task}: the {side}'s score: {doubt.value.phrase}"
@@ -280,8 +292,14 @@ def _checks(
 ) -> Iterator[Check]:
     """Yield a check for each limit of a benchmark.
 
-    If the result, the score or the baseline is missing, the check fails. It is not inconclusive,
-    because `on_inconclusive: pass` must not hide that nothing was shown.
+    If the result, the score or the baseline is missing, there is a failed check instead. The check
+    is not inconclusive, because `on_inconclusive: pass` must not hide that nothing was shown.
+
+    Args:
+        policy: the policy for the benchmark.
+        metric: the name of the score; None if there is no candidate and the policy names no score.
+        candidate: the candidate's result; None if there is none.
+        baseline: the baseline's result; None if there is none.
     """
     if candidate is None or metric is None:
         yield _no_number("no candidate has a result of this benchmark")
@@ -371,7 +389,17 @@ def _no_number(why: str, group: str | None = None) -> Check:
 def _check_of_min(
     score: Score, minimum: float, direction: Direction | None, group: str | None = None
 ) -> Check:
-    """Return the check of the lowest permitted score, by the interval of the score."""
+    """Return the check of the lowest permitted score, by the interval of the score.
+
+    The check fails if a lower score is better. Without an interval, a score below the minimum
+    fails, and any other score is inconclusive.
+
+    Args:
+        score: the score.
+        minimum: the lowest permitted score.
+        direction: the better direction in the policy; None for the metric's own direction.
+        group: the group, as `field=value`; None for all instances.
+    """
     low = score.stats.ci_low
     high = score.stats.ci_high
     value = formats.short(score.value)
@@ -478,7 +506,15 @@ class _Change:
         group: str | None,
         share_words: str = "",
     ) -> Check:
-        """Return the check of a drop of at most `allowed`, in the unit of the score."""
+        """Return the check of a limit of a drop.
+
+        Args:
+            limit: the limit's key in the policy.
+            allowed: the largest permitted drop, in the unit of the score.
+            difference: the difference (candidate - baseline).
+            group: the group, as `field=value`; None for all instances.
+            share_words: the words that explain `allowed` as a share of the baseline's score.
+        """
         evidence = non_inferiority(difference, allowed, higher_is_better=self.higher_is_better)
         outcome, words = _FINDINGS[evidence]
         if self.unchanged:
@@ -522,7 +558,14 @@ def _answers_of(stored: StoredResult) -> dict[tuple[object, ...], str | None]:
 def _checks_of_groups(
     policy: BenchmarkPolicy, metric: str, candidate: StoredResult, change: _Change | None
 ) -> Iterator[Check]:
-    """Yield the checks of the limits for groups. `change`: None if there is no baseline."""
+    """Yield the checks of the limits for groups.
+
+    Args:
+        policy: the policy for the benchmark.
+        metric: the name of the score.
+        candidate: the candidate's result.
+        change: the change from the baseline; None if no limit of the benchmark needs a baseline.
+    """
     for field, by_value in policy.groups.items():
         groups = candidate.result.groups.get(field, {})
         if not groups:
@@ -571,7 +614,10 @@ def _limits_by_value(
 
 
 def _coverage_of_group(stored: StoredResult, score: Score, group: tuple[str, str]) -> float:
-    """Return the share of a group's answers, or of their judgements, that the score counts."""
+    """Return the share of a group's answers, or of their judgements, that the score counts.
+
+    Return 0 if nothing is due.
+    """
     field, value = group
     judges = len(stored.result.validity.judges)
     is_judged = stored.result.validity.judgements is not None and judges > 0
@@ -610,7 +656,8 @@ def difference_in_group(
 ) -> PairedDifference | None:
     """Return the difference (b - a) over the instances of a group with a value in both results.
 
-    The metric and the scale are those of the comparison. None if there is no such instance.
+    The metric and the scale are those of the comparison. Return None if no instance of the group
+    has a value in both results.
 
     Args:
         a: the first result.

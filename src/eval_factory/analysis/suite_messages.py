@@ -1,6 +1,6 @@
 """Formats a suite's results as sentences and tables, for its page, its Markdown and papers.
 
-The functions are pure.
+The functions are pure: they read no files.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ WIN_RATES = (
 )
 PAIRS = (
     "A difference is b - a, on the instances for which both models have a value. "
-    "p is corrected (Holm) for the number of pairs of the benchmark. A difference is shown where "
-    "both the corrected test and the interval exclude that there is none."
+    "p is corrected (Holm) for the number of pairs of the benchmark. A difference is shown if "
+    "both the corrected test and the interval exclude a difference of 0."
 )
 GROUPS_NOTE = (
-    "HELM's other metric groups, as far as runs computed them. "
-    "Robustness and fairness are the main metric with the worst variant of each question; in the "
+    "HELM's other metric groups, if the runs computed their scores. "
+    "Robustness and fairness are the main metric over the worst variant of each question; in the "
     "other groups, lower is better."
 )
 
@@ -60,7 +60,7 @@ def completeness(results: SuiteResults) -> str:
 
 
 def value(cell: CellResult | None) -> str:
-    """Return the main score, or the status of a cell without a score, as a text."""
+    """Return the main score as a text; the status if the cell has no score; "-" without a cell."""
     if cell is None:
         return NOTHING
     if cell.value is None:
@@ -109,10 +109,11 @@ FLOOR = "best score without a model"  # the name of the row with the floors
 
 
 def floors(results: SuiteResults, evaluation: str) -> list[str]:
-    """Return the best score without a model on a benchmark, and the answers that reach this score.
+    """Return two texts: the best score without a model on a benchmark, and how it is reached.
 
-    If runs have different questions, their floors may differ; the text then has the lowest and the
-    highest floor. Empty if no floor is known.
+    The second text names the answers, such as always A. If runs have different questions, their
+    floors may differ; the first text then has the lowest and the highest floor. Return an empty
+    list if no floor is known.
     """
     by_floor = {}
     for cell in results.cells:
@@ -131,7 +132,8 @@ def floors(results: SuiteResults, evaluation: str) -> list[str]:
 def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
     """Return the colour and the mark of the page's first card, and a line for each kind of doubt.
 
-    Colour and mark show the worst verdict on a score. A suite that is not complete is never good.
+    Colour and mark show the worst verdict on a score. Demos count only if there are no other
+    scores. A suite that is not complete, or has no scores, never gets the colour of a good suite.
     """
     verdicts = [cell.verdict for cell in results.cells if cell.verdict is not None]
     lines = []
@@ -147,7 +149,7 @@ def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
     measured = [verdict for verdict in verdicts if verdict is not Verdict.DEMO]
     worst = Verdict.CHANCE
     if measured:
-        worst = max(measured, key=list(Verdict).index)
+        worst = max(measured, key=list(Verdict).index)  # the class lists the best verdict first
     elif verdicts:
         worst = Verdict.DEMO
     if results.status != RunStatus.COMPLETE and worst.value.colour == "good":
@@ -157,7 +159,7 @@ def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
 
 def metrics_of(results: SuiteResults, evaluation: str) -> str:
     """Return the main metric of a benchmark, or all main metrics if they differ between runs."""
-    names: dict[str, None] = {}
+    names: dict[str, None] = {}  # a set that keeps its order
     for cell in results.cells:
         if cell.evaluation == evaluation and cell.main_metric:
             names[cell.main_metric] = None
@@ -176,7 +178,7 @@ def total_cost(results: SuiteResults) -> str:
 
 
 def ranks(results: SuiteResults) -> dict[tuple[str, str], str]:
-    """Return the possible ranks of each target on each evaluation, by (evaluation, target)."""
+    """Return (evaluation, target) -> the possible ranks of the target, such as "1 to 2"."""
     by_cell = {}
     for benchmark in results.benchmarks:
         for rank in benchmark.ranks:
@@ -213,7 +215,7 @@ def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
 
 
 def _finding(comparison: Comparison) -> str:
-    """Return the words for the better model, or for a difference that is not shown."""
+    """Return a phrase that names the better model, or says that no difference is shown."""
     if not comparison.significant:
         return "no difference is shown"
     if comparison.advantage > 0:
@@ -222,14 +224,19 @@ def _finding(comparison: Comparison) -> str:
 
 
 def pair_table(benchmarks: Iterable[ComparedBenchmark], without: str = "") -> Table:
-    """Return the table of the compared pairs. `without`: the name of a column to leave out."""
+    """Return the table of the compared pairs.
+
+    Args:
+        benchmarks: the compared benchmarks.
+        without: the name of a column to leave out; empty for all columns.
+    """
     header = list(PAIR_HEADER)
     rows = pair_rows(benchmarks)
     if without in header:
         column = header.index(without)
         for row in (header, *rows):
             del row[column]
-    return Table(header, rows, 4)
+    return Table(header, rows, numbers=4)
 
 
 def refused_pairs(benchmark: ComparedBenchmark) -> list[tuple[str, list[str]]]:
@@ -256,7 +263,9 @@ def _difference(difference: float, comparison: Comparison) -> str:
 def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
     """Return a table with a row for each model, the best first and those without a win rate last.
 
-    `tested`: True if the table has a column with the results of each model's comparisons.
+    Args:
+        rates: the win rates.
+        tested: True if the table has a column with the results of each model's comparisons.
     """
     header = ["model", "mean win rate", "rank", "comparisons", "benchmarks"]
     if not tested:
@@ -267,7 +276,7 @@ def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
         if tested:
             row.append(_decided(rate))
         rows.append([*row, str(rate.columns)])
-    return Table(header, rows, len(header) - 1)
+    return Table(header, rows, numbers=len(header) - 1)
 
 
 def _ranks_of(rate: WinRate) -> str:
@@ -291,11 +300,15 @@ def _win_rate(rate: WinRate) -> str:
 
 
 def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str, Table]:
-    """Return a table for each of HELM's other metric groups, in HELM's order.
+    """Return group -> table, for each of HELM's metric groups except accuracy, in HELM's order.
 
-    A table has a row for each score, with the value of every target. `efficiency`: True if the
-    group of efficiency is included. This group is not in the results, because times differ between
-    equal runs.
+    A table has a row for each score, with the value of every target. Groups without scores are left
+    out.
+
+    Args:
+        results: the results of the suite.
+        efficiency: True if the group of efficiency is included. Stored results leave it out,
+            because times differ between equal runs.
     """
     groups = list(GROUPS)
     if efficiency:
@@ -307,7 +320,7 @@ def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str
             rows += _group_rows(results, evaluation, group)
         if rows:
             header = ["benchmark", "score", *results.targets]
-            tables[group] = Table(header, rows, len(results.targets))
+            tables[group] = Table(header, rows, numbers=len(results.targets))
     return tables
 
 
@@ -321,7 +334,7 @@ def _group_rows(results: SuiteResults, evaluation: str, group: str) -> Iterator[
 
 
 def _group_values(cell: CellResult | None, group: str) -> dict[str, str]:
-    """Return the values of a cell's scores in a metric group, by the label of the score."""
+    """Return label of the score -> value, for a cell's scores in a metric group."""
     values: dict[str, str] = {}
     if cell is None:
         return values
@@ -336,7 +349,7 @@ def _group_values(cell: CellResult | None, group: str) -> dict[str, str]:
 
 
 def group_win_rates(results: SuiteResults) -> dict[str, list[str]]:
-    """Return the mean win rate of each target in each metric group, by group."""
+    """Return group -> the mean win rate of each target, as texts in the order of the targets."""
     rates = {}
     for group, models in results.group_win_rates.items():
         rates[group] = list(map(_win_rate, models))
@@ -352,7 +365,7 @@ def asked_again_table(results: SuiteResults) -> Table:
     for cell in results.cells:
         if cell.asked_again is not None:
             rows.append(_asked_again_row(cell, cell.asked_again))
-    return Table(_ASKED_AGAIN, rows, 8)
+    return Table(_ASKED_AGAIN, rows, numbers=8)
 
 
 def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:
@@ -365,7 +378,7 @@ def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:
     worst_words = NOTHING
     lost_by_words = None
     if families := by_harm(record.in_other_words):
-        name, family = families[0]
+        name, family = families[0]  # the family of rewordings that costs most
         worst_words = f"{name} {formats.score(family.change.difference, sign='+')}"
         lost_by_words = family.change.right_to_wrong
     lost_by_doubts = None
@@ -411,7 +424,7 @@ def _main_score(cell: CellResult) -> str:
 
 
 def _share(share: Share | None) -> str:
-    """Return a share with its interval as a text."""
+    """Return a share with its interval as a text; "-" for None."""
     if share is None:
         return NOTHING
     return _with_interval(formats.score(share.value), share.ci_low, share.ci_high)
@@ -426,7 +439,7 @@ def _with_interval(value: str, low: float | None, high: float | None) -> str:
 
 
 def _percent(share: Share | None) -> str:
-    """Return a share in percent, with the number of its questions, as a text."""
+    """Return a share in percent, with the number of its questions, as a text; "-" for None."""
     if share is None:
         return NOTHING
     return f"{formats.percent(share.value, 0)} of {share.count:,}"

@@ -13,7 +13,11 @@ points. Each case has the points that the judge gave (A), and the points of all 
 
 The interval consists of every score that the data do not contradict (E. C. Fieller, JRSS B
 16:175-185, 1954). The interval covers the uncertainty of the run's cases and that of the labels.
-There is no interval if the judge hardly distinguishes met from not met.
+The score is not corrected if the judge hardly distinguishes met from not met.
+
+This method takes the labels for the truth. If enough items have labels of several physicians,
+`latent_class` estimates the judge's sensitivity and specificity against the truth behind the labels
+instead, and the interval is a bootstrap interval.
 """
 
 from __future__ import annotations
@@ -93,14 +97,15 @@ class JudgedCases:
     """The cases of a run; the sequences have one element for each case."""
 
     given: Sequence[float]  # the score that the judge gave the case
-    possible: Sequence[float]  # the score that the case would have if all its criteria were met
+    # the points of all criteria, also negative ones, as a share of the positive points
+    possible: Sequence[float]
     clusters: Sequence[Hashable]  # the source of the case
     lowest: float  # the lowest possible mean of the cases; the highest is 1
 
 
 @dataclass(frozen=True)
 class CorrectedByLabels:
-    """A corrected score with its 95 % interval, and the judge's rates that it was corrected by."""
+    """A corrected score with its 95 % interval, and the judge's sensitivity and specificity."""
 
     value: float
     ci_low: float
@@ -114,7 +119,11 @@ class CorrectedByLabels:
     def of_case(self, given: float, possible: float) -> float:
         """Return the corrected score of one case.
 
-        The mean over all cases is `value` before `value` was clipped to the possible range.
+        The mean over all cases is `value`, unless `value` was clipped to the possible range.
+
+        Args:
+            given: the score that the judge gave the case.
+            possible: as in `JudgedCases`.
         """
         return _corrected(given, possible, self.sensitivity, self.specificity)
 
@@ -135,19 +144,21 @@ def weights_of(
         Category -> weight of one labelled pair; and the share of the run's points whose category
         is matched.
     """
-    shared = []  # a list, because sums of floats depend on the order
+    matched = []  # a list, because sums of floats depend on the order
     for name, pairs in pairs_in.items():
         if name is not None and pairs >= MIN_ITEMS and points_in.get(name):
-            shared.append(name)
-    total = sum(pairs_in.values())
-    points = sum(points_in.values())
-    matched = 0.0
-    if points:
-        matched = sum(points_in[name] for name in shared) / points
-    weights = dict.fromkeys(pairs_in, 1 - matched)
-    for name in shared:
-        weights[name] += points_in[name] / points / (pairs_in[name] / total)
-    return weights, matched
+            matched.append(name)
+    total_pairs = sum(pairs_in.values())
+    total_points = sum(points_in.values())
+    matched_share = 0.0
+    if total_points:
+        matched_share = sum(points_in[name] for name in matched) / total_points
+    # The part of the run that is not matched is represented by all labels alike.
+    weights = dict.fromkeys(pairs_in, 1 - matched_share)
+    for name in matched:
+        share_of_run = points_in[name] / total_points
+        weights[name] += share_of_run / (pairs_in[name] / total_pairs)
+    return weights, matched_share
 
 
 @dataclass(frozen=True)
@@ -186,10 +197,15 @@ def corrected_score(
 
 
 def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[LabelledPairs]) -> bool:
-    """Return True if the judge's share of `met` differs between run and labels.
+    """Return True if the judge's share of `met` differs between the run and the labels.
 
-    The difference counts if it is greater than the uncertainty of both shares. Also return True if
-    the run or the labels have too few sources to estimate that uncertainty.
+    A difference counts if it is greater than half the width of its 95 % interval. Also return True
+    if the run or the labels have too few sources for an interval.
+
+    Args:
+        votes: for each criterion of the run that the judge decided: 1 (met) or 0, and the source
+            of its case.
+        pairs: pairs of decisions, the judge's and a physician's.
     """
     decisions_among_labels = []
     for pair in pairs:
@@ -213,7 +229,10 @@ def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[Labell
 
 
 def _corrected_by_truth(cases: JudgedCases, rates: JudgeRates) -> CorrectedByLabels | NotCorrected:
-    """Correct by the judge's rates against the truth, with a bootstrap of run and labels."""
+    """Return the score corrected by the judge's rates against the truth, or why it cannot be.
+
+    The interval is from a bootstrap of the run and the labels.
+    """
     import numpy as np
 
     units = min(rates.units, intervals.effective_clusters(cases.clusters))
@@ -221,7 +240,8 @@ def _corrected_by_truth(cases: JudgedCases, rates: JudgeRates) -> CorrectedByLab
         return NotCorrected(FEW_SOURCES)
     youdens = rates.resampled.sum(axis=1) - 1
     youden = rates.sensitivity + rates.specificity - 1
-    if youden <= MIN_YOUDEN or expanded_ends(youdens, rates.units)[0] <= MIN_YOUDEN:
+    lowest_youden, _ = expanded_ends(youdens, rates.units)
+    if youden <= MIN_YOUDEN or lowest_youden <= MIN_YOUDEN:
         return NotCorrected(SAYS_LITTLE)
     given, possible = _resampled_means(cases, len(youdens))
     given_by_mistake = (1 - rates.resampled[:, 1]) * possible
@@ -259,6 +279,7 @@ def _resampled_means(cases: JudgedCases, resamples: int) -> tuple[NDArray[Any], 
     sums: dict[Hashable, NDArray[Any]] = defaultdict(lambda: np.zeros(3))
     for given, possible, cluster in zip(cases.given, cases.possible, cases.clusters, strict=True):
         sums[cluster] += (given, possible, 1.0)
+    # for each source: the sum of the given and of the possible scores, and the number of cases
     tables = np.array(list(sums.values()))
     rng = np.random.default_rng(SEED)
     sources = len(tables)
@@ -267,6 +288,7 @@ def _resampled_means(cases: JudgedCases, resamples: int) -> tuple[NDArray[Any], 
     pseudo = rng.gamma(PSEUDO_ITEMS, size=(resamples, 2)) * size
     total = drawn[:, 2] + pseudo.sum(axis=1)
     possible = drawn[:, 1] / drawn[:, 2]
+    # One pseudo-source has the lowest possible score, the other the highest (1).
     given = (drawn[:, 0] + pseudo[:, 0] * cases.lowest + pseudo[:, 1]) / total
     return given - given.mean() + statistics.fmean(cases.given), possible
 
@@ -274,7 +296,9 @@ def _resampled_means(cases: JudgedCases, resamples: int) -> tuple[NDArray[Any], 
 def corrected_by_labels(
     cases: JudgedCases, labels: Sequence[LabelledPairs], weights: Mapping[str | None, float]
 ) -> CorrectedByLabels | NotCorrected:
-    """Correct by the judge's sensitivity and specificity against the labels.
+    """Return the score corrected by the judge's rates against the labels, or why it cannot be.
+
+    The rates are sensitivity and specificity.
 
     Args:
         cases: the cases of the run.
@@ -282,8 +306,8 @@ def corrected_by_labels(
         weights: category -> weight of one labelled pair; 1 if the category is absent.
 
     Returns:
-        The corrected score. The reason instead if there are too few labels or sources, if the
-        judge's `met` and `not met` hardly depend on the physicians' decisions, or if the judge
+        The corrected score. A reason is returned instead if there are too few labels or sources, if
+        the judge's `met` and `not met` hardly depend on the physicians' decisions, or if the judge
         says `met` more or less often than its sensitivity and specificity allow.
     """
     import numpy as np  # inside functions in all modules, so that `eval-factory ls` starts quickly
@@ -392,12 +416,12 @@ def _interval(
 
 @dataclass
 class RubricCorrection(Part):
-    """The correction of a rubric's score by the passport of its judge."""
+    """The part of a result that corrects a rubric's score by the passport of its judge."""
 
     passport: StoredPassport
     rubric: RubricTally
-    corrected: CorrectedByLabels | None = None
-    why_absent: str = FEW_CASES
+    corrected: CorrectedByLabels | None = None  # None until, and unless, the score is corrected
+    why_absent: str = FEW_CASES  # the reason, if the score is not corrected
     matched: float = 0.0  # the share of the run's points whose category has enough labels
 
     @classmethod
@@ -468,7 +492,8 @@ class RubricCorrection(Part):
     ) -> dict[InstanceKey, tuple[float, float]]:
         """Return for each case the points that this judge gave, and the points of all criteria.
 
-        Both are shares of the case's positive points.
+        Both are shares of the case's positive points. A case without an answer counts as 0 if
+        `failed_as_zero`. Other cases that the judge did not score are left out.
         """
         cases = {}
         for key in metric.values:
@@ -477,6 +502,7 @@ class RubricCorrection(Part):
             if score is not None:
                 cases[key] = (score, _possible_share(case))
             elif case.votes is None and failed_as_zero:
+                # With 0 possible points, the correction leaves the score of the case at 0.
                 cases[key] = (0.0, 0.0)
         return cases
 
@@ -494,10 +520,10 @@ class RubricCorrection(Part):
         return points
 
     def publish(self, draft: Draft) -> None:
-        """Replace the score's interval, and note what the correction assumes.
+        """Replace the corrected score and its interval, and note what the correction assumes.
 
-        The new interval includes the uncertainty of the labels; the replaced interval of the cases'
-        values does not.
+        The new score is clipped to the possible range. The new interval includes the uncertainty of
+        the labels; the replaced interval of the cases' values does not.
         """
         score = draft.scores.get(self.label)
         corrected = self.corrected
@@ -518,7 +544,7 @@ class RubricCorrection(Part):
     def _possible(self, corrected: CorrectedByLabels) -> tuple[float, float]:
         """Return the lowest and the highest corrected value that any case can have.
 
-        A case has an extreme value if the judge calls none or all of its criteria met, by mistake.
+        A case has an extreme value if the judge gave the case its lowest or its highest score.
         """
         extremes = []
         for case in self.rubric.cases.values():
@@ -580,7 +606,7 @@ class RubricCorrection(Part):
             yield f"only {matched} of the points belong to criteria whose category has labels"
 
     def _share_met(self) -> float:
-        """Return the judge's share of `met` in the run; 0 if the judge decided nothing."""
+        """Return the share of criteria that the judge calls met; 0 if the judge decided none."""
         decided = []
         for case in self.rubric.cases.values():
             for vote in case.votes or ():
@@ -623,7 +649,8 @@ class RubricCorrection(Part):
     def _categories(self, draft: Draft) -> Iterator[tuple[str, CorrectedPart]]:
         """Yield each category that labels and run share, with its share of criteria met.
 
-        Each criterion counts the same. Categories with fewer than ten decisions or labels are left
+        The corrected share and its interval are added, if the share can be corrected. Each
+        criterion has the same weight. Categories with fewer than ten decisions or labels are left
         out.
         """
         for name in self._categories_with_labels():
@@ -637,6 +664,7 @@ class RubricCorrection(Part):
                 continue
             given, clusters = zip(*values, strict=True)
             items = [item for item in self.passport.items if item.category == name]
+            # Each decision is a case with a single criterion of one point.
             cases = JudgedCases(given, [1.0] * len(given), clusters, lowest=0.0)
             part = CorrectedPart(len(given), statistics.fmean(given), None, None, None)
             corrected = corrected_score(cases, Labels(pairs, items), {}, values)

@@ -32,7 +32,7 @@ CHANGED_METHODS = (
     ),
     ChangedMethod(
         2,
-        "calibration (each stated level is a group; groups err together where sources are shared)",
+        "calibration (each stated confidence is a group; groups that share sources are dependent)",
         (
             "confidence.calibration_error",
             "confidence.bins",
@@ -41,12 +41,15 @@ CHANGED_METHODS = (
         ),
     ),
     ChangedMethod(
-        2, "judges that agree by chance, or are constant", ("jury.agreement_p", "rubric.constant")
+        2,
+        "tests of judges (for agreement by chance, and for constant marks)",
+        ("jury.agreement_p", "rubric.constant"),
     ),
     ChangedMethod(2, "p values of groups (by permutation)", (".p_value", ".p_holm")),
     ChangedMethod(
         3,
-        "p values of groups whose values mostly differ (the greater of permutation and t)",
+        "p values of groups with few equal values (the greater of a permutation test's and a t "
+        "test's)",
         (".p_value", ".p_holm"),
     ),
 )
@@ -81,7 +84,7 @@ READER_FIELDS = (
     ".reasoned",
     ".with_asked",
     ".signs",
-    ": signs",  # the signs of an instance, if one of the compared results has none
+    ": signs",  # `verify` uses this name if only one of the two results has signs of an instance
     "asked_again",
     "confidence",
     "instances.identical",

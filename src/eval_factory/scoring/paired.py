@@ -1,8 +1,9 @@
 """Compares two models on the same instances: difference, interval, test and detectable difference.
 
-The module also computes rank intervals of several models. docs/compare.md states which values get
-which test and interval. An instance that shares its source with no other instance is a cluster of
-its own. The functions are pure: they read no files. Each method is SciPy's or names its source.
+The module also computes rank intervals of several models. docs/compare.md describes which test and
+interval belong to which values. The instances of one source are a cluster. An instance that shares
+its source with no other instance is a cluster of its own. The functions are pure: they read no
+files. Each method is SciPy's, or its docstring names the source.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ EQUIVALENCE_CONFIDENCE = 0.90
 15:657-680, 1987).
 """
 _INTERVALS = {"ci": CONFIDENCE, "ci90": EQUIVALENCE_CONFIDENCE}
-"""Beginning of the fields' names -> the confidence of the interval."""
+"""Beginning of the names of two fields, such as `ci_low` and `ci_high` -> confidence."""
 ALPHA = 0.05  # the significance level of the tests
 POWER = 0.8  # the power with which a minimum detectable effect is detected
 FEW_CLUSTERS = 30
 """Up to this number of clusters, the sign-flip test replaces the t test."""
 FLIPS = 9_999
 """The number of random sign flips; if there are fewer possible flips, all of these are used."""
-FLIP_SEED = 0
+FLIP_SEED = 0  # fixed, so that the same values give the same interval
 
 MCNEMAR = "exact McNemar test, Tango score interval"
 PAIRED_T = "paired t"
@@ -94,7 +95,8 @@ class PairedDifference:
     def significant(self) -> bool:
         """True if both the test and the interval exclude a difference of 0.
 
-        In borderline cases only one of the two excludes it.
+        In borderline cases, only the test or only the interval excludes 0; the property is then
+        False. The property is also False if there is no test or no interval.
         """
         if self.p_value is None or self.ci_low is None or self.ci_high is None:
             return False
@@ -108,7 +110,7 @@ def paired_difference(
     clusters: Sequence[str] | None = None,
     scale: tuple[float, float] | None = None,
 ) -> PairedDifference:
-    """Return the mean of b's values minus that of a's values, with test and interval.
+    """Return the mean of b's values minus the mean of a's values, with a test and an interval.
 
     Args:
         a: the values of the first model.
@@ -178,14 +180,15 @@ def with_labels_uncertainty(paired: PairedDifference, relative: float) -> Paired
 def non_inferiority(
     paired: PairedDifference, margin: float, *, higher_is_better: bool = True
 ) -> Evidence:
-    """Decide whether b is at most `margin` worse than a.
+    """Return the evidence that b is worse than a by less than `margin`.
 
-    The worse end of the 95 % interval decides (ICH E9, 3.3.2). The result is REFUTED if even the
+    The worse end of the 95 % interval decides (ICH E9, 3.3.2). The evidence is REFUTED if even the
     better end is worse by more than the margin, and INCONCLUSIVE if the margin lies inside the
     interval or if there is no interval.
     """
     if paired.ci_low is None or paired.ci_high is None:
         return Evidence.INCONCLUSIVE
+    # the ends of the interval of b's advantage, which is positive if b is better
     worst = paired.ci_low
     best = paired.ci_high
     if not higher_is_better:
@@ -199,10 +202,11 @@ def non_inferiority(
 
 
 def equivalence(paired: PairedDifference, margin: float) -> Evidence:
-    """Decide whether a and b differ by less than the margin in either direction.
+    """Return the evidence that a and b differ by less than the margin in either direction.
 
-    Two one-sided tests at 5 % decide; they are read from the 90 % interval. The result is REFUTED
-    if the whole interval lies beyond the margin.
+    Two one-sided tests at 5 % decide; they are read from the 90 % interval. The evidence is SHOWN
+    if the complete interval lies within the margin, REFUTED if the complete interval lies beyond
+    the margin on one side, and INCONCLUSIVE otherwise or without an interval.
     """
     if paired.ci90_low is None or paired.ci90_high is None:
         return Evidence.INCONCLUSIVE
@@ -214,7 +218,7 @@ def equivalence(paired: PairedDifference, margin: float) -> Evidence:
 
 
 def _test_proportions(differences: Sequence[float]) -> dict[str, Any]:
-    """Return interval, p value, method and mde of differences that are -1, 0 or 1."""
+    """Return {field of `PairedDifference`: value} of a test of differences that are -1, 0 or 1."""
     from scipy import stats  # imported here, because this import takes most of a second
 
     count = len(differences)
@@ -373,7 +377,7 @@ def _width_of(scale: tuple[float, float] | None) -> float:
 def _test_means(
     differences: Sequence[float], clusters: Sequence[str] | None, scale: tuple[float, float] | None
 ) -> dict[str, Any]:
-    """Return intervals, p value, method and mde of differences that can be any number."""
+    """Return {field of `PairedDifference`: value} of a test of differences of any size."""
     from scipy import stats
 
     names = clusters or list(map(str, range(len(differences))))
@@ -390,6 +394,7 @@ def _test_means(
         absent = ("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde")
         return tested | dict.fromkeys(absent)
     width = _width_of(scale)
+    # With too few clusters that differ from 0, the sign-flip interval would be infinite.
     unequal = [values for values in members if not _sums_to_0(values)]
     by_flips = are_few and len(unequal) >= MIN_UNEQUAL
     for name, confidence in _INTERVALS.items():
@@ -401,9 +406,9 @@ def _test_means(
             high = center + half
         tested[f"{name}_low"] = max(-width, low)
         tested[f"{name}_high"] = min(width, high)
-    smallest_p = 0.0
+    smallest_p = 0.0  # the smallest p value that the test can have
     if are_few:
-        smallest_p = 2.0 ** (1 - len(members))
+        smallest_p = 2.0 ** (1 - len(members))  # 2 of the 2^n possible flips
         tested["p_value"] = sign_flip_p(list(map(sum, members)))
     else:
         tested["p_value"] = float(2 * stats.t.sf(abs(center) / stderr, freedom))
@@ -428,7 +433,7 @@ _METHODS = {
 
 
 def _sums_to_0(values: Sequence[float]) -> bool:
-    """Return True if the sum of the values is 0, but for rounding."""
+    """Return True if the sum of the values is 0, apart from rounding errors."""
     return math.isclose(math.fsum(values), 0, abs_tol=1e-12)
 
 
@@ -455,6 +460,7 @@ def _mean_and_stderr(
     at_high = 0.0
     at_low = 0.0
     if scale is not None:
+        # The differences lie between minus and plus the width of the scale.
         reach = (scale[1] - scale[0]) * weight
         center = center * total / (total + 2 * weight)
         total = total + 2 * weight
@@ -520,10 +526,14 @@ def _signs(count: int) -> Any:
 
 
 def sign_flip_p(sums: Sequence[float]) -> float:
-    """Return the two-sided p value of the sum of the clusters' sums, by sign flips (`_signs`).
+    """Return the two-sided p value of the hypothesis that the clusters' sums are 0 on average.
 
-    R. A. Fisher, The Design of Experiments, 1935, section 21. For 0/1 values, this is the exact
-    McNemar test.
+    The p value is the share of sign flips (`_signs`) whose sum is at least as far from 0 as the
+    observed sum (R. A. Fisher, The Design of Experiments, 1935, section 21). For differences of 0/1
+    values, this is the exact McNemar test, as long as all flips are used.
+
+    Args:
+        sums: the sum of the differences of each cluster.
     """
     import numpy as np
 

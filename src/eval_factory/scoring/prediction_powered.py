@@ -54,15 +54,18 @@ from eval_factory.scoring.intervals import (
 )
 
 MIN_RATED = 20
-"""The number of answers to rate before a score is corrected; if there are fewer, all of them."""
+"""The smallest number of rated answers with which a score is corrected.
+
+If there are fewer answers than this, all of them must be rated.
+"""
 END_WEIGHT = 1.25
 """The number of pseudo-answers at each end of the scale.
 
 With fewer, n equal ratings would exclude values that the exact bound of
 `intervals.of_equal_values` does not exclude.
 """
-MIN_RATED_OF_STRATUM = 2
-METHOD = "ppi++-stratified"
+MIN_RATED_OF_STRATUM = 2  # a variance needs two rated answers
+METHOD = "ppi++-stratified"  # the name of the method in a result
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,11 @@ class Corrected:
     low: float
     high: float
     stderr: float
-    # lambda: 0 if the judge's scores are unrelated to the people's, about 1 if they follow them
+    # lambda: 0 if the judge's scores are unrelated to the people's, near 1 if the two agree
     power: float
     rated: int  # the number of rated answers
     answers: int  # the number of all answers
-    judge_mean: float
+    judge_mean: float  # the mean of the judge's scores of all answers, not corrected
 
 
 class TooFewRatedError(ValueError):
@@ -127,8 +130,8 @@ def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
         scale: the lowest and the highest possible score.
 
     Raises:
-        TooFewRatedError: Fewer than 20 answers were rated; if there are fewer than 20 answers,
-            not all of them were rated.
+        TooFewRatedError: Fewer than 20 answers were rated, or there are fewer than 20 answers and
+            not all of them were rated. At least two ratings are always needed.
         TooFewSourcesError: The rated answers come from too few sources.
     """
     rated = _number_rated(strata)
@@ -144,6 +147,7 @@ def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
     judge_mean = statistics.fmean(_judged(merged))
     value = _estimate(merged, shares, power, judge_mean)
     if not low <= value <= high:
+        # The people's own weighted mean; it is clipped because it may miss an end by rounding.
         power = 0.0
         value = min(high, max(low, _estimate(merged, shares, power, judge_mean)))
     variance = effect * _variance_by_people(merged, shares) / answers
@@ -203,6 +207,7 @@ def bias_of_judge(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
     rated = _number_rated(strata)
     if rated < MIN_RATED:
         raise TooFewRatedError(rated, MIN_RATED)
+    # The bias of an answer takes the place of the people's score, and 0 that of the judge's score.
     biases = []
     for stratum in strata:
         above_people = [(judge - people, 0.0) for people, judge in stratum.rated]
@@ -243,10 +248,11 @@ def _interval(
 
 
 def _clustering(strata: Sequence[Stratum], scale: Bounds) -> tuple[float, float, float]:
-    """Return the effects of clustering: three numbers.
+    """Return (design effect of all answers, that of the rated answers, effective sources).
 
-    The numbers are the design effect that the people's scores of all answers would have, the design
-    effect of the rated answers, and the effective number of sources of the rated answers. The
+    The first is the design effect that the people's scores of all answers would have. The last is
+    the effective number of sources of the rated answers. If no answers share a source, both design
+    effects are 1, and the number of sources is that of the rated answers. The
     design effects are computed from the people's scores, because a judge that always gives the same
     score would hide that answers of a source are similar. The answers without a rating are assumed
     to be as similar as the rated answers, so the design effect grows with their number.
@@ -276,7 +282,14 @@ def _clustering(strata: Sequence[Stratum], scale: Bounds) -> tuple[float, float,
 
 
 def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
-    """Return the lambda between 0 and 1 that gives the corrected mean the lowest variance."""
+    """Return the lambda between 0 and 1 that gives the corrected mean the lowest variance.
+
+    Return 1 if the judge's scores do not vary: lambda then has no effect on the variance.
+
+    Args:
+        strata: the strata, each with two rated answers or more.
+        shares: the share of all answers that each stratum has.
+    """
     numerator = denominator = 0.0
     for stratum, share in zip(strata, shares, strict=True):
         weight = share**2 * stratum.unrated_share / len(stratum.rated)
@@ -289,7 +302,10 @@ def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
 
 
 def merge_small(strata: Sequence[Stratum]) -> list[Stratum]:
-    """Merge neighbouring strata until each has two rated answers; leave out empty strata."""
+    """Return the strata, with neighbours merged until each has two rated answers.
+
+    Empty strata are left out. A single stratum may keep fewer than two rated answers.
+    """
     merged: list[Stratum] = []
     for stratum in strata:
         if not stratum.judged and not stratum.rated:
@@ -311,7 +327,7 @@ def _is_small(stratum: Stratum) -> bool:
 
 @dataclass(frozen=True)
 class Expected:
-    """The figures that a plan of ratings expects for all answers."""
+    """The figures of all answers that are assumed in order to plan a number of ratings."""
 
     answers: int  # the number of answers
     mean: float  # the mean of the people's scores
@@ -333,6 +349,7 @@ def needed_for(half_width: float, expected: Expected, correlation: float) -> int
         The number of answers to rate; None if rating all answers is not enough.
     """
     counts = range(min(MIN_RATED, expected.answers), expected.answers + 1)
+    # The half width falls as the count rises. `bisect_left` needs rising keys: hence the minus.
     position = bisect_left(
         counts, -half_width, key=lambda rated: -half_width_of(rated, expected, correlation)
     )

@@ -1,8 +1,8 @@
 """Records the provenance of a result: versions, data, prompts, model, platform, files and times.
 
-The record contains no host name, no user name and no path outside the output folder. `verify`
-computes the record of a stored result again. The machine that verifies may lack the data and logs/;
-`Remembered` then takes the facts from the stored result.
+The record contains no name of the machine or the user, and no path outside the output folder.
+`eval-factory verify` computes the record of a stored result again. The machine that verifies may
+lack the data files and the folder logs/; `Remembered` then takes the facts from the stored result.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def seeds_of(plan: Plan) -> dict[str, int]:
     """Return the seeds of a run.
 
     With `extra.sample_seed` or `extra.stop_when`, this program draws the instances instead of HELM.
+    The key of the seed is then `sample` instead of `helm_sample`.
     """
     stop = plan.evaluation.stop_when
     seed = plan.evaluation.extra.sample_seed
@@ -63,6 +64,7 @@ def platform_of_this() -> dict[str, str]:
     try:
         distribution = platform.freedesktop_os_release().get("PRETTY_NAME", "")
     except OSError:
+        # Outside Linux, the release identifies the system. On Linux, it is that of the kernel.
         distribution = platform.release()
         if platform.system() == "Linux":
             distribution = ""
@@ -102,11 +104,12 @@ def began_and_ended(events: Path, run_id: str) -> tuple[str | None, str | None]:
     Both are None if the file has no event of the run, or cannot be read.
     """
     times = []
-    try:  # the file may also contain events of other runs, and incomplete lines of killed processes
+    try:
         with events.open(encoding="utf-8") as lines:
             for line in lines:
+                # A killed process may have left an incomplete line.
                 with suppress(ValueError, TypeError, KeyError):
-                    if run_id in line:
+                    if run_id in line:  # parse only lines that may be events of this run
                         event = json.loads(line)
                         if str(event["run_id"]) == run_id:
                             times.append(float(event["time"]))
@@ -187,9 +190,13 @@ RECORDED_PACKAGES = (
 
 
 def _picture_changes(plan: Plan, pillow: str | None) -> str | None:
-    """Return how pictures and sounds were changed before they were sent.
+    """Return a text that states how pictures and sounds were changed before they were sent.
 
-    Return None if they were not changed, or if the run sends none.
+    Return None if nothing was changed.
+
+    Args:
+        plan: the plan of the run.
+        pillow: the version of Pillow, which resizes pictures.
     """
     changes = []
     side = plan.model.max_image_side
@@ -220,7 +227,7 @@ def provenance_of(
         prompts_sha256: the hash of all prompts.
         git_hash: the commit of this program; None if unknown.
         data_bundle: the record of the data bundle at the start of the run, if the run used one.
-        endpoints: role -> what was asked of this endpoint, and which models answered.
+        endpoints: role -> the requests to this endpoint, and the models that answered.
         run_id: the id of the run in the file of events.
     """
     data = dataset_files(plan, scenario)
@@ -265,9 +272,9 @@ def provenance_of(
 
 
 def _publication_of(plan: Plan) -> tuple[str | None, bool | None]:
-    """Return when the task's data were published, and True if their answers are public.
+    """Return (the date when the task's data were published, True if their answers are public).
 
-    Both are None if they are unknown, or if the user's own data replace the public data.
+    An unknown fact is None. Both are None if the user's own data replace the public data.
     """
     about = plan.evaluation.task.about
     if about.access == "public" and plan.evaluation.extra.data_path is not None:
@@ -289,7 +296,7 @@ def _versions_of_packages(plan: Plan, environment: Environment) -> dict[str, str
 
 
 def _target_of(plan: Plan) -> str:
-    """Return the id of the evaluated model, or the words for the demo endpoint."""
+    """Return the id of the evaluated model; "demo baseline" for the demo endpoint."""
     endpoint = plan.evaluation.endpoint
     if endpoint.is_demo:
         return "demo baseline"
@@ -297,7 +304,10 @@ def _target_of(plan: Plan) -> str:
 
 
 def _code_execution(record: output.RunRecord) -> dict[str, Any] | None:
-    """Return which sandboxes executed the code in answers; None if no code was executed."""
+    """Return a record of the sandboxes that executed the code in answers.
+
+    Return None if no code was executed.
+    """
     if not record.executed_by:
         return None
     return {"confined_by": record.executed_by}
@@ -328,8 +338,8 @@ def _asked_again_tokens(plan: Plan) -> int | None:
 def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     """Return name -> SHA-256 of each data file that a finished run read.
 
-    These are the scenario's files, files of the Hugging Face Hub, the user's own files, and files
-    that this package contains.
+    These are the scenario's files, files of the Hugging Face Hub, the user's own files with the
+    judge's passport, and files that this package contains.
     """
     data = {}
     for path in output.scenario_files(plan.rundir.helm, scenario):
@@ -352,7 +362,7 @@ OUTSIDE_PREFIXES = ("hub:", PACKAGED)
 
 @dataclass
 class Remembered:
-    """Facts of a stored result that is computed again."""
+    """The facts of a stored result that are used if the result is computed again."""
 
     provenance: Provenance
     notes: Collection[str] = ()  # `validity.notes`
@@ -373,16 +383,19 @@ class Remembered:
         """
         stored = self.provenance
         current_hashes = computed.dataset_files
-        unread = {}
+        stored_hashes = {}  # the hashes that the stored record provides
         for name, digest in stored.dataset_files.items():
             if name not in current_hashes or name.startswith(OUTSIDE_PREFIXES):
-                unread[name] = digest
+                stored_hashes[name] = digest
         data = {}
         for name, digest in current_hashes.items():
             if name in stored.dataset_files or not name.startswith(OUTSIDE_PREFIXES):
                 data[name] = digest
-        self.unread = sum(current_hashes.get(name) != digest for name, digest in unread.items())
-        data |= unread
+        # A stored hash is confirmed if the file is here, and has this hash.
+        self.unread = sum(
+            current_hashes.get(name) != digest for name, digest in stored_hashes.items()
+        )
+        data |= stored_hashes  # these replace the current hashes of the same names
         times = computed
         if computed.started_at is None:
             times = stored

@@ -1,4 +1,4 @@
-"""Finds the answers that a metric cannot read: in another form, refused, empty or cut off.
+"""Finds the answers that a metric cannot read: in another form, empty or cut off; and refusals.
 
 Most forms, such as the letter of an option, follow from HELM's run spec and references. A form that
 only the prompt describes is declared in framework.yml (`answer_labels`, `answer_form`). Open text
@@ -45,7 +45,8 @@ from eval_factory.tasks.reasoned import REASONED
 
 _WEEKS = re.compile(r"\D{0,9}\d+ weeks\W{1,9}(?:and )?\d+ days")
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)</?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
-_FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
+_FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)  # the language after the three backticks
+# SELECT or WITH, after white space, brackets and comments
 _QUERY = re.compile(r"(?:[\s(]|--[^\n]*\n)*(?:select|with)\b", re.IGNORECASE)
 
 
@@ -55,11 +56,11 @@ class AnswerForm:
 
     about: str  # a description for the reader of a report
     reads: Callable[[output.RequestState, str], bool]
-    """True if HELM can read this answer, which is not empty."""
+    """Returns True if HELM can read this answer. It is called with answers that are not empty."""
     labels: Callable[[output.RequestState], Mapping[str, str]] = lambda _state: {}
-    """Label of an option -> the text that is compared with the references.
+    """Returns label of an option -> the text that is compared with the references.
 
-    Empty if the question has no options.
+    The mapping is empty if the question has no options.
     """
 
     def options(self, state: output.RequestState) -> Mapping[str, str]:
@@ -80,15 +81,18 @@ class AnswerForm:
         Return None if the answer states no option, or if the form has no options.
         """
         labels = self.labels(state)
-        stripped = answer.strip()
         if not labels:
             return None
+        stripped = answer.strip()
         if stripped in labels:
             return stripped
         return stated_option(part_read(answer), self.options(state))
 
     def rated(self, state: output.RequestState, answer: str) -> tuple[str, bool] | None:
-        """Return the option's text, and True if it is right; None if the answer states none."""
+        """Return (text of the stated option, True if the option is right).
+
+        Return None if the answer states no option.
+        """
         label = self.stated(state, answer)
         if label is None:
             return None
@@ -105,8 +109,8 @@ class AnswerForm:
 def part_read(answer: str) -> str:
     """Return the part of an answer that is searched for an option.
 
-    This is the whole answer, or the beginning and the end of an answer with more than `MAX_READ`
-    characters: the search takes 20 s per megabyte.
+    This is the complete answer. If the answer has more than `MAX_READ` characters, only its
+    beginning and its end are searched, because the search takes 20 s per megabyte.
     """
     if len(answer) <= MAX_READ:
         return answer
@@ -115,7 +119,11 @@ def part_read(answer: str) -> str:
 
 
 def window_is_full(state: output.RequestState, stored: CachedAnswer) -> bool:
-    """Return True if the answer was cut off long before its token limit: the window is full."""
+    """Return True if the answer was cut off well before its token limit.
+
+    The context window of the server was full then. Return False if the limit or the number of
+    tokens is unknown.
+    """
     max_tokens = state.request.get("max_tokens")
     _, generated = stored.tokens
     if finish_reason_of(state) != FinishReason.LENGTH or not max_tokens or generated is None:
@@ -135,7 +143,10 @@ def kind_of_empty(state: output.RequestState, stored: CachedAnswer) -> Unreadabl
 
 
 def nothing_is_right(state: output.RequestState) -> bool:
-    """Return True if an empty answer is right, as for ehr_sql's questions that no query answers."""
+    """Return True if an empty answer to this question is right.
+
+    Some questions of ehr_sql cannot be answered by a query.
+    """
     impossible = (state.instance.extra_data or {}).get("is_impossible") is True
     return impossible or any(not text.strip() for text in right_answers(state))
 
@@ -146,7 +157,13 @@ def right_answers(state: output.RequestState) -> list[str]:
 
 
 def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> AnswerForm | None:
-    """Return the form that a benchmark asks for; None for open text and for generated pictures."""
+    """Return the form that a benchmark asks for; None for open text and for generated pictures.
+
+    Args:
+        entry: the task's entry in framework.yml.
+        run: HELM's run.
+        main_metric: the name of the main metric.
+    """
     if entry.answer_form is not None:
         return _FORMS[entry.answer_form]
     if entry.answer_labels:
@@ -177,11 +194,14 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
             last = max(last, text)
     if not last:
         return None
-    return _form_of_labels([chr(code) for code in range(ord("A"), ord(max(last, "D")) + 1)])
+    last = max(last, "D")  # the labels A to D at least
+    return _form_of_labels([chr(code) for code in range(ord("A"), ord(last) + 1)])
 
 
 def option_read(answer: str, pattern: str | None) -> str:
     """Return the part of an answer that HELM looks up among the labels of options.
+
+    Return an empty text if the pattern does not match.
 
     Args:
         answer: the answer.
@@ -263,25 +283,28 @@ _FORMS = {
 }
 
 
-_NEARLY_ALL = 0.9  # share of the token limit
-MAX_READ = 20_000  # in characters
+_NEARLY_ALL = 0.9
+"""An answer that was cut off below this share of its token limit was cut by a full window."""
+MAX_READ = 20_000  # the longest part of an answer that is searched for an option, in characters
 MAX_IDENTICAL = 0.1
 """A note warns if more than this share of the answers repeat the answer to another question."""
 _MIN_ANSWERS = 20
-"""The number of answers that this warning needs."""
+"""The smallest number of answers with which `MAX_IDENTICAL` is checked."""
 
 
 @dataclass
 class Readability(Part):
-    """The counts of answers that a metric cannot read, and of signs such as refusals."""
+    """The part of a result that counts unreadable answers, and signs such as refusals."""
 
-    form: AnswerForm | None
+    form: AnswerForm | None  # None if answers are open text
     # returns the stored answer; None if the cache has lost it
     look_up: Callable[[output.RequestState], CachedAnswer | None]
     signs: dict[str, set[InstanceKey]] = field(
         default_factory=lambda: {name: set() for name in ANSWER_SIGNS}
     )
-    # instances with an empty answer, except answers that were cut off during thinking
+    """Name of a sign, such as `refused` -> the instances whose answers show the sign."""
+    # instances with an empty answer; refusals, answers that were cut off during thinking, and
+    # questions for which an empty answer is right are left out
     empty: set[InstanceKey] = field(default_factory=set)
     # instance -> 1 if the option that its answer states in any form is right, else 0
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
@@ -310,7 +333,10 @@ class Readability(Part):
         return self.prompts - self.failed
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
-        """Classify an answer: readable, refused, cut off during thinking, unreadable or empty."""
+        """Count a prompt, and store the signs and the kind of its answer.
+
+        The kind is stored for an unreadable answer only.
+        """
         self.prompts += 1
         if state.prompt_truncated:
             self.signs["prompt_truncated"].add(key)
@@ -382,7 +408,13 @@ class Readability(Part):
         return self.form.stated(state, answer)
 
     def _rate(self, key: InstanceKey, state: output.RequestState, label: str | None) -> None:
-        """Store whether the stated option is right; do nothing if the question has no options."""
+        """Store 1 if the stated option is right, else 0; do nothing if the question has no options.
+
+        Args:
+            key: the instance.
+            state: HELM's record of the request.
+            label: the label of the stated option; None if the answer states no option.
+        """
         if self.form is None or not self.form.labels(state):
             return
         self.lenient[key] = float(self.form.is_right(state, label))
@@ -390,9 +422,9 @@ class Readability(Part):
             self.with_option.add(key)
 
     def counted(self, instances: Instances) -> Instances:
-        """Return the counts of instances, completed by the counts of this part.
+        """Return the counts of instances with the counts of this part added.
 
-        Answers are identical if the same answer was given to different questions.
+        An answer counts as identical if the same answer was also given to another question.
         """
         questions_of_answer = Counter(answer for answer, _ in self.times_given)
         identical = 0
@@ -416,7 +448,7 @@ class Readability(Part):
         yield from self._notes_on_content(plan, instances)
 
     def _counts(self) -> dict[str, str]:
-        """Return sign -> text such as "3 of 20 answers", for each sign that an answer shows."""
+        """Return sign -> text such as "3 of 20 answers", for each sign that occurs."""
         counts = {}
         for name, keys in self.signs.items():
             if keys:

@@ -59,29 +59,36 @@ class JudgedCase:
 
     criteria: tuple[Criterion, ...]
     votes: tuple[Votes, ...] | None  # one for each criterion; None if there is no answer
-    tags: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # the tags of the case itself, not of its criteria
 
     def shares(self) -> list[float | None]:
-        """Return the majority's decision about each criterion.
+        """Return the share of its points that each criterion gives, by the majority of the judges.
 
-        The decision is 1 (met), 0 (not met), 0.5 (a tie), or None if no judge decided.
+        The share is 1 (met), 0 (not met), 0.5 (a tie), or None if no judge decided.
         """
         if self.votes is None:
             return [None] * len(self.criteria)
         return [share_met(votes.values()) for votes in self.votes]
 
     def score(self) -> float | None:
-        """Return the score by the majority; None if a criterion has no decision."""
+        """Return the score by the majority; None if no judge decided about some criterion."""
         return case_score(self.criteria, self.shares())
 
     def score_by(self, judge: str) -> float | None:
-        """Return the score by one judge alone; None if the judge left a criterion undecided."""
+        """Return the score by one judge alone; None if the judge left a criterion undecided.
+
+        Args:
+            judge: the name of the judge, as in `votes`.
+        """
         if self.votes is None:
             return case_score(self.criteria, [None] * len(self.criteria))
         return case_score(self.criteria, [_as_share(votes.get(judge)) for votes in self.votes])
 
     def bounds(self) -> Bounds | None:
-        """Return the lowest and the highest score that the missing decisions allow."""
+        """Return the lowest and the highest score that the missing decisions allow.
+
+        Return None if the case cannot have a score.
+        """
         if self.votes is None:
             return case_bounds(self.criteria, [(0.0, 1.0)] * len(self.criteria))
         return case_bounds(self.criteria, [range_met(list(votes.values())) for votes in self.votes])
@@ -105,7 +112,7 @@ class JudgedCase:
 
         Args:
             tag: the tag.
-            shares: the decision about each criterion of the case, as `shares` returns it.
+            shares: the shares that the method `shares` returns, one for each criterion.
         """
         tagged_criteria = []
         tagged_shares = []
@@ -131,9 +138,10 @@ Cases = Mapping[InstanceKey, JudgedCase]
 
 
 def clipped(score: Score) -> Score:
-    """Return a benchmark's score, clipped to 0 .. 1 as published.
+    """Return a benchmark's score, clipped to 0 .. 1, with its interval.
 
-    The scores of the cases are not clipped.
+    HealthBench publishes the clipped mean of the cases' scores. The scores of single cases are not
+    clipped.
     """
     stats = replace(
         score.stats,
@@ -246,23 +254,26 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
     A criterion is met if the majority of the judges calls it met, and tied if exactly half of them
     do.
     """
-    votes: list[Votes] = []
+    votes: list[Votes] = []  # one for each criterion of each answered case
     for case in cases.values():
         votes.extend(case.votes or ())
-    decided = list(map(_decided, votes))
+    decisions = list(map(_decided, votes))
     counts = {judge: _votes_of_judge(cases, votes, judge) for judge in judges}
     return RubricReport(
-        criteria=_counted(list(map(share_met, decided))),
+        criteria=_counted(list(map(share_met, decisions))),
         judges=counts,
         agreement=dict(_agreements(votes, judges)),
-        krippendorff_alpha=ordinal_alpha([list(map(int, met)) for met in decided]),
-        unanimous=_share_unanimous(decided),
+        krippendorff_alpha=ordinal_alpha([list(map(int, met)) for met in decisions]),
+        unanimous=_share_unanimous(decisions),
         constant=tuple(judge for judge in judges if _is_constant(counts[judge])),
     )
 
 
 def _votes_of_judge(cases: Cases, votes: Sequence[Votes], judge: str) -> RubricVotes:
-    """Return the numbers of a judge's decisions, and the mean score by this judge alone."""
+    """Return the numbers of a judge's decisions, and the mean score by this judge alone.
+
+    The mean is over the cases that the judge scored; it is None if there are none.
+    """
     scores = {}
     for key, case in cases.items():
         score = case.score_by(judge)
@@ -274,22 +285,33 @@ def _votes_of_judge(cases: Cases, votes: Sequence[Votes], judge: str) -> RubricV
     return _counted([_as_share(by_judge.get(judge)) for by_judge in votes], mean)
 
 
-def _share_unanimous(decided: Sequence[Sequence[bool]]) -> float | None:
-    """Return the share of unanimous criteria among the criteria that several judges decided."""
-    by_several = [met for met in decided if len(met) > 1]
+def _share_unanimous(decisions: Sequence[Sequence[bool]]) -> float | None:
+    """Return the share of unanimous criteria among the criteria that several judges decided.
+
+    Return None if there are no such criteria.
+
+    Args:
+        decisions: the decisions about each criterion, as `_decided` returns them.
+    """
+    by_several = [met for met in decisions if len(met) > 1]
     if not by_several:
         return None
     return sum(len(set(met)) == 1 for met in by_several) / len(by_several)
 
 
 def _is_constant(votes: RubricVotes) -> bool:
-    """Return True if the judge made the same decision about all of at least 20 criteria."""
+    """Return True if the judge decided about 20 criteria or more, always in the same way."""
     decided = votes.met + votes.not_met
     return decided >= MIN_DECISIONS and decided in (votes.met, votes.not_met)
 
 
 def _counted(shares: Sequence[float | None], score: float | None = None) -> RubricVotes:
-    """Return how many criteria are met, not met, undecided and tied."""
+    """Return the numbers of all, met, not met, undecided and tied criteria, and the score.
+
+    Args:
+        shares: 1 (met), 0 (not met), 0.5 (tied) or None (undecided), for each criterion.
+        score: the mean score; None if it is not known.
+    """
     return RubricVotes(
         len(shares),
         shares.count(1.0),
@@ -301,7 +323,7 @@ def _counted(shares: Sequence[float | None], score: float | None = None) -> Rubr
 
 
 VERDICTS = {1.0: "met", 0.0: "not met", 0.5: "tied", None: "unjudged"}
-"""The majority's decision about a criterion -> the word for that decision."""
+"""The majority's decision about a criterion, as a share of its points -> its word in a result."""
 
 
 @dataclass
@@ -314,7 +336,7 @@ class RubricTally(Part):
     families: Mapping[str, bool | None]
     cases: dict[InstanceKey, JudgedCase] = field(default_factory=dict)
     errors: dict[str, list[str | None]] = field(default_factory=dict)
-    """Judge -> for each criterion that it did not decide, the reason."""
+    """Judge -> the reasons why it did not decide, one for each criterion without its decision."""
     # the length of each answer, in characters
     lengths: dict[InstanceKey, int] = field(default_factory=dict)
 
@@ -331,7 +353,7 @@ class RubricTally(Part):
         return cls(metric, tuple(judges), families)
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
-        """Store the judges' decisions about an answer."""
+        """Store the judges' decisions about an answer, and the reasons for missing decisions."""
         criteria = _criteria_of(state)
         tags = tuple((state.instance.extra_data or {}).get(TAGS, ()))
         if has_failed(state):
@@ -340,17 +362,18 @@ class RubricTally(Part):
         self.lengths[key] = len(text_of(state))
         votes = decisions_of(state.annotations, self.judges, len(criteria))
         self.cases[key] = JudgedCase(criteria, tuple(votes), tags)
-        said_of_each = recorded_decisions(state.annotations, len(criteria))
-        for said_of_criterion, vote in zip(said_of_each, votes, strict=True):
+        records = recorded_decisions(state.annotations, len(criteria))
+        for record, vote in zip(records, votes, strict=True):
             for judge in self.judges:
                 if vote[judge] is None:
-                    reason = error_of(said_of_criterion, judge)
+                    reason = error_of(record, judge)
                     self.errors.setdefault(judge, []).append(reason)
 
     def count(self, draft: Draft) -> None:
-        """Count the cases without a score, and the reasons why judges failed.
+        """Count each judge's decisions and failures, and the answered cases without a score.
 
         Also set the lowest possible score of each case, and the fields by which cases are grouped.
+        For HealthBench Professional, also add the metric of length-adjusted scores.
         """
         tally = draft.tally
         for metric in draft.metrics:
@@ -377,10 +400,11 @@ class RubricTally(Part):
     def _length_adjusted(self, metric: MetricValues) -> MetricValues:
         """Return the metric of the scores as if each answer had 2,000 characters.
 
-        Instances without an answer keep their value, so that the bounds include them.
+        Instances without an answer keep their value, so that the bounds include these instances.
         """
         values = {}
         for key, value in metric.values.items():
+            # A length of 2,000 leaves the value unchanged.
             values[key] = length_adjusted(value, self.lengths.get(key, 2000))
         label = f"{metric.label}{LENGTH_ADJUSTED}"
         return MetricValues(
@@ -414,7 +438,7 @@ class RubricTally(Part):
         draft.notes.extend(self.notes(draft.scores))
 
     def report(self, draft: Draft) -> None:
-        """Report the judges' decisions.
+        """Report the judges' decisions, and how their scores depend on the length of answers.
 
         A decision of each judge about each criterion is due, even if an answer is missing.
         """
@@ -461,6 +485,7 @@ class RubricTally(Part):
             shown = {}
             small = []
             for value, by_metric in by_value.items():
+                # the number of cases
                 size = max(score.stats.count for score in by_metric.values())
                 if size < SMALLEST_GROUP:
                     small.append(size)
@@ -517,9 +542,9 @@ class RubricTally(Part):
         """
         criteria = _criteria_of(state)
         votes = decisions_of(state.annotations, self.judges, len(criteria))
-        said_of_each = recorded_decisions(state.annotations, len(criteria))
+        records = recorded_decisions(state.annotations, len(criteria))
         lines = []
-        for criterion, vote, by_judge in zip(criteria, votes, said_of_each, strict=True):
+        for criterion, vote, by_judge in zip(criteria, votes, records, strict=True):
             verdict = VERDICTS[share_met(vote.values())]
             line = {**criterion.as_dict(), "verdict": verdict, "judges": by_judge}
             pairs = list(combinations(_decided(vote), 2))
@@ -552,7 +577,10 @@ class RubricTally(Part):
 
 
 def _lacks_decisions(case: JudgedCase) -> bool:
-    """Return True if the case has an answer, but no score: no judge decided a criterion."""
+    """Return True if the case has an answer, but no score.
+
+    No judge decided about at least one of its criteria.
+    """
     return case.votes is not None and case.score() is None
 
 
