@@ -24,7 +24,7 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 
-from eval_factory.analysis.annotation_sheets import score_ranges_of, shares_of
+from eval_factory.analysis.annotation_sheets import counts_to_draw, score_ranges_of
 from eval_factory.scoring import paired
 from eval_factory.scoring.intervals import interval_of_mean
 from eval_factory.scoring.paired import paired_difference
@@ -127,7 +127,9 @@ def rated_sample(
         for low, high in score_ranges_of(judge.tolist())
     ]
     found = []
-    for all_of, count in zip(strata, shares_of([len(one) for one in strata], rated), strict=True):
+    for all_of, count in zip(
+        strata, counts_to_draw([len(one) for one in strata], rated), strict=True
+    ):
         chosen = np.sort(chance.permutation(all_of)[:count])
         if sources is None:  # their order says nothing
             chosen = chosen[np.lexsort((judge[chosen], people[chosen]))]

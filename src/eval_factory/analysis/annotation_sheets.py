@@ -28,10 +28,9 @@ from eval_factory.core.table_files import file_of_table, table_rows
 from eval_factory.core.tables import no_formula
 
 _MIN_ANSWERS = 2
-"""The smallest number of answers that are drawn from each stratum with at least this many."""
+"""The smallest number of answers to draw from a stratum; a smaller stratum is drawn completely."""
 _LETTERS = "bcdfghjkmnpqrstvwxz"
-"""The letters of codes. A spreadsheet does not mistake such a code for a number, a date or a word.
-"""
+"""The letters of codes. A spreadsheet does not take such a code for a number, a date or a word."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Candidate:
 
     key: AnswerKey
     value: float  # the score of the answer by the main metric
-    group: str = ""
+    group: str = ""  # the value of a field such as the specialty; empty without groups
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,12 @@ def _all_strata(candidates: Sequence[Candidate]) -> list[AnswerStratum]:
 
 
 def _merge(strata: list[AnswerStratum], index: int) -> None:
-    """Merge a stratum with its smaller neighbour. `index`: the stratum's place in the list."""
+    """Merge a stratum with its smaller neighbour, in place.
+
+    Args:
+        strata: the strata; the list is changed.
+        index: the index of the stratum.
+    """
     neighbour = index - 1
     if index == 0:
         neighbour = 1
@@ -114,10 +118,11 @@ def _merge(strata: list[AnswerStratum], index: int) -> None:
 
 
 def score_ranges_of(values: Iterable[float]) -> list[tuple[float, float]]:
-    """Return the lowest and the highest score of each range of scores.
+    """Return (lowest score, highest score) of each range of scores.
 
-    If there are at most four distinct scores, each is a range; otherwise the ranges are quarters of
-    the answers.
+    If there are at most four distinct scores, each score is a range. Otherwise each range has about
+    a quarter of the answers; there may be fewer than four ranges, because equal scores stay
+    together.
     """
     ordered = sorted(values)
     distinct = sorted(set(ordered))
@@ -130,12 +135,12 @@ def score_ranges_of(values: Iterable[float]) -> list[tuple[float, float]]:
     low = distinct[0]
     for high in sorted(upper_ends):
         ranges.append((low, high))
-        # The next range begins with the next distinct score.
+        # The next range begins with the next distinct score. After the last range, there is none.
         low = distinct[min(distinct.index(high) + 1, len(distinct) - 1)]
     return ranges
 
 
-def shares_of(sizes: Sequence[int], count: int) -> list[int]:
+def counts_to_draw(sizes: Sequence[int], count: int) -> list[int]:
     """Return the number of answers to draw from each stratum.
 
     The numbers are in proportion to the sizes of the strata, rounded by the method of largest
@@ -149,37 +154,45 @@ def shares_of(sizes: Sequence[int], count: int) -> list[int]:
     total = sum(sizes)
     if count >= total:
         return list(sizes)
-    exact = [count * size / total for size in sizes]
-    lowest = [min(size, _MIN_ANSWERS) for size in sizes]
-    shares = []
-    for size, share in zip(sizes, exact, strict=True):
-        shares.append(min(size, max(_MIN_ANSWERS, math.floor(share))))
-    while sum(shares) != count:
+    exact_counts = [count * size / total for size in sizes]
+    lowest_counts = [min(size, _MIN_ANSWERS) for size in sizes]
+    counts = []
+    for size, exact_count in zip(sizes, exact_counts, strict=True):
+        counts.append(min(size, max(_MIN_ANSWERS, math.floor(exact_count))))
+    # Add or remove one answer at a time, until the sum is right or no count can change.
+    while sum(counts) != count:
         step = 1
         limits: Sequence[int] = sizes
-        if sum(shares) > count:
+        if sum(counts) > count:
             step = -1
-            limits = lowest
-        if shares == list(limits):
+            limits = lowest_counts
+        if counts == list(limits):
             break
-        shares[_next_to_move(shares, exact, sizes, limits, step)] += step
-    return shares
+        counts[_next_to_change(counts, exact_counts, sizes, limits, step)] += step
+    return counts
 
 
-def _next_to_move(
-    shares: Sequence[int],
+def _next_to_change(
+    counts: Sequence[int],
     exact: Sequence[float],
     sizes: Sequence[int],
     limits: Sequence[int],
     step: int,
 ) -> int:
-    """Return the index of the stratum whose share changes next.
+    """Return the index of the stratum whose count changes next.
 
-    This is the stratum that is furthest from its exact share and not at its limit. Of equally
+    This is the stratum that is furthest from its exact count and not at its limit. Of equally
     distant strata, the largest is chosen.
+
+    Args:
+        counts: the number of answers to draw from each stratum.
+        exact: the same numbers before rounding.
+        sizes: the number of answers in each stratum.
+        limits: the number at which the count of a stratum may not change any more.
+        step: 1 if a count grows, -1 if a count falls.
     """
-    movable = [index for index, limit in enumerate(limits) if shares[index] != limit]
-    return max(movable, key=lambda index: (step * (exact[index] - shares[index]), sizes[index]))
+    changeable = [index for index, limit in enumerate(limits) if counts[index] != limit]
+    return max(changeable, key=lambda index: (step * (exact[index] - counts[index]), sizes[index]))
 
 
 @dataclass(frozen=True)
@@ -209,17 +222,17 @@ def draw_answers(
     Raises:
         ConfigError: every answer is rated.
     """
-    chance = random.Random(f"{draw.identity} {draw.seed}")  # noqa: S311
+    generator = random.Random(f"{draw.identity} {draw.seed}")  # noqa: S311 - need not be secret
     unrated = []
     for answer_stratum in strata:
         unrated.append([key for key in answer_stratum.keys if key not in rated])
     if not any(unrated):
         raise ConfigError("every answer of this result is rated: there is nothing to draw")
-    shares = shares_of(list(map(len, unrated)), draw.count)
+    counts = counts_to_draw(list(map(len, unrated)), draw.count)
     answers = []
-    for number, (keys, share) in enumerate(zip(unrated, shares, strict=True)):
-        for key in chance.sample(keys, share):
-            answers.append((key, number, share / len(keys)))
+    for number, (keys, count) in enumerate(zip(unrated, counts, strict=True)):
+        for key in generator.sample(keys, count):
+            answers.append((key, number, count / len(keys)))
     return answers
 
 
@@ -234,7 +247,7 @@ def sample_of_draw(
     Args:
         question: the question for the raters.
         strata: the strata of the sample.
-        chosen: the texts of each drawn answer, the number of its stratum and its probability.
+        chosen: (texts, number of the stratum, probability of being drawn) of each drawn answer.
         draw: the settings of the draw.
     """
     sheet = _sheet_id(question, chosen, draw)
@@ -270,33 +283,34 @@ def _sheet_id(
         lines.append(f"{shown.key.as_text()} {shown.sha256}")
     text = "\n".join(lines).encode("utf-8", "surrogatepass")
     digest = int(hashlib.sha256(text).hexdigest(), 16)
-    letters = ""
+    letters = ""  # the last eight digits of the hash, if the letters are the digits of a number
     for place in range(8):
         letters += _LETTERS[digest // len(_LETTERS) ** place % len(_LETTERS)]
     return letters
 
 
 def _codes(sheet: str, count: int) -> list[str]:
-    """Return distinct codes of five letters."""
+    """Return distinct codes of five letters, always the same for a sheet."""
     # The codes need not be secret: they only must not depend on the answers' contents.
-    chance = random.Random(f"codes of {sheet}")  # noqa: S311
-    codes: dict[str, None] = {}
+    generator = random.Random(f"codes of {sheet}")  # noqa: S311 - see the line above
+    codes: dict[str, None] = {}  # a set that keeps its order
     while len(codes) < count:
-        codes["".join(chance.choices(_LETTERS, k=5))] = None
+        codes["".join(generator.choices(_LETTERS, k=5))] = None
     return list(codes)
 
 
 def rater_order(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
-    """Return the codes in an order that is different for each rater.
+    """Return the codes in a random order of this rater, always the same for a sheet.
 
-    A tired rater rates the last answers with less care. With different orders, these are different
-    answers for each rater.
+    A tired rater rates the last answers with less care. With an order for each rater, the last
+    answers are others for each rater.
     """
     shuffled = sorted(codes)
-    random.Random(f"{sheet} {rater}").shuffle(shuffled)  # noqa: S311
+    random.Random(f"{sheet} {rater}").shuffle(shuffled)  # noqa: S311 - need not be secret
     return shuffled
 
 
+# the names of the columns of a sheet
 SHEET = "sheet"
 RATER = "rater"
 ITEM = "item"
@@ -318,13 +332,16 @@ COLUMNS = (
     COMMENT,
 )
 BOM = "\ufeff"  # With a byte order mark, Excel reads the file as UTF-8.
-_MAX_CELL = 30_000  # in characters; Excel allows 32,767
+_MAX_CELL = 30_000  # the maximum length of a cell, in characters; Excel allows 32,767
 _CUT = " [cut: the HTML form has the complete text]"
 _BREAKS = re.compile(r"\s*(?:\r\n|[\r\n\v\f\u0085\u2028\u2029])\s*")
 
 
 def sheet_cell(text: str) -> str:
-    """Return a text on one line, which a spreadsheet shows and does not execute as a formula."""
+    """Return a text as one line that a spreadsheet does not execute as a formula.
+
+    A sign replaces each line break. A long text is cut, with a note at its end.
+    """
     safe = no_formula(printable(_BREAKS.sub(" \u23ce ", text).replace("\t", " ")))
     if len(safe) <= _MAX_CELL:
         return safe
@@ -359,8 +376,9 @@ def csv_sheet(
         cells = _text_cells(shown[code], with_reference=with_reference)
         for number, question in enumerate(questions[code], start=1):
             name = sheet_cell(question.name)
+            # The rating and the comment are empty: the rater fills them in.
             writer.writerow([sample.id, rater, code, str(number), *cells, name, choices, "", ""])
-            cells = ["", "", ""]
+            cells = ["", "", ""]  # for the further questions about the same answer
     return BOM + file.getvalue()
 
 
@@ -383,9 +401,9 @@ def question_text(turns: Sequence[tuple[str, str]]) -> str:
     return "\n\n".join(f"{role}: {text}" for role, text in turns)
 
 
-_REQUIRED = (SHEET, RATER, ITEM, _NUMBER, _RATING)
+_REQUIRED = (SHEET, RATER, ITEM, _NUMBER, _RATING)  # the columns that a returned sheet must have
 _MAX_FILE_SIZE = 64 * 1024 * 1024  # in bytes
-_MAX_NAME = 80  # in characters
+_MAX_NAME = 80  # the maximum length of a rater's name, in characters
 YES_AND_NO = {
     "met": "yes",
     "not met": "no",
@@ -404,7 +422,7 @@ class Returned:
     """The ratings in several files, and the faults of these files."""
 
     ratings: list[Rating] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)  # a message for each fault
     empty: int = 0  # the number of rows without a rating
 
 
@@ -422,7 +440,9 @@ class _Row:
 
 
 def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: Path) -> Returned:
-    """Read the ratings that raters returned.
+    """Return the ratings in the tables that raters returned, and the faults of these tables.
+
+    If a rater rated a question twice, both ratings must be equal.
 
     Args:
         files: the returned tables.
@@ -482,13 +502,14 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
         faults.append(
             row.fault(_NUMBER, f"{fault}: its questions have the numbers 1 to {questions[code]}")
         )
-    rating = row.cells[_RATING]
+    rating_text = row.cells[_RATING]
     value = None
-    if rating:
-        value = choice_of(rating, sample.choices)
+    if rating_text:
+        value = choice_of(rating_text, sample.choices)
         if value is None:
             labels = ", ".join(choice.label for choice in sample.choices)
-            faults.append(row.fault(_RATING, f"{_quoted(rating)} is not on the scale: {labels}"))
+            fault = f"{_quoted(rating_text)} is not on the scale: {labels}"
+            faults.append(row.fault(_RATING, fault))
     if faults:
         return faults
     if value is None or number is None:
@@ -526,6 +547,7 @@ def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
     if word in by_label:
         return by_label[word]
     if "yes" in by_label:
+        # The choices are yes and no. A spreadsheet may have changed 1 to 1.0.
         return by_label.get(YES_AND_NO.get(word.removesuffix(".0"), ""))
     try:
         value = float(word.replace(",", "."))
@@ -552,7 +574,7 @@ def _rows_of(file: Path) -> Iterator[_Row]:
                     f"row {line}: has {len(cells)} cells, and there are {len(header)} columns: "
                     "put quotes around a cell that has a comma in it"
                 )
-            filled = [*cells, *[""] * (len(header) - len(cells))]
+            filled = [*cells, *[""] * (len(header) - len(cells))]  # a row may lack its last cells
             named = {name: cell.strip() for name, cell in zip(header, filled, strict=False)}
             yield _Row(str(file), line, named)
         else:

@@ -1,4 +1,7 @@
-"""Compares the results of output folders, pair by pair, on the instances with a value in both."""
+"""Compares the results of output folders, pair by pair.
+
+A pair is compared on the instances that have a value in both results.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+# column of `Compared.to_frame` -> type of its values
 PAIR_COLUMNS: Mapping[str, str] = {
     "task": TEXT,
     "metric": TEXT,
@@ -54,6 +58,7 @@ PAIR_COLUMNS: Mapping[str, str] = {
     "folder_a": TEXT,
     "folder_b": TEXT,
 }
+# column of `Compared.instances_frame` -> type of its values
 FLIP_COLUMNS: Mapping[str, str] = dict.fromkeys(("task", "metric", "a", "b", "id", "better"), TEXT)
 
 
@@ -64,7 +69,7 @@ class Model:
     label: str  # the name in messages: A, B, C ...
     folder: Path
     name: str  # the requested name of the evaluated model
-    verdict: Verdict = Verdict.GOOD  # the verdict on the main score
+    verdict: Verdict = Verdict.GOOD  # what a reader may do with the main score
 
     @property
     def title(self) -> str:
@@ -92,8 +97,8 @@ class Failed:
 class Flips:
     """The ids of the instances whose values differ."""
 
-    a_only: tuple[Key, ...]  # right in a only; if values are not 0 or 1: better in a
-    b_only: tuple[Key, ...]
+    a_only: tuple[Key, ...]  # the instances with the better value in a
+    b_only: tuple[Key, ...]  # the instances with the better value in b
 
 
 @dataclass(frozen=True)
@@ -111,10 +116,10 @@ class Comparison:
     flips: Flips
     failed: Failed
     bounds: tuple[float, float] | None
-    """The lowest and the highest difference (b - a) if the failed instances had any values on the
-    scale; None if the scale has no ends.
+    """The lowest and the highest difference (b - a) that the missing values of failed instances
+    allow; None if the scale is not known.
     """
-    margin: float | None = None
+    margin: float | None = None  # the largest difference without importance, in the metric's unit
     non_inferiority: Evidence | None = None  # of b, compared with a; None without a margin
     equivalence: Evidence | None = None  # None without a margin
     p_holm: float | None = None  # the p value, corrected for the number of pairs
@@ -146,15 +151,16 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """True if the test, the interval and the test corrected for the number of pairs all show a
-        difference.
+        """True if the interval, the test and the corrected test all show a difference.
+
+        The test is corrected for the number of pairs only if there are several pairs.
         """
         return self.paired.significant and (self.p_holm is None or self.p_holm < ALPHA)
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """The possible ranks of a model, which the comparisons leave open. Rank 1 is the best."""
+    """The ranks of a model that the comparisons do not exclude. Rank 1 is the best."""
 
     model: Model
     best: int  # the best possible rank
@@ -176,7 +182,7 @@ class Compared:
     accepted: tuple[Reason, ...]  # the reasons against a comparison that the user accepted
     comparisons: tuple[Comparison, ...]
     ranks: tuple[Ranked, ...]  # empty for two models
-    # how questions were paired, for each model but the first, if another program made a result
+    # how questions were paired with the first model's; empty if this program made all results
     pairings: tuple[str, ...] = ()
 
     @property
@@ -185,7 +191,7 @@ class Compared:
         return not self.reasons
 
     def to_frame(self) -> DataFrame:
-        """Return a row for each pair, in which labels name the models.
+        """Return a data frame with a row for each pair; labels such as A name the models.
 
         The frame has no rows if the results cannot be compared.
 
@@ -205,7 +211,9 @@ class Compared:
         return frame(PAIR_COLUMNS, rows)
 
     def instances_frame(self) -> DataFrame:
-        """Return a row for each instance whose values differ, with the better model's label.
+        """Return a data frame with a row for each pair and instance whose values differ.
+
+        The column `better` has the label of the better model.
 
         Raises:
             PrerequisiteError: pandas is not installed.
@@ -278,8 +286,8 @@ def compare(
         load: reads the result of a folder.
 
     Raises:
-        ConfigError: there are fewer than two folders, a reason is unknown, or the margin is not
-            positive.
+        ConfigError: there are fewer than two folders, a reason is unknown or cannot be accepted, or
+            the margin is not positive.
         PrerequisiteError: a folder has no result.
     """
     if problems := list(_wrong_arguments(folders, margin, allow)):
@@ -314,9 +322,10 @@ def _model(label: str, stored: StoredResult) -> Model:
 
 
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
-    """Compare results by their main scores, each result with each other result.
+    """Return the comparison of each pair of results, by their main scores.
 
-    Unlike `compare`, this function also compares the other pairs if one pair is not comparable.
+    Unlike `compare`, this function also compares the other pairs if one pair is not comparable. The
+    p values are corrected for the number of compared pairs.
     """
     models = [_model(side.label, side.stored) for side in sides]
     pairs = []
@@ -349,9 +358,11 @@ def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
 
 
 def better_and_worse(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tuple[Model, Model]]:
-    """Yield the better and the worse model of each pair with a significant difference.
+    """Yield (better model, worse model) of each pair with a significant difference.
 
-    The corrected p value must be below the level `below`.
+    Args:
+        pairs: the pairs, with corrected p values.
+        below: the level that the corrected p value must also be below.
     """
     for pair in pairs:
         comparison = pair.comparison
@@ -365,7 +376,7 @@ def better_and_worse(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tu
 
 
 def ranked(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]:
-    """Return the possible ranks of each model, given the significant differences."""
+    """Return the ranks of each model that the significant differences of the pairs allow."""
     differences = []
     for better, worse in better_and_worse(pairs):
         differences.append((models.index(better), models.index(worse)))
@@ -385,8 +396,8 @@ def _score_reasons(
 ) -> list[Reason]:
     """Return the reasons against comparing these scores.
 
-    A reason is that a result does not have the score, has another main metric than the first
-    result, or was asked in another way.
+    There is a reason for each result that does not have the score, has another main metric than
+    the first result, or was asked in another way.
 
     Args:
         models: the models.
@@ -402,7 +413,7 @@ def _score_reasons(
             models[0].label, stored[0], model.label, result
         )
         if is_main and main != name:
-            first = f"{models[0].label}'s is {name}; name one with --metric"
+            first = f"{models[0].label}'s is {name}; name a score with --metric"
             reasons.append(Reason("metric", f"{model.label}'s main metric is {main}, {first}"))
         elif name not in scores:
             listed = ", ".join(scores) or "none"
@@ -431,7 +442,9 @@ def _sides(
     names: Sequence[str],
     min_paired: float,
 ) -> list[Side]:
-    """Return the values of each result, by the ids of the questions in the first result.
+    """Return the values of each result.
+
+    If another program made a result, the ids are those of the same questions in the first result.
 
     Args:
         models: the models.
@@ -472,7 +485,7 @@ def _pairing_reasons(sides: Sequence[Side], min_paired: float) -> Iterator[Reaso
 
 
 def _labels() -> Iterator[str]:
-    """Yield A to Z, A2 to Z2, and so on."""
+    """Yield the labels of models without end: A to Z, A2 to Z2, and so on."""
     yield from string.ascii_uppercase
     for number in count(2):
         for letter in string.ascii_uppercase:
@@ -480,7 +493,7 @@ def _labels() -> Iterator[str]:
 
 
 def _reasons(sides: Sequence[Side]) -> list[Reason]:
-    """Return all reasons against comparing these results."""
+    """Return all reasons against comparing these results: of each result, and of each pair."""
     reasons = list(chain.from_iterable(map(comparison_reasons.reasons_of, sides)))
     for a, b in combinations(sides, 2):
         reasons += comparison_reasons.reasons_against(a, b)
@@ -493,7 +506,7 @@ def _reasons(sides: Sequence[Side]) -> list[Reason]:
 def _compare_two(
     a: Side, b: Side, models: tuple[Model, Model], name: str, margin: float | None
 ) -> Comparison:
-    """Compare two results on the instances with a value in both.
+    """Return the comparison of two results on the instances with a value in both.
 
     Args:
         a: the values of the first result.
@@ -502,13 +515,15 @@ def _compare_two(
         name: the name of the score.
         margin: the margin of the tests of non-inferiority and equivalence; None for no such tests.
     """
-    # In a result of another program, the score has another name.
+    # In a result of another program, the score may have another name.
     name = a.metric or name
     score = a.stored.result.scores[name]
     keys = [key for key in a.values.values if key in b.values.values]
     values_a = a.values.listed(keys)
     values_b = b.values.listed(keys)
     scale = _scale_of(score, [*values_a, *values_b])
+    # Instances that the metric leaves out in both results are not missing: for example, a metric of
+    # a subset of the questions.
     shared = (a.values.keys & b.values.keys) - (a.values.unscored & b.values.unscored)
     failed_a = shared & a.values.failed
     failed_b = shared & b.values.failed
@@ -559,9 +574,15 @@ def _scale_of(score: Score, values: Iterable[float]) -> tuple[float, float] | No
 def _bounds(
     a: InstanceValues, b: InstanceValues, keys: Collection[Key], scale: tuple[float, float] | None
 ) -> tuple[float, float] | None:
-    """Return the lowest and the highest possible difference (b - a), given the missing values.
+    """Return the lowest and the highest difference (b - a) that the missing values allow.
 
-    None if the scale is not known.
+    Return None if the scale is not known.
+
+    Args:
+        a: the values of the first result.
+        b: the values of the second result.
+        keys: the instances, including those with a missing value.
+        scale: the lowest and the highest possible value; None if not known.
     """
     if scale is None:
         return None
@@ -590,7 +611,8 @@ def _flips(
 def _uncertainty_of_labels(a: Side, b: Side) -> float:
     """Return the larger relative standard error of the divisors in two judge-corrected scores.
 
-    The divisor is Youden's index: sensitivity + specificity - 1. 0 if no score is corrected.
+    The divisor is Youden's index: sensitivity + specificity - 1. Return 0 if no score is corrected,
+    or if no standard error is known.
     """
     errors = [0.0]
     for side in (a, b):
@@ -619,6 +641,8 @@ def difference_of(
     values_a = a.listed(keys)
     values_b = b.listed(keys)
     if scale is None and a.lowest.keys() >= set(keys):
+        # The values of a case lie between its lowest score and 1, so the lowest possible difference
+        # depends on the case. `lower_end` computes the end of the scale of all differences.
         changes = list(map(operator.sub, values_b, values_a))
         widths = [1 - a.lowest[key] for key in keys]
         lowest_changes = list(map(operator.neg, widths))
@@ -630,14 +654,14 @@ def difference_of(
 
 
 def _cluster_of(values: InstanceValues, key: Key) -> str:
-    """Return the name of an instance's cluster. Without a cluster, it is a cluster of its own."""
+    """Return the name of an instance's cluster; without a source, the instance is a cluster."""
     if key in values.clusters:
         return f"cluster {values.clusters[key]}"
     return f"instance {key}"
 
 
 def numbers_of(comparison: Comparison) -> dict[str, float | None]:
-    """Return the numbers of a comparison by their names, which are the same in all documents."""
+    """Return name -> number of a comparison. All documents use these names."""
     difference = comparison.paired
     return {
         "n": difference.n,

@@ -1,6 +1,6 @@
 """Writes a suite's results as YAML documents, CSV, Markdown and an HTML page.
 
-Each file is written completely or not at all.
+If the program is killed, a file is complete or unchanged, never half written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eval_factory.report import documents
 from eval_factory.report.documents import formatted, rounded_fields, without_nulls
 from eval_factory.report.page.document import tables_page
 
-SUITE_SCHEMA_VERSION = 1
+SUITE_SCHEMA_VERSION = 1  # the version of the form of both YAML documents
 
 
 def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
@@ -79,7 +79,11 @@ def _benchmark(benchmark: ComparedBenchmark) -> dict[str, Any]:
 
 
 def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
-    """Return a cell for the document. After the first ten fields, only known values are listed."""
+    """Return a cell for the document.
+
+    The first nine fields and the folder are always listed, the other fields only if their values
+    are known.
+    """
     first = _named(
         cell,
         "target",
@@ -123,7 +127,7 @@ def _verdict(cell: CellResult) -> str | None:
 
 
 def _named(record: object, *names: str) -> dict[str, Any]:
-    """Return the fields of a record with these names. All numbers but `value` are rounded."""
+    """Return name -> value of these fields of a record. All numbers but `value` are rounded."""
     return rounded_fields({name: getattr(record, name) for name in names}, "value")
 
 
@@ -168,9 +172,9 @@ def usage_document(results: SuiteResults) -> dict[str, Any]:
 
 
 def _printable(value: Any) -> Any:
-    """Return a value in which all texts have only printable characters.
+    """Return a copy of a value in which all texts have only printable characters.
 
-    Mappings and lists keep their types.
+    Mappings and lists keep their types, because `OneLine` is a type of mapping.
     """
     if isinstance(value, str):
         return printable(value)
@@ -182,6 +186,7 @@ def _printable(value: Any) -> Any:
     return value
 
 
+# the first columns of the CSV file, in its order; each is a field of `CellResult`
 _ROW = (
     "target",
     "evaluation",
@@ -226,7 +231,7 @@ def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
         root: the folder to which the cells' folders are relative.
     """
     rows = []
-    group_of = {}  # field -> the group of its score
+    group_of = {}  # name of a field -> the metric group of its score
     for cell in results.cells:
         fields = {name: getattr(cell, name) for name in _ROW}
         fields["folder"] = folder_of(cell, root)
@@ -235,6 +240,7 @@ def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
         rows.append(fields)
         for score in cell.group_scores:
             group_of[_field_of(score)] = score.group
+    # Add the fields of the groups in HELM's order.
     for name in sorted(group_of, key=lambda name: list(GROUPS).index(group_of[name])):
         for fields, cell in zip(rows, results.cells, strict=True):
             fields[name] = _group_value(cell, name)
@@ -250,7 +256,7 @@ def _group_value(cell: CellResult, name: str) -> float | None:
 
 
 def _field_of(score: GroupScore) -> str:
-    """Return the name of a score's field: its group, with its label if the group has several."""
+    """Return the name of a score's field: the group, and the label if the group has several."""
     if len(GROUPS[score.group]) <= 1:
         return score.group
     return f"{score.group}: {score.label}"
@@ -328,7 +334,7 @@ def _scores(results: SuiteResults) -> Iterator[str]:
     floors = [messages.floors(results, name) for name in names]
     if any(floors):
         rows.append([messages.FLOOR, *map(Lines, floors)])
-    yield from in_markdown(Table(["model", *headers], rows, len(headers)))
+    yield from in_markdown(Table(["model", *headers], rows, numbers=len(headers)))
     yield from ("", "Each value with its 95 % interval and its number of instances (n).")
     not_reportable = [
         (cell.name, "; ".join(cell.not_reportable)) for cell in _not_reportable(results)
@@ -372,13 +378,14 @@ def _groups(results: SuiteResults) -> Iterator[str]:
     for group, table in tables.items():
         for row in table.rows:
             rows.append([group, *row])
-    yield from in_markdown(Table(["group", "benchmark", "score", *results.targets], rows, count))
+    header = ["group", "benchmark", "score", *results.targets]
+    yield from in_markdown(Table(header, rows, numbers=count))
     yield from ("", messages.GROUPS_NOTE, "")
     rates: list[list[TableCell]] = []
     for group, by_target in messages.group_win_rates(results).items():
         rates.append([group, *by_target])
     if rates:
-        yield from in_markdown(Table(["mean win rate", *results.targets], rates, count))
+        yield from in_markdown(Table(["mean win rate", *results.targets], rates, numbers=count))
 
 
 def _runs(results: SuiteResults, root: Path) -> Table:
@@ -401,7 +408,7 @@ def _runs(results: SuiteResults, root: Path) -> Table:
                 *messages.paid(cell),
             ]
         )
-    return Table(header, rows, 6)
+    return Table(header, rows, numbers=6)
 
 
 _PAID = ("prompt tokens", "answer tokens", "cost")
@@ -440,7 +447,7 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
         failed = formats.count(cell.failed, missing=messages.NOTHING)
         scored = formats.percent(cell.coverage, missing=messages.NOTHING)
         rows.append([model, name, cell.status, scored, failed, *messages.paid(cell), *usage])
-    return Table(header, rows, 9)
+    return Table(header, rows, numbers=9)
 
 
 def suite_page(results: SuiteResults, root: Path) -> str:
@@ -480,7 +487,7 @@ def suite_page(results: SuiteResults, root: Path) -> str:
 
 
 def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
-    """Return the number of scores and the HTML table, with the win rates, of each group."""
+    """Return group -> (number of its scores, HTML table of its scores and win rates)."""
     groups = {}
     rates = messages.group_win_rates(results)
     for group, table in messages.group_tables(results, efficiency=True).items():
@@ -532,6 +539,7 @@ def write_suite_results(
         OSError: a file cannot be written.
     """
     document = results_document(results, folder.root)
+    # Nothing is written if the document does not have the form of its schema.
     documents.check_document(document, documents.SUITE_RESULTS_SCHEMA)
     into = into or folder
     write_atomic(into.results_csv, csv_text(result_rows(results, folder.root)))

@@ -1,5 +1,6 @@
-"""Computes the results of a suite from its finished runs: scores, comparisons, ranks, win rates and
-missing runs.
+"""Computes the results of a suite from its finished runs.
+
+The results are the scores, comparisons, ranks and win rates, and the runs without a score.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class FinishedCell(CellRecord):
 
 @dataclass(frozen=True)
 class RunUsage:
-    """The requests and times of a run. They differ between equal runs."""
+    """The requests and times of a run. These figures differ between equal runs."""
 
     attempts: int  # the number of starts in the last invocation
     requests: int  # all requests from the folder, with retries
@@ -61,7 +62,7 @@ class RunUsage:
 
 @dataclass(frozen=True)
 class CellResult(CellRecord):
-    """The result of one evaluation of one target. Unknown values are None."""
+    """The result of one evaluation of one target. A value that is not known is None."""
 
     status: RunStatus
     folder: Path
@@ -100,7 +101,7 @@ class CellResult(CellRecord):
 
     @property
     def enters_win_rates(self) -> bool:
-        """True if the value counts for win rates: it must be reportable."""
+        """True if the cell has a value that is reportable: only such values count for win rates."""
         return self.value is not None and self.reportable
 
 
@@ -150,8 +151,8 @@ class Missing:
     """A cell without a value."""
 
     cell: CellResult
-    reason: str
-    what_to_do: str
+    reason: str  # the reason why the cell has no value
+    what_to_do: str  # the next action for the user
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ class SuiteResults:
     evaluations: tuple[str, ...]
     cells: tuple[CellResult, ...]  # in the order of the suite
     win_rates: tuple[WinRate, ...]  # over the main metrics, as on HELM's leaderboards
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOut, ...]  # the values and benchmarks that do not count for the win rates
     # the win rates in each of HELM's metric groups that a run computed
     group_win_rates: Mapping[str, tuple[WinRate, ...]]
     benchmarks: tuple[ComparedBenchmark, ...]
@@ -187,7 +188,7 @@ class SuiteResults:
         return None
 
 
-_MAX_REASON = 2_000  # in characters
+_MAX_REASON = 2_000  # the maximum length of a reason, in characters
 _FORM_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """The errors that reading a result may raise if somebody has edited its document by hand."""
 
@@ -207,7 +208,7 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
         sides = []
         for run in runs:
             if run.evaluation == evaluation:
-                cell, side = _read(run)
+                cell, side = _cell_of_run(run)
                 by_name[cell.target, evaluation] = cell
                 if side is not None:
                     sides.append(side)
@@ -231,7 +232,7 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
 
 
 def _compare_models(evaluation: str, sides: Sequence[Side]) -> ComparedBenchmark:
-    """Compare all models on one evaluation."""
+    """Return the comparison of all models on one evaluation."""
     pairs = comparison.compare_pairs(sides)
     models: dict[Model, None] = {}  # the models with at least one comparable pair
     for pair in pairs:
@@ -249,12 +250,12 @@ def _missing(cell: CellResult) -> Missing:
         what_to_do = facts.next_step
     else:
         reason = "; ".join(cell.not_reportable) or "its main score could not be computed"
-        what_to_do = "read the notes in its report; the same command goes on with a partial run"
+        what_to_do = "read the notes in its report; the same command resumes a partial run"
     return Missing(cell, cell.reason or reason, what_to_do)
 
 
-def _read(run: FinishedCell) -> tuple[CellResult, Side | None]:
-    """Return the result of a run, and its values by instance if it has a main score."""
+def _cell_of_run(run: FinishedCell) -> tuple[CellResult, Side | None]:
+    """Return the cell of a run, and the run's values by instance if it has a main score."""
     reason = None
     if run.reason is not None:
         reason = one_line(run.reason, _MAX_REASON)
@@ -289,6 +290,7 @@ def _cell_of_result(
     side = None
     times = list[float]()
     if main is not None:
+        # Reading the records is slow: this single pass also fills `times`.
         values = values_of(_timed(result.instances, main, times), main)
         side = Side(bare.target, stored, values, result.main_metric)
         cell = _with_score(cell, result, main)
@@ -369,7 +371,7 @@ def _with_score(cell: CellResult, result: TaskResult, main: Score) -> CellResult
 
 
 def _why_not_reportable(result: TaskResult) -> tuple[str, ...]:
-    """Return short reasons why a result is not reportable; empty if it is."""
+    """Return short reasons why a result is not reportable; empty if it is reportable."""
     if result.reportable:
         return ()
     validity = result.validity
@@ -383,8 +385,9 @@ def _why_not_reportable(result: TaskResult) -> tuple[str, ...]:
 def _timed(
     records: Iterable[InstanceRecord], main: Score, times: list[float]
 ) -> Iterator[InstanceRecord]:
-    """Yield the records, and append the latencies (in seconds) of unperturbed instances of the main
-    split to `times`.
+    """Yield the records; append the latencies of some of them to `times`, in seconds.
+
+    These are the records of unperturbed instances of the main score's split.
     """
     for record in records:
         is_plain = record.split == main.split and record.perturbation is None
@@ -398,7 +401,8 @@ def _columns(
 ) -> tuple[list[Column], list[LeftOut]]:
     """Return the columns of the win rates, and the values that are left out.
 
-    Every model has a reportable value in each of the columns.
+    Models without any reportable value are ignored. Every other model has a reportable value in
+    each of the columns.
     """
     columns = []
     left_out = []
@@ -407,7 +411,7 @@ def _columns(
     corrected = iter(comparison.corrected(pairs))
     for benchmark in benchmarks:
         corrected_pairs = list(islice(corrected, len(benchmark.pairs)))
-        entering = {}
+        entering = {}  # target -> cell, of the cells whose values count
         for cell in results:
             if cell.evaluation != benchmark.evaluation or cell.value is None:
                 continue
@@ -462,7 +466,7 @@ def _column(
 
 
 def _labels_of(pairs: Iterable[tuple[Model, Model]]) -> frozenset[tuple[str, str]]:
-    """Return the labels of the models in each pair."""
+    """Return (better label, worse label) for each pair of a better and a worse model."""
     return frozenset((better.label, worse.label) for better, worse in pairs)
 
 
@@ -475,7 +479,14 @@ def _models_in(columns: Iterable[Column]) -> set[str]:
 
 
 def _reason_against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -> str | None:
-    """Return the reason why a benchmark does not count for the win rates; None if it counts."""
+    """Return the reason why a benchmark does not count for the win rates.
+
+    Return None if the benchmark counts, or if no value of the benchmark does.
+
+    Args:
+        benchmark: the benchmark.
+        entering: target -> its cell, of the cells whose values count.
+    """
     for pair in benchmark.pairs:
         if pair.a.label in entering and pair.b.label in entering:
             for reason in pair.reasons:
@@ -496,8 +507,8 @@ def _group_win_rates(
 ) -> Iterator[tuple[str, tuple[WinRate, ...]]]:
     """Yield each metric group that a run computed, with its win rates.
 
-    A column is a score of a benchmark, as in HELM's tables. Benchmarks whose models were asked in
-    two ways are left out.
+    A column is a score of a benchmark, as in HELM's tables. Columns without a value of some model
+    are left out, and benchmarks whose models were asked in two ways.
     """
     in_two_ways = set()
     for benchmark in benchmarks:

@@ -99,7 +99,7 @@ def test_strata_that_a_sample_cannot_hold_are_put_together() -> None:
     ],
 )
 def test_shares(of: list[int], count: int, shares: list[int]) -> None:
-    found = sheets.shares_of(of, count)
+    found = sheets.counts_to_draw(of, count)
     assert sorted(found) == sorted(shares)
     assert all(given <= size for given, size in zip(found, of, strict=True))
 
