@@ -1,7 +1,7 @@
 """Sends requests over an asyncio connection, and reads complete HTTP answers with llhttp.
 
-llhttp (the package `httptools`) parses the received bytes. An answer must belong to its request:
-a connection is not used again if it brings more than its answer, or brings bytes without a request.
+llhttp (the package `httptools`) parses the received bytes. An answer must belong to its request: a
+connection is not used again if it brings more bytes than the answer, or bytes without a request.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from eval_factory.endpoint import bridge
 from eval_factory.endpoint.odd_headers import MAX_HEAD, end_of_head, readable_head
 from eval_factory.endpoint.proxies import certificates_hint
 
-READ_SIZE = 1 << 16  # bytes that are read at once
+READ_SIZE = 1 << 16  # the number of bytes that are read at once
 MAX_BODY = 64 << 20
 """The maximum size of an answer's body, in bytes.
 
 No answer of a language model is that large. A larger body would fill memory and disk.
 """
 FREE_BODY = 1 << 20
-"""The size, in bytes, above which a body counts as large."""
+"""The maximum size, in bytes, of a body that needs no slot (`LargeBodySlot`)."""
 LARGE_AT_ONCE = 2
 """The maximum number of large bodies that this process has in memory at once.
 
@@ -43,7 +43,7 @@ Together they have at most 128 MiB.
 MAX_MALFORMED = 2
 """The maximum number of attempts for a request whose answers are malformed.
 
-A second attempt makes sense because another server of the same gateway may answer it.
+A second attempt makes sense because another server of the same gateway may then answer.
 """
 
 CUT = "the connection was closed before the whole answer came"
@@ -56,19 +56,19 @@ WANTS_TLS = "the server there speaks TLS: the address has to begin with https://
 
 _LENIENT = {
     # Accept Content-Length together with "Transfer-Encoding: chunked". The chunks count, as the
-    # standard says. The connection is not used again, because a proxy may have taken another place
-    # for the end of the answer.
+    # standard says. The connection is not used again, because a proxy may assume that the answer
+    # ends at another place.
     "lenient_chunked_length": True,
     "lenient_optional_cr_before_lf": True,  # accept header lines that end in a bare LF
     "lenient_spaces_after_chunk_size": True,  # RFC 9112, 7.1.1
     "lenient_version": True,  # read HTTP/1.2 as HTTP/1.1 (RFC 9110, 2.5)
 }
 _ANSWER = b"HTTP/1."  # the beginning of every answer
-_TIMEOUT_STATUSES = (b"0 408", b"1 408")  # the beginning continues so in a 408 Request Timeout
+_TIMEOUT_STATUSES = (b"0 408", b"1 408")  # follow `_ANSWER` in a 408 Request Timeout
 _STATUS_LINE = re.compile(rb"HTTP/1\.\d[ \t]+\d{3}\b")
 _LENGTHS = {b"content-length", b"transfer-encoding"}  # fields that state where an answer ends
 _GZIP = b"\x1f\x8b"
-"""The beginning of gzip data; no JSON begins so."""
+"""The beginning of gzip data; no JSON begins with these bytes."""
 _NO_CODINGS = frozenset({b"", b"chunked", b"identity"})
 """Values of the coding fields that leave the body as it is."""
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
@@ -92,8 +92,8 @@ class TransportError(Exception):
         """Make the error.
 
         Args:
-            message: the failure in words.
-            unreachable: whether there was not even a connection.
+            message: a description of the failure.
+            unreachable: whether no connection could be made.
             silent: whether no byte of an answer came.
             stray: whether the answer may belong to another question.
             status: the HTTP status of an answer that cannot be used; None if no answer came.
@@ -110,7 +110,10 @@ class TransportError(Exception):
 
 
 class MalformedAnswerError(TransportError):
-    """The answer arrived, but cannot be read; the next answer would most likely be the same."""
+    """The answer arrived, but cannot be read; the next answer would most likely be the same.
+
+    A request is sent at most `MAX_MALFORMED` times if its answers are malformed.
+    """
 
     def __init__(self, message: str, *, silent: bool = False, status: int | None = None) -> None:
         super().__init__(f"{message}; {PAID_AGAIN}", silent=silent, status=status)
@@ -124,7 +127,7 @@ class LargeBodySlot:
     def __init__(self) -> None:
         self._has_slot = False
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Wait for a slot; return at once if this object has a slot already."""
         if not self._has_slot:
             await LargeBodySlot._slots.acquire()
@@ -158,7 +161,7 @@ class Doubt:
         return self._is_raised
 
     def then(self, callback: Callable[[], None]) -> None:
-        """Call the callback once, as soon as the answer is doubted."""
+        """Call the callback once, as soon as the answer is doubted; at once if it is already."""
         with self._lock:
             if not self._is_raised:
                 self._callbacks.append(callback)
@@ -181,7 +184,7 @@ class Reply:
 
     status: int
     headers: Mapping[str, str]  # by the name in lower case; the last of several equal names counts
-    data: bytes
+    data: bytes  # the body without its content coding
     body_slot: LargeBodySlot = field(default_factory=LargeBodySlot, compare=False)
     doubt: Doubt = field(default_factory=Doubt, compare=False)
 
@@ -192,9 +195,9 @@ class Wire(asyncio.Protocol):
     def __init__(self) -> None:
         self.is_open = True
         self.answers = 0
-        """The number of answers that this connection has brought."""
+        """The number of answers that this connection has brought, without that of a tunnel."""
         self.questions: dict[int, int] = {}
-        """The hash of each question, by the hash of the id in the answer to it."""
+        """The hash of each question (the request's body), by the hash of the ids in its answer."""
         self.doubt = Doubt()
         """The doubt about the last answer."""
         self.on_surplus: Callable[[], None] = lambda: None
@@ -217,7 +220,7 @@ class Wire(asyncio.Protocol):
 
         Args:
             request: the bytes of the request.
-            body_slot: is taken if the answer turns out to be large.
+            body_slot: is acquired if the answer turns out to be large.
             tunnel: whether the request opens a tunnel: a good answer then has no body.
 
         Raises:
@@ -245,7 +248,7 @@ class Wire(asyncio.Protocol):
             self._transport.write(request)
             await self._waiter
             if not self._is_over:  # the answer is large, and reading was paused
-                await body_slot.take()
+                await body_slot.acquire()
                 self._may_be_large = True
                 self._waiter = loop.create_future()
                 self._transport.resume_reading()
@@ -270,8 +273,8 @@ class Wire(asyncio.Protocol):
     async def body(self, body_slot: LargeBodySlot) -> bytes:
         """Return the body without its content coding.
 
-        The unpacked body may be far larger than the received bytes; `body_slot` is taken if it is
-        large.
+        The unpacked body may be far larger than the received bytes; `body_slot` is acquired if the
+        unpacked body is large.
 
         Raises:
             MalformedAnswerError: the body is too large, or does not have the coding that its
@@ -296,7 +299,7 @@ class Wire(asyncio.Protocol):
                 if size > MAX_BODY:
                     raise MalformedAnswerError(_TOO_LARGE)
                 if self.size + size > FREE_BODY:
-                    await body_slot.take()
+                    await body_slot.acquire()
         except urllib3.exceptions.HTTPError as error:
             if body.lstrip().startswith(b"{"):  # a gateway unpacked the body, but left the field
                 return body
@@ -335,7 +338,8 @@ class Wire(asyncio.Protocol):
             OSError: the other end does not speak TLS, or its certificate is not trusted.
         """
         if isinstance(self._transport.get_extra_info("ssl_object"), ssl.SSLObject):
-            # In Python 3.10, a TLS transport can begin TLS again, but lacks this mark.
+            # In Python 3.10, a TLS transport can begin TLS again, but `start_tls` requires this
+            # attribute, which the transport lacks.
             vars(self._transport)["_start_tls_compatible"] = True
         loop = asyncio.get_running_loop()
         self._transport = await loop.start_tls(self._transport, self, context, server_hostname=host)
@@ -394,7 +398,7 @@ class Wire(asyncio.Protocol):
                 self._refuse_bytes(data, error)
 
     def _corrected(self) -> bytes:
-        """Return all received bytes, with a head that the parser accepts.
+        """Return all received bytes with a corrected head, for a new parser.
 
         Return no bytes as long as the head is not complete.
         """
@@ -428,9 +432,9 @@ class Wire(asyncio.Protocol):
             self._fail(MalformedAnswerError("what came is not HTTP", silent=True))
 
     def eof_received(self) -> None:
-        """End an answer that does not state its length: it ends with the connection.
+        """End an answer that does not state its length, because it ends with the connection.
 
-        llhttp is not told about the end of the connection, so this method ends the answer.
+        llhttp does not notice the end of the connection, so this method ends the answer.
         """
         self.is_open = False
         if self._waiter is not None and not self._is_over:
@@ -502,10 +506,10 @@ class Wire(asyncio.Protocol):
             self.is_open = False
 
     def _note_surplus(self, data: bytes) -> None:
-        """Doubt all answers but the first if `data` is an answer without a request.
+        """Doubt all answers but the first if `data` begins with an answer without a request.
 
-        Other bytes raise no doubt, and neither does a 408: a proxy sends 408 after a long time
-        without a request.
+        Other bytes raise no doubt, and neither does a 408 (Request Timeout): a proxy sends a 408
+        after a long time without a request.
         """
         if not data.startswith(_ANSWER) or data[len(_ANSWER) :].startswith(_TIMEOUT_STATUSES):
             return
@@ -547,5 +551,9 @@ class Wire(asyncio.Protocol):
 
 
 def tls_failed(error: Exception | None) -> str:
-    """Return the message for a TLS error, with advice about certificates."""
+    """Return the message for a TLS error, with advice about certificates.
+
+    Raises:
+        PrerequisiteError: the file or folder of the trusted certificates does not exist.
+    """
     return f"TLS failed: {one_line(str(error))}\n{certificates_hint()}"

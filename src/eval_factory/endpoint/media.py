@@ -45,7 +45,7 @@ _BEGINNINGS = {
 }
 """The media type of a file, by the first bytes of the file."""
 _IN_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
-"""The media type of a RIFF file, by the name of its format."""
+"""The media type of a RIFF file (WebP or WAV), by the name of its format in bytes 8 to 11."""
 
 
 class UnusableMedium(Exception):
@@ -74,7 +74,7 @@ def type_of(data: bytes) -> str | None:
 class _Facts:
     """The facts about a file, or about the content that is sent of the file."""
 
-    content_type: str | None
+    content_type: str | None  # None if files of this type cannot be sent
     size: int  # in bytes
     sha256: str
 
@@ -91,9 +91,9 @@ class Medium(str):
     """The text that represents a picture or sound in a request's body; it also knows the file."""
 
     file: Path
-    facts: _Facts
+    facts: _Facts  # about the content that is sent
     rule: SendingRule
-    tokens: int
+    tokens: int  # as `tokens_of` estimates them
 
     @classmethod
     def of(cls, file: Path, rule: SendingRule) -> Medium:
@@ -118,7 +118,7 @@ class Medium(str):
         """
         data, kind = _sent(_read(self.file), self.file.name, self.rule)
         if hashlib.sha256(data).hexdigest() != self.facts.sha256:
-            raise UnusableMedium(f"{self.file.name} was changed while the run went on")
+            raise UnusableMedium(f"{self.file.name} was changed during the run")
         text = base64.b64encode(data).decode("ascii")
         if kind.startswith("image/"):
             return f"data:{kind};base64,{text}"
@@ -173,7 +173,7 @@ def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mappin
     first, *rest = text.split(PLACE)
     parts: list[Mapping[str, Any]] = [{"text": first}]
     for text_after_file in rest:
-        parts.append(next(files, {"text": PLACE}))
+        parts.append(next(files, {"text": PLACE}))  # without a file, the mark stays in the text
         parts.append({"text": text_after_file})
     # Drop blank texts, which some endpoints refuse.
     remaining: list[Mapping[str, Any]] = []
@@ -206,6 +206,7 @@ def filled(tree: Any) -> Any:
     Raises:
         UnusableMedium: a file was changed or removed.
     """
+    # `tree` is the body, or a value within it.
     if isinstance(tree, Medium):
         return tree.content()
     if isinstance(tree, Mapping):
@@ -227,7 +228,7 @@ def tokens_in(tree: Any) -> int:
 
 
 def has_media(body: Mapping[str, Any]) -> bool:
-    """Return True if a message of a body has parts, as messages with files have."""
+    """Return True if the content of a message in a body is a list of parts, as with files."""
     for message in body.get("messages") or ():
         if isinstance(message, Mapping) and isinstance(message.get("content"), list):
             return True
@@ -235,7 +236,7 @@ def has_media(body: Mapping[str, Any]) -> bool:
 
 
 def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """Return a record of each file: its `type`, `sha256`, size in `bytes`, and path (`file`).
+    """Return a record of each file: its `type`, `sha256`, size (`bytes`), and path (`file`).
 
     The path is relative to the folder; None if the file is not in the folder. If the file cannot be
     read, the record holds only the type that HELM states.
@@ -255,11 +256,11 @@ def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list
                 file = Path(str(media_object.get("location")))
                 facts = _own_facts(*_version_of(file))
                 path = file.resolve()
-                inside = path.relative_to(root).as_posix() if path.is_relative_to(root) else None
                 record["type"] = facts.content_type or stated_type
                 record["sha256"] = facts.sha256
                 record["bytes"] = facts.size
-                record["file"] = inside
+                if path.is_relative_to(root):
+                    record["file"] = path.relative_to(root).as_posix()
             except UnusableMedium:
                 pass  # the record keeps the type that HELM states
             records.append(record)
@@ -331,8 +332,8 @@ def _read(file: Path) -> bytes:
 def tokens_of(file: Path, max_image_side: int | None) -> int:
     """Return a rough estimate of the tokens of a picture or sound, from the header of its file.
 
-    Return 0 if the header does not state the size or duration. Models differ by a factor of
-    several.
+    Return 0 if the header does not state the size or duration, as in an MP3 or FLAC. The actual
+    numbers of different models differ by a factor of several.
 
     The estimate for a picture follows OpenAI's "Images and vision" for GPT-4o in high detail: the
     picture is scaled down so that its longer side has at most 2,048 pixels and its shorter side at
@@ -343,9 +344,9 @@ def tokens_of(file: Path, max_image_side: int | None) -> int:
         with file.open("rb") as opened:
             head = opened.read(32)
         if not (type_of(head) or "").startswith("image/"):
-            bytes_per_second = math.inf
-            if head[12:16] == b"fmt ":
-                bytes_per_second = struct.unpack_from("<I", head, 28)[0]
+            if head[12:16] != b"fmt ":
+                return 0
+            bytes_per_second: int = struct.unpack_from("<I", head, 28)[0]
             return math.ceil(10 * file.stat().st_size / bytes_per_second)
         from PIL import Image  # imported here: requests with text alone do not need Pillow
 
@@ -401,7 +402,7 @@ def _sent(data: bytes, name: str, rule: SendingRule) -> tuple[bytes, str]:
             is_too_large = (
                 rule.max_image_side is not None and max(picture.size) > rule.max_image_side
             )
-            has_16_bits = kind == "image/png" and data[24] == 16
+            has_16_bits = kind == "image/png" and data[24] == 16  # byte 24 of a PNG: its bit depth
             is_turned = not rule.keeps_metadata and _is_turned(picture)
             if is_too_large or has_16_bits or is_turned:
                 max_side = rule.max_image_side if is_too_large else None
@@ -489,7 +490,8 @@ def _saved_again(picture: Any, max_side: int | None, *, turn: bool) -> tuple[byt
     if is_jpeg:
         options["quality"] = 95
         if turn:
-            options["subsampling"] = 0  # the first saving has averaged the colours already
+            # Do not average the colours of neighbouring pixels: the first JPEG has already done so.
+            options["subsampling"] = 0
     picture.save(out, "JPEG" if is_jpeg else "PNG", **options)
     return out.getvalue(), "image/jpeg" if is_jpeg else "image/png"
 
@@ -532,7 +534,7 @@ def pictures_taken_out(answer: Any) -> tuple[Any, dict[str, bytes]]:
 
 
 def made_picture(folder: Path, name: str) -> tuple[Path, str]:
-    """Return (the file of a picture with this name, its media type); the file need not exist.
+    """Return (the path of the picture with this name, its media type); the file need not exist.
 
     Raises:
         UnusableAnswer: the name is not the name of a picture.
@@ -560,7 +562,7 @@ def store_pictures(folder: Path, pictures: Mapping[str, bytes]) -> None:
 
 
 def check_picture(folder: Path, name: str) -> None:
-    """Check that the file of a picture is unchanged.
+    """Check that the file of a picture that a model made is unchanged.
 
     Raises:
         UnusableAnswer: the file does not exist, or was changed.

@@ -1,7 +1,7 @@
 """Removes the metadata of picture and sound files: names, places, comments and tags.
 
-The segments and chunks that hold metadata are left out; samples and pixels stay, byte for byte.
-These parts are left out too:
+The segments and chunks (the parts of such files) that hold metadata are left out; samples and
+pixels stay, byte for byte. The following is left out too:
 - colour profiles, because their description is free text,
 - chunks whose size is not one that the format's standard allows,
 - bytes after the end of the picture or sound, and bytes between two parts of it.
@@ -41,7 +41,8 @@ _PNG_COLOUR_TYPE_POSITION = 25
 _PNG_PALETTE = 3  # the colour type of a picture with a palette
 _PNG_MAX_TRANSPARENCY_SIZE = 6  # bytes of the chunk tRNS in a picture without a palette
 
-_WEBP_SIZES: Mapping[bytes, int] = {b"VP8X": 10, b"ANIM": 6}  # bytes of a chunk that are kept
+# the number of bytes that stay of a chunk; other chunks stay complete
+_WEBP_SIZES: Mapping[bytes, int] = {b"VP8X": 10, b"ANIM": 6}
 _WEBP_KEPT = frozenset((b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ANMF"))
 _WEBP_PIXELS = frozenset((b"VP8 ", b"VP8L"))
 _WEBP_FLAGS_OF_METADATA = 0x20 | 0x08 | 0x04  # flags for a colour profile, EXIF and XMP
@@ -108,7 +109,7 @@ class BrokenFile(ValueError):
 
 
 def without_metadata(data: bytes, kind: str) -> bytes:
-    """Return the file without its metadata; the same bytes if it has none.
+    """Return the file without its metadata; a file without metadata is returned unchanged.
 
     Args:
         data: the complete file.
@@ -119,7 +120,7 @@ def without_metadata(data: bytes, kind: str) -> bytes:
     """
     try:
         return _STRIPPERS[kind](data)
-    except (IndexError, struct.error):
+    except (IndexError, struct.error):  # a read after the end of the data
         raise BrokenFile("it ends too early") from None
 
 
@@ -139,7 +140,7 @@ def _png(data: bytes) -> bytes:
         if _stays_in_png(name, length, data[_PNG_COLOUR_TYPE_POSITION]):
             parts.append(data[position:end])
         elif name == b"IHDR":
-            raise BrokenFile("its first chunk has another size")
+            raise BrokenFile("its first chunk has a wrong size")
         position = end
     return b"".join(parts)
 
@@ -200,7 +201,7 @@ def _kept_segment(marker: int, content: bytes, segment: bytes) -> bytes:
     if content.startswith(b"JFIF\0") and len(content) >= _JFIF_SIZE:
         if len(content) == _JFIF_SIZE:
             return segment
-        kept = content[: _JFIF_SIZE - 2] + b"\0\0"
+        kept = content[: _JFIF_SIZE - 2] + b"\0\0"  # a thumbnail of 0 x 0 pixels
     elif content.startswith(b"Adobe") and len(content) >= _ADOBE_SIZE:
         if len(content) == _ADOBE_SIZE:
             return segment
@@ -212,16 +213,16 @@ def _kept_segment(marker: int, content: bytes, segment: bytes) -> bytes:
 
 def _gif(data: bytes) -> bytes:
     """Return a GIF picture without its metadata."""
-    position = 13 + _gif_palette(data[10])
+    position = 13 + _gif_palette(data[10])  # 13: the size of the head; byte 10 holds its flags
     parts = [data[:position]]
     while position < len(data) and data[position] != _GIF_END:
         if data[position] == _GIF_PICTURE:
-            begins = position + 10 + _gif_palette(data[position + 9]) + 1
+            first_block = position + 10 + _gif_palette(data[position + 9]) + 1
         elif data[position] == _GIF_EXTENSION:
-            begins = position + 2
+            first_block = position + 2
         else:
             raise BrokenFile("a block is of an unknown kind")
-        end = _end_of_blocks(data, begins)
+        end = _end_of_blocks(data, first_block)
         if data[position] == _GIF_PICTURE or _stays_in_gif(data[position:end]):
             parts.append(data[position:end])
         position = end
@@ -288,7 +289,10 @@ def _riff_file(data: bytes, kept: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def _webp(data: bytes) -> bytes:
-    """Return a WebP picture without its metadata."""
+    """Return a WebP picture without its metadata; of several chunks of a kind, the first stays.
+
+    An animation keeps all its frames.
+    """
     kept: list[tuple[bytes, bytes]] = []
     names: set[bytes] = set()
     for name, content in _riff_chunks(data):
@@ -362,10 +366,10 @@ def _flac(data: bytes) -> bytes:
     if 0 not in blocks or position > len(data):
         raise BrokenFile("its first block is cut off")
     parts = [b"fLaC"]
+    last_kind = list(blocks)[-1]
     for kind, block in blocks.items():
-        if kind == list(blocks)[-1]:
-            kind |= _FLAC_LAST
-        parts.append(bytes([kind]) + block)
+        head = kind | _FLAC_LAST if kind == last_kind else kind
+        parts.append(bytes([head]) + block)
     return b"".join([*parts, data[position : _end_before_tags(data)]])
 
 

@@ -50,7 +50,7 @@ from eval_factory.endpoint.sign_in import SignInError
 
 
 class FirstRequests:
-    """A counter of failures among the first requests to an endpoint, until one is answered.
+    """A counter of failures among the first requests to an endpoint, until a request is answered.
 
     If all first requests fail for good, later requests would most likely fail too.
     """
@@ -69,8 +69,8 @@ class FirstRequests:
     def start(self) -> int:
         """Return the number of a request that begins now.
 
-        Requests are numbered by their begin, not by their end: among many requests at once, those
-        that fail end sooner.
+        Requests are numbered by their begin, not by their end: among many requests at once, the
+        requests that fail end sooner. After an answer, the number is `most`, which is not counted.
         """
         if self._is_over:
             return self.most
@@ -113,13 +113,13 @@ class OutageDetector:
         threads = max(parallelism, _MIN_EVIDENCE)
         self._max_unreachable = _MIN_EVIDENCE * threads
         self._max_without_answer = max(max_retries + 1, _MIN_EVIDENCE) * threads
-        """The limit for attempts without an answer.
+        """The limit for attempts in which no byte of an answer arrived.
 
-        It is higher than the number of failed attempts that come from slow prompts alone, if every
-        thread asks a slow prompt at the same time.
+        The limit is at least the number of failed attempts that come from slow prompts alone, if
+        every thread asks a slow prompt at the same time.
         """
         self._in_a_row = 0
-        self._since = 0.0
+        self._since = 0.0  # the time (monotonic clock) of the first of these attempts
         self._lock = threading.Lock()
 
     def received(self) -> None:
@@ -128,10 +128,10 @@ class OutageDetector:
         self._in_a_row = 0
 
     def nothing_received(self, *, unreachable: bool) -> bool:
-        """Count an attempt in which no byte arrived, and return whether the endpoint is gone.
+        """Count an attempt in which no byte arrived; return True if the endpoint is gone.
 
         The endpoint is gone if there were enough such attempts in a row, and the first of them was
-        at least `OUTAGE_S` ago. `unreachable` says whether there was not even a connection.
+        at least `OUTAGE_S` ago. `unreachable` says whether no connection could be made.
         """
         with self._lock:
             now = time.monotonic()
@@ -150,7 +150,7 @@ RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505
 - 408 Request Timeout, 409 Conflict, 425 Too Early: the server was not ready for the request.
 - 429 Too Many Requests: a limit was reached.
 - 5xx: the server or a gateway failed. Gateways have statuses of their own (520 to 527, 529).
-- Not 501 Not Implemented and 505 HTTP Version Not Supported, which last.
+- Not 501 Not Implemented and 505 HTTP Version Not Supported: another attempt gets the same answer.
 """
 STOPPING_STATUSES = frozenset({401, 403, 404})
 """The HTTP statuses after which the run stops, unless the refusal is about a single prompt.
@@ -178,7 +178,8 @@ question, so that answer is not doubted.
 REFUSALS_IN_A_ROW = 20
 """The number of refusals in a row that shows that the key or the model is refused.
 
-It is very unlikely (once in a million) that 20 single prompts in a row are refused by chance.
+It is very unlikely that so many single prompts in a row are refused: less than once in a million,
+even if a moderation refuses every second prompt.
 """
 BACKOFF_FACTOR_S = 0.5
 """The factor of urllib3's backoff, and the maximum random part of a pause (jitter), in seconds."""
@@ -196,6 +197,7 @@ TRIES_TO_REACH = 3
 
 More attempts would only let the user wait longer.
 """
+# NVCF: NVIDIA Cloud Functions
 NVCF_MAX_HOLD_S = 300
 """The maximum seconds for which a cloud function (NVCF) is asked to hold a request open."""
 NVCF_FIRST_PAUSE_S = 0.25
@@ -242,9 +244,10 @@ class _Tries:
 
     def __init__(self, retries: Retry) -> None:
         self._retries = retries
+        # computes the pauses of the attempts that cost no retry; they are at most 10 s long
         self._free_retries = retries.new(total=None, backoff_max=10.0)
-        self._silent_since: float | None = None
-        self._limited_since: float | None = None
+        self._silent_since: float | None = None  # the time (monotonic clock) of the first silence
+        self._limited_since: float | None = None  # the time (monotonic clock) of the first 429
         self._malformed = 0  # the number of malformed answers
         self.strays = 0  # the number of answers that may belong to another question
         self.moves = 0  # the number of moves to another server after a lost connection
@@ -257,8 +260,8 @@ class _Tries:
         Three kinds of failures cost no retry:
         - An answer that may belong to another question (`error.stray`), for `MAX_STRAYS` times.
         - A limit per minute, as long as `Server.tolerates_limit` returns True.
-        - A connection that cannot be made, as long as the endpoint may be restarting. Nothing was
-          sent, so nothing can be paid twice.
+        - A connection that cannot be made, as long as an endpoint that answered before may be
+          restarting (`OUTAGE_S`). Nothing was sent, so nothing can be paid twice.
 
         Args:
             error: the failure of the last attempt.
@@ -311,7 +314,7 @@ class _AttemptOptions:
 
     Attributes:
         about_to_send: is called just before the attempt is sent.
-        may_renew: whether a refused token may be renewed.
+        may_renew: whether a refused key or token may be renewed.
         is_alone: whether the attempt uses a new connection.
         batched: holds the replies to a request that goes by batch; None: the request is sent.
     """
@@ -323,10 +326,10 @@ class _AttemptOptions:
 
 
 _Note = Callable[[int, str, RequestFailed, float, float], None]
-"""Notes an attempt without an answer: (attempt, outcome, error, started, latency in seconds)."""
+"""Notes an attempt without an answer: (attempt, state, error, started, latency in seconds)."""
 
 Sending = Callable[[int, float], None]
-"""A function that is called just before an attempt is sent: (attempt, started)."""
+"""A function that is called just before an attempt is sent: (number of the attempt, started)."""
 
 
 def _ignore_sending(_attempt: int, _started: float) -> None:
@@ -336,7 +339,7 @@ def _ignore_sending(_attempt: int, _started: float) -> None:
 class _RetryWithChanges(Exception):
     """The endpoint refused the request, but may accept a changed request at once.
 
-    With `changes`, the next attempt has other parameters; without, it has another token.
+    With `changes`, the next attempt has other parameters; without `changes`, another token.
     """
 
     def __init__(self, status: int, changes: Changes = MappingProxyType({})) -> None:
@@ -361,8 +364,8 @@ class RetryingClient:
         Args:
             settings: the endpoint's settings.
             servers: the endpoint's servers.
-            first: the number of first requests; the run stops if all of them fail. 0: it never
-                stops for this reason.
+            first: the number of first requests; the run stops if all of them fail. 0: the run
+                never stops for this reason.
             budget: has to allow each request before the request is sent; None: there is no budget.
         """
         self._servers = servers
@@ -403,7 +406,7 @@ class RetryingClient:
         sending: Sending = _ignore_sending,
         batched: BatchedRequest | None = None,
     ) -> Answered:
-        """Send a request until it is answered, and return the answer.
+        """Send a request until it is answered or fails for good, and return the answer.
 
         Args:
             body: the body of the request.
@@ -413,7 +416,7 @@ class RetryingClient:
 
         Raises:
             RequestFailed: this request failed for good.
-            EndpointUnusable: no request can succeed.
+            EndpointUnusable: no further request can be sent; the client has stopped.
             WaitsForBatch: no batch has brought the answer yet.
         """
         number = self._first.start()
@@ -618,7 +621,11 @@ class RetryingClient:
         authorization: str | None,
         options: _AttemptOptions,
     ) -> Reply:
-        """Send the request with its credentials and files, if the budget allows it."""
+        """Send the request with its credentials and files, if the budget allows the request.
+
+        Raises:
+            LimitReached: the budget does not allow the request.
+        """
         headers = dict(self._servers.headers)
         if authorization:
             headers["Authorization"] = authorization
@@ -626,6 +633,7 @@ class RetryingClient:
             # Ask for half of the timeout, so that the function answers 202 before the timeout.
             hold_s = int(min(NVCF_MAX_HOLD_S, self._timeout_s / 2))
             headers["NVCF-POLL-SECONDS"] = str(max(1, hold_s))
+        # Here again, because the client may have stopped while this request got its token.
         self._raise_if_stopped()
         sent = _with_media(body)
         if self._budget is not None:
@@ -646,7 +654,7 @@ class RetryingClient:
 
         A working function answers 202, and gives its answer at the status URL later. The POST and
         the polls together are one attempt, with the timeout of one attempt. A failed poll is not a
-        failed attempt: the function goes on working, and another POST would be paid for again.
+        failed attempt: the function continues its work, and another POST would be paid for again.
         """
         if reply.status != 202:
             return reply
@@ -679,7 +687,7 @@ class RetryingClient:
     def _completion(
         self, reply: Reply, sent: Mapping[str, Any], turn: Turn
     ) -> openai_api.Completion:
-        """Return the answer in a reply; raise the error that the reply means if it holds none."""
+        """Return the answer in a reply; if it holds no answer, raise the error that it means."""
         if not 200 <= reply.status < 300:
             text = self._reader.error_text(reply, sent)
             self._raise_refusal(reply.status, text, "", reply, sent, turn)
@@ -754,10 +762,10 @@ class RetryingClient:
     def _raise_if_waiting_cannot_help(
         self, status: int, text: str, headers: Mapping[str, str], reply: Reply, server: Server
     ) -> None:
-        """Close a server without credit, or with a limit of hours, and raise if all are closed.
+        """Send this server no more requests if it has no credit, or a limit of hours or days.
 
         Raises:
-            EndpointUnusable: no server has credit left, or all have a limit of hours.
+            EndpointUnusable: no server is left.
             TransportError: this server has no credit left, but another server may have credit.
         """
         pause = asked_pause(headers)
@@ -771,16 +779,14 @@ class RetryingClient:
             raise TransportError(f"HTTP {status}: {text}", status=status, error_text=text)
         if pause is None and status == 429:
             is_long = stated_errors.means_long_limit(text)
-        closed_for = pause
-        if closed_for is None:
-            closed_for = math.inf
-        if is_long and self._servers.close(server, closed_for):
+        pause_or_forever = math.inf if pause is None else pause
+        if is_long and self._servers.close(server, pause_or_forever):
             raise EndpointUnusable(server.messages.long_limit(status, text, pause), status)
 
     def _is_about_a_prompt(self, status: int, server: Server) -> bool:
-        """Count a refusal, and return True if it is about a single prompt.
+        """Count a refusal, and return True if the refusal is about a single prompt.
 
-        Such a refusal only costs the prompt's instance; any other refusal stops the run.
+        A refusal of a single prompt only costs the prompt's instance; any other stops the run.
         """
         with self._lock:
             server.refusals += 1

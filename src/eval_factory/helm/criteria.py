@@ -231,9 +231,9 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
     squeezes = judge_output.squeezed_readings(judged)
 
     def is_repeated(record: Mapping[str, Any]) -> bool:
-        """Return True if a decision and its explanation are in the judged answer.
+        """Return True if any decision, with its explanation, is in the judged answer.
 
-        They are found in any layout, escape or disguise, whatever text is between them.
+        Both are found in any layout, escape or disguise, whatever text is between them.
         """
         records: Any = [record]
         if count > 1:
@@ -278,7 +278,7 @@ def _is_in_answer(decision: Mapping[str, Any], squeezes: Sequence[str]) -> bool:
 
 
 def decision_signs(answer: str) -> list[str]:
-    """Return the signs that an answer tries to influence its judges.
+    """Return the signs that an answer tries to influence its judges, in a fixed order.
 
     A decision in the form of a judge's output is the sign `READY_MADE`.
     """
@@ -333,7 +333,10 @@ _CRITERIA = "criteria"
 
 
 def annotation_of(decided: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return the annotation with the decisions of each criterion's judges, by judge."""
+    """Return the annotation of an instance.
+
+    `decided` has the decision of each judge about each criterion, in the order of the criteria.
+    """
     return {_CRITERIA: [dict(by_judge) for by_judge in decided]}
 
 
@@ -348,7 +351,8 @@ def recorded_decisions(
 
     Returns:
         A mapping for each criterion: the decision and explanation, or the error, of each judge. The
-        mappings are empty if the answer was not judged.
+        mappings are empty if the answer was not judged, or if the annotation has another number of
+        criteria.
     """
     criteria = ((annotations or {}).get(ANNOTATION) or {}).get(_CRITERIA)
     if not isinstance(criteria, list) or len(criteria) != count:
@@ -377,7 +381,10 @@ def decisions_of(
 
 
 def _met(decision: Any) -> bool | None:
-    """Return whether a recorded decision says that the criterion is met; None if there is none."""
+    """Return the value of a recorded decision: True if the criterion is met.
+
+    Return None if there is no decision.
+    """
     if not isinstance(decision, Mapping):
         return None
     met = decision.get(MET)
@@ -385,7 +392,7 @@ def _met(decision: Any) -> bool | None:
 
 
 def error_of(decided: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
-    """Return the recorded reason why a judge gave no decision; None if there is none."""
+    """Return the recorded reason why a judge gave no decision; None if no reason is recorded."""
     decision = decided.get(judge)
     if not isinstance(decision, Mapping):
         return None

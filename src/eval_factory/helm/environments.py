@@ -4,8 +4,8 @@ There are up to three environments. crfm-helm is installed in eval-factory's own
 medhelm has another environment, because both packages install the import name `helm`. The packages
 for HEIM's metrics of pictures are in a third environment, with a second crfm-helm.
 
-Packages are therefore looked for in the environment of the future helm-run, before any request is
-sent, and never by importing them into this process.
+This module therefore looks for packages in the environment of the future helm-run, before any
+request is sent, and never imports them into this process.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 
 HOMES = {MEDHELM.name: MEDHELM_HOME, HEIM.name: HEIM_HOME}
 """The variable that names the folder of the environment, for each upstream that has its own."""
-SHARED_MODULE = "torch"  # a module that is installed wherever metrics of pictures can be computed
+SHARED_MODULE = "torch"  # a module that every metric of pictures needs
 STARTER = Path(__file__).resolve().parents[1] / "helm_plugin" / "start_in_environment.py"
+"""The script with which the interpreter of another environment starts one of HELM's programs."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """The Python environment in which an upstream is installed."""
+    """The Python environment of an upstream, which may or may not be installed there."""
 
     upstream: Upstream
     python: str  # the path of the interpreter
@@ -69,9 +70,10 @@ class Environment:
         return PathFinder.find_spec(name, list(self.search))
 
     def helm_path(self, *parts: str) -> Path | None:
-        """Return the path of a file or folder of the installed HELM; None if it does not exist.
+        """Return the path of a file or folder of the installed HELM, without importing HELM.
 
-        HELM is not imported.
+        `parts` is the path below the folder of the package `helm`. Return None if the file or
+        folder does not exist, or if HELM is not installed.
         """
         spec = self._spec_of("helm")
         if spec is None:
@@ -138,10 +140,12 @@ def _makes_images(run_spec: str) -> bool:
 def home_of(upstream: Upstream) -> Path:
     """Return the folder of the environment of medhelm or HEIM.
 
-    A variable (`HOMES`) may name the folder; else it is in the user's data folder.
+    A variable (`HOMES`) may name the folder. Without the variable, the folder is in the user's data
+    folder by the XDG Base Directory Specification.
     """
-    if named := os.environ.get(HOMES[upstream.name]):
-        return Path(os.path.abspath(os.path.expanduser(named)))
+    configured_home = os.environ.get(HOMES[upstream.name])
+    if configured_home:
+        return Path(os.path.abspath(os.path.expanduser(configured_home)))
     configured = Path(os.environ.get("XDG_DATA_HOME", ""))
     data = configured if configured.is_absolute() else Path.home() / ".local" / "share"
     return data / "eval-factory" / f"{upstream.name}-{upstream.version}"
@@ -150,7 +154,7 @@ def home_of(upstream: Upstream) -> Path:
 def installed_upstream() -> Upstream:
     """Return the upstream whose HELM this process imports, with the installed version.
 
-    Inside helm-run, it is the upstream of the run.
+    Inside helm-run, the result is the upstream of the run.
 
     Raises:
         PrerequisiteError: no upstream is installed in this environment.
@@ -181,7 +185,7 @@ def look_for_packages(
 
     Raises:
         PrerequisiteError: a package is not installed, or HELM has another version. The message
-            names the command that installs it.
+            names the command that installs the missing package or version.
     """
     look_for_helm(upstream)
     environment = environment_of_run(upstream, run_spec)
@@ -236,7 +240,10 @@ def look_for_helm(upstream: Upstream) -> Environment:
 
 
 def how_to_install(upstream: Upstream) -> str:
-    """Return the command that installs an upstream in the supported version."""
+    """Return the command that installs an upstream in the supported version.
+
+    For an upstream with its own environment, a remark about the environment's folder follows.
+    """
     if upstream is HELM:
         return install_command([f"{HELM.package}=={HELM.version}"], sys.executable)
     return (
@@ -246,7 +253,10 @@ def how_to_install(upstream: Upstream) -> str:
 
 
 def missing_for(run_spec: str, environment: Environment) -> list[str]:
-    """Return the modules that a run spec always imports, and that the environment does not have."""
+    """Return the modules that a run spec always imports, and that the environment does not have.
+
+    The result is empty if the run spec is not in eval-factory's index of run specs.
+    """
     entry = load_index(environment.upstream).run_specs.get(run_spec)
     if entry is None:
         return []
@@ -254,7 +264,7 @@ def missing_for(run_spec: str, environment: Environment) -> list[str]:
 
 
 def not_installed(task: str, modules: Iterable[str], environment: Environment) -> str:
-    """Return the message that modules are missing, with the command that installs them."""
+    """Return the message that modules are missing, with the command that installs packages."""
     modules = list(modules)
     packages = load_index(environment.upstream).packages
     command = install_command(
@@ -268,7 +278,7 @@ def not_installed(task: str, modules: Iterable[str], environment: Environment) -
     if unknown:
         message += (
             f"\n  if no package is called {' or '.join(unknown)}, "
-            "look for the one that holds this module"
+            "look for the package that holds this module"
         )
     return message
 
@@ -276,7 +286,7 @@ def not_installed(task: str, modules: Iterable[str], environment: Environment) -
 def install_command(requirements: Iterable[str], python: str) -> str:
     """Return the shell command that installs packages into an interpreter's environment.
 
-    If the interpreter of this process has no pip, the command uses uv.
+    If the interpreter is that of this process, and has no pip, the command uses uv.
 
     Args:
         requirements: the packages in pip's form, such as `sacrebleu~=2.2`.

@@ -1,8 +1,8 @@
 """Reads the ratings in a judge's output, and finds answers that try to influence their judges.
 
-HELM takes the text between the first `{` and the last `}` of a judge's output. This text may be a
-rating that the judged answer itself contains. This module finds every JSON object that is a
-rating, drops those that are in the answer too, and requires that a single rating remains.
+HELM reads the text between the first `{` and the last `}` of a judge's output. This text may be a
+rating that the judged answer itself contains. This module finds every JSON object that is a rating,
+drops the ratings that are in the answer too, and requires that the others do not differ.
 
 An answer may hide a rating from programs, but not from models: by lookalike letters, invisible
 characters, escapes or base64. Ratings are therefore looked for in all `readings` of the answer. The
@@ -110,26 +110,27 @@ _PLAIN_CHARACTERS = _PlainCharacters(_LETTERS)
 
 _ESCAPE = re.compile(r"\\{1,8}(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
 _ESCAPED_MARK = re.compile(r"\\{1,8}([\"'/nrt])")
-_WHITE_SPACE = {"n": "\n", "r": "\n", "t": "\t"}
+_WHITE_SPACE = {"n": "\n", "r": "\n", "t": "\t"}  # the characters of the escapes \n, \r and \t
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,31});")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?){8,}")
-_PRINTABLE = frozenset(range(32, 127)) | {9, 10, 13}
+_PRINTABLE = frozenset(range(32, 127)) | {9, 10, 13}  # ASCII, tab and line breaks
 _CLOSING_TAG = re.compile(r"</\w{1,80}>")
 _NOT_WORDS = re.compile(r"[\W_]+")
 
 
 def readings(text: str) -> Iterator[str]:
-    """Yield the ways in which a model may read a text.
+    """Yield each text as which a model may read a text.
 
-    They are the text itself, the text without disguises, and the texts that are encoded in it by
+    These are the text itself, the text without disguises, and the texts that are encoded in it by
     base64 or hexadecimal digits.
     """
     yield text
     plain = undisguised(text)
     if plain != text:
         yield plain
-    # Decode each base64 token on its own, and also all tokens together: a text may go over lines.
+    # Decode each base64 token on its own. If a token encodes no text, also decode all tokens
+    # together: a long base64 text may be divided into lines.
     tokens = []
     decoded = []
     for token in _BASE64.findall(plain):
@@ -173,7 +174,10 @@ def squeezed(text: str) -> str:
 
 
 def squeezed_readings(text: str) -> list[str]:
-    """Return each reading of a text, reduced to letters and digits, forwards and backwards."""
+    """Return each reading of a text, reduced to letters and digits, forwards and backwards.
+
+    Backwards, because an answer may ask its judge to read a text from its end.
+    """
     squeezes = [squeezed(reading) for reading in readings(text)]
     return squeezes + [squeeze[::-1] for squeeze in squeezes]
 
@@ -216,14 +220,14 @@ _Judgement = TypeVar("_Judgement")
 
 
 class UnusableJudgeOutput(Exception):
-    """The judge's output holds no usable judgement; the message is written to the judge."""
+    """The judge's output holds no usable judgement; the message tells the judge why."""
 
 
 def is_blank_answer(answer: str) -> bool:
     """Return True if an answer is empty or only white space.
 
-    Such an answer gets the lowest rating, and no judge is asked. An empty answer must not have an
-    advantage: HELM would give it the default score of the jury metric.
+    A blank answer gets the lowest rating, and no judge is asked. It must not have an advantage:
+    HELM would give a blank answer the default score of the jury metric.
     """
     return not answer.strip()
 
@@ -243,11 +247,13 @@ def parse_judge_output(
         The rating of each criterion, as the judge wrote it. A label is replaced by its value.
 
     Raises:
-        UnusableJudgeOutput: the output holds no ratings of the judge, or several that differ.
+        UnusableJudgeOutput: the output holds no usable ratings of the judge, or several ratings
+            that differ.
     """
     squeezes = squeezed_readings(judged)
 
     def is_repeated(record: Mapping[str, Any]) -> bool:
+        """Return True if the rating of any criterion is in the judged answer."""
         for name, fields in criteria.items():
             if name in record:
                 pairs = product(_spellings_of(name, record[name], fields, form), squeezes)
@@ -268,7 +274,7 @@ def parse_judge_output(
         read=read,
         verdict=lambda record: json.dumps({name: record[name]["score"] for name in criteria}),
     )
-    # Drop all other criteria, which HELM would include in the mean.
+    # Drop all other criteria, because HELM would include them in the mean.
     rated = {name: ratings[name] for name in criteria}
     if not form.labels:  # a number stays as the judge wrote it
         return rated
@@ -318,11 +324,12 @@ def own_judgement(
     Args:
         text: the complete output of the judge.
         is_judgement: returns True if an object is a judgement.
-        wanted: the required content of a judgement, in words for the judge.
+        wanted: the required content of a judgement, for messages to the judge.
         is_repeated: returns True if a judgement is already in the judged answer.
         judged_noun: a noun for the judged text, for messages to the judge.
         read: reads the judgement in an object, or raises UnusableJudgeOutput.
-        verdict: returns the verdict of a judgement; judgements with equal verdicts do not differ.
+        verdict: returns the part of a judgement that counts, such as its scores; judgements with
+            equal verdicts do not differ, and the last of them is returned.
 
     Raises:
         UnusableJudgeOutput: the output holds no usable judgement, or several that differ. The
@@ -351,7 +358,7 @@ def own_judgement(
     except RecursionError as error:
         raise UnusableJudgeOutput("it is nested too deeply") from error
     if not usable:
-        raise UnusableJudgeOutput(reasons[0])
+        raise UnusableJudgeOutput(reasons[0])  # the reason of the first judgement
     if len(usable) > 1:
         raise UnusableJudgeOutput(
             "it holds several judgements that differ; give one JSON object and nothing else"
@@ -363,11 +370,11 @@ def own_judgement(
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
     """Yield every outermost JSON object in a text, even if the last closing brace is missing.
 
-    For each brace that begins no object, the rest of the text is parsed in vain. Therefore only
-    `MAX_BRACES` braces are tried.
+    For each brace that begins no object, the rest of the text is parsed without a result. Therefore
+    only `MAX_BRACES` braces are tried.
 
     Raises:
-        UnusableJudgeOutput: the text has more opening braces.
+        UnusableJudgeOutput: more opening braces would have to be tried.
     """
     position = text.find("{")
     for _ in range(MAX_BRACES):
@@ -394,7 +401,7 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
 def _spellings_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -> set[str]:
     """Return the spellings of a rating that may be in an answer, reduced to letters and digits.
 
-    The spellings differ in the order of the fields and in the way in which the score is written.
+    The spellings differ in the order of the fields and in the form of the score.
     """
     if not isinstance(rating, Mapping):
         return {squeezed(undisguised(f"{name} {_written(rating)}"))}
@@ -402,10 +409,10 @@ def _spellings_of(name: str, rating: Any, fields: Collection[str], form: JuryFor
     value = form.value_of(rating.get("score"))
     if value is not None:
         scores = form.spellings(value)
-    needed = [field for field in sorted(fields) if field in rating]
+    required_fields = [field for field in sorted(fields) if field in rating]
     orders: list[Sequence[str]] = [list(rating)]
-    if len(needed) <= MAX_FIELDS_PERMUTED:
-        orders += permutations(needed)
+    if len(required_fields) <= MAX_FIELDS_PERMUTED:
+        orders += permutations(required_fields)
     spellings = set()
     for score in scores:
         values = {**rating, "score": score}
@@ -509,12 +516,12 @@ _SIGN_PATTERNS = {
 _SQUEEZED_RATING = re.compile(rf"(?:{_CRITERIA})score(?:[1-5]|five)|(?:{_CRITERIA})explanation")
 """Finds a rating in a text that `squeezed` has reduced to letters and digits.
 
-It therefore also finds ratings over several lines, or with spaces between the letters.
+The pattern therefore also finds ratings over several lines, or with spaces between the letters.
 """
 
 
 def injection_signs(answer: str) -> list[str]:
-    """Return the signs that an answer tries to influence its judges.
+    """Return the signs that an answer tries to influence its judges, in a fixed order.
 
     A sign is a reason to look at the answer, not a proof.
     """
@@ -531,7 +538,7 @@ def injection_signs(answer: str) -> list[str]:
 def jury_form_in(model_configs: Path) -> JuryForm:
     """Return the form of the jury's ratings in a run.
 
-    It is HELM's form unless the run's custom benchmark states another form.
+    Return HELM's form unless the run's custom benchmark states another form.
 
     Args:
         model_configs: the folder of the run's generated files.
@@ -549,7 +556,11 @@ def jury_form_in(model_configs: Path) -> JuryForm:
 def has_answers_in(model_configs: Path) -> bool:
     """Return True if the run's custom benchmark holds the answers to judge.
 
-    `model_configs` is the folder of the run's generated files.
+    Args:
+        model_configs: the folder of the run's generated files.
+
+    Raises:
+        OSError, ValueError: benchmark.yaml exists but cannot be read.
     """
     file = model_configs / names.BENCHMARK
     if not file.is_file():

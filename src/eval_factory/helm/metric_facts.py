@@ -1,8 +1,8 @@
-"""Tells the direction, scale and unit of HELM's metrics, and chooses a run's main metric.
+"""States the direction, scale and unit of HELM's metrics, and chooses a run's main metric.
 
 The facts come from the code of HELM's metrics (crfm-helm 0.5.16). A metric that is not in the table
-is unknown; nothing is guessed. `tests/helm` compares the directions with HELM's own
-`static/schema_*.yaml`.
+is unknown, unless its values have the scale of HELM's juries (`facts_of`). `tests/helm` compares
+the directions with HELM's own `static/schema_*.yaml`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eval_factory.tasks.jury_form import HELMS_FORM
 class MetricFacts:
     """The facts about a metric; a fact is None if it is unknown or not defined.
 
-    For instance, it depends on the use of a summary whether a longer one is better.
+    For instance, the length of a summary has no direction: a longer summary may be better or worse.
     """
 
     higher_is_better: bool | None = None
@@ -43,8 +43,9 @@ F1 = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="F1")
 SIMILARITY = MetricFacts(higher_is_better=True, unit="similarity")
 """The facts about BERTScore, which is rescaled: an answer worse than a random text is below 0."""
 ERROR_RATE = MetricFacts(higher_is_better=False, unit="errors per word")
-"""The facts about word error rates. They may exceed 1: an answer may hold more wrong words than the
-reference has words.
+"""The facts about word error rates.
+
+A rate may exceed 1, because an answer may hold more wrong words than the reference has words.
 """
 
 POINTS = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share of points")
@@ -119,7 +120,8 @@ _FACTS = {
     **dict.fromkeys(map("".join, product(_RUBRIC_METRICS, _UNCLIPPED_SUFFIXES)), UNCLIPPED_POINTS),
     rubric_case.PROFESSIONAL_METRIC + rubric_case.LENGTH_ADJUSTED: UNCLIPPED_POINTS,
     **dict.fromkeys(("sct_score", "sct_expert_set_membership", *CONCORDANCE_METRICS), _SHARE),
-    # Shares of the questions that were answered, or can be answered: no direction is better.
+    # The shares of the questions that the model took for answerable, and that are answerable:
+    # neither a higher nor a lower share is better.
     "ehr_sql_total_predicted_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     "ehr_sql_total_ground_truth_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     # Grusky et al., NAACL 2018. Coverage: the share of the answer's words that are copied from the
@@ -198,7 +200,7 @@ USUAL_MAIN_METRICS = (
 See docs/any-helm-benchmark.md.
 """
 
-NONE = "none"
+NONE = "none"  # the main metric of a run without any score
 
 
 def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, list[str]]:
@@ -236,7 +238,7 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
     )
     return main, [
         (
-            f"main metric: HELM names {names}; eval-factory took {main}, the first of a fixed "
+            f"main metric: HELM names {names}; eval-factory chose {main}, the first of a fixed "
             "list that the run holds"
         )
     ]

@@ -1,4 +1,7 @@
-"""Names of HELM and of eval-factory's plug-in, for generated files and helm-run's command line."""
+"""Lists names of HELM and of eval-factory's plug-in, and reads helm-run's command line.
+
+The names are those in generated files, in helm-run's command line and in HELM's output folder.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ LENGTH_TOKENIZER = "openai/cl100k_base"
 prompts.
 """
 
-NO_LIMIT = 2_147_483_647  # the value of `--max-eval-instances` for all; HELM requires the option
+# the value of `--max-eval-instances` for all instances; HELM requires the option
+NO_LIMIT = 2_147_483_647
 
 DEFAULT_JURY = {
     "gpt": "stanfordhealthcare/gpt-4o-2024-05-13",
@@ -84,7 +88,8 @@ STATS_FILE = "stats.json"
 PER_INSTANCE_STATS_FILE = "per_instance_stats.json"
 
 NOT_JUDGED = "eval_factory_not_judged"
-"""The key, in a jury's annotation, of the judges that gave no rating, with their reasons."""
+"""The key in a jury's annotation whose value lists the judges without a rating, with the reasons.
+"""
 
 DECISIONS = "eval_factory_decisions"
 """The key, in the annotation of medhelm's HealthBench, of each judge's decisions about the criteria
@@ -129,7 +134,7 @@ def model_entry(name: str, display_name: str, description: str) -> dict[str, Any
 def asked_run_specs(argv: list[str]) -> set[str]:
     """Return the names of the run specs on helm-run's command line and in its conf files.
 
-    Return an empty set if a conf file cannot be read; the run specs may then be any.
+    Return an empty set if a conf file cannot be read: the names are then unknown.
     """
     entries: set[str] = set()
     option = ""
@@ -178,7 +183,7 @@ def conf_entries(text: str) -> list[dict[str, Any]]:
 def scenario_name(folder: Path) -> str | None:
     """Return the name of the scenario of a run folder; None if HELM did not write the name.
 
-    The folder of the scenario's data has this name.
+    The folder of the scenario's data (below `SCENARIOS_FOLDER`) has the same name.
     """
     try:
         name = json.loads((folder / SCENARIO_FILE).read_bytes()).get("name")

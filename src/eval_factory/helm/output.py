@@ -20,13 +20,13 @@ from eval_factory.helm import names
 from eval_factory.tasks.rubric_case import ANSWER, SAMPLE
 
 CORRECT_TAG = "correct"  # HELM's tag of a right reference
-COMPUTED_ON_PERTURBED = "perturbed"
-MULTIMODAL_PROMPT = "multimodal_prompt"
-MEDIA_OBJECTS = "media_objects"
+COMPUTED_ON_PERTURBED = "perturbed"  # HELM's word for a statistic of the perturbed instances
+MULTIMODAL_PROMPT = "multimodal_prompt"  # the field of a request with its pictures and sounds
+MEDIA_OBJECTS = "media_objects"  # the field of multimodal content with the list of its parts
 MAX_CATEGORY = 80  # the maximum length, in characters, of a value that can form groups
 MAX_GROUPS = 60  # the maximum number of groups of one field
-SUB_SPLIT = "sub_split"
-BLOCK_SIZE = 256 * 1024  # the bytes of a file that are read at once
+SUB_SPLIT = "sub_split"  # the field of an instance that names a part of its split
+BLOCK_SIZE = 256 * 1024  # the number of bytes of a file that are read at once
 SMALL_FILE_SIZE = 8_000_000
 """The maximum size, in bytes, of a file whose entries stay in memory.
 
@@ -56,7 +56,10 @@ class Perturbation(HelmRecord):
     def families(self) -> Iterator[str]:
         """The names of those worst-case scores of HELM that include this perturbation."""
         yield self.name
-        yield from ("robustness",) * self.robustness + ("fairness",) * self.fairness
+        if self.robustness:
+            yield "robustness"
+        if self.fairness:
+            yield "fairness"
 
 
 class MetricName(HelmRecord):
@@ -69,7 +72,7 @@ class MetricName(HelmRecord):
 
 
 class Stat(HelmRecord):
-    """A statistic: the values of a metric, summed up over instances."""
+    """A statistic: the values of a metric over all instances, as their number, sum and mean."""
 
     name: MetricName
     count: int
@@ -88,7 +91,8 @@ class NameOfValue(TypedDict):
 class ValueOfInstance(TypedDict):
     """A statistic of one instance, as a mapping.
 
-    A run may have millions of them, and making a mapping takes half the time of a `Stat`.
+    A run may have millions of such statistics, and making a mapping takes half as long as making a
+    `Stat`.
     """
 
     name: NameOfValue
@@ -205,9 +209,9 @@ class JuryNames:
 class HelmRun:
     """A finished run folder of HELM.
 
-    Requests and per-instance statistics grow with the number of instances. They are read entry by
-    entry each time they are needed. The requests of a small run are read only once, because a
-    result needs them several times.
+    The files of requests and of per-instance statistics grow with the number of instances. They are
+    read entry by entry each time they are needed. Only the requests of a small run stay in memory,
+    because a result needs them several times.
     """
 
     folder: Path
@@ -248,8 +252,8 @@ class HelmRun:
     def main_split(self, preferred: str | None = None) -> str | None:
         """Return the main split of the run; None if no statistic has a split.
 
-        It is the first of these that the run has: the preferred split, `test`, `valid`, `train`,
-        the first split in alphabetical order.
+        The main split is the first of these splits that the run has: the preferred split, `test`,
+        `valid`, `train`, the first split in alphabetical order.
         """
         splits = {stat.name.split for stat in self.stats if stat.name.split}
         for split in (preferred, "test", "valid", "train", *sorted(splits)):
@@ -270,7 +274,7 @@ class HelmRun:
         """
         path = self.folder / names.SCENARIO_STATE_FILE
         if not self._stored_states:
-            helm_dir = self.folder.parents[2]
+            helm_dir = self.folder.parents[2]  # the folder is helm_dir/runs/SUITE/RUN
             entries = (
                 _with_media(state, helm_dir)
                 for state in _entries(path, RequestState, "request_states")
@@ -319,7 +323,8 @@ def read_record(path: Path, shape: type[_Read]) -> _Read:
 def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
     """Return the request state with its media at their current locations.
 
-    Texts that show the request get a line for each picture and sound.
+    The text of the question, and the text of an answer with pictures, get a line for each picture
+    and sound.
     """
     prompt = state.request.get(MULTIMODAL_PROMPT)
     instance_input = state.instance.input
@@ -360,7 +365,7 @@ def _located(
     """Return multimodal content with the current locations of its files.
 
     HELM stores absolute paths, but the output folder may have been moved. A path that is not below
-    `folder` is replaced by one that does not exist, so that no other file is read.
+    `folder` is replaced by a path that does not exist, so that no other file is read.
 
     Args:
         content: HELM's multimodal content.
@@ -386,8 +391,8 @@ def _located(
 def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Iterator[_Read]:
     """Yield the entries of a list in a JSON file, without reading the complete file into memory.
 
-    HELM indents by two spaces, and a JSON text has no line breaks. The beginning and end of each
-    entry can therefore be found by the indentation.
+    HELM indents by two spaces, and a string in JSON has no line breaks. The beginning and end of
+    each entry can therefore be found by the indentation.
 
     Args:
         path: the JSON file.
@@ -395,23 +400,26 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
         member: the key of the list, if the file holds an object; None: the file holds the list.
 
     Raises:
-        HelmError: the file cannot be read.
+        HelmError: the file cannot be read, or does not have the form in which HELM writes it.
     """
-    depth = b"  " if member is None else b"    "
+    depth = b"  " if member is None else b"    "  # the indentation of the entries
     beginning = b"[" if member is None else f'  "{member}": ['.encode()
     adapter = TypeAdapter(shape)
     try:
         with path.open("rb") as file:
+            # Skip the lines before the list.
             first = next((line for line in file if line.startswith(beginning)), b"")
-            if first.rstrip(b",\n") == beginning + b"]":
+            if first.rstrip(b",\n") == beginning + b"]":  # the list is empty
                 return
             if first != beginning + b"\n":
                 raise ValueError("the file is not indented as HELM 0.5.16 indents its files")
             opening = depth + b"{\n"
             closing = re.compile(b"\n" + depth + rb"}(,?)\n")
             rest = b""
-            # Read blocks, not lines: an entry may have 300 lines.
+            # Read blocks, not lines, because an entry may have 300 lines. For a long entry, the
+            # blocks grow, so that the time stays linear.
             while block := file.read(max(BLOCK_SIZE, len(rest))):
+                # `split` returns the text before each end of an entry, and the comma of the end.
                 *complete, rest = closing.split(rest + block)
                 for text, comma in zip(complete[::2], complete[1::2], strict=True):
                     yield _parsed(adapter, b"{" + text.partition(opening)[2] + b"}")
@@ -423,7 +431,7 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
 
 
 def _parsed(adapter: TypeAdapter[_Read], text: bytes) -> _Read:
-    """Parse and check a JSON text."""
+    """Return the object in a JSON text; raise a ValueError if the text has another form."""
     try:
         return adapter.validate_json(text)
     except ValueError:  # pydantic refuses an escaped half of a surrogate pair; Python does not
@@ -431,7 +439,7 @@ def _parsed(adapter: TypeAdapter[_Read], text: bytes) -> _Read:
 
 
 def _unreadable(path: Path, error: Exception) -> HelmError:
-    """Return the error for a file that cannot be read, without quoting its data."""
+    """Return the error for a file that cannot be read; its message quotes no data of the file."""
     reason: object = error
     if isinstance(error, ValidationError):  # the text of a ValidationError quotes the data
         first = error.errors(include_input=False)[0]
@@ -442,10 +450,12 @@ def _unreadable(path: Path, error: Exception) -> HelmError:
 
 
 def score_label(name: MetricName, main_split: str | None) -> str:
-    """Return `metric`, `metric@split` or `metric@split+perturbation`, a unique label of a score.
+    """Return the unique label of a score.
 
-    A metric's own name may hold an `@` too (`exact_match@5`, `NDCG@10`). In such a name, a number
-    follows the `@`; the name of a split is never a number.
+    The label is `metric` for the main split, `metric@split` for another split, and
+    `metric@split+perturbation` for perturbed instances of any split. A metric's own name may hold
+    an `@` too (`exact_match@5`, `NDCG@10`). In such a name, a number follows the `@`; the name of a
+    split is never a number.
     """
     suffix = perturbation_label(name)
     if suffix is None:
@@ -481,7 +491,7 @@ def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
 
 
 def reason_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> str | None:
-    """Return the recorded reason why a judge did not judge an answer; None if there is none."""
+    """Return the recorded reason why a judge did not judge an answer; None without a reason."""
     reasons = (annotations or {}).get(jury.annotation, {}).get(names.NOT_JUDGED)
     reason = reasons.get(judge) if isinstance(reasons, Mapping) else None
     return reason if isinstance(reason, str) else None
@@ -492,7 +502,8 @@ def judgement_of(
 ) -> dict[str, Any]:
     """Return a judge's rating and explanation of an answer, by criterion, as the judge wrote them.
 
-    If the judge gave none, return the recorded reason as `error`, or an empty mapping.
+    If the judge gave no rating, return the recorded reason as `error`, or an empty mapping if no
+    reason is recorded.
 
     Args:
         annotations: the annotations of the instance, as HELM stores them; None if it has none.
@@ -524,12 +535,15 @@ def ratings_of(
     ratings = (annotations or {}).get(jury.annotation, {}).get(judge)
     if not isinstance(ratings, Mapping):
         return {}
-    read = float if jury.annotation in names.SHARE_JURIES else int
-    return {criterion: read(rating["score"]) for criterion, rating in ratings.items()}
+    number_type = float if jury.annotation in names.SHARE_JURIES else int
+    return {criterion: number_type(rating["score"]) for criterion, rating in ratings.items()}
 
 
 def categories_of(instance: Any) -> dict[str, Any]:
-    """Return the short texts, numbers and booleans in an instance's extra data, by field."""
+    """Return the short texts, numbers and booleans in an instance's extra data, by field.
+
+    The fields with an answer to judge and with the number of a sample are left out.
+    """
     categories = {}
     for name, value in (instance.extra_data or {}).items():
         is_short = isinstance(value, str) and len(value) <= MAX_CATEGORY
@@ -539,11 +553,12 @@ def categories_of(instance: Any) -> dict[str, Any]:
 
 
 def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
-    """Return the values of an instance, by field, by which instances may be grouped.
+    """Return the texts by which an instance may be grouped with others, by field.
 
     Args:
         instance: the instance, as HELM stores it.
-        source: the field that names the source which instances share. It does not form groups.
+        source: the field that names the source of an instance, which several instances may share.
+            This field forms no groups.
     """
     fields = {}
     for name, value in categories_of(instance).items():
@@ -556,7 +571,7 @@ def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
 
 
 def can_form_groups(values: int, instances: int) -> bool:
-    """Return True if a field has few enough values to form groups of instances.
+    """Return True if the values of a field are at least two, and few enough to form groups.
 
     Args:
         values: the number of different values of the field.
@@ -571,7 +586,7 @@ class LoadedDataset(HelmRecord):
     id: str
     config: str
     revision: str
-    folder: str
+    folder: str  # the folder of the prepared tables
 
     def files(self) -> dict[str, Path]:
         """Return the prepared tables of the data set, by `hub:ID@REVISION/CONFIG/file`."""
@@ -580,12 +595,12 @@ class LoadedDataset(HelmRecord):
 
 
 class LimitedRecords(HelmRecord):
-    """The effect of a scenario's `max_length` on its records; all fields are counts of records."""
+    """The effect of a scenario's `max_length` on its records; the other fields count records."""
 
-    max_length: int
+    max_length: int  # in tokens
     records: int
     left_out: int = 0
-    cut: int = 0
+    cut: int = 0  # records that were shortened
 
 
 class DrawnSample(HelmRecord):
@@ -612,7 +627,7 @@ class RunRecord(HelmRecord):
 
 
 def read_run_record(helm_dir: Path) -> RunRecord:
-    """Return helm-run's record of itself; an empty record if there is none yet.
+    """Return helm-run's record of itself; an empty record if helm-run has written none yet.
 
     Raises:
         HelmError: the file cannot be read.

@@ -1,8 +1,8 @@
 """Makes the schema from which helm-summarize makes HELM's web pages.
 
 MedHELM's tasks have HELM's own words, all other tasks have those of eval-factory. HELM's
-`schema_medhelm.yaml` alone would not do: it has a column for each of its scenarios, even for those
-that were not run, and shows no other tasks.
+`schema_medhelm.yaml` alone is not enough: it has a column for each of its scenarios, even for
+scenarios that were not run, and shows no other tasks.
 
 HELM renders names of metrics as Mako templates, which can execute code, and uses names of groups
 as file names. The names come from files that another person may have written. Therefore only plain
@@ -24,7 +24,7 @@ from eval_factory.helm.names import model_entry
 SCHEMA_FILE = "schema_medhelm.yaml"
 _MAIN = "main_metric"  # the name of the table with the main metrics
 ALL_OF = "all_metrics_of_"  # the beginning of the names of the tables with all metrics
-_OTHER_EVALUATIONS = "other_evaluations"
+_OTHER_EVALUATIONS = "other_evaluations"  # the name of the group of all groups that HELM lacks
 
 _PLAIN = re.compile(r"[\w.@+:,=() -]+", re.ASCII)
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.@+,=-]", re.ASCII)
@@ -39,7 +39,7 @@ class PageRun:
     groups: tuple[str, ...]  # the `plain_name` of each of HELM's groups, the most general first
     metrics: tuple[str, ...]  # the names of all scores
     main_metric: str
-    main_split: str
+    main_split: str  # the split of HELM's instances whose scores count, most often `test`
 
 
 def is_plain(metric: str) -> bool:
@@ -50,6 +50,8 @@ def is_plain(metric: str) -> bool:
 def plain_name(name: str, longest: int = _MAX_NAME) -> str:
     """Return a name that is safe in file names, on every system, and in templates.
 
+    Every other character becomes `_`; dots at the beginning are removed. The result is never empty.
+
     Args:
         name: any text.
         longest: the maximum length of the result, in characters.
@@ -58,7 +60,7 @@ def plain_name(name: str, longest: int = _MAX_NAME) -> str:
 
 
 def page_schema(runs: Sequence[PageRun], helm_schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema for the option `--schema-path`.
+    """Return the schema for helm-summarize's option `--schema-path`.
 
     Args:
         runs: the runs that the pages show.
@@ -85,9 +87,10 @@ def page_schema(runs: Sequence[PageRun], helm_schema: Mapping[str, Any]) -> dict
 
 
 def _runs_by_group(runs: Sequence[PageRun], used: set[str]) -> dict[str, PageRun]:
-    """Return a run for each group that HELM's schema lacks, with the metrics of the group's runs.
+    """Return a run for each group that HELM's schema lacks, with the metrics of all its runs.
 
-    `used` are the groups of HELM's schema that the runs have.
+    `used` are the groups of HELM's schema that the runs have. A run with such a group, or without
+    any group, is left out. The group of a run is the last of its groups, which is the most special.
     """
     by_group: dict[str, PageRun] = {}
     for run in runs:
@@ -107,19 +110,19 @@ def _drop_repeated_names(metrics: Sequence[dict[str, Any]], runs: Iterable[PageR
     HELM's short name of both exact match and quasi-exact match is EM.
     """
     shown_together = set(chain.from_iterable(run.metrics for run in runs))
-    short: Counter[Any] = Counter()
+    uses_of_short_name: Counter[Any] = Counter()
     for metric in metrics:
         if metric["name"] in shown_together:
-            short[metric.get("short_display_name")] += 1
+            uses_of_short_name[metric.get("short_display_name")] += 1
     for metric in metrics:
-        if short[metric.get("short_display_name")] > 1:
+        if uses_of_short_name[metric.get("short_display_name")] > 1:
             metric.pop("short_display_name", None)
 
 
 def page_models(display_names: Mapping[str, str]) -> dict[str, Any]:
     """Return the content of model_metadata.yaml, which states the models' names on the pages.
 
-    `display_names` has the name on the pages by HELM's name of the model.
+    `display_names` has the name of each model on the pages, by HELM's name of the model.
     """
     return {"models": [model_entry(name, shown, shown) for name, shown in display_names.items()]}
 
@@ -152,9 +155,9 @@ def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> l
             if name not in by_name:
                 readable = name.replace("_", " ")
                 by_name[name] = {"name": name, "display_name": readable[:1].upper() + readable[1:]}
-                better = facts_of(name).higher_is_better
-                if better is not None:
-                    by_name[name]["lower_is_better"] = not better
+                higher_is_better = facts_of(name).higher_is_better
+                if higher_is_better is not None:
+                    by_name[name]["lower_is_better"] = not higher_is_better
     return list(by_name.values())
 
 
@@ -180,9 +183,9 @@ def _groups_of(
                 "metrics": [{"name": metric, "split": "${main_split}"} for metric in metrics],
             }
         )
-    single = []
+    groups = []
     for group, run in by_group.items():
-        single.append(
+        groups.append(
             {
                 "name": group,
                 "display_name": run.task,
@@ -192,11 +195,11 @@ def _groups_of(
                 "category": "Evaluations",
             }
         )
-    together = {
+    group_of_groups = {
         "name": _OTHER_EVALUATIONS,
         "display_name": "Evaluations",
         "description": "Benchmarks of this run that are not part of MedHELM's leaderboard",
         "category": "Evaluations",
         "subgroups": list(by_group),
     }
-    return tables, [together, *single]
+    return tables, [group_of_groups, *groups]

@@ -14,13 +14,14 @@ from eval_factory.tasks.upstreams import HEIM
 def weights_folder() -> Path:
     """Return the folder of the weights that HELM's own code downloads.
 
-    HELM would use a folder in each output folder, and download the weights for each run again.
+    Without this folder, HELM would use a folder in each output folder, and download the weights for
+    each run again.
     """
     return home_of(HEIM).parent / "heim-weights"
 
 
 def path_of(weights: Weights, env: Mapping[str, str]) -> Path:
-    """Return the path at which helm-run looks for a file of weights; it may hold a `*`."""
+    """Return the path at which helm-run looks for a file of weights; the path may hold a `*`."""
     root, _, path = weights.file.partition(":")
     home = Path.home()
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
@@ -37,7 +38,8 @@ def path_of(weights: Weights, env: Mapping[str, str]) -> Path:
 def are_present(weights: Weights, env: Mapping[str, str]) -> bool:
     """Return True if the file of these weights exists."""
     pattern = path_of(weights, env)
-    return any(path.is_file() for path in Path(pattern.anchor).glob(str(pattern)[1:]))
+    relative_pattern = str(pattern)[1:]  # `glob` accepts no absolute pattern
+    return any(path.is_file() for path in Path(pattern.anchor).glob(relative_pattern))
 
 
 def reason_not_computed(
@@ -62,7 +64,7 @@ def reason_not_computed(
 
 
 def uncomputed(plan: Plan, env: Mapping[str, str]) -> dict[PictureMetric, str]:
-    """Return the metrics of a run that cannot be computed on this machine, each with its reason.
+    """Return the metrics that this machine cannot compute for a run, each with the reason.
 
     The result is empty if the answers are not pictures, or if the pictures are not to be scored.
     """

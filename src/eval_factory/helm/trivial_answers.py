@@ -1,8 +1,8 @@
 """Makes answers that need no model, such as an empty text, a refusal or always the same letter.
 
 Only a score above the scores of these answers shows that a model read the questions. The answers
-depend on the data, never on the model's answers. eval-factory's plug-in scores them, and writes
-the scores into HELM's output folder.
+depend on the data, never on the model's answers. eval-factory's plug-in scores these trivial
+answers, and writes the scores into HELM's output folder.
 """
 
 from __future__ import annotations
@@ -74,12 +74,13 @@ class Strategy:
     answers: tuple[tuple[str, ...], ...]
     """The answers to each question, in the order of the questions.
 
-    A question has several answers, which are equally likely, if the strategy answers at random.
+    A question has a single answer, except if the strategy answers at random: then it has several,
+    which are equally likely.
     """
 
     @property
     def constant(self) -> str | None:
-        """The answer if it is the same to every question, else None."""
+        """The strategy's answer if all questions get the same answer, else None."""
         if len(set(self.answers)) == 1 and len(self.answers[0]) == 1:
             return self.answers[0][0]
         return None
@@ -97,7 +98,7 @@ def strategies(
     Args:
         questions: the questions of the run.
         form: the `answer_form` of the task; None if the task declares none.
-        by: a word for the questions' sources, for the name of a strategy.
+        by: a noun for the questions' sources, such as `calculator`, for the name of a strategy.
         overlap: whether a metric compares the words of an answer with those of a reference.
     """
     if not questions:
@@ -113,7 +114,7 @@ def strategies(
     if overlap and not labels:
         # Take complete sentences, up to the median number of words of the references.
         word_counts = [len(text.split()) for text in _right_answers(questions)]
-        max_words = statistics.median(word_counts or [0])
+        max_words = statistics.median(word_counts or [0])  # 0 if there are no references
         by_name[LEAD_NAME] = tuple(
             _first_sentences(question.text, max_words) for question in questions
         )
@@ -143,9 +144,9 @@ def _data_dependent_answers(
     by_source = _majority_by_source(questions, majority or ("",) * len(questions))
     if by_source is not None:
         yield f"{MAJORITY_NAME} by {by}", by_source
-    offered = {tuple(sorted(question.options.values())) for question in questions}
+    option_sets = {tuple(sorted(question.options.values())) for question in questions}
     # If all questions have the same options, the longest option would always be the same.
-    if len(offered) > 1 and min(map(len, offered)) > 1:
+    if len(option_sets) > 1 and min(map(len, option_sets)) > 1:
         longest = []
         shortest = []
         for question in questions:
@@ -173,8 +174,8 @@ def _cross_fitted(
 ) -> list[str | None]:
     """Answer each half of the questions by a rule that was fitted on the other half.
 
-    The halves are drawn by the hash of the questions' ids. The order of the data set must not
-    decide, because some data sets alternate right and wrong answers.
+    The hashes of the questions' ids determine the halves. The order of the data set must not
+    determine them, because some data sets alternate right and wrong answers.
     """
     order = sorted(
         range(len(questions)),
@@ -196,8 +197,8 @@ def _majority_by_source(
     """Answer each question by the most frequent right answer to questions of the same source.
 
     The rule for a question is fitted on the half of the source's questions that does not hold the
-    question. Where it has no answer, the answer in `otherwise` is given. Return None if no two
-    questions share a source.
+    question. If the rule has no answer, or if the question has no source with another question, its
+    answer is the one in `otherwise`. Return None if no two questions share a source.
     """
     sources: dict[str, list[int]] = defaultdict(list)
     for number, question in enumerate(questions):
@@ -217,8 +218,8 @@ def _majority_by_source(
         if len(numbers) < 2:
             continue
         is_shared = True
-        fitted = _cross_fitted([questions[number] for number in numbers], fit_majority)
-        for number, answer in zip(numbers, fitted, strict=True):
+        source_answers = _cross_fitted([questions[number] for number in numbers], fit_majority)
+        for number, answer in zip(numbers, source_answers, strict=True):
             if answer is not None:
                 answers[number] = answer
     if not is_shared:
@@ -235,17 +236,19 @@ def _fit_length_rule(fitted: Sequence[AskedQuestion]) -> _AnswerRule:
     classes = sorted({question.right[0] for question in fitted})
     first = classes[0]
     last = classes[-1]
+    # (hits, number of the measure, cut, answer up to the cut, answer beyond the cut)
     rules = []
     for number, measure in enumerate(_MEASURES):
         for cut, hits_first, hits_last in _cuts(fitted, measure, first):
             rules.append((hits_first, number, cut, first, last))
             rules.append((hits_last, number, cut, last, first))
-    _, number, cut, shorter, longer = max(rules)
+    _, number, cut, short_answer, long_answer = max(rules)
 
     def answer_by_length(question: AskedQuestion) -> str | None:
+        """Return the answer for questions up to the cut, or for longer questions."""
         if _MEASURES[number](question.text) <= cut:
-            return _answer_of(question, shorter)
-        return _answer_of(question, longer)
+            return _answer_of(question, short_answer)
+        return _answer_of(question, long_answer)
 
     return answer_by_length
 
@@ -254,9 +257,9 @@ _MEASURES: tuple[Callable[[str], int], ...] = (
     len,
     lambda text: len(text.strip().rpartition("\n\n")[2]),
 )
-"""Two measures of a question's length: the length of the text, and that of its last paragraph.
+"""Two measures of a question's length: the length of its text, and of its last paragraph.
 
-If answers are to be judged, the last paragraph is the answer.
+If the question asks to judge an answer, its last paragraph is this answer.
 """
 
 
@@ -274,7 +277,9 @@ def _cuts(
     for count, (length, is_first) in enumerate(rows, start=1):
         firsts_so_far += is_first
         if count == len(rows) or rows[count][0] > length:
-            hits = firsts_so_far + (len(rows) - count) - (firsts - firsts_so_far)
+            longer = len(rows) - count
+            hits_of_longer = longer - (firsts - firsts_so_far)
+            hits = firsts_so_far + hits_of_longer
             yield length, hits, len(rows) - hits
 
 
@@ -289,7 +294,7 @@ def _answer_of(question: AskedQuestion, text: str) -> str | None:
 
 
 def _first_sentences(text: str, max_words: float) -> str:
-    """Return the first sentences of a text: the first one, and more up to `max_words` words."""
+    """Return the first sentence of a text, and further sentences up to `max_words` words."""
     chosen: list[str] = []
     words = 0
     for sentence in _SENTENCE_END.split(text.strip()):
@@ -301,13 +306,14 @@ def _first_sentences(text: str, max_words: float) -> str:
 
 
 def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
-    """Return the labels that an answer may be: of options, or few, short and repeated answers.
+    """Return the labels that an answer may be, sorted.
 
-    The list is empty if answers are free texts or have another form.
+    These are the labels of the options, or else the right answers if they are few, short and
+    repeated. The list is empty if answers are free texts or have a form.
     """
-    offered = set(chain.from_iterable(question.options for question in questions))
-    if offered or form is not None:
-        return sorted(offered)
+    option_labels = set(chain.from_iterable(question.options for question in questions))
+    if option_labels or form is not None:
+        return sorted(option_labels)
     right = {text.strip() for text in _right_answers(questions)}
     are_short = all(0 < len(text) <= MAX_LABEL_LENGTH for text in right)
     are_few = 0 < len(right) <= min(MAX_LABELS, len(questions) // 2)
@@ -317,7 +323,9 @@ def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
 
 
 def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
-    """Return the most frequent right answer, for each question; None if no two questions share one.
+    """Return the most frequent right answer, once for each question.
+
+    Without options, return None if no two questions share a right answer.
 
     If the questions have options, the text of the right option counts, whatever its label is. This
     text is the answer if at least half of the questions offer it (yes, no, maybe). Else, and for
@@ -342,7 +350,7 @@ def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
 
 
 def _label_of(question: AskedQuestion, text: str) -> str | None:
-    """Return the label of the option with this text; None if there is none."""
+    """Return the label of the option with this text; None if no option has this text."""
     for label, option in question.options.items():
         if option == text:
             return label
@@ -358,13 +366,13 @@ def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> 
         annotation: the annotation of the model's answer.
         of_answer: the fields of the other answer's annotation, which replace the model's.
     """
-    changed = {**annotation, **of_answer}
+    merged = {**annotation, **of_answer}
     if annotation.get("as_evaluated") is not None:
-        changed["as_evaluated"] = dict(annotation["as_evaluated"])
+        merged["as_evaluated"] = dict(annotation["as_evaluated"])
         for key in ("predicted_result", "query_error"):
             if key in of_answer:
-                changed["as_evaluated"][key] = of_answer[key]
-    return changed
+                merged["as_evaluated"][key] = of_answer[key]
+    return merged
 
 
 @dataclass(frozen=True)
@@ -394,7 +402,7 @@ class StrategyScores:
 
 
 def _without_fraction(value: float | None) -> float | None:
-    """Return a whole number as `int`, which makes the many columns of 0 and 1 shorter."""
+    """Return a whole number as `int`, so that the file's many columns of 0 and 1 are shorter."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
@@ -425,8 +433,8 @@ class TrivialScores:
             columns = {}
             for name, column in strategy.values.items():
                 columns[name] = [_without_fraction(value) for value in column]
-            stated = {name: value for name, value in vars(strategy).items() if value is not None}
-            strategies.append(stated | {"values": columns})
+            fields = {name: value for name, value in vars(strategy).items() if value is not None}
+            strategies.append(fields | {"values": columns})
         document = {name: value for name, value in vars(self).items() if value}
         document["strategies"] = strategies
         write_atomic(helm_dir / names.TRIVIAL_SCORES_FILE, json.dumps(document) + "\n")
@@ -447,7 +455,7 @@ def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
         return None
 
 
-PADDED_QUESTIONS = 10  # the number of questions with which judges rate the padded answer
+PADDED_QUESTIONS = 10  # the number of questions to which judges rate the padded answer
 PADDED_NAME = "padded generic answer"
 PADDED_ANSWER = (
     "Thank you very much for your question. "
@@ -471,8 +479,8 @@ PADDED_ANSWER = (
 class ConfidenceReply:
     """The model's reply to the question how sure it is of its answer."""
 
-    reply: str | None
-    error: str | None  # the reason if there is no reply
+    reply: str | None  # None if there is no reply
+    error: str | None  # the reason why there is no reply
 
 
 def read_replies(file: Path) -> dict[tuple[str, int], ConfidenceReply]:

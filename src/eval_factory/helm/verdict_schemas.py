@@ -18,7 +18,7 @@ from eval_factory.tasks.jury_form import JuryForm
 Schema = Mapping[str, Any]
 
 _TEXT: Schema = {"type": "string"}
-_MARKS = range(1, 11)  # the marks of medhelm's comparison with a physician's answer
+_MARKS = range(1, 11)  # the marks (1 to 10) of medhelm's comparison with a physician's answer
 
 
 def ratings_schema(criteria: Criteria, form: JuryForm) -> Schema:
@@ -34,7 +34,7 @@ def ratings_schema(criteria: Criteria, form: JuryForm) -> Schema:
 
 
 def decisions_schema(count: int) -> Schema:
-    """Return the schema of a verdict about `count` criteria of a rubric."""
+    """Return the schema of a verdict about `count` criteria of a rubric: one decision for each."""
     decision: dict[str, Schema] = {EXPLANATION: _TEXT, MET: {"type": "boolean"}}
     if count == 1:
         return _object(decision)
@@ -43,7 +43,10 @@ def decisions_schema(count: int) -> Schema:
 
 
 def mark_schema() -> Schema:
-    """Return the schema of a mark for an answer that is compared with a physician's answer."""
+    """Return the schema of a verdict with a mark for an answer, by comparison with a physician's.
+
+    medhelm's prompt asks for the mark in the field `criteria_met`.
+    """
     return _object({EXPLANATION: _TEXT, MET: {"type": "integer", "enum": list(_MARKS)}})
 
 
@@ -76,6 +79,7 @@ def criterion_templates(criteria_per_request: int, *, by_schema: bool) -> list[s
     The hashes of these texts identify the prompts.
     """
     templates = []
+    # The last prompt of a case may have fewer criteria; a single criterion has its own template.
     for size in sorted({1, criteria_per_request}):
         template = criterion_template(alone=size == 1)
         if by_schema:

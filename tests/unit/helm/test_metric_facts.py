@@ -121,7 +121,7 @@ def test_the_declared_one_is_the_main_metric() -> None:
 def test_else_the_first_usual_one_and_else_the_first_of_the_main_split() -> None:
     main, (note,) = chosen(["odd", "rouge_l", "f1_score", "exact_match@valid"])
     assert main == "f1_score"
-    says(note, "HELM names none", "took f1_score")
+    says(note, "HELM names none", "chose f1_score")
     main, (note,) = chosen(["exact_match"], "gone")
     assert main == "exact_match"
     says(note, "HELM names gone")
