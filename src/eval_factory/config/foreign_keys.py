@@ -1,12 +1,12 @@
 """Removes the keys of a run config that do not describe the evaluation, before layers are merged.
 
-There are two kinds of such keys. `executor` and `slurm` state where a run is executed. They are
-part of neither the run's identity nor its result.
+There are two kinds of such keys. The first kind are `executor` and `slurm`, which state where a run
+is executed. These two keys belong neither to the run's identity nor to its result.
 
-The other kind are keys of EvalFactory's and NeMo Evaluator's run configs. Keys that do not change a
-result are accepted, and a warning lists them. A key that would change the result is an error,
-because eval-factory would ignore the key, and the score would belong to other requests than the
-configuration describes. `foreign_configs.yml` holds the tables of these keys.
+The second kind are foreign keys: keys of EvalFactory's and NeMo Evaluator's run configs. Foreign
+keys that do not change a result are accepted, and a warning lists them. A foreign key that would
+change the result is an error, because eval-factory would ignore the key, and the score would belong
+to other requests than the configuration describes. `foreign_configs.yml` lists the foreign keys.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ ADAPTER = "target.api_endpoint.adapter_config"
 TASK = "config.params.task"
 INTERCEPTORS = f"{ADAPTER}.interceptors"
 NO_EFFECT: Mapping[str, Sequence[str]] = TABLE["no_effect"]
+"""The dotted path of a section -> the names of its foreign keys that do not change a result."""
 ONLY: Mapping[str, Mapping[str, Any]] = {
     f"{ADAPTER}.{name}": only for name, only in TABLE["only"].items()
 }
-"""The dotted path of a key -> its accepted values, and what eval-factory does."""
-_PATHS: list[str] = []
+"""The dotted path of a key -> its accepted values (`values`), and what eval-factory always does
+(`done`).
+"""
+_PATHS: list[str] = []  # the dotted paths of all foreign keys
 for _section, _keys in NO_EFFECT.items():
     _PATHS += [f"{_section}.{_key}".lstrip(".") for _key in _keys]
 _PATHS += [*ONLY, INTERCEPTORS, TASK, "command", "framework_name"]
 Foreign = dict[str, Any]  # the dotted path of a foreign key -> its value in the configuration
 EXECUTOR = "executor"
-KEYS = (EXECUTOR, SLURM)
+KEYS = (EXECUTOR, SLURM)  # the keys that state where a run is executed
 
 
 def known_in(section: str) -> list[str]:
@@ -64,9 +67,18 @@ def take_keys(layers: Sequence[Layer]) -> Foreign:
 
 
 def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> Iterator[str]:
-    """Yield a problem for each foreign key that asks for something that eval-factory cannot do."""
+    """Yield a problem for each foreign key that asks for something that eval-factory cannot do.
+
+    A foreign key that contradicts `config.type` or names another framework is a problem too.
+
+    Args:
+        foreign: the foreign keys of the configuration.
+        task: the task that `config.type` names; None if there is no such task.
+        framework: all tasks.
+    """
     for path, value in foreign.items():
-        only = ONLY.get(path, {"values": [value]})
+        only = ONLY.get(path, {"values": [value]})  # For other keys, every value is accepted.
+        # `is` distinguishes True from 1. Equal texts need not be the same object.
         if not any(
             value is accepted or (value == accepted and isinstance(value, str))
             for accepted in only["values"]
@@ -89,6 +101,7 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
                 f"does not use it; {advice}"
             )
     name = framework.framework.name
+    # Any of these names may be the value of the foreign key TASK.
     names = () if task is None else (task.name, f"{name}.{task.name}", task.helm.run_spec)
     if names and foreign.get(TASK, names[0]) not in names:
         yield f"{TASK}: is not the task of config.type, {names[0]}; give only one of the two"
@@ -151,7 +164,7 @@ def take_executor(
     """Remove `executor` and `slurm` from the layers, and return the executor of the run.
 
     For each key of `slurm`, the strongest layer that has the key decides, and a null means the
-    default.
+    default. A layer with a wrong value is ignored.
 
     Args:
         layers: the user's layers, which are changed.

@@ -3,8 +3,8 @@
 The schemas are made from the pydantic models and the defaults of framework.yml. They cover keys,
 types, ranges and names of tasks. Rules that depend on the task, on other files or on the
 environment are only checked by `--dry_run`. In a run config no key is required, because a flag may
-set the value. The schemas follow draft 7, which editors understand. For the same reason, the schema
-of a run config has no references.
+set the value. The schemas follow draft 7 of JSON Schema, because editors understand this draft. For
+the same reason, the schema of a run config has no references.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def run_config_schema(framework: Framework) -> _Schema:
             if rule.fixed is not None:
                 continue
             values = f" ({', '.join(rule.allowed)})" if rule.allowed else ""
+            # A parameter may have another name in `extra`, which is described in the same way.
             for key in filter(None, (name, rule.other_name)):
                 tasks_by_key.setdefault(key, []).append(f"{task.name}{values}")
     for key, tasks in tasks_by_key.items():
@@ -188,6 +189,7 @@ def suite_schema(framework: Framework) -> _Schema:
         properties[name] = {**extra[name], "description": properties[name]["description"]}
     properties["preset"]["anyOf"] = [{"enum": preset_names()}, _VARIABLE, {"type": "null"}]
     evaluations = properties["evaluations"]["anyOf"][0]
+    # An entry may be the name of a task, instead of a mapping.
     evaluations["items"] = {"anyOf": [_reference("type"), evaluations["items"]]}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -26,8 +26,9 @@ from eval_factory.core.secrets import field_names_a_secret, names_a_secret
 
 _TARGET = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
 _JUDGES = r"(?:config\.params\.extra|suite(?:\.\w+\[\d+\])?\.params\.extra|suite)\.judges"
-"""A pattern of the paths of judges in a run config and in a suite."""
+"""Patterns of the paths of endpoints and of judges, in a run config and in a suite."""
 _PLACES_OF_URLS = re.compile(rf"(?:{_TARGET}|{_JUDGES}\[\d+\])\.url(?:\[\d+\])?")
+# Matches the first "/", "?" or "#" after the host of a URL, but not the two slashes of `https://`.
 _PAST_THE_HOST = re.compile(r"[^/:][/?#]")
 _PLACE_OF_FIELDS = re.compile(rf"{_TARGET}\.adapter_config\.params_to_add\.")
 _PLACES_OF_HEADERS = re.compile(rf"(?:{_TARGET}|{_JUDGES}\[\d+\])\.headers\.")
@@ -62,9 +63,9 @@ def each_text(value: Any, change: Callable[[str, str], Any], path: str = "") -> 
 def interpolate(tree: Any, env: Mapping[str, str], tree_path: str, problems: list[str]) -> Any:
     """Return a copy of a tree with `${NAME}` and `${NAME:-default}` replaced in every text.
 
-    Variables in a header, and secret variables in a URL or in `params_to_add`, are not replaced.
-    All files show `${NAME}` in their place, and only the client that sends a request inserts the
-    value.
+    Set variables in a header, and set secret variables in a URL or in `params_to_add`, are not
+    replaced. All files show `${NAME}` in place of the secret, and only the client that sends a
+    request inserts the value. An empty variable counts as not set.
 
     Args:
         tree: a run config, or a part of a run config.
@@ -107,7 +108,9 @@ def interpolate(tree: Any, env: Mapping[str, str], tree_path: str, problems: lis
 def _is_secret(match: re.Match[str], path: str) -> bool:
     """Return True if a variable holds a secret.
 
-    The path decides, then the name of the variable, and the name of the field whose value it is.
+    All variables in headers are secrets, and no variable in the host of a URL. In the rest of a URL
+    and in `params_to_add`, a variable is a secret if the name of the variable, or the name of the
+    field with the variable, is the name of a secret.
 
     Args:
         match: the variable in its text.
@@ -121,6 +124,7 @@ def _is_secret(match: re.Match[str], path: str) -> bool:
         beginning = match.string[: match.start()]  # the URL up to the variable
         if not _PAST_THE_HOST.search(beginning):
             return False  # The host of a URL is not a secret.
+        # In `https://host/path?token=`, the field is `token`.
         field = re.split("[/?&;#]", beginning)[-1].rpartition("=")[0]
     else:
         return False
@@ -154,7 +158,7 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
                 if value.strip():
                     parsed = parse(value)
             except YamlSyntaxError:
-                parsed = value
+                parsed = value  # A value that is not valid YAML is a text.
             except YamlError as error:
                 problems.append(f"--overrides: {key.strip()}: {error}")
                 continue
@@ -165,7 +169,10 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _split_outside_quotes(text: str) -> list[str]:
-    """Split a text at the commas that are outside quotes and brackets."""
+    """Return the parts of a text between the commas that are outside quotes and brackets.
+
+    Blank parts are left out. Raises ConfigError if a quote is not closed.
+    """
     parts = []
     depth = 0
     start = 0
@@ -208,6 +215,13 @@ def plain_document(mapping: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any, path: str, level: int) -> Any:
+    """Return a copy of a value for `plain_document`; raise ConfigError if there is none.
+
+    Args:
+        value: the value to convert.
+        path: the dotted path of the value; empty for the complete document.
+        level: the number of the value's level, from 1.
+    """
     if level > MAX_LEVELS:
         raise ConfigError(
             f"{path.partition('.')[0]}: is nested too deeply: {MAX_LEVELS} levels at most"
@@ -222,7 +236,7 @@ def _plain(value: Any, path: str, level: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return str.__str__(value)
+        return str.__str__(value)  # a plain text, also if the value is a member of an enum
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
     if isinstance(value, numbers.Integral):

@@ -18,9 +18,10 @@ class Source(str, enum.Enum):
     OVERRIDE = "--overrides"
 
 
-ValueSources = dict[str, Source]
-Layer = tuple[Source, dict[str, Any]]
-Path = tuple[Any, ...]
+ValueSources = dict[str, Source]  # the dotted path of a value -> the layer that set the value
+Layer = tuple[Source, dict[str, Any]]  # the kind of the layer, and its tree of values
+Path = tuple[Any, ...]  # the names of the sections from the outermost, then the name of the value
+# The path of a leaf -> its value and its layer. The layer is None if a null removed the value.
 _Leaves = dict[Path, tuple[Any, Source | None]]
 
 
@@ -98,22 +99,21 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     """
     merged: _Leaves = {}
     defaults: _Leaves = {}
-    for source, tree in layers:
+    for source, tree in layers:  # the layers with defaults come first
         is_default = source in (Source.FRAMEWORK, Source.TASK)
         for path, value in leaves(tree).items():
             new: _Leaves = {path: (value, source)}
             if value is None and not is_default and not is_credential(str(path[-1])):
                 new = _leaves_at(defaults, path) or {path: (None, None)}
-            elif value == {} and merged.get(path, (value,))[0] == {}:
-                # An empty mapping adds nothing to a mapping.
+            elif value == {} and (path not in merged or merged[path][0] == {}):
+                # An empty mapping adds nothing to a mapping, so the leaves of the mapping stay. An
+                # empty mapping only replaces a value that is not a mapping.
                 new = _leaves_at(merged, path) or new
             # Remove the leaves above or below the path, which the new leaves replace.
-            for outdated in [
-                merged_path
-                for merged_path in merged
-                if merged_path not in new and merged_path[: len(path)] == path[: len(merged_path)]
-            ]:
-                del merged[outdated]
+            for merged_path in list(merged):
+                is_related = merged_path[: len(path)] == path[: len(merged_path)]
+                if is_related and merged_path not in new:
+                    del merged[merged_path]
             merged |= new
         if is_default:
             defaults = dict(merged)

@@ -105,6 +105,8 @@ class Evaluation:
         headers = [endpoint.headers, *(judge.headers for judge in extra.judges or [])]
         fields = endpoint.adapter_config.params_to_add
         names = [endpoint.api_key, *variables_in([urls, fields, headers])]
+        # A jury of HELM's own judges is asked: the task has a jury and the user configured no other
+        # judges, or the task prescribes its judges.
         if (self.task.helm.judges and extra.judges is None) or self.task.helm.prescribed_judges:
             names += [
                 extra.gpt_judge_api_key,
@@ -131,12 +133,12 @@ class Evaluation:
     def _known_services(self) -> list[str]:
         """Return the OAuth services that this run may use.
 
-        Without an API key, these also include all services that framework.yml knows.
+        If the endpoint has an API key, all services that framework.yml knows are included.
         """
-        named = self.oauth_services()
+        services = self.oauth_services()
         if self.endpoint.api_key is None:
-            return named
-        return list(dict.fromkeys((*named, *self.framework.oauth)))
+            return services
+        return list(dict.fromkeys((*services, *self.framework.oauth)))
 
     def oauth_services(self) -> list[str]:
         """Return the OAuth services that the configuration names, each of them once."""

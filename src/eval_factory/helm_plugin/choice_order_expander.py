@@ -1,8 +1,9 @@
 """Expands `shuffle_choices=N` in a run entry: HELM asks each question with its choices in N orders.
 
-HELM's own data augmentation makes the further orders. The original question stays first and
-unperturbed, so HELM's statistics of the original questions do not change. Each further order is a
-perturbation, which HELM adapts, asks and scores like any other perturbation.
+The original order counts as one of the N orders. HELM's own data augmentation makes the further
+orders. The original question stays first and unperturbed, so HELM's statistics of the original
+questions do not change. Each further order is a perturbation, which HELM adapts, asks and scores
+like any other perturbation.
 """
 
 from __future__ import annotations
@@ -29,11 +30,15 @@ from eval_factory.tasks.choice_question import name_of, orders_of
 class ChoiceOrder(AsItIs):
     """A perturbation that shows the choices of a question in another order.
 
-    A question whose choices have fewer orders stays unchanged.
+    A question stays unchanged if its choices have fewer orders than the number of this order, or if
+    its choices must not be reordered.
     """
 
     def __init__(self, order: int) -> None:
-        """Take the number of the order: 2 or more, because the original order is number 1."""
+        """Make the perturbation.
+
+        `order` is the number of the order: 2 or more, because the original order is number 1.
+        """
         super().__init__(name_of(order))
         self._order = order
 
@@ -42,6 +47,7 @@ class ChoiceOrder(AsItIs):
         orders = orders_of(str(instance.id), choices, self._order)
         if len(orders) < self._order:
             return instance
+        # `orders` begins with the original order and ends with the order of this perturbation.
         reordered = [instance.references[position] for position in orders[-1]]
         return replace(
             instance,
@@ -56,11 +62,11 @@ def shuffle_choices(run_spec: RunSpec, orders: str) -> RunSpec:
 
     Args:
         run_spec: a run spec of multiple-choice questions.
-        orders: the number of orders, the original order included.
+        orders: the number of orders as a text, the original order included.
 
     Raises:
-        ValueError: the questions have no lettered choices, or the run spec perturbs its inputs in
-            another way.
+        ValueError: the questions have no lettered choices, `orders` is not a number, or the run
+            spec has perturbations that are not eval-factory's.
     """
     method = run_spec.adapter_spec.method
     if method not in (ADAPT_MULTIPLE_CHOICE_JOINT, ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL):

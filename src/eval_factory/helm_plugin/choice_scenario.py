@@ -1,8 +1,9 @@
 """Turns published benchmarks into HELM's instances, and registers their run specs when imported.
 
 HELM's own code asks and scores the questions. Multiple-choice questions use HELM's joint
-multiple-choice adapter and exact match. Questions about pictures with short answers use the adapter
-of HELM's vqa_rad, and those metrics of vqa_rad that need no package besides HELM's own packages.
+multiple-choice adapters and exact match. Questions that ask for a short answer about a picture use
+the adapter and the metrics of HELM's vqa_rad, except BLEU and CIDEr: HELM's BLEU needs data that
+NLTK downloads, and CIDEr needs a package that HELM does not always install.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from helm.benchmark.metrics.common_metric_specs import (
     get_exact_match_metric_specs,
 )
 from helm.benchmark.run_spec import RunSpec, run_spec_function
-from helm.benchmark.scenarios import scenario as helms
+from helm.benchmark.scenarios import scenario as helm_scenario
 from helm.common.media_object import MediaObject, MultimediaObject
 
-from eval_factory.helm_plugin.conversation_scenario import downloaded, plain_adapter, refuse
+from eval_factory.helm_plugin.conversation_scenario import (
+    downloaded,
+    plain_adapter,
+    raise_if_problems,
+)
 from eval_factory.helm_plugin.further_askings import register_expander
 from eval_factory.tasks.choice_question import ChoiceQuestion
 from eval_factory.tasks.published_choices import (
@@ -32,22 +37,22 @@ from eval_factory.tasks.published_choices import (
     read_choice_file,
 )
 
-INSTRUCTIONS = (
+CHOICE_INSTRUCTIONS = (
     "Answer the medical question with the letter of the one right option and nothing else."
 )
-SHORT_ANSWER = {
+SHORT_ANSWER_INSTRUCTIONS = {
     "en": "Answer the question using a single word or sentence.",
     "zh": "请用一个词或一句话回答问题",
 }
-"""The instruction in each language. The English text is the instruction of HELM's vqa_rad."""
-PICTURES = "pictures"  # the name of a folder within the scenario's data
+"""A language -> the instruction. The English text is the instruction of HELM's vqa_rad."""
+PICTURES = "pictures"  # the name of the folder with the pictures, within the scenario's data
 FIRST_LINE = r"\A(.*?)[^\S\n]*(?:\n|\Z)"
-"""Finds the label in an answer: the text before the first line break. HELM's adapter for choices
-with pictures sends no stop sequence, so more lines may follow the label.
+"""A pattern that finds the label in an answer: the first line without white space at its end.
+HELM's adapter for choices with pictures sends no stop sequence, so lines may follow the label.
 """
 
 
-class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
+class ChoiceScenario(helm_scenario.Scenario):  # type: ignore[misc]
     """The HELM scenario of one published set of questions."""
 
     tags = ("question_answering", "biomedical", "multiple_choice")
@@ -59,11 +64,12 @@ class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
 
         Args:
             name: the name of the task, under which HELM stores the scenario's data.
-            published: the published form that the files have, and after a colon the part of the
-                published files, if there are several parts.
-            tier: the tier or the language of the questions to ask.
-            data_path: the user's own file of that form, read instead of a download; for a set with
-                pictures also a folder.
+            published: the name of the form in which the files are published. If the published files
+                have several parts, a colon and the name of the part to download follow, such as
+                `careqa:en`.
+            tier: the tier (AfriMed-QA) or the language (SLAKE) of the questions to ask.
+            data_path: the user's own file in this form, which is read instead of a download. If a
+                set of this form has several files, `data_path` may be the folder of the files.
         """
         super().__init__()
         self.name = name
@@ -72,22 +78,24 @@ class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
         self._tier = tier
         self._data_path = data_path
 
-    def get_instances(self, output_path: str) -> list[helms.Instance]:
+    def get_instances(self, output_path: str) -> list[helm_scenario.Instance]:
         form, _, part = self._published.partition(":")
         pattern = FORMS[form].files
         picture_folder = Path(output_path) / PICTURES
-        instances = list[helms.Instance]()
+        instances = list[helm_scenario.Instance]()
         if self._data_path is None:
+            # If the form has a pattern, the files are selected below, after this download.
             files = downloaded(output_path, self.name, part)
         else:
             files = [Path(self._data_path)]
         is_single_file = self._data_path is not None and Path(self._data_path).is_file()
-        # A folder also holds files without questions: the pattern selects the question files.
         if pattern and not is_single_file:
+            # The folder also contains files without questions. The pattern selects question files.
             files = sorted(Path(self._data_path or output_path).glob(pattern))
         for file in files:
             content = read_choice_file(file, form, picture_folder)
-            refuse(file, content.problems)
+            raise_if_problems(file, content.problems)
+            # Ids are unique only within a file.
             id_prefix = f"{file.stem}-" if len(files) > 1 else ""
             instances += [
                 _instance(question, id_prefix, picture_folder)
@@ -96,26 +104,29 @@ class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
         return instances
 
 
-def _instance(question: ChoiceQuestion, id_prefix: str, picture_folder: Path) -> helms.Instance:
+def _instance(
+    question: ChoiceQuestion, id_prefix: str, picture_folder: Path
+) -> helm_scenario.Instance:
     references = [
-        helms.Reference(
-            helms.Output(text=text), tags=[helms.CORRECT_TAG] if number == question.right else []
+        helm_scenario.Reference(
+            helm_scenario.Output(text=text),
+            tags=[helm_scenario.CORRECT_TAG] if number == question.right else [],
         )
         for number, text in enumerate(question.choices)
     ]
-    question_input = helms.Input(text=question.question)
+    question_input = helm_scenario.Input(text=question.question)
     if question.pictures:
-        files = [picture_folder / file_name for file_name in question.pictures]
+        picture_files = [picture_folder / file_name for file_name in question.pictures]
         pictures = [
             MediaObject(content_type=f"image/{file.suffix[1:]}", location=str(file))
-            for file in files
+            for file in picture_files
         ]
         text = MediaObject(content_type="text/plain", text=question.question)
-        question_input = helms.Input(multimedia_content=MultimediaObject([*pictures, text]))
-    return helms.Instance(
+        question_input = helm_scenario.Input(multimedia_content=MultimediaObject([*pictures, text]))
+    return helm_scenario.Instance(
         question_input,
         references,
-        helms.TEST_SPLIT,
+        helm_scenario.TEST_SPLIT,
         id=f"{id_prefix}{question.id}",
         extra_data=question.extra_data(),
     )
@@ -123,14 +134,14 @@ def _instance(question: ChoiceQuestion, id_prefix: str, picture_folder: Path) ->
 
 def _scenario_spec(
     name: str, published: str, data_path: str | None, tier: str = EVERY_TIER
-) -> helms.ScenarioSpec:
+) -> helm_scenario.ScenarioSpec:
     args = {"name": name, "published": published, "tier": tier, "data_path": data_path}
-    return helms.ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=args)
+    return helm_scenario.ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=args)
 
 
 _CHOICE_ADAPTER = get_multiple_choice_adapter_spec(
     method=adapters.ADAPT_MULTIPLE_CHOICE_JOINT,
-    instructions=INSTRUCTIONS,
+    instructions=CHOICE_INSTRUCTIONS,
     input_noun="Question",
     output_noun="Answer",
     max_tokens=5,
@@ -144,9 +155,8 @@ _CHOICES_WITH_PICTURES_ADAPTER = replace(
 
 
 def _short_answer_adapter(language: str) -> AdapterSpec:
-    return replace(
-        plain_adapter(adapters.ADAPT_GENERATION_MULTIMODAL, 20), instructions=SHORT_ANSWER[language]
-    )
+    adapter = plain_adapter(adapters.ADAPT_GENERATION_MULTIMODAL, max_tokens=20)
+    return replace(adapter, instructions=SHORT_ANSWER_INSTRUCTIONS[language])
 
 
 _SHORT_ANSWER_METRICS = (
@@ -160,10 +170,18 @@ _SHORT_ANSWER_METRICS = (
 
 def _run_spec(
     run_name: str,
-    scenario: helms.ScenarioSpec,
+    scenario: helm_scenario.ScenarioSpec,
     adapter: AdapterSpec = _CHOICE_ADAPTER,
     metrics: Sequence[str] | None = None,
 ) -> RunSpec:
+    """Return a run spec.
+
+    Args:
+        run_name: the name of the task, and after a colon the task's parameter, if there is one.
+        scenario: the scenario of the run.
+        adapter: the adapter of the run.
+        metrics: the names of HELM's basic metrics; None for the exact-match metrics.
+    """
     if metrics is None:
         metric_specs = get_exact_match_metric_specs()
     else:
@@ -183,7 +201,14 @@ def _register(
     adapter: AdapterSpec = _CHOICE_ADAPTER,
     metrics: Sequence[str] | None = None,
 ) -> None:
-    """Register the run spec of a published set that HELM asks as a whole."""
+    """Register the run spec of a published set that has no subsets to choose from.
+
+    Args:
+        name: the name of the task and of its run spec.
+        published: the name of the form in which the set is published.
+        adapter: the adapter of the run.
+        metrics: the names of HELM's basic metrics; None for the exact-match metrics.
+    """
 
     @run_spec_function(name)  # type: ignore[untyped-decorator]
     def whole_set(data_path: str | None = None) -> RunSpec:
@@ -208,14 +233,20 @@ def careqa(language: str = "en", data_path: str | None = None) -> RunSpec:
 
 @run_spec_function("medconceptsqa")  # type: ignore[untyped-decorator]
 def medconceptsqa(subset: str = "atc_hard", data_path: str | None = None) -> RunSpec:
-    """Return the run spec of MedConceptsQA for the codes of one vocabulary at one level."""
+    """Return the run spec of MedConceptsQA for one vocabulary of codes at one difficulty.
+
+    `subset` names the vocabulary and the difficulty, such as `atc_hard`.
+    """
     scenario = _scenario_spec("medconceptsqa", f"medconceptsqa:{subset}", data_path)
     return _run_spec(f"medconceptsqa:subset={subset}", scenario)
 
 
 @run_spec_function("afrimed_qa")  # type: ignore[untyped-decorator]
 def afrimed_qa(subset: str = "expert", data_path: str | None = None) -> RunSpec:
-    """Return the run spec of AfriMed-QA's multiple-choice questions of one tier."""
+    """Return the run spec of AfriMed-QA's multiple-choice questions of one tier, or of all tiers.
+
+    `subset` names the tier.
+    """
     scenario = _scenario_spec("afrimed_qa", "afrimed_qa", data_path, tier=subset)
     return _run_spec(f"afrimed_qa:subset={subset}", scenario)
 
@@ -235,6 +266,7 @@ def _with_own_pictures(run_spec: RunSpec, folder: str) -> RunSpec:
     picture as JPEG, and fails at a picture that JPEG cannot hold: a picture with transparency, with
     a palette, or of 16 bits.
     """
+    # The published files of vqa_rad and of path_vqa have the same form.
     scenario = _scenario_spec(run_spec.groups[0], "path_vqa", folder)
     return replace(run_spec, scenario_spec=scenario)
 

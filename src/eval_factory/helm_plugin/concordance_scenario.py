@@ -16,7 +16,11 @@ from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance, Scenario, ScenarioSpec
 
-from eval_factory.helm_plugin.conversation_scenario import plain_adapter, refuse, right_replies
+from eval_factory.helm_plugin.conversation_scenario import (
+    plain_adapter,
+    raise_if_problems,
+    right_replies,
+)
 from eval_factory.tasks.concordance import (
     EXPERT_COUNTS,
     METRICS,
@@ -34,7 +38,7 @@ hypothesis? Answer with one rating and nothing else:
 0: neither
 +1: more likely
 +2: far more likely (or far more useful)"""
-_MAX_TOKENS = 32
+_MAX_TOKENS = 32  # the maximum number of tokens in an answer
 
 
 def prompt_of(case: ConcordanceCase) -> str:
@@ -44,8 +48,9 @@ def prompt_of(case: ConcordanceCase) -> str:
         f"Case: {case.stem}",
         f"Hypothesis: {case.hypothesis}",
         f"New finding: {case.finding}",
+        "Rating:",
     ]
-    return "\n\n".join([*parts, "Rating:"])
+    return "\n\n".join(parts)
 
 
 class ConcordanceScenario(Scenario):  # type: ignore[misc]
@@ -61,7 +66,7 @@ class ConcordanceScenario(Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - HELM's interface
         content = read_concordance_file(self._file)
-        refuse(self._file, content.problems)
+        raise_if_problems(self._file, content.problems)
         instances = []
         for case in content.rows:
             instances.append(
@@ -77,14 +82,18 @@ class ConcordanceScenario(Scenario):  # type: ignore[misc]
 
 
 class ConcordanceMetric(Metric):  # type: ignore[misc]
-    """A HELM metric that scores a rating by the experts' choices: the credit that the rating earns,
-    and 1 if any expert chose this rating, else 0.
+    """A HELM metric that computes two scores of a rating from the experts' choices.
+
+    The first score is the credit that the rating earns, from 0 to 1. The second score is 1 if any
+    expert chose this rating, else 0. An answer without a rating, and a failed request, get 0.
     """
 
     def evaluate_generation(self, _adapter: Any, state: RequestState, *_: Any) -> list[Stat]:
         answer = state.result.completions[0].text if state.result else ""
         earned = credit((state.instance.extra_data or {})[EXPERT_COUNTS], answer)
-        values = zip(METRICS, (earned, float(earned > 0)), strict=True)
+        is_chosen = float(earned > 0)
+        # METRICS names the two scores in this order.
+        values = zip(METRICS, (earned, is_chosen), strict=True)
         return [Stat(MetricName(name)).add(value) for name, value in values]
 
 

@@ -1,7 +1,7 @@
 """Turns conversations of a custom benchmark into HELM's instances, which are sent turn by turn.
 
-Importing this module registers their run spec. Metrics and juries are those of HELM's configurable
-benchmark. That benchmark alone could only send one prompt for each instance.
+Importing this module registers the run spec of such a benchmark. Metrics and juries are those of
+HELM's configurable benchmark, which itself can only send one prompt for each instance.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT, AdapterSpec
 from helm.benchmark.run_spec import RunSpec, run_spec_function
-from helm.benchmark.scenarios import scenario as helms
+from helm.benchmark.scenarios import scenario as helm_scenario
 from helm.common import general
 from helm.common.media_object import MediaObject, MultimediaObject
 
@@ -52,35 +52,40 @@ def plain_adapter(method: str, max_tokens: int) -> AdapterSpec:
     )
 
 
-def input_of(messages: Sequence[Mapping[str, str]]) -> helms.Input:
+def input_of(messages: Sequence[Mapping[str, str]]) -> helm_scenario.Input:
     """Return an input with these turns, and with one text of all turns for code that reads no
     turns.
     """
-    return helms.Input(text=conversation_text(messages), messages=[dict(turn) for turn in messages])
+    return helm_scenario.Input(
+        text=conversation_text(messages), messages=[dict(turn) for turn in messages]
+    )
 
 
-def right_replies(answer: str | None) -> list[helms.Reference]:
+def right_replies(answer: str | None) -> list[helm_scenario.Reference]:
     """Return a reference with the right answer; an empty list if no right answer is known."""
     if answer is None:
         return []
-    return [helms.Reference(helms.Output(text=answer), tags=[helms.CORRECT_TAG])]
+    return [
+        helm_scenario.Reference(helm_scenario.Output(text=answer), tags=[helm_scenario.CORRECT_TAG])
+    ]
 
 
-def refuse(file: Path, problems: Sequence[str]) -> None:
+def raise_if_problems(file: Path, problems: Sequence[str]) -> None:
     """Raise PrerequisiteError if reading the file found any problems."""
     if problems:
         raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(problems)])
 
 
 def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
-    """Download the published files of a task unless they are there, and return their paths.
+    """Download the missing published files of a task, and return the paths of all its files.
 
     `eval-factory data pull` downloads these files too.
 
     Args:
         output_path: the folder in which HELM stores the scenario's data.
         task: the name of the task in framework.yml.
-        part: the part of the files to download, if the table of sources names parts (`when`).
+        part: the part of the files to download. Files for which `data/sources.yml` names no part
+            (`when`) belong to all parts.
     """
     table = packaged("data/sources.yml")
     url_by_file = {}
@@ -100,14 +105,16 @@ def picture_root(output_path: str) -> Path | None:
 
     `output_path` is the folder in which HELM stores the scenario's data.
     """
-    file = RunDir(Path(output_path).absolute().parents[2]).model_configs / names.BENCHMARK
+    # HELM stores the data three levels below eval-factory's output folder.
+    root = Path(output_path).absolute().parents[2]
+    file = RunDir(root).model_configs / names.BENCHMARK
     document = parse_own(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return Path(document["pictures_beside"]).parent if "pictures_beside" in document else None
 
 
 def with_pictures(
-    question_input: helms.Input, pictures: Sequence[str], output_path: str
-) -> helms.Input:
+    question_input: helm_scenario.Input, pictures: Sequence[str], output_path: str
+) -> helm_scenario.Input:
     """Return the input with copies of the pictures; without pictures, return the input unchanged.
 
     The pictures are copied into the output folder, so that the output folder can be moved. The name
@@ -121,6 +128,7 @@ def with_pictures(
     for file in files:
         facts = facts_of(file)
         copy = Path(output_path).absolute().parent / "pictures" / facts.sha256
+        # A copy of another size is incomplete: an earlier run was stopped while it copied.
         if not copy.is_file() or copy.stat().st_size != facts.size:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
@@ -130,7 +138,7 @@ def with_pictures(
     return replace(question_input, multimedia_content=MultimediaObject(copies))
 
 
-class ConversationScenario(helms.Scenario):  # type: ignore[misc]
+class ConversationScenario(helm_scenario.Scenario):  # type: ignore[misc]
     """A HELM scenario of conversations, each with its right answer if the file states one."""
 
     tags = ("biomedical",)
@@ -142,15 +150,24 @@ class ConversationScenario(helms.Scenario):  # type: ignore[misc]
         dataset_file: str,
         maps_right_answers: bool = False,
     ) -> None:
+        """Make the scenario.
+
+        Args:
+            name: the name of the benchmark.
+            description: a sentence about the benchmark.
+            dataset_file: the path of the user's file of conversations.
+            maps_right_answers: True to replace each right answer, such as `B. text` or the number
+                2, by the letter of the option.
+        """
         super().__init__()
         self._maps_right_answers = maps_right_answers
         self.name = name
         self.description = description
         self._file = Path(dataset_file)
 
-    def get_instances(self, output_path: str) -> list[helms.Instance]:
+    def get_instances(self, output_path: str) -> list[helm_scenario.Instance]:
         content = read_conversations(self._file)
-        refuse(self._file, content.problems)
+        raise_if_problems(self._file, content.problems)
         rows = content.rows
         if self._maps_right_answers:
             letters = right_letters_of(rows)
@@ -159,13 +176,18 @@ class ConversationScenario(helms.Scenario):  # type: ignore[misc]
         for row in rows:
             question_input = with_pictures(input_of(row.messages), row.pictures, output_path)
             wrong = [
-                helms.Reference(helms.Output(text=answer), tags=[]) for answer in row.incorrect
+                helm_scenario.Reference(helm_scenario.Output(text=answer), tags=[])
+                for answer in row.incorrect
             ]
             references = [*right_replies(row.correct), *wrong]
             extra = dict(row.others) or None
             instances.append(
-                helms.Instance(
-                    question_input, references, helms.TEST_SPLIT, id=row.id, extra_data=extra
+                helm_scenario.Instance(
+                    question_input,
+                    references,
+                    helm_scenario.TEST_SPLIT,
+                    id=row.id,
+                    extra_data=extra,
                 )
             )
         return instances
@@ -185,13 +207,14 @@ def conversations(config_path: str) -> RunSpec:
         "description": document.description,
         "dataset_file": document.dataset_file,
     }
+    # `exact_match` can only be 1 if the right answer has the form of the model's answer: a letter.
     if any(metric.name == "exact_match" for metric in document.metrics):
         content = read_conversations(Path(document.dataset_file))
         if not content.problems and right_letters_of(content.rows):
             scenario["maps_right_answers"] = True
     return RunSpec(
         name=document.name,
-        scenario_spec=helms.ScenarioSpec(
+        scenario_spec=helm_scenario.ScenarioSpec(
             class_name=f"{__name__}.{ConversationScenario.__name__}", args=scenario
         ),
         adapter_spec=plain_adapter(ADAPT_CHAT, document.max_tokens),

@@ -1,7 +1,8 @@
 """Loads the plugin into a helm-run that a user starts by hand, without --plugins.
 
 HELM finds this module by the entry point group `helm`. Every helm-run of the environment imports
-this module, so the module does nothing unless helm-run's model files name eval-factory's client.
+this module. The module therefore loads the plugin only if helm-run's model files name a client of
+eval-factory, and if --plugins does not load the plugin anyway.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from pathlib import Path
 
 from eval_factory.helm.names import MODEL_DEPLOYMENTS, PLUGIN_MODULE
 
-_OUR_CLIENT = "class_name: eval_factory.helm_plugin."
+_OUR_CLIENT = "class_name: eval_factory.helm_plugin."  # the text that names our client
 
 
 def asks_for_the_plugin(argv: Sequence[str]) -> bool:
     """Return True if the model files of helm-run name our client, and --plugins does not name our
-    plugin.
+    plugin. Return False if the model files or the arguments cannot be read.
 
     `argv` holds the arguments of helm-run.
     """

@@ -11,17 +11,18 @@ from pathlib import Path
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches.patch_registry import Stage, apply_patches
 
-# helm-run imports this module before any other module of eval-factory.
+# helm-run imports this module before any other module of eval-factory, so set up the guard and the
+# patches of the log here.
 network_guard.take_settings_and_guard()
 apply_patches(Stage.LOGGING)
 
 
 class WithholdText(logging.Filter):
     """A log filter that replaces the text of a message by the file and the line that logged the
-    message.
+    message. A traceback is removed.
 
     HELM formats its messages before they are logged, so the filter cannot separate constant words
-    from a patient's note. The option `--debug` removes this filter.
+    from a patient's note. With the option `--debug`, this filter is not used.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

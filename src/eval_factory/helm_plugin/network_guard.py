@@ -1,4 +1,4 @@
-"""Reads the settings of a helm-run, and blocks its connections to other hosts if it is `offline`.
+"""Reads the settings of a helm-run, and blocks connections to other hosts in an `offline` run.
 
 An offline helm-run may connect only to the hosts of the endpoints. The guard is an audit hook (PEP
 578): Python itself calls the hook before every connection and every name look-up, and a process
@@ -27,7 +27,9 @@ from eval_factory.core.urls import host_of
 from eval_factory.endpoint.proxies import proxy_from_environment
 from eval_factory.helm import names
 
-_NO_FAMILY = -1  # the family in the audit event of a socket that is made from an open descriptor
+# The family in the audit event of a socket that is made from an open descriptor. The value also
+# replaces AF_UNIX on systems that have no AF_UNIX.
+_NO_FAMILY = -1
 _FAMILIES = frozenset(
     {_NO_FAMILY, socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_UNIX", _NO_FAMILY)}
 )
@@ -37,10 +39,13 @@ without addresses and ports, and AF_VSOCK leaves a virtual machine.
 
 
 class BlockedConnectionError(ConnectionError):
-    """An error that is raised because helm-run tried to contact a host that is not allowed."""
+    """An error that is raised because helm-run tried to contact a host that is not allowed, or to
+    open a socket of a family that is not allowed.
+    """
 
 
 def _as_text(host: str, port: int | None = None) -> str:
+    """Return `host:port`, or `host` without a port. An IPv6 address is put in brackets."""
     host = f"[{host}]" if ":" in host else host
     return host if port is None else f"{host}:{port}"
 
@@ -55,8 +60,11 @@ class NetworkGuard:
         self._learned: dict[str, set[int]] = {}
         self._own_name = host_of(socket.gethostname())
         self.blocked: list[str] = []
-        """The address of each refused connection or look-up, in order: `host:port`, or `host`."""
-        self.report: Callable[[str], None] = lambda _parsed_address: None
+        """Each refusal in order: `host:port` of a connection, the host of a look-up, or the words
+        for a socket.
+        """
+        self.report: Callable[[str], None] = lambda _refused: None
+        """A function that is called at each refusal, with the entry of `blocked`."""
 
     def allow(self, host: str, port: int) -> None:
         """Allow connections to a further host and port, such as a server of this process."""
@@ -104,8 +112,9 @@ class NetworkGuard:
             self._refuse(host, port)
 
     def _check_reverse_lookup(self, name: object) -> None:
-        """Refuse a reverse look-up of an unknown address, because it would reveal the address to a
-        name server.
+        """Refuse a reverse look-up unless the host is known or its address is a loopback address.
+
+        A reverse look-up reveals the address to a name server.
         """
         host = host_of(name)
         address = _parsed_address(host)
@@ -117,7 +126,7 @@ class NetworkGuard:
             self._refuse(host)
 
     def _is_known(self, host: str) -> bool:
-        """Return True if the host is this machine, or an allowed host."""
+        """Return True if the host is empty, the name of this machine, or an allowed host."""
         return host in ("", self._own_name) or host in self._ports
 
     def _check_family(self, family: int) -> None:
@@ -140,13 +149,14 @@ class NetworkGuard:
 
 
 def _parsed_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the IP address of a numeric host; None for a host name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
 
 
-_guard: NetworkGuard | None = None
+_guard: NetworkGuard | None = None  # the guard of this process
 
 
 def _family_name(family: int) -> str:
@@ -194,8 +204,9 @@ def take_settings_and_guard() -> None:
 def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
     """Set the variables of the settings file in `env`, for a helm-run that a user starts by hand.
 
-    The settings file is next to the model files. Its variables replace variables of the shell. If
-    eval-factory started this process, all variables are already set, and nothing changes.
+    The settings file is next to the model files. The variables in this file replace variables of
+    the shell. Nothing changes if there is no settings file, or if eval-factory started this
+    process: then all variables are already set.
 
     Args:
         argv: the arguments of helm-run.
@@ -210,6 +221,8 @@ def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]
     except (FileNotFoundError, NotADirectoryError):
         return
     if settings.proxies is not None:
+        # Keep only the proxies of the endpoints, with the addresses that the shell sets. Other
+        # connections must not use a proxy.
         proxies = {url: proxy for url in settings.proxies if (proxy := proxy_from_environment(url))}
         settings = replace(settings, proxies=proxies)
         for name in PROXY_VARIABLES:

@@ -1,7 +1,8 @@
-"""Adds eval-factory's run specs and expanders to HELM, and applies the patches that the run needs.
+"""Prepares a helm-run for eval-factory.
 
-helm-run imports this module through its option --plugins. `patches/patch_registry.py` lists the
-patches.
+helm-run imports this module through its option --plugins. The import adds eval-factory's run specs
+and expanders to HELM, lets helm-run end with the process that started it, sets up the network
+guard, and applies the patches that the run needs (`patches/patch_registry.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from eval_factory.helm_plugin.patches.patch_registry import Stage, apply_patches
 def prepare_helms_own_runner() -> None:
     """Make HELM's own runner import and patch the modules that a run uses before the run begins.
 
-    HELM's own runner is used by the plain `helm-run` of the README. Our runner does this itself.
+    HELM's own runner is used by the plain `helm-run` of the README. eval-factory's runner imports
+    and patches the modules itself.
     """
     from helm.benchmark.runner import Runner
 
@@ -55,6 +57,6 @@ except PrerequisiteError as error:  # a required patch cannot be applied
 if "--runner-class-name" not in sys.argv:
     prepare_helms_own_runner()
 if not logging.getLogger("helm").isEnabledFor(logging.INFO):
-    # Some scenarios print rows of the data to stdout, so discard stdout until the process ends. Log
-    # handlers already hold their stream and still write.
+    # HELM logs no progress. Some scenarios still print rows of the data to stdout, so discard
+    # stdout until the process ends. Existing log handlers still write to the original stdout.
     sys.stdout = Path(os.devnull).open("w", encoding="utf-8", errors="replace")  # noqa: SIM115

@@ -1,9 +1,9 @@
 """Scores trivial answers to the questions of a run with HELM's own metrics.
 
-The scores of trivial answers are the floors of the run's scores, and are computed after them. No
-request is sent. Only metrics that look at one answer and its references are computed, and only
-metrics that are known to ask no judge, load no model and execute no code. An exception is ehr_sql:
-a trivial query is executed like the model's queries.
+The scores of trivial answers are the floors of the run's scores. The floors are computed after the
+run's own scores, without any request. Only metrics that look at one answer and its references are
+computed, and only metrics that are known to ask no judge, load no model and execute no code. An
+exception is ehr_sql: a trivial query is executed like the model's queries.
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ def _score_questions(
     if not specs or not states:
         return trivial.TrivialScores()
     sources = _sources_of(run_spec.name.partition(":")[0])
+    # A benchmark asks for answers in at most one of these forms.
     forms = [_FORMS[spec.class_name] for spec in specs if spec.class_name in _FORMS]
     strategies = trivial.strategies(
         [_question_of(asked_state, sources) for asked_state in states],
@@ -139,10 +140,10 @@ def _score_questions(
 
 
 def _sources_of(run_spec: str) -> ClusterRule:
-    """Return the rule that finds the source that questions share.
+    """Return the rule that finds the source that questions share, such as one article.
 
-    The rule comes from framework.yml. Any other benchmark is a custom benchmark, for which the rule
-    reads the instances' field for clusters.
+    The rule comes from framework.yml if framework.yml has a rule for the run spec. For every other
+    run spec, the rule reads the field for clusters of custom benchmarks.
     """
     for task in load_framework().evaluations:
         if task.helm.run_spec == run_spec and task.helm.cluster is not None:
@@ -157,7 +158,8 @@ def _lower_is_better(metric: Any) -> set[str]:
         for entry in metric.get_metadata():
             if entry.lower_is_better:
                 names_of_scores.add(entry.name)
-    except (NotImplementedError, AttributeError):  # The metric has no metadata, like our metrics.
+    except (NotImplementedError, AttributeError):
+        # The metric has no metadata, as for example eval-factory's own metrics.
         return set()
     return names_of_scores
 
@@ -216,7 +218,7 @@ def _right_texts(state: RequestState) -> tuple[str, ...]:
 
 
 def _mean_row(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return the mean of each value that all rows have.
+    """Return the mean of each value that all rows have; a row is the scores of one answer by name.
 
     The mean is the expected value of an answer that is drawn from several equally likely answers.
     """
@@ -272,7 +274,7 @@ class _Scorer:
         if self._executes and constant is not None:
             annotation = executed_answers.query_annotation_of(constant)
         rows = []
-        names_of_scores: dict[str, None] = {}
+        names_of_scores: dict[str, None] = {}  # a set that keeps the order
         # `candidates` are the equally likely answers to one question.
         for number, candidates in enumerate(strategy.answers):
             row = _mean_row([self._row(number, answer, annotation) for answer in candidates])
@@ -291,7 +293,13 @@ class _Scorer:
         )
 
     def _row(self, number: int, answer: str, annotation: dict[str, Any] | None) -> dict[str, float]:
-        """Return the value of each score for an answer to the question with this number."""
+        """Return the value of each score for an answer to one question.
+
+        Args:
+            number: the index of the question in the list of requests.
+            answer: the answer to score.
+            annotation: the annotation of an executed answer; None if no answer is executed.
+        """
         state = self._states[number]
         key: Any = (number, answer)
         if self._all_basic:
@@ -320,6 +328,7 @@ class _Scorer:
         return _right_texts(state), tuple(options.items()), answer
 
     def _values(self, state: RequestState) -> dict[str, float]:
+        """Compute the metrics of an answered request, and return the value of each score."""
         stats: list[Stat] = []
         for metric in self._metrics:
             if isinstance(metric, self._basic.BasicGenerationMetric):

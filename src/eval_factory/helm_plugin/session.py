@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from helm.common.media_object import MediaObject
 
 STARTED = time.monotonic() - time.process_time()
-"""The monotonic time in seconds at which helm-run started. The estimate subtracts the CPU time so
-far: until this module is imported, a single thread works.
+"""The monotonic time in seconds at which helm-run started. The time is an estimate: it subtracts
+the CPU time so far from the current time, because until now a single thread has been busy.
 """
 
 
@@ -63,8 +63,10 @@ def tracker_of(settings: HelmRunSettings, cache_db: Path) -> SpendingTracker | N
 
 
 class RunSpending:
-    """The spending of a run: asks the budget before each request, and reports the tokens and the
-    cost of each answer to the budget. Threads may share an instance.
+    """The spending of a run.
+
+    An instance asks the budget before each request, and reports the tokens and the cost of each
+    answer to the budget. Threads may share an instance.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class RunSpending:
         self._prices = settings.prices
         self._tracker = tracker
         self.is_countable = True
-        """True if the cost of all answers that a limit counts is known."""
+        """False if a limit on the cost is set, and the cost of an answer is unknown."""
         write_prices(cache_db, run_id, settings.prices)
 
     def begin(self) -> str | None:
@@ -128,17 +130,17 @@ class Counters:
     """The counts of one role's requests and tokens."""
 
     total: int = 0  # the number of expected requests; 0 if the number is not known
-    done: int = 0
-    cached: int = 0
-    failed: int = 0
+    done: int = 0  # the number of requests that have ended, including cached and failed requests
+    cached: int = 0  # the number of requests whose answer was cached
+    failed: int = 0  # the number of requests that failed for good
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
 
 class BatchesAwaited(Exception):
-    """An error that ends a pass of the run: requests wait for the answers of a batch.
+    """An error that ends this helm-run, because requests wait for the answers of a batch.
 
-    The run can be continued when the batch has brought the answers.
+    The run can be continued when the answers of the batch have arrived.
     """
 
 
@@ -164,7 +166,7 @@ class Session:
     """A role -> the keys of stored answers that may belong to another question."""
     waiting: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The key of a request that waits for a batch -> the request's line in the ledger."""
-    limit_reached: str | None = None  # the name of the limit that stopped the run's requests
+    limit_reached: str | None = None  # the name of the last limit that forbade a request
 
     def expect(self, role: str, count: int) -> None:
         """Add `count` to the number of requests that are expected in a role."""
@@ -210,7 +212,7 @@ class Session:
             of_model: True to archive answers of the model, False to archive answers of the judges.
 
         Returns:
-            The number of doubted answers.
+            The number of archived answers.
         """
         with self.lock:
             roles = [role for role in self.doubted if (role == MODEL_ROLE) is of_model]
@@ -285,7 +287,9 @@ def session_for(root: Path) -> Session:
         if session is None:
             rundir = RunDir(root)
             settings = HelmRunSettings.from_environment(os.environ)
+            # A helm-run that a user starts by hand has no run id.
             run_id = settings.run_id or f"pid{os.getpid()}-{time.time_ns()}"
+            # The clients add their API keys to the redactor later.
             redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
             events = EventWriter(rundir.events, run_id, redactor)
             cache = ResponseCache(rundir.cache_db, run_id)
@@ -318,7 +322,10 @@ def raised_at(error: BaseException) -> str:
 
 
 def current_session() -> Session:
-    """Return the session of this helm-run, which has a single output folder."""
+    """Return the session that was opened last: a helm-run has a single output folder.
+
+    A session must have been opened by `session_for`.
+    """
     with _sessions_lock:
         return list(_sessions.values())[-1]
 
@@ -378,11 +385,11 @@ def judged_pictures() -> list[MediaObject]:
 class RunRecord:
     """The record that helm-run writes about itself, for the result's provenance.
 
-    The record is a JSON file, which is rewritten whenever an entry changes.
+    After `write_to`, the record is a JSON file, which is rewritten whenever an entry changes.
     """
 
     def __init__(self) -> None:
-        self.known: dict[str, Any] = {}
+        self.known: dict[str, Any] = {}  # name of an entry -> value
         self._file: Path | None = None  # None until `write_to` is called
         self._lock = threading.Lock()
 

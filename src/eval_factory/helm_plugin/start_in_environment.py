@@ -1,8 +1,8 @@
 """Starts a HELM program in an environment in which eval-factory is not installed.
 
-Usage: `python start_in_environment.py MODULE ARGUMENTS...`. The package eval_factory is imported
-from the place where this file is installed. The packages next to eval_factory belong to another
-environment and are not imported.
+Usage: `python start_in_environment.py MODULE ARGUMENTS...`, with the Python of that environment.
+The package eval_factory is imported from the folder of this file. The packages that are installed
+next to eval_factory belong to another environment, so they are not imported.
 """
 
 import importlib.util
@@ -19,5 +19,5 @@ assert spec.loader is not None  # noqa: S101 - a file always has a loader
 sys.modules[package.name] = module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 sys.path[0:1] = []  # remove the folder of this file, which Python put first
-del sys.argv[0]
+del sys.argv[0]  # MODULE is now the first argument
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,8 +1,9 @@
-"""Draws the instances that a run with `limit_samples` asks.
+"""Draws the sample of the instances, for a run that does not ask all instances.
 
 With `extra.sample_seed`, instances are drawn in proportion to the sizes of their groups. With
 `extra.stop_when`, the sample is the beginning of one random order of all instances. With
-`extra.instances`, the sample consists of the named instances.
+`extra.instances`, the sample consists of the named instances. Without these keys, HELM draws the
+sample.
 
 The rank of an instance is a hash of the seed and of the instance's text. The sample therefore does
 not depend on the order of the data, and a larger sample contains the smaller one, except for
@@ -32,8 +33,8 @@ _Downsample = Callable[[list[Any], int, list[str]], list[Any]]
 def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
     """Return a replacement of HELM's function that draws the instances of a run.
 
-    `downsample` is HELM's function. The replacement calls `downsample` if HELM is to draw the
-    sample, or if the sample is all instances.
+    `downsample` is HELM's function. The replacement calls `downsample` if the run has no settings
+    for a sample, or if a stratified sample would contain all instances.
     """
 
     def draw(instances: list[Any], max_eval_instances: int, eval_splits: list[str]) -> list[Any]:
@@ -69,7 +70,7 @@ def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
     """Return the instances with these ids, in the order of the data.
 
     Raises:
-        PrerequisiteError: no instance has one of the ids.
+        PrerequisiteError: there is an id that no instance has.
     """
     by_id = {str(instance.id): instance for instance in instances}
     missing = [name for name in ids if name not in by_id]
@@ -86,9 +87,10 @@ def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
 
 
 def in_one_order(instances: Sequence[Any], seed: int) -> list[Any]:
-    """Return all instances in the order of their ranks.
+    """Return all instances in a random order that depends only on the seed and the instances.
 
-    Instances with equal texts have equal ranks, and are ordered by their ids.
+    The order is that of the instances' ranks. Instances with equal texts have equal ranks, and are
+    ordered by their ids.
     """
     return sorted(
         instances, key=lambda instance: (_rank(seed, _text_of(instance)), str(instance.id))
@@ -104,33 +106,38 @@ def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSetti
     field = stratifying_field(instances, settings.source)
     ranked = in_one_order(instances, settings.seed)
     strata: dict[str, list[int]] = defaultdict(list)
-    for rank, instance in enumerate(ranked):
-        value = ""
+    for position, instance in enumerate(ranked):
+        value = ""  # the stratum of instances without a value, or of all instances without a field
         if field:
             value = groups_of(instance, settings.source).get(field, "")
-        strata[value].append(rank)
-    sizes = {value: len(ranks) for value, ranks in strata.items()}
+        strata[value].append(position)
+    sizes = {value: len(positions) for value, positions in strata.items()}
     shares = shares_of(sizes, size, settings.seed)
-    drawn_ranks: list[int] = []
-    for value, ranks in strata.items():
-        drawn_ranks += ranks[: shares[value]]
-    return [ranked[rank] for rank in sorted(drawn_ranks)]
+    drawn_positions: list[int] = []
+    for value, positions in strata.items():
+        drawn_positions += positions[: shares[value]]
+    return [ranked[position] for position in sorted(drawn_positions)]
 
 
 def stratifying_field(instances: Sequence[Any], source: str | None) -> str | None:
-    """Return the field whose values are the strata: HELM's sub-split, else another field.
+    """Return the field whose values are the strata; None if no field can form groups.
 
-    Only fields with few values are considered, and of several such fields the first by name is
-    taken. Returns None if no field has few values.
+    Only fields with few values, but at least two, can form groups. HELM's sub-split is preferred.
+    Without a sub-split, the first field by name is chosen.
+
+    Args:
+        instances: the instances to sample.
+        source: the field that names the source which instances share. It never forms strata.
     """
     values: dict[str, set[str]] = defaultdict(set)
     for instance in instances:
         for name, value in groups_of(instance, source).items():
             values[name].add(value)
-    few = [
-        name for name, present in values.items() if can_form_groups(len(present), len(instances))
-    ]
-    return min(few, key=lambda name: (name != SUB_SPLIT, name), default=None)
+    suitable = []
+    for name, values_of_field in values.items():
+        if can_form_groups(len(values_of_field), len(instances)):
+            suitable.append(name)
+    return min(suitable, key=lambda name: (name != SUB_SPLIT, name), default=None)
 
 
 def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
@@ -178,8 +185,9 @@ def _rank(seed: int, subject: object) -> bytes:
 def _text_of(instance: Any) -> list[Any]:
     """Return all texts of an instance: the question, the turns, the references, the media.
 
-    These texts identify the instance. HELM's ids cannot, because they are positions in the data.
-    The references are sorted, so their order in the data does not matter.
+    For a picture or a sound, the file name is returned. The texts identify the instance. HELM's ids
+    do not, because HELM's ids are positions in the data. The references are sorted, so the order of
+    the references in the data does not matter.
     """
     answers = sorted(reference.output.text for reference in instance.references)
     content = getattr(instance.input, "multimedia_content", None)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from helm.benchmark.metrics import evaluate_reference_metrics as metrics
 
 MIN_REMEMBERED = 1_000
-"""Texts with fewer characters are not cached. References and most answers are shorter than this."""
+"""The minimum length of a cached text, in characters. References and most answers are shorter."""
 _SPACE = re.compile(r"\s")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 

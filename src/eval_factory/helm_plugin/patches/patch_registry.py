@@ -1,10 +1,11 @@
 """Reads the list of HELM patches, and applies the patches that a run needs.
 
-`patches.yaml` lists the patches in the order of their application: what each replaces, in which
-versions, and for which run specs. No file of HELM is edited, and a run imports only the patches
-that the run needs. Before a patch is applied, this module checks that HELM's files are those with
-which the patch was tested (`checked_files.json`, made by `scripts/checked_helm_files.py`). Checking
-the version is not enough, because an edited copy of HELM has the same version.
+`patches.yaml` lists the patches in the order in which they are applied: what each patch replaces,
+in which HELM distributions, and for which run specs. No file of HELM is edited, and a run imports
+only the patches that the run needs. Before a patch is applied, this module checks that HELM's files
+are the files with which the patch was tested (`checked_files.json`, made by
+`scripts/checked_helm_files.py`). Checking the version is not enough, because an edited copy of HELM
+has the same version.
 """
 
 from __future__ import annotations
@@ -105,7 +106,11 @@ class Patch:
         return self.is_for(run_specs)
 
     def is_for(self, run_specs: set[str]) -> bool:
-        """Return True if the patch is meant for one of the run specs; empty if unknown."""
+        """Return True if the patch is meant for one of the run specs.
+
+        `run_specs` is empty if the run specs are unknown. `also_if_unknown` then decides, unless
+        the patch is meant for all run specs.
+        """
         if self.run_specs is None:
             return True
         if not run_specs:
@@ -118,24 +123,24 @@ class Patch:
         return function
 
     def apply(self) -> bool:
-        """Apply the patch, and return False if no replacement was needed."""
+        """Apply the patch. Return True, or False if no replacement was needed."""
         if self.replaces is None:
             return self.load()() is not False
         owner, name = owner_of(self.replaces)
-        setattr(
-            owner, name, self.load() if self.is_replacement else self.load()(getattr(owner, name))
-        )
+        function = self.load()
+        setattr(owner, name, function if self.is_replacement else function(getattr(owner, name)))
         return True
 
 
 def owner_of(target: str) -> tuple[Any, str]:
-    """The owner of a target's attribute, and the attribute's name."""
+    """Return the owner of a target's attribute (a module or a class), and the attribute's name."""
     module, _, attribute = target.partition(":")
     path, _, name = attribute.rpartition(".")
     return pkgutil.resolve_name(f"{module}:{path}"), name
 
 
 def _patch(entry: Mapping[str, Any]) -> Patch:
+    """Return the patch that an entry of `patches.yaml` describes."""
     specs = entry.get("run_specs")
     if specs == "of juries":
         specs = names.JURY_RUN_SPECS
@@ -162,15 +167,15 @@ def patch_named(name: str) -> Patch:
     return next(patch for patch in PATCHES if patch.name == name)
 
 
-_applied: list[Patch] = []
+_applied: list[Patch] = []  # the patches that this process has applied so far
 
 
 def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
     """Apply all patches of a stage that this helm-run needs and that are not applied yet.
 
     Raises:
-        PrerequisiteError: HELM has an unsupported version, or a file with a target differs from the
-            published file.
+        PrerequisiteError: in the stage START, HELM has an unsupported version, or a file with a
+            target differs from the published file.
     """
     helm = installed_upstream()
     run_specs = names.asked_run_specs(sys.argv)

@@ -13,7 +13,8 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 def keep_weights_for_all_runs(_folder_of_one_run: Callable[[], str]) -> Callable[[], str]:
     """Return a function that returns one folder for the model weights of all runs.
 
-    HELM stores the weights in the output folder, so each run would download them again.
+    HELM's own function returns a folder in the output folder, so each run would download the
+    weights again.
     """
 
     def get_cached_models_path() -> str:
@@ -29,6 +30,8 @@ def look_at_pictures_in_one_thread(
 ) -> Callable[..., list[Any]]:
     """Return a replacement of HELM's `parallel_map` that uses a single thread.
 
+    `in_threads` is HELM's `parallel_map`, which the replacement calls.
+
     HELM loads the model of a metric at its first use. With several threads, two threads may load
     the model at the same time, and transformers then fails. torch starts its own threads, so a
     single thread is not slow.
@@ -37,7 +40,7 @@ def look_at_pictures_in_one_thread(
     def parallel_map(
         process: Callable[[Any], Any], items: list[Any], parallelism: int
     ) -> list[Any]:
-        del parallelism
+        del parallelism  # HELM's number of threads is ignored.
         return in_threads(process, items, parallelism=1)
 
     return parallel_map

@@ -1,9 +1,10 @@
-"""Executes a model's program inside the sandbox, by HELM's own check functions.
+"""Executes a model's program inside the sandbox, with HELM's own check functions.
 
 This file is a program: it reads a question as JSON from standard input, and writes the result as
-JSON to standard output. If the arguments name another program, this file sets limits and then
-becomes that program. The file cannot import eval_factory, because the interpreter starts it by its
-path. The process that started the sandbox ends it if it takes too long.
+JSON to standard output. If the arguments name another program, this file sets limits, and the other
+program then replaces this process. This file cannot import eval_factory, because the interpreter
+starts this file by its path. The process that started the sandbox ends the sandbox if the program
+takes too long.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-MEMORY = 4_000_000_000  # bytes
-FILE_SIZE = 64_000_000  # bytes
-OPEN_FILES = 256
-_TIMED_OUT = 124  # the exit code, as of the command `timeout`
-MAX_REASON = 500  # characters
+MEMORY = 4_000_000_000  # the maximum address space, in bytes
+FILE_SIZE = 64_000_000  # the maximum size of a written file, in bytes
+OPEN_FILES = 256  # the maximum number of open files
+_TIMED_OUT = 124  # the exit code after the time limit, equal to that of the command `timeout`
+MAX_REASON = 500  # the maximum length of a reason for a failed check, in characters
 
 
 class ReasonList(list[str]):
@@ -53,6 +54,7 @@ class SameProcess:
             self._target()
 
     def is_alive(self) -> bool:
+        """Return False: when HELM asks, `join` has run the target to its end."""
         return False
 
 
@@ -114,7 +116,7 @@ def main() -> None:
         set_limit(resource.RLIMIT_CPU, int(settings["seconds"]) + 2)
         # End the program even if helm-run was killed while it set up the sandbox.
         signal.alarm(int(settings["seconds"]) + 2)
-        # Python ignores these two signals, and a program would inherit this.
+        # Python ignores these two signals. Without these lines, the program would ignore them too.
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execvp(settings["argv"][0], settings["argv"])  # noqa: S606 - no shell is needed

@@ -20,17 +20,18 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-TIME_LIMIT_S = 10.0
+TIME_LIMIT_S = 10.0  # the time limit of a query, in seconds
 MAX_RESULT = 2_000_000
 """The maximum size of all rows together, in bytes of HELM's output file. HELM writes each value on
 a line of its own.
 """
-LINE_OVERHEAD = 32  # bytes of HELM's output file for each value and each row, besides the text
-MAX_VALUE = 10_000_000  # bytes of one text or blob
-MAX_PATTERN = 1_000  # bytes of a pattern of LIKE or GLOB
-MAX_MESSAGE = 500  # characters
-SQLITE_MEMORY = 512_000_000  # bytes
-PROCESS_MEMORY = 1_000_000_000  # bytes
+# The bytes of HELM's output file for each value and each row, in addition to the text of a value.
+LINE_OVERHEAD = 32
+MAX_VALUE = 10_000_000  # the maximum size of one text or blob, in bytes
+MAX_PATTERN = 1_000  # the maximum size of a pattern of LIKE or GLOB, in bytes
+MAX_MESSAGE = 500  # the maximum length of SQLite's error message, in characters
+SQLITE_MEMORY = 512_000_000  # the maximum memory of SQLite, in bytes
+PROCESS_MEMORY = 1_000_000_000  # the maximum address space of this process, in bytes
 
 READY = b"ready\n"
 ROWS = "rows"
@@ -71,10 +72,11 @@ def answer(uri: str, query: str, max_size: int = MAX_RESULT) -> dict[str, Any]:
             connection.execute("PRAGMA trusted_schema=OFF")
             connection.execute("PRAGMA temp_store=MEMORY")
             connection.execute(f"PRAGMA hard_heap_limit={SQLITE_MEMORY}")
+            # This query raises an error if the file is not a readable database.
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.Error as error:
             return {BROKEN: str(error)}
-        if sys.version_info >= (3, 11):
+        if sys.version_info >= (3, 11):  # Earlier versions of Python have no `setlimit`.
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
             connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN)
         connection.set_authorizer(_authorized)
@@ -88,6 +90,10 @@ def answer(uri: str, query: str, max_size: int = MAX_RESULT) -> dict[str, Any]:
 
 
 def _authorized(action: int, _first: str | None, name: str | None, *_: object) -> int:
+    """Return SQLite's code that allows or denies one action of a query.
+
+    For a call of a function, `name` is the name of the function.
+    """
     if action not in _ALLOWED or (
         action == sqlite3.SQLITE_FUNCTION and (name or "").lower() in _FORBIDDEN_FUNCTIONS
     ):
@@ -96,6 +102,7 @@ def _authorized(action: int, _first: str | None, name: str | None, *_: object) -
 
 
 def _rows(cursor: sqlite3.Cursor, max_size: int) -> list[list[Any]]:
+    """Return all rows of a query; raise TooLarge if they have more than `max_size` bytes."""
     rows = []
     size = 0
     for row in cursor:

@@ -1,6 +1,6 @@
 """Computes the score of a rubric case from the judges' decisions about its criteria.
 
-A case has no score if no judge decided about one of its criteria.
+A case has no score if there is a criterion about which no judge decided.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ class RubricMetric(Metric):  # type: ignore[misc]
     """
 
     def __init__(self, metric_name: str, judges: Mapping[str, str]) -> None:
+        """Make the metric.
+
+        Args:
+            metric_name: the name of the score.
+            judges: the name of each judge -> HELM's model deployment of the judge.
+        """
         self._name = metric_name
         self._judges = tuple(judges)
 

@@ -1,4 +1,4 @@
-"""Turns rubric cases into HELM's instances, and registers their run specs when imported."""
+"""Turns rubric cases into HELM's instances, and registers the run specs of rubric benchmarks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eval_factory.helm_plugin.conversation_scenario import (
     downloaded,
     input_of,
     plain_adapter,
-    refuse,
+    raise_if_problems,
     right_replies,
 )
 from eval_factory.tasks.case_reports import CASE_REPORTS, read_case_reports
@@ -36,7 +36,8 @@ from eval_factory.tasks.rubric_case import (
     RUBRIC_RUN_SPEC,
 )
 
-_MAX_TOKENS = 2048  # the maximum in an answer, as in the published sampler of HealthBench
+# The maximum number of tokens in an answer, as in the published sampler of HealthBench.
+_MAX_TOKENS = 2048
 
 
 class RubricScenario(Scenario):  # type: ignore[misc]
@@ -52,9 +53,10 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         Args:
             name: the name of the task.
             description: a sentence about the benchmark.
-            form: the form of the file.
+            form: the form of the file: `CASE_REPORTS` or a `FileForm`.
             dataset_file: the path of the user's file, or None to download the published file.
-            subset: the subset of HealthBench whose published file is downloaded.
+            subset: the subset of HealthBench whose published file is downloaded; None for other
+                benchmarks.
         """
         super().__init__()
         self.name = name
@@ -65,6 +67,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[Instance]:
         if self._file is None:
+            # `data/sources.yml` lists the file of a subset under a name with the subset's name.
             task = self.name if self._subset in (None, ALL_CASES) else f"{self.name}_{self._subset}"
             (file,) = downloaded(output_path, task)
         else:
@@ -73,7 +76,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
             content = read_case_reports(file)
         else:
             content = read_rubric_file(file, cast(FileForm, self._form))
-        refuse(file, content.problems)
+        raise_if_problems(file, content.problems)
         return [
             Instance(
                 input=input_of(case.messages),
@@ -110,7 +113,7 @@ def _run_spec(
     """Return the run spec of a rubric benchmark.
 
     Args:
-        name: the name of the run.
+        name: the name of the run, such as `healthbench:subset=hard`.
         scenario: the scenario of the run.
         metric: the name of the score.
         judges: the judges, each with `name` and `model_deployment`.
@@ -141,7 +144,7 @@ def _read_config(path: str) -> Any:
 def rubric_benchmark(config_path: str, criteria_per_request: int = 1) -> RunSpec:
     """Return the run spec of a custom rubric benchmark.
 
-    `config_path` is the description of the benchmark that eval-factory wrote.
+    `config_path` is the file that eval-factory wrote, with the description of the benchmark.
     """
     config = _read_config(config_path)
     scenario = _scenario_spec(config["name"], config["description"], OWN, config["dataset_file"])
