@@ -1,8 +1,8 @@
 """Reads MedCaseReasoning's case reports as rubric cases (Wu et al. 2025, arXiv 2505.11733).
 
 A row holds a case up to its differential diagnosis, and the diagnosis of the published report. The
-rubric has one criterion: the answer names this diagnosis. The data set's authors ask their judge
-for the same criterion. Error messages name a column and never quote its cells.
+rubric has one criterion: the answer names this diagnosis. The authors of the data set ask their
+judge about the same criterion. Error messages name a column and never quote its cells.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from eval_factory.tasks.rubric_case import USER, Criterion, RubricCase
 CASE_REPORTS = "medcasereasoning"
 """The name of the published file format in `framework.yml`."""
 COLUMNS = ("case_prompt", "final_diagnosis")
+"""The required columns. The optional column `pmcid` (the report's id in PubMed Central) becomes the
+id of the case.
+"""
 
 _QUESTION = (
     "Read the following case presentation and give the most likely diagnosis. End with a line "
@@ -35,9 +38,10 @@ _CRITERION = (
 
 
 def read_case_reports(path: Path) -> ReadFile[RubricCase]:
-    """Return all cases of a Parquet, CSV or JSON file, and each mistake with its row and column.
+    """Return all cases of a Parquet, CSV or JSON file, and the first mistake of each row.
 
-    Raises OSError if the file cannot be read.
+    Each mistake names its row and column. Reading stops at a row without a required column. Raises
+    OSError if the file cannot be read.
     """
     content: ReadFile[RubricCase] = ReadFile()
     with content.reading(path, "has no case", UNLIKE_PUBLISHED, ERRORS_OF_ROWS):
@@ -50,16 +54,20 @@ def read_case_reports(path: Path) -> ReadFile[RubricCase]:
                 content.rows.append(_case(row, label))
             except RowFaultError as fault:
                 content.problems.append(f"{label}, {fault}")
-    for number, name in enumerate(unique_ids([case.id for case in content.rows])):
-        content.rows[number] = replace(content.rows[number], id=name)
+    for index, unique_id in enumerate(unique_ids([case.id for case in content.rows])):
+        content.rows[index] = replace(content.rows[index], id=unique_id)
     return content
 
 
 def _case(row: DataRow, label: str) -> RubricCase:
-    """Return the rubric case of a row. Raises RowFaultError if the row has a mistake."""
-    name = label.replace(" ", "-")
+    """Return the rubric case of a row. Raises RowFaultError if the row has a mistake.
+
+    `label`: the position of the row, such as `row 3`.
+    """
+    case_id = label.replace(" ", "-")
     if not is_blank(row.get("pmcid")):
-        name = cell_text(row, "pmcid")
+        case_id = cell_text(row, "pmcid")
     question = _QUESTION.format(case=cell_text(row, "case_prompt"))
     criterion = _CRITERION.format(diagnosis=cell_text(row, "final_diagnosis"))
-    return RubricCase(name, ({"role": USER, "content": question},), (Criterion(criterion, 1.0),))
+    messages = ({"role": USER, "content": question},)
+    return RubricCase(case_id, messages, (Criterion(criterion, points=1.0),))

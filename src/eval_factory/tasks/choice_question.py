@@ -16,15 +16,15 @@ from typing import Any
 # column -> value of the cell: text, a number, a mapping, or None for an empty cell
 DataRow = Mapping[str, Any]
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-FEWEST_CHOICES = 2
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # the letters of options, in the order of the options
+FEWEST_CHOICES = 2  # a list with fewer entries is not a list of choices
 _OPTION_MARK = re.compile(
     r"(?:^[ \t]*[(\[]?([A-Z])[.:)\]]|(?<=[ \t])\(?([A-Z])\))[ \t]+(?=\S)", re.MULTILINE
 )
 
 
 class RowFaultError(ValueError):
-    """A fault in one column of one row."""
+    """A row has a mistake; the message names the column and the reason."""
 
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(f"column {column}: {reason}")
@@ -34,7 +34,7 @@ class RowFaultError(ValueError):
 class ChoiceQuestion:
     """A question with its choices, or with its short answer as the only choice."""
 
-    id: str  # "" if the published form has no ids: the reader then makes one of the row's number
+    id: str  # "" if the published form has no ids: the reader then makes an id of the row's number
     question: str
     choices: tuple[str, ...]
     right: int  # the index of the right choice, from 0
@@ -52,10 +52,13 @@ class ChoiceQuestion:
 def options_shown(prompt: str) -> dict[str, str]:
     """Return the options that a prompt lists: letter -> text.
 
-    Options are listed at the start of lines (`A. fever`) or in one line (`A) fever B) cough`). If
-    the prompt has several lists, the longest list is returned, or the last of the longest lists.
-    The result is empty if no list has the letters A and B.
+    Options are listed at the start of lines (`A. fever`) or in one line (`A) fever B) cough`). Each
+    A begins a new list. If the prompt has several lists, the longest list is returned; if several
+    lists are equally long, the last of them. The result is empty if no list has the letters A and
+    B.
     """
+    # The pattern has two groups, so that the parts are: text before the first mark, and for each
+    # mark its two groups (one of them is None) and the text after the mark.
     parts = _OPTION_MARK.split(prompt)
     lists: list[dict[str, str]] = []
     for letter_at_start, letter_in_line, text in zip(
@@ -93,7 +96,7 @@ def cell_text(row: DataRow, column: str) -> str:
 
 
 def groups_of(row: DataRow, columns: Iterable[str]) -> dict[str, str]:
-    """Return column -> text for those of the columns in which the row has a value."""
+    """Return column -> text; columns in which the row has no value are left out."""
     return {name: str(row[name]).strip() for name in columns if not is_blank(row.get(name))}
 
 
@@ -127,9 +130,9 @@ def chosen_options(
 
 
 def lettered(row: DataRow, column: str) -> dict[str, Any]:
-    """Return the cell's mapping from letters to values, sorted by letter.
+    """Return the mapping in a cell, from capital letters to values, sorted by letter.
 
-    Raises RowFaultError if the cell is missing or is not a mapping from letters.
+    Raises RowFaultError if the cell is missing, is None, or is not a mapping from capital letters.
     """
     value = row.get(column)
     if value is None:
@@ -141,7 +144,7 @@ def lettered(row: DataRow, column: str) -> dict[str, Any]:
     return {name: value[name] for name in sorted(value)}
 
 
-NONE_OF_THE_OTHERS = "None of the other options"
+NONE_OF_THE_OTHERS = "None of the other options"  # the text that replaces the right choice
 _DENIES = re.compile(
     r"\b(?:not|except|least|false|incorrect(?:ly)?|untrue|unlikely|never|wrong|cannot"
     r"|excepto|exceto|fals[ao]|incorrect[ao]|incorret[ao]|n\u00e3o)\b"
@@ -151,21 +154,22 @@ _DENIES = re.compile(
 
 
 def may_lose_its_right_option(question: str, choices: Sequence[str]) -> bool:
-    """Return True if "None of the other options" can replace the right choice and be right.
+    """Return True if `NONE_OF_THE_OTHERS` can replace the right choice and is then right.
 
-    Returns False for a negated question ("Which is NOT ..."), because several other choices may
-    then be true, and if a choice refers to other choices.
+    Returns False for a negated question ("Which is NOT ..."), because its wrong choices are true
+    statements. Returns False too if the choices must not be reordered (`why_not_reordered`), for
+    example because a choice refers to other choices.
     """
     return why_not_reordered(choices) is None and _DENIES.search(question) is None
 
 
-MAX_ORDERS = 24  # the number of orders of four choices
+MAX_ORDERS = 24  # the highest number of orders that a run may ask: all orders of four choices
 _NAME = "choice_order_"  # the start of the perturbation's name of an order: `choice_order_2`
 
 REFERS = "a choice refers to others"
 LABELS = "the choices are labels"
 ALONE = "one choice"
-"""The reasons why the choices of a question are never reordered."""
+"""The three reasons why the choices of a question are never reordered."""
 
 _LABEL = r"(?:[a-h]|[1-9]|i{1,3}|iv|vi{0,3})"
 _NAMED = (
@@ -206,11 +210,13 @@ def why_not_reordered(choices: Sequence[str]) -> str | None:
     themselves are letters (the question contains their texts), another order would put them next to
     wrong letters.
     """
-    if len(set(choices)) < 2:
+    if len(set(choices)) < FEWEST_CHOICES:  # also if all choices have the same text
         return ALONE
     if all(re.fullmatch(r"\W*[A-Za-z]\W*", choice) for choice in choices):
         return LABELS
-    return REFERS if any(map(refers_to_others, choices)) else None
+    if any(refers_to_others(choice) for choice in choices):
+        return REFERS
+    return None
 
 
 def refers_to_others(choice: str) -> bool:
@@ -222,9 +228,10 @@ def refers_to_others(choice: str) -> bool:
 def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[int, ...]]:
     """Return different orders of the choices; the original order is the first.
 
-    An order lists the indices of the choices. The orders depend only on the question's id, so the
-    same command always asks the same. Fewer than `wanted` orders are returned if the choices do not
-    have that many, and only the original order if the choices must not be reordered.
+    An order lists the indices of the choices. The orders depend only on the question's id and the
+    number of choices, so each run asks the same orders. If the choices have fewer than `wanted`
+    orders, all orders are returned. If the choices must not be reordered, only the original order
+    is returned.
 
     Args:
         question: the id of the question.
@@ -236,7 +243,7 @@ def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[
     if why_not_reordered(choices) is not None:
         return [original]
     rng = random.Random(hashlib.sha256(f"choice orders of {question}".encode()).digest())  # noqa: S311 - no secret
-    orders = {original: None}
+    orders = {original: None}  # used as a set that keeps its order
     while len(orders) < min(wanted, math.factorial(count)):
         orders[tuple(rng.sample(original, count))] = None
     return list(orders)
@@ -255,8 +262,11 @@ def number_of_order(perturbation: str | None) -> int | None:
     """Return the number of an instance's order.
 
     Args:
-        perturbation: the name of the instance's perturbation. None: the result is 1. A name that is
-            not an order's: the result is None.
+        perturbation: the name of the instance's perturbation; None for an original instance.
+
+    Returns:
+        The number of the order, from 1; 1 for an original instance; None for a perturbation that
+        is not another order.
     """
     if perturbation is None:
         return 1

@@ -1,7 +1,8 @@
 """Reads and scores script concordance questions in the published form of SCT-Bench.
 
-A question states a case, a hypothesis and a new finding. The model rates from -2 to +2 whether the
-finding makes the hypothesis more likely. Experts answered the same question. The credit of a rating
+A question states a case, a hypothesis and a new finding. The model rates how the finding changes
+the probability of the hypothesis: from -2 (much less likely) to +2 (much more likely). Experts
+answered the same question. The credit of a rating
 is the number of experts who chose this rating, divided by the number of experts who chose the most
 frequent rating (B. Charlin et al., Teaching and Learning in Medicine 12:189-195, 2000).
 """
@@ -22,7 +23,9 @@ from eval_factory.tasks.file_problems import ReadFile
 CONCORDANCE = "concordance"  # the format's name in `framework.yml`: a CSV file with a header
 RATINGS = (-2, -1, 0, 1, 2)
 TEXT_COLUMNS = ("sct_stem", "question", "additional_info")
+"""The columns with the case, the hypothesis and the finding, in this order."""
 COLUMNS = ("question_id", *TEXT_COLUMNS, *map(str, RATINGS))
+"""The required columns. The column of a rating has the number of experts who chose this rating."""
 EXPERT_COUNTS = "expert_distribution"
 """The key of an instance's extra data: the number of experts who chose each of `RATINGS`."""
 METRICS = ("concordance_score", "concordance_membership")  # the names of the metrics in results
@@ -33,12 +36,18 @@ _MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
 
 
 def rating_in(text: str) -> int | None:
-    """Return the rating that an answer states in any usual form; None if it states no rating."""
+    """Return the rating that an answer states; None if the answer states no rating.
+
+    The rating is the first number after the word "rating", or else the number at the start of the
+    answer. A number that is not one of `RATINGS` is not a rating.
+    """
     plain = text.translate(_MINUS_SIGNS).replace("*", "").replace("_", "").replace("`", "")
     match = _RATING.search(plain) or _OPENING_RATING.match(plain)
+    if match is None:
+        return None
     try:
-        rating = None if match is None else int(match[1])
-    except ValueError:
+        rating = int(match[1])
+    except ValueError:  # a number that is not whole, such as 1.5
         return None
     if rating not in RATINGS:
         return None
@@ -70,7 +79,10 @@ class ConcordanceCase:
 
     @property
     def best(self) -> str:
-        """The rating that most experts chose, in the form that the prompt asks for (`+1`)."""
+        """The most frequent rating of the experts, in the form that the prompt asks for (`+1`).
+
+        If several ratings are equally frequent, the lowest of these ratings.
+        """
         rating = RATINGS[self.expert_counts.index(max(self.expert_counts))]
         if not rating:
             return "0"
@@ -78,9 +90,10 @@ class ConcordanceCase:
 
 
 def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
-    """Return all cases of a file, and each mistake with the number of its row.
+    """Return all cases of a file, and the first mistake of each row with the row's number.
 
-    Rows with an empty text are skipped. Raises OSError if the file cannot be read.
+    Rows with an empty text are skipped. If a column is missing, no row is read. Raises OSError if
+    the file cannot be read.
     """
     content: ReadFile[ConcordanceCase] = ReadFile()
     ids: set[str] = set()
@@ -97,28 +110,32 @@ def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
         for number, row in enumerate(rows, start=1):
             if not all((row[name] or "").strip() for name in TEXT_COLUMNS):
                 continue
-            name = (row["question_id"] or "").strip()
-            expert_counts = [_number(row[str(column)]) for column in RATINGS]
+            case_id = (row["question_id"] or "").strip()
             wrong_columns = []
-            for column, count in zip(RATINGS, expert_counts, strict=True):
+            expert_counts = []
+            for rating in RATINGS:
+                count = _number(row[str(rating)])
                 if count is None:
-                    wrong_columns.append(str(column))
-            counts = tuple(count for count in expert_counts if count is not None)
+                    wrong_columns.append(str(rating))
+                else:
+                    expert_counts.append(count)
             if wrong_columns:
                 content.problems.append(
                     f"row {number}: column {wrong_columns[0]}: must be the number of experts who "
-                    "chose it"
+                    "chose this rating"
                 )
-            elif not any(counts):
+            elif not any(expert_counts):
                 content.problems.append(f"row {number}: no expert chose a rating")
-            elif not name or name in ids:
+            elif not case_id or case_id in ids:
                 content.problems.append(
                     f"row {number}: column question_id: is empty, or the same as in an earlier row"
                 )
             else:
-                ids.add(name)
+                ids.add(case_id)
                 stem, hypothesis, finding = (str(row[column]) for column in TEXT_COLUMNS)
-                content.rows.append(ConcordanceCase(name, stem, hypothesis, finding, counts))
+                content.rows.append(
+                    ConcordanceCase(case_id, stem, hypothesis, finding, tuple(expert_counts))
+                )
     return content
 
 

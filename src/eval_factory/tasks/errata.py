@@ -29,11 +29,11 @@ class Erratum(StrictModel):
     defect: str
     """A description of the defect."""
     upstream: str | None
-    """The URL of the report of the defect; None if the defect was not reported."""
+    """The issue that reports the defect (`owner/repository#number`); None without a report."""
     metric: str | None = None
-    """The metric that the defect falsifies, if a corrected score is computed."""
+    """The metric that the defect falsifies; None if no corrected score is computed."""
     rule: str | None = None
-    """The name of the rule that computes the corrected score."""
+    """The name of the rule that computes the corrected score; None like `metric`."""
     corrected: str | None = None
     """A description of the corrected score, which is reported next to HELM's score."""
     patched: str | None = None
@@ -46,13 +46,16 @@ class Erratum(StrictModel):
         """Check that one remedy is set, and that the fields of a correction are complete."""
         if sum(remedy is not None for remedy in (self.corrected, self.patched, self.avoided)) != 1:
             raise ValueError(f"{self.id}: one of corrected, patched and avoided is needed")
-        if len({value is None for value in (self.metric, self.rule, self.corrected)}) != 1:
+        correction = (self.metric, self.rule, self.corrected)
+        is_complete = None not in correction
+        is_absent = correction == (None, None, None)
+        if not is_complete and not is_absent:
             raise ValueError(f"{self.id}: metric, rule and corrected belong together")
         return self
 
     @property
     def label(self) -> str:
-        """The name of the corrected score."""
+        """The name of the corrected score, for an erratum whose remedy is `corrected`."""
         return f"{self.metric}{CORRECTED}"
 
 
@@ -60,6 +63,7 @@ class Errata(StrictModel):
     """All known errata: the content of `errata.yml`, and those of plug-ins."""
 
     version: int
+    """The version of the rules and of the list of rules in `errata.yml`."""
     errata: tuple[Erratum, ...]
 
     def of(
@@ -72,8 +76,8 @@ class Errata(StrictModel):
 
         Args:
             run_spec: the name of the run spec.
-            arguments: return only the errata that apply to a run with these arguments (name ->
-                value); None: return the errata of all arguments.
+            arguments: the arguments of a run (name -> value): return only the errata that apply to
+                this run. None: return all errata of the run spec.
             upstream: the HELM that runs the run spec.
         """
         matching = []
@@ -88,8 +92,9 @@ class Errata(StrictModel):
 
 @lru_cache(maxsize=1)
 def load_errata() -> Errata:
-    """Return eval-factory's errata and those that plug-ins add. Raises ConfigError: an erratum of a
-    plug-in is not valid.
+    """Return eval-factory's errata, followed by the errata of plug-ins.
+
+    Raises ConfigError if a plug-in cannot be read, or one of its errata is not valid.
     """
     errata = Errata.model_validate(packaged("tasks/errata.yml"))
     added: list[Erratum] = []

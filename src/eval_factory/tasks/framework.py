@@ -24,10 +24,10 @@ from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks.run_specs import IMAGES, IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM, Upstream
 
-_FILE_NAME = "framework.yml"
+_FILE_NAME = "framework.yml"  # in the package, or at the top of a checkout (`framework_path`)
 DATA_PATH = "data_path"  # the parameter with the path of the user's own data
 _PACKAGE = Path(__file__).resolve().parents[1]
-_GROUP = "eval_factory.tasks"
+_GROUP = "eval_factory.tasks"  # the group of the plug-ins' entry points
 _PLUG_IN_FILE = "eval_factory.yml"
 _ENDPOINT_TYPES = "supported_endpoint_types"
 """A key of a task's `defaults.config`; run configs do not have this key."""
@@ -86,7 +86,7 @@ def _readable_points(group: str) -> Iterator[metadata.EntryPoint]:
 def plug_ins() -> tuple[PlugIn, ...]:
     """Return the plug-ins of this environment, sorted by the names of their packages.
 
-    Raises ConfigError if a plug-in cannot be read.
+    The result is cached. Raises ConfigError if a plug-in cannot be read.
     """
     packages: list[PlugIn] = []
     for point in sorted(
@@ -119,7 +119,8 @@ def is_code(name: str | None) -> bool:
 def code_named(name: str) -> Any:
     """Return the function with the name `package.module:function`.
 
-    Raises ImportError or AttributeError if the function does not exist.
+    The module is imported. Raises ImportError or AttributeError if the function does not exist, or
+    any exception that the import raises.
     """
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)
@@ -128,8 +129,8 @@ def code_named(name: str) -> Any:
 class _Record:
     """A base class of the records in framework.yml.
 
-    The types of values are not checked here, because pydantic is too slow for every command: a test
-    checks framework.yml with pydantic.
+    The records do not check the types of their values, because pydantic would slow down every
+    command. Instead, a test checks framework.yml with pydantic.
     """
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
@@ -171,7 +172,7 @@ class FileLayout(_Record):
     """Path of an element in an XML file -> attribute -> the allowed values of the attribute."""
     # a file in the same folder that must have the same number of lines
     lines_as: str | None = None
-    # further requirements of HELM, in words: if one is not met, HELM itself reports an error
+    # further requirements of HELM, as a text: HELM itself reports an error if they are not met
     also: str | None = None
 
     def named(self, values: Mapping[str, str | None]) -> FileLayout:
@@ -236,7 +237,7 @@ class ClusterRule(_Record):
     labels: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Check that the rule is complete and consistent. Raises ValueError if it is not."""
+        """Check that the rule is complete and consistent. Raises ValueError for any other rule."""
         if (self.field is None) == (self.text is None):
             raise ValueError(
                 "a cluster is found by `field` or by `text`: set exactly one of the two"
@@ -249,7 +250,7 @@ class ClusterRule(_Record):
             raise ValueError(f"the cluster's `text` must have one group, it has {groups}")
         looks_up = (bool(self.records), self.key is not None, bool(self.labels))
         if any(looks_up) and not (all(looks_up) and self.text is not None):
-            raise ValueError("`records`, `key` and `labels` belong together, and to `text`")
+            raise ValueError("`records`, `key` and `labels` need each other, and they need `text`")
 
     def found_in(self, text: str, fields: Mapping[str, Any]) -> str | None:
         """Return the value that `field` or `text` finds in an instance; None if nothing is found.
@@ -272,20 +273,20 @@ class ClusterRule(_Record):
 class HelmEntry(_Record):
     """The facts that are needed to run a task with HELM and to read its results.
 
-    For HELM's own run specs, the index of run specs knows `zero_shot`, `images` and `choices`:
-    these fields are set only for the run specs of eval-factory and of plug-ins.
+    The fields `zero_shot`, `images` and `choices` are set only for the run specs of eval-factory
+    and of plug-ins. For HELM's own run specs, the index of run specs has these facts.
     """
 
     run_spec: str
     scenario: str
     main_metric: str | None  # None for a run spec whose main metric HELM does not state
-    judges: tuple[str, ...] = ()  # the default jury
+    judges: tuple[str, ...] = ()  # the names of the judges in the default jury
     parameters: dict[str, ScenarioParameter] = field(default_factory=dict)
     answer_labels: tuple[str, ...] = ()
     """The only valid answers, if the files of the run do not list them."""
     answer_form: Literal["value", "sentence", "sql", "rating"] | None = None
-    """The form of answers that the prompt asks for, if it is none of the usual forms
-    (`scoring/readability.py`).
+    """The form of answers that the prompt asks for; None for the usual forms, which
+    `scoring/readability.py` recognizes.
     """
     cluster: ClusterRule | None = None  # set if several instances share a source
     rubric: bool = False  # True if judges decide about each criterion of a rubric
@@ -296,12 +297,12 @@ class HelmEntry(_Record):
     upstream: Upstream = HELM  # the user's choice of a HELM; never in framework.yml
     any_run_spec: bool = False
     """True if the task is a run entry that a user wrote, and not an entry of framework.yml. The
-    fields below are set for run entries only.
+    four fields below are set for run entries only.
     """
     arguments: dict[str, str] = field(default_factory=dict)  # of the run entry, in the user's order
     # possible main metrics: the first metric that the run has is the main metric
     main_metrics: tuple[str, ...] = ()
-    main_split: str | None = None  # the split of the data that is scored
+    main_split: str | None = None  # the split whose scores are reported
     prescribed_judges: tuple[str, ...] = ()  # deployments that HELM asks with its own clients
 
     @cached_property
@@ -356,7 +357,7 @@ class About(_Record):
     tags: tuple[str, ...]
     access: Literal["public", "gated", "private", "unknown"]
     source: str
-    instances: int | None
+    instances: int | None  # the number of instances; None if it is not known
     # the data on which eval-factory's authors ran the task
     tried: Literal["real data", "invented data"] | None = None
     notes: tuple[str, ...] = ()
@@ -376,8 +377,8 @@ class About(_Record):
 
     @property
     def answers_public(self) -> bool | None:
-        """True if everybody can read the answers: a model may have been trained on them. None if
-        this is not known, as for a custom benchmark.
+        """True if everybody can read the right answers, so that a model may have been trained on
+        these answers. None if the access is not known, as for a custom benchmark.
         """
         is_known = self.access != "unknown" and "custom" not in self.tags
         if not is_known:
@@ -412,7 +413,7 @@ class Task(_Record):
     helm: HelmEntry
     about: About
     asks: str = ""  # the description in about six words
-    plug_in: PlugIn | None = None  # the package that adds it; never in framework.yml
+    plug_in: PlugIn | None = None  # the package that adds the task; None for eval-factory's tasks
 
     @property
     def endpoint_types(self) -> tuple[str, ...]:
@@ -469,7 +470,7 @@ class Framework(_Record):
         return [task.name for task in self.evaluations]
 
     def task(self, name: str) -> Task | None:
-        """Return the task with a name (`NAME` or `helm.NAME`); None if there is none."""
+        """Return the task with a name (`NAME` or `helm.NAME`); None if no task has this name."""
         short = name.removeprefix(f"{self.framework.name}.")
         return next((task for task in self.evaluations if task.name == short), None)
 
@@ -531,6 +532,7 @@ def framework_of(record: Mapping[str, Any]) -> Framework:
 
 
 def _task(record: Mapping[str, Any]) -> Task:
+    """Return the task in an entry of `evaluations`. Raises the exceptions of `framework_of`."""
     helm = _unchanging(record["helm"])
     if "cluster" in helm:
         helm["cluster"] = ClusterRule(**helm["cluster"])
@@ -547,7 +549,7 @@ def _task(record: Mapping[str, Any]) -> Task:
 
 
 def file_layout(record: Mapping[str, Any]) -> FileLayout:
-    """Return the layout that `FileLayout.as_dict` made a mapping of."""
+    """Return the layout in a mapping that has the form of `FileLayout.as_dict`."""
     return FileLayout(**_unchanging(record))
 
 

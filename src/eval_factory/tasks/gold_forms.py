@@ -54,7 +54,7 @@ def _with_text(answer: str, options: Options) -> str | None:
 
 
 def _in_other_case(answer: str, options: Options) -> str | None:
-    """Read "Fever" if exactly one option has the text "fever"."""
+    """Read "Fever" if exactly one option has the text "fever", apart from spaces and full stops."""
     letters = []
     for letter, text in options.items():
         if _plain(text) == _plain(answer):
@@ -95,14 +95,15 @@ def _from_zero(answer: str, options: Options) -> str | None:
 
 
 def _look_alike(answer: str, options: Options) -> str | None:
-    """Read a Cyrillic letter that looks like the option's Latin letter."""
+    """Read a Cyrillic letter that looks like the option's Latin letter, or the Latin letter."""
     letter = _LOOK_ALIKES.get(answer.strip(".) ").upper(), answer)
     return _option_letter(letter, options)
 
 
 def _cyrillic(answer: str, options: Options) -> str | None:
-    """Read the Cyrillic letter with the option's position in the Cyrillic alphabet."""
-    return _option_letter(_CYRILLIC.get(answer.strip(".) ").upper(), answer), options)
+    """Read the Cyrillic letter with the option's position in the alphabet, or the Latin letter."""
+    letter = _CYRILLIC.get(answer.strip(".) ").upper(), answer)
+    return _option_letter(letter, options)
 
 
 def _plain(text: str) -> str:
@@ -134,35 +135,42 @@ def is_option(answer: str, options: Options) -> bool:
 
 @dataclass
 class GoldForms:
-    """Finds the form of a column's right answers; stores one hash per form and no answer."""
+    """The forms that match all right answers of a column so far.
+
+    The object stores one hash per form, and no answer.
+    """
 
     are_options: bool = True
-    """True if each answer so far is exactly the letter or the text of an option."""
+    """True if each answer so far is exactly the letter or the text of an option; True without
+    answers.
+    """
     count: int = 0
     """The number of answers so far."""
-    _letters: dict[str, str] = field(default_factory=lambda: dict.fromkeys(FORMS, ""))
+    _hashes: dict[str, str] = field(default_factory=lambda: dict.fromkeys(FORMS, ""))
     """Each form that matches all answers so far -> a hash of the letters that the form reads."""
 
     def add(self, answer: str, options: Options) -> None:
         """Try all remaining forms on one more right answer."""
         self.count += 1
         self.are_options = self.are_options and is_option(answer, options)
-        for name, so_far in list(self._letters.items()):
+        for name, previous_hash in list(self._hashes.items()):
             letter = FORMS[name](answer, options)
             if letter is None:
-                del self._letters[name]
+                del self._hashes[name]
             else:
-                self._letters[name] = hashlib.sha256(f"{so_far}{letter}".encode()).hexdigest()
+                text = f"{previous_hash}{letter}"
+                self._hashes[name] = hashlib.sha256(text.encode()).hexdigest()
 
     def form(self) -> str | None:
         """Return the name of the form that maps all answers to letters.
 
         Returns None if all answers are already letters or texts of options, if no form maps all
-        answers, or if two forms map them to different letters.
+        answers, or if two forms map the answers to different letters.
         """
-        if self.are_options or len(set(self._letters.values())) != 1:
+        if self.are_options or len(set(self._hashes.values())) != 1:
             return None
-        return next(iter(self._letters))
+        # All remaining forms read the same letters: the first of these forms is as good as another.
+        return next(iter(self._hashes))
 
 
 def right_letters(pairs: Sequence[tuple[str, Options]]) -> list[str]:
@@ -184,5 +192,6 @@ def right_letters(pairs: Sequence[tuple[str, Options]]) -> list[str]:
         return []
     letters = []
     for answer, options in pairs:
+        # The form matches every answer, so its function does not return None here.
         letters.append(str(FORMS[name](answer.strip(), options)))
     return letters

@@ -19,7 +19,8 @@ from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, line_of, read_text
 
 JURY = "jury_score"
-"""The name of a jury's metric in benchmark.yaml. The next four constants are keys of this metric.
+"""The name of a jury's metric in benchmark.yaml. `SCALE` and `CRITERIA` are keys of this metric;
+`MIN` and `MAX` are keys of a scale.
 """
 SCALE = "scale"
 CRITERIA = "criteria"
@@ -36,19 +37,21 @@ _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 class JuryForm:
     """The form of a jury's ratings."""
 
-    values: tuple[int, ...]  # all valid ratings, in ascending order
+    values: tuple[int, ...]  # all valid ratings, in ascending order (see `shares`)
     labels: Mapping[str, int] = field(default_factory=dict)
     """Word for a rating -> the rating, in ascending order; empty if judges answer with numbers."""
     criteria: Mapping[str, str] = field(default_factory=dict)
     """Name of a criterion -> its description, which may be ""; empty if only the judges' prompt
     defines the criteria.
     """
-    own_scale: bool = False  # True if the benchmark states a scale, also if it equals HELM's
-    shares: bool = False  # True if a rating may be any number between the two values
+    own_scale: bool = False  # True if the benchmark states a scale, even if the scale equals HELM's
+    # True if `values` has only the lowest and the highest rating, and every number between the two
+    # is also a rating
+    shares: bool = False
 
     @property
     def lowest(self) -> float:
-        """The rating of an empty answer."""
+        """The lowest rating, which an empty answer gets."""
         return float(self.values[0])
 
     @property
@@ -64,10 +67,11 @@ class JuryForm:
         return f"a whole number from {self.values[0]} to {self.values[-1]}"
 
     def value_of(self, score: object) -> int | None:
-        """Return the rating in a judge's answer; None if the answer is not a valid rating.
+        """Return the rating in a judge's answer; None if the answer is not one of `values`.
 
         Args:
-            score: a number, a number as text, or one of `labels`.
+            score: the value of `score` in the judge's JSON: a number, a number as text, or one of
+                `labels` in any letter case.
         """
         if isinstance(score, str):
             text = score.strip()
@@ -83,7 +87,10 @@ class JuryForm:
         return int(score)
 
     def spellings(self, value: int) -> set[str]:
-        """Return the ways to write a rating: digits, an English number word, its label."""
+        """Return the ways to write a rating: digits, an English number word up to ten, its label.
+
+        `value`: the rating.
+        """
         forms = {str(value), f"{value}.0"}
         if 0 <= value < len(_WORDS):
             forms.add(_WORDS[value])
@@ -109,6 +116,7 @@ class JuryForm:
                 lines.append(f"- {name}: {text}" if text else f"- {name}")
             listed = "\n".join(lines)
             block = json.dumps(dict.fromkeys(self.criteria, FIELDS), ensure_ascii=False)
+            # The example shows the rating in the middle of the scale.
             middle = self.values[len(self.values) // 2]
             score = next((label for label, value in self.labels.items() if value == middle), middle)
             rating = {"score": score, "explanation": "why this score"}
@@ -123,7 +131,7 @@ class JuryForm:
 
     @property
     def placeholders(self) -> tuple[str, ...]:
-        """The placeholders that `filled` fills."""
+        """The names of the placeholders that `filled` fills."""
         placeholders = []
         if self.own_scale:
             placeholders.append(SCALE_PLACEHOLDER)
@@ -132,7 +140,9 @@ class JuryForm:
         return tuple(placeholders)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scale and criteria in the form of benchmark.yaml; empty if it states none."""
+        """Return the scale and criteria in the form of benchmark.yaml; empty if the benchmark
+        states neither.
+        """
         document: dict[str, Any] = {}
         if self.own_scale:
             document[SCALE] = dict(self.labels) or {MIN: self.values[0], MAX: self.values[-1]}
@@ -168,7 +178,7 @@ def jury_form_of(metric: Mapping[str, Any]) -> JuryForm:
     return JuryForm(tuple(labels.values()), labels, criteria, own_scale=True)
 
 
-# the placeholders that HELM fills in a judge's prompt
+# the names of the placeholders that HELM fills in a judge's prompt
 HELM_PLACEHOLDERS = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")
 
 # the pattern with which HELM finds the criteria in a judge's prompt
@@ -191,6 +201,7 @@ def check_judge_prompt(
     if text is None:
         return
     names = [name for name in HELM_PLACEHOLDERS if f"{{{name}}}" in text]
+    # HELM also reads the prompt as a `string.Template`, in which `$` has a meaning.
     for match in string.Template.pattern.finditer(text):
         name = match["named"] or match["braced"]
         if name in HELM_PLACEHOLDERS:
@@ -209,7 +220,10 @@ def check_judge_prompt(
 
 
 def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[str]:
-    """Yield a problem for each name in braces that looks like a placeholder but is not filled."""
+    """Yield a problem for each name in braces that looks like a placeholder but is not filled.
+
+    `header`: the columns of the data, whose names a user may expect to be filled.
+    """
     placeholders = (*HELM_PLACEHOLDERS, *form.placeholders)
     for name in re.findall(r"\{([^{}\n]+)\}", text):
         looks_like_placeholder = (
@@ -226,7 +240,7 @@ def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[st
 def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
     """Yield the problems of the criteria in the prompt.
 
-    HELM reads the criteria from the prompt, so they must equal the criteria in benchmark.yaml.
+    HELM reads the criteria from the prompt, so criteria in benchmark.yaml must be the same.
     """
     place = f"{{{CRITERIA_PLACEHOLDER}}}"
     if form.criteria and place in text and _CRITERIA.search(text):

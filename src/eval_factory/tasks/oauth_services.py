@@ -1,4 +1,4 @@
-"""Finds the OAuth services of framework.yml whose client credentials are environment variables."""
+"""Finds the OAuth services of framework.yml whose client credentials the environment contains."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from eval_factory.core.secrets import secret_in, variable_of
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
 
 CREDENTIALS = ("CLIENT_ID", "CLIENT_SECRET")
-"""The ends of the names of the two variables that a service needs."""
+"""The ends of the names of the two variables that each service needs: `OPENAI_CLIENT_ID`."""
 
 
 def services_in(env: Mapping[str, str]) -> tuple[OAuthSettings, ...]:
-    """Return the services whose credentials are set in `env`.
+    """Return the services whose two credentials are set in `env`.
 
-    Variables for the token URL and the scope override the values of framework.yml.
+    The optional variables `SERVICE_TOKEN_URL` and `SERVICE_SCOPE` override the values of
+    framework.yml.
 
     Raises:
         PrerequisiteError: a variable has characters that cannot be sent.
+        ConfigError: framework.yml or a plug-in cannot be read.
     """
+    # Without a client id, no service is complete: skip the slow load of framework.yml.
     if not any(name.endswith("_CLIENT_ID") for name in env):
-        return ()  # without the slow import of framework.yml
+        return ()
     from eval_factory.tasks.framework import load_framework
 
     services = []

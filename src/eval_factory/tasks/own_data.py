@@ -36,18 +36,21 @@ _Row = Mapping[str, str | None]
 _Rows = Iterator[tuple[str, _Row]]  # (position such as `row 3`, row)
 _Values = Mapping[str, str | None]  # parameter of the task -> its value
 
-_READERS: Mapping[str | None, Callable[[Path], Iterable[str]]] = {
+_PUBLISHED_FORMATS: Mapping[str | None, Callable[[Path], Iterable[str]]] = {
     HEALTHBENCH: lambda file: read_rubric_file(file, HEALTHBENCH).problems,
     PROFESSIONAL: lambda file: read_rubric_file(file, PROFESSIONAL).problems,
     CASE_REPORTS: lambda file: read_case_reports(file).problems,
     CONCORDANCE: lambda file: read_concordance_file(file).problems,
 }
-"""Format of a published file -> the function that returns the problems of a file."""
+"""Format of a published file -> the function that returns the problems of a file. Published
+multiple-choice files have the formats of `FORMS`.
+"""
 
 
 def joined_by_or(values: Sequence[str]) -> str:
-    """Return the values as `a, b or c`."""
-    return " or ".join(filter(None, [", ".join(values[:-1]), *values[-1:]]))
+    """Return the values as `a, b or c`; a single value unchanged."""
+    all_but_last = ", ".join(values[:-1])
+    return " or ".join(filter(None, [all_but_last, *values[-1:]]))
 
 
 def _kind_of(file: Path, entry: FileLayout) -> str:
@@ -59,8 +62,11 @@ def _kind_of(file: Path, entry: FileLayout) -> str:
 
 
 def content_faults(file: Path, entry: FileLayout) -> list[str]:
-    """Return the problems that would make HELM fail on a file; an empty list if there are none."""
-    faults = _content_faults(file, entry)
+    """Return the problems of a file's content; an empty list if there are none.
+
+    At most `MAX_PROBLEMS_SHOWN` problems are listed; a last entry counts all further problems.
+    """
+    faults = _content_faults(file, entry)  # a generator: nothing is read before the first problem
     try:
         size = file.stat().st_size
         if size == 0:
@@ -68,14 +74,14 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
         if size > MAX_BYTES:
             return [f"{file}: is larger than {MAX_BYTES >> 30} GiB"]
         shown = list(islice(faults, MAX_PROBLEMS_SHOWN))
-        number_left = sum(1 for _ in faults)
+        number_not_shown = sum(1 for _ in faults)  # the rest of the generator
     except UnicodeDecodeError:
         return [f"{file}: {not_utf8(file)}"]
     except Exception as error:  # any type: the readers of six formats raise their own exceptions
         return [f"{file}: cannot be read: {type(error).__name__}: {error}"]
     problems = [f"{file}: {fault}" for fault in shown]
-    if number_left:
-        problems.append(f"{file}: {counted(number_left, 'more mistake')} in it")
+    if number_not_shown:
+        problems.append(f"{file}: {counted(number_not_shown, 'more mistake')} in it")
     return problems
 
 
@@ -89,8 +95,8 @@ def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
         return
     if entry.format == "zip":  # checked together with the file that names the ZIP file's members
         return
-    if entry.format in _READERS:
-        yield from _READERS[entry.format](file)
+    if entry.format in _PUBLISHED_FORMATS:
+        yield from _PUBLISHED_FORMATS[entry.format](file)
         return
     if entry.columns:
         yield from _table_faults(file, entry)
@@ -112,10 +118,11 @@ def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
         return
     columns, rows = _table_of(file, entry)
     missing = [name for name in entry.columns if name not in columns]
+    # The byte-order mark becomes a part of the first column's name.
     if missing and columns and columns[0].removeprefix(_BYTE_ORDER_MARK) in missing:
         yield (
             f"starts with a byte-order mark, and HELM then finds no column {missing[0]}: "
-            "save it as UTF-8 without one"
+            "save the file as UTF-8 without a byte-order mark"
         )
     elif missing:
         yield _no_column(missing, columns)
@@ -130,15 +137,17 @@ def _no_column(missing: Iterable[str], columns: Iterable[str]) -> str:
 
 def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
     """Yield each problem of a table's rows, and the problem of a table without usable rows."""
-    rows_asked = 0
+    rows_asked = 0  # the number of rows that HELM does not ignore
     for label, row in rows:
         absent = [name for name in entry.columns if row.get(name) is None]
         if absent:
             rows_asked += 1
             yield f"{label}: has no text in column {absent[0]}"
             continue
-        counted = all((row[name] or "").strip() in values for name, values in entry.counted.items())
-        if not counted or not all(row[name] for name in entry.skipped_if_empty):
+        has_counted_values = all(
+            (row[name] or "").strip() in values for name, values in entry.counted.items()
+        )
+        if not has_counted_values or not all(row[name] for name in entry.skipped_if_empty):
             continue  # HELM ignores the row
         rows_asked += 1
         yield from (f"{label}, column {name}: is empty" for name in entry.filled if not row[name])
@@ -189,22 +198,30 @@ def _pandas_table(file: Path, entry: FileLayout, kind: str) -> tuple[list[str], 
     """
     import pandas as pd
 
-    is_sheet = kind == "xlsx"
-    read: Any = pd.read_excel if is_sheet else partial(pd.read_csv, sep=SEPARATORS[kind])
+    is_spreadsheet = kind == "xlsx"
+    first_number = 2 if is_spreadsheet else 1
+    read: Any = pd.read_excel if is_spreadsheet else partial(pd.read_csv, sep=SEPARATORS[kind])
     columns = [str(name) for name in read(file, nrows=0).columns]
     cells = read(
         file, dtype=str, usecols=[name for name in columns if name in entry.columns]
     ).fillna("")
     rows = (dict(zip(cells.columns, row, strict=True)) for row in cells.itertuples(index=False))
-    return columns, ((f"row {number}", row) for number, row in enumerate(rows, start=1 + is_sheet))
+    return columns, ((f"row {number}", row) for number, row in enumerate(rows, start=first_number))
 
 
 def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
-    """Yield the rows of a file of JSON lines. Raises ValueError if a line is not a JSON object."""
+    """Yield the rows of a file of JSON lines, with the cells of `columns` only.
+
+    A null becomes "", like an empty cell; a value that is not text, and a missing field, become
+    None. Raises ValueError if a line is not a JSON object, or the file has a byte-order mark.
+    """
     with open_text(file) as lines:
         for number, line in enumerate(lines, start=1):
             if number == 1 and line.startswith(_BYTE_ORDER_MARK):
-                raise ValueError("it starts with a byte-order mark: save it as UTF-8 without one")
+                raise ValueError(
+                    "the file starts with a byte-order mark: "
+                    "save the file as UTF-8 without a byte-order mark"
+                )
             try:
                 record = json.loads(line)
             except ValueError:
@@ -224,7 +241,7 @@ def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
 
 
 def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
-    """Yield each problem of a Parquet or Feather file."""
+    """Yield each problem of a Parquet or Feather file; of empty cells, the first in each column."""
     import pyarrow as pa
     from pyarrow import compute, dataset
 
@@ -239,11 +256,11 @@ def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
     if data.count_rows() == 0:
         yield "has no rows"
     for name in entry.filled:
-        before = 0
+        before = 0  # the number of rows in earlier batches
         for batch in data.to_batches(columns=[name]):
             if batch.column(0).null_count:
-                empty = compute.index(batch.column(0).is_null(), True).as_py()
-                yield f"row {before + empty + 1}, column {name}: is empty"
+                index_in_batch = compute.index(batch.column(0).is_null(), True).as_py()
+                yield f"row {before + index_in_batch + 1}, column {name}: is empty"
                 break
             before += batch.num_rows
 
@@ -268,20 +285,24 @@ def _xml_faults(file: Path, entry: FileLayout) -> Iterator[str]:
 
 
 def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
-    """Yield the problem of two files whose lines belong together, if they do not match."""
+    """Yield the problem of a file whose lines belong to the lines of a second file.
+
+    Nothing is yielded if the files have the same number of lines, and one pair of lines has text.
+    """
     second = file.with_name(str(entry.lines_as))
     if not second.is_file():
         return  # the check of the second file's own entry reports the missing file
-    pairs = 0
-    counts = [0, 0]
+    pairs = 0  # the number of pairs in which both lines have text
+    counts = [0, 0]  # the number of lines of each file
+    # Wrong characters in the second file are reported by the check of that file's own entry.
     with (
         open_text(file) as first_lines,
         open_text(second, errors="replace") as second_lines,
     ):
         for pair in zip_longest(first_lines, second_lines):
-            for number, line in enumerate(pair):
+            for index, line in enumerate(pair):
                 if line is not None:
-                    counts[number] += 1
+                    counts[index] += 1
             if all(line is not None and line.strip() for line in pair):
                 pairs += 1
     if counts[0] != counts[1]:
@@ -329,7 +350,7 @@ def _requirements(entry: FileLayout) -> Iterator[str]:
 
 
 def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[str, Path]:
-    """Return the existing files of a layout, in the order in which they are read.
+    """Return the existing files of a layout, in the layout's order; files of a pattern by name.
 
     Args:
         layout: the files that the task needs.
@@ -356,6 +377,8 @@ def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[
 
 def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[str]:
     """Return the problems of missing and malformed files; an empty list if there are none.
+
+    If `path` is a file instead of the folder, or does not exist, only this problem is returned.
 
     Args:
         layout: the files that the task needs.

@@ -24,7 +24,10 @@ class Analyte:
     thresholds: tuple[Decimal, ...] = ()  # numbers that are never converted
 
     def exact(self, value: Decimal, unit: str) -> Decimal:
-        """Return a value, which is in one of the two units, in the other unit."""
+        """Return a value after the conversion to the other unit, without rounding.
+
+        `unit`: the unit of `value`, one of the two `units`.
+        """
         if unit == self.units[0]:
             return (value - self.offset) * self.factor
         return value / self.factor + self.offset
@@ -33,7 +36,7 @@ class Analyte:
 @lru_cache(maxsize=1)
 def word_lists() -> SimpleNamespace:
     """Return the lists and tables of perturbations.yml, as attributes."""
-    read = packaged("tasks/perturbations.yml")
+    lists = packaged("tasks/perturbations.yml")
     analytes = [
         Analyte(
             tuple(entry["names"]),
@@ -42,14 +45,15 @@ def word_lists() -> SimpleNamespace:
             Decimal(entry.get("offset", 0)),
             tuple(Decimal(str(value)) for value in entry.get("thresholds", ())),
         )
-        for entry in read["analytes"]
+        for entry in lists["analytes"]
     ]
-    return SimpleNamespace(**{**read, "analytes": analytes})
+    # The list of `Analyte` replaces the plain list of the file.
+    return SimpleNamespace(**{**lists, "analytes": analytes})
 
 
 @dataclass(frozen=True)
 class PromptParts:
-    """The parts of a question, and the source of the random choices."""
+    """The parts of a question, and the random generator that chooses among changes."""
 
     # the part that may be changed: the text before the options, and before a last line that asks
     # for the answer
@@ -66,9 +70,10 @@ class PromptParts:
 
 @lru_cache(maxsize=16)
 def pattern_of(words: tuple[str, ...], cased: bool = False) -> re.Pattern[str]:
-    """Return the pattern that finds these words, as complete words, and the longest word first.
+    """Return the pattern that finds these words, as complete words.
 
-    The pattern does not match a part of a word with a hyphen or a slash.
+    If two of the words begin at one position, the longer word is found. The pattern does not match
+    a part of a word with a hyphen or a slash.
 
     Args:
         words: the words or phrases to find.
@@ -79,7 +84,13 @@ def pattern_of(words: tuple[str, ...], cased: bool = False) -> re.Pattern[str]:
 
 
 def guarded(parts: PromptParts, words: Iterable[str]) -> bool:
-    """Return True if a part of the question contains one of the words, which forbid a change."""
+    """Return True if one of the words occurs in the question or its context and forbids a change.
+
+    Args:
+        parts: the parts of the question.
+        words: the beginnings of the words that forbid the change. With `$` at its end, a word must
+            occur as a complete word.
+    """
     return _guard(tuple(words)).search(parts.all) is not None
 
 
@@ -88,7 +99,8 @@ def _guard(words: tuple[str, ...]) -> re.Pattern[str]:
     """Return the pattern that finds words that begin with one of these words.
 
     A word with `$` at its end is found only as a complete word or its plural with "s". A word in
-    lower case is found in any case.
+    lower case is found in upper and lower case; any other word only as it is written. Damaged
+    spellings (see `_spellings`) are found too.
     """
     parts = []
     for word in words:
@@ -130,7 +142,7 @@ def in_case_of(old: str, new: str) -> str:
 
 
 def clashes(before: str, old: str, new: str) -> bool:
-    """Return True if an article before the old word does not fit the new word.
+    """Return True if "a" or "an" stands before the old word and does not fit the new word.
 
     Example: "an elevated" would become "an raised".
 
@@ -139,8 +151,10 @@ def clashes(before: str, old: str, new: str) -> bool:
         old: the old word.
         new: the new word.
     """
-    vowels = [word[0].lower() in "aeiou" for word in (old, new)]
-    return vowels[0] != vowels[1] and re.search(r"\ban?\s+\Z", before, re.IGNORECASE) is not None
+    old_has_vowel = old[0].lower() in "aeiou"
+    new_has_vowel = new[0].lower() in "aeiou"
+    has_article = re.search(r"\ban?\s+\Z", before, re.IGNORECASE) is not None
+    return has_article and old_has_vowel != new_has_vowel
 
 
 def with_changes(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
@@ -151,6 +165,7 @@ def with_changes(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
         changes: (start, end, new text) of each change. `end` is the position after the last
             replaced character. Changes must not overlap.
     """
+    # The last change is made first, so that the positions of the other changes stay valid.
     for start, end, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[end:]
     return text

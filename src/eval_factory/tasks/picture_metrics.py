@@ -22,7 +22,10 @@ class Weights:
     name: str
     size: str  # such as `1.7 GB`
     source: str  # the URL of the download
-    file: str  # `PLACE:path`, such as `home:.cache/clip/ViT-L-14.pt`; the path may have `*`
+    file: str
+    """`PLACE:path`, such as `home:.cache/clip/ViT-L-14.pt`; the path may contain `*`. The places
+    (hub, torch, home, heim) are explained in the YAML file.
+    """
 
     def __str__(self) -> str:
         return f"{self.name} ({self.size}, {self.source})"
@@ -37,7 +40,8 @@ class PictureMetric:
     packages: tuple[str, ...] = ()  # the modules that the metric imports
     weights: tuple[Weights, ...] = ()
     run_specs: frozenset[str] | None = None  # None: all run specs whose answers are pictures
-    argument: str | None = None  # the metric is computed only if this run entry argument is true
+    # the run entry argument that must be true; None: the metric needs no argument
+    argument: str | None = None
     alone: bool = False  # True if the metric replaces all metrics that are not `alone`
     people: bool = False  # True if human raters score the pictures
 
@@ -52,7 +56,10 @@ class PictureMetric:
 
 
 def is_true(value: str | int | None) -> bool:
-    """Return True if HELM reads this argument of a run entry as true."""
+    """Return True if HELM reads this argument of a run entry as true.
+
+    `value`: the argument; None if the run entry does not set the argument.
+    """
     return str(value).lower() in ("true", "1")
 
 
@@ -82,7 +89,14 @@ def picture_metrics() -> tuple[PictureMetric, ...]:
 
 
 def metrics_of(run_spec: str, arguments: Mapping[str, str | int]) -> list[PictureMetric]:
-    """Return the metrics that HELM computes in a run whose answers are pictures."""
+    """Return the metrics that HELM computes in a run whose answers are pictures.
+
+    If the run asks for metrics that are `alone`, only these metrics are returned.
+
+    Args:
+        run_spec: the name of the run spec.
+        arguments: the arguments of the run entry (name -> value).
+    """
     requested = []
     for metric in picture_metrics():
         if metric.is_asked_for(run_spec, arguments):

@@ -14,27 +14,27 @@ from functools import cache
 
 from eval_factory.core.plain_yaml import packaged
 
-REASONED = "reasoned"
-LETTER = "letter"
+REASONED = "reasoned"  # the value of `extra.answer_style` that asks for reasoning
+LETTER = "letter"  # a value of `ReasonedTask.ends`
 MAX_TOKENS = 2048  # the token limit of an answer with reasoning
 SUFFIX = ".reasoned"
 """The end of the name of a main metric that is computed from the last lines of reasoned answers."""
 
 _ENDS = {
-    "letter": "X is the letter of the one right option",
+    LETTER: "X is the letter of the one right option",
     "value": "X is the requested value alone, without its unit",
 }
-"""Kind of answer -> the clause of the prompt that describes the last line."""
+"""Content of the last line -> the clause of the prompt that describes this line."""
 _LAST_LINE = re.compile(r"^[\s>*#_`]*answer[\s*_`]*:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class ReasonedTask:
-    """The changes of one task's prompts that ask for reasoning."""
+    """The changes to one task's prompts, so that they ask for reasoning."""
 
     ends: str  # the content of the last line: `letter` or `value`
-    removes: tuple[str, ...] = ()  # the phrases of the benchmark that ask for another form
-    # the reason why the examples are removed; None: they stay, or the benchmark has none
+    removes: tuple[str, ...] = ()  # the phrases of the instructions that ask for another form
+    # the reason why the examples are removed; None: they stay, or the benchmark has no examples
     why_left_out: str | None = None
 
     @property
@@ -47,26 +47,27 @@ class ReasonedTask:
 
     @property
     def has_examples(self) -> bool:
-        """True if the benchmark's examples are not removed."""
+        """True if the benchmark's examples stay; also True if the benchmark has no examples."""
         return self.why_left_out is None
 
     def instructions(self, text: str) -> str:
         """Return the benchmark's instructions without the phrases that ask for another form.
 
-        Raises ValueError if the instructions do not contain one of these phrases.
+        The result ends with a line break, or is empty if no other text is left. Raises ValueError
+        if a phrase is missing in the instructions.
         """
-        for words in self.removes:
-            if words not in text:
+        for phrase in self.removes:
+            if phrase not in text:
                 raise ValueError(
-                    f"answer_style: the benchmark's instructions do not hold {words!r}"
+                    f"answer_style: the benchmark's instructions do not contain {phrase!r}"
                 )
-            text = text.replace(words, "")
+            text = text.replace(phrase, "")
         return f"{text.strip()}\n" if text.strip() else ""
 
 
 @cache
 def reasoned_tasks() -> Mapping[str, ReasonedTask]:
-    """Return the tasks that can be asked for reasoning: name of a task -> changes of prompts."""
+    """Return name of a task -> changes to its prompts, for the tasks that can ask for reasoning."""
     table = packaged("tasks/reasoned.yml")
     tasks = {}
     for name, entry in table["tasks"].items():
@@ -84,6 +85,8 @@ def tasks_that_reason_already() -> tuple[str, ...]:
 
 
 def last_line(answer: str) -> str:
-    """Return X of the last line `Answer: X`; the complete answer if there is no such line."""
+    """Return X of the last line `Answer: X`, without Markdown; the complete answer if no line has
+    this form.
+    """
     lines = _LAST_LINE.findall(answer)
     return lines[-1].strip(" \t*_`") if lines else answer

@@ -1,8 +1,8 @@
 """Defines the cases of rubric benchmarks, and computes their scores.
 
 A case is a conversation, and criteria for the model's answer. Judges decide whether the answer
-meets each criterion. The scores are those of HealthBench (Arora et al. 2025, arXiv 2505.08775;
-MIT).
+meets each criterion. The scores are computed as in HealthBench (Arora et al. 2025, arXiv
+2505.08775; MIT licence) and HealthBench Professional.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 SYSTEM = "system"
 USER = "user"
 ASSISTANT = "assistant"
-ROLES = (SYSTEM, "developer", USER, ASSISTANT)
+ROLES = (SYSTEM, "developer", USER, ASSISTANT)  # the roles that a message may have
 
 ALL_CASES = "all"  # the value of the parameter `subset` for all cases of HealthBench
 RUBRIC_METRIC = "rubric_score"  # the metric of a custom rubric benchmark
@@ -43,7 +43,9 @@ _CLUSTER = "cluster"
 CANARY = "canary"
 ANSWER = "answer"
 SAMPLE = "sample"
-"""The keys of an instance's extra data, in which HELM stores the parts of a case."""
+"""These six constants are keys of an instance's extra data, in which HELM stores the parts of a
+case.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Criterion:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Criterion:
-        """Return the criterion that `as_dict` made a mapping of."""
+        """Return the criterion in a mapping that has the form of `as_dict`."""
         return cls(record["criterion"], record["points"], tuple(record["tags"]))
 
 
@@ -139,7 +141,7 @@ def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> fl
         return None
     points = 0.0
     for criterion, share in zip(criteria, met, strict=True):
-        if share is not None:
+        if share is not None:  # always true here: this test is for the type checker
             points += criterion.points * share
     return points / maximum
 
@@ -175,6 +177,7 @@ def case_bounds(
         return None
     bounds = []
     for criterion, shares in zip(criteria, ranges, strict=True):
+        # Sorted, because with negative points the highest share gives the lowest result.
         bounds.append(sorted(criterion.points * share for share in shares))
     return sum(low for low, _ in bounds) / maximum, sum(high for _, high in bounds) / maximum
 
@@ -182,9 +185,11 @@ def case_bounds(
 def share_met(decisions: Iterable[bool | None]) -> float | None:
     """Return the decision of the majority: 1 (met), 0 (not met) or 0.5 (a tie).
 
+    Returns None if no judge decided.
+
     Args:
-        decisions: the decision of each judge; None for a judge without a decision. If no judge
-            decided, the result is None.
+        decisions: the decision of each judge; None for a judge without a decision, who is not
+            counted.
     """
     decided = [decision for decision in decisions if decision is not None]
     if decided:
@@ -193,7 +198,14 @@ def share_met(decisions: Iterable[bool | None]) -> float | None:
 
 
 def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
-    """Return the majority if all judges without a decision decided no, and if all decided yes."""
+    """Return the lowest and the highest possible decision of the majority.
+
+    The lowest decision assumes that all judges without a decision would decide no, and the highest
+    decision assumes that they would decide yes. Without judges, the result is (0, 1).
+
+    Args:
+        decisions: the decision of each judge; None for a judge without a decision.
+    """
     if not decisions:
         return 0.0, 1.0
     yes = sum(decision is True for decision in decisions)

@@ -23,7 +23,7 @@ from eval_factory.tasks.upstreams import DIFFERENCES_FROM_HELM, HELM, UPSTREAMS,
 
 CONFIG_TYPE = "config.type"
 
-REEVAL_RUN = "reeval_run"
+REEVAL_RUN = "reeval_run"  # the name that a user of HELM's adaptive testing may write
 NO_REEVAL = (
     "eval-factory does not run HELM's adaptive testing (reeval_run.py): it chooses other "
     "questions for each model, so that its score is not the benchmark's; "
@@ -44,7 +44,9 @@ SAME_SETTING = {
     "num_train_trials": ("extra.num_train_trials",),
     "max_eval_instances": ("limit_samples",),
 }
-"""Arguments that set the same as a key of config.params: only one of the two may be set."""
+"""Argument of a run entry -> the keys of config.params with the same effect. If the run entry sets
+the argument, none of these keys may be set.
+"""
 
 # the parameter that chooses the judge of a run spec
 JUDGE_DEPLOYMENT = "annotator_model_deployment"
@@ -86,19 +88,21 @@ def is_run_entry(name: str, framework: Framework) -> bool:
 def task_on(upstream: Upstream, task: Task, problems: list[str]) -> Task | None:
     """Return a task of framework.yml as another upstream runs it.
 
-    If the upstream does not have the task's run spec, None is returned, and the problem is appended
-    to `problems`.
+    If the upstream does not have the task's run spec of HELM, None is returned, and the problem is
+    appended to `problems`. Run specs of eval-factory and of plug-ins run with each upstream.
     """
+    # `indexed` is None for run specs of eval-factory and of plug-ins.
     if task.helm.indexed is not None and task.helm.run_spec not in load_index(upstream).run_specs:
         problems.append(
             f"config.params.extra.upstream: {upstream} "
-            f"has no run spec {task.helm.run_spec!r}, so {task.name} is run by"
-            f" {HELM.name} only; leave `upstream` out"
+            f"has no run spec {task.helm.run_spec!r}, so only"
+            f" {HELM.name} runs {task.name}; leave `upstream` out"
         )
         return None
     about = task.about
     difference = DIFFERENCES_FROM_HELM.get(task.helm.run_spec)
     if difference is not None:
+        # The number of instances may also differ.
         about = replace(about, notes=(*about.notes, difference), instances=None)
     return replace(task, helm=replace(task.helm, upstream=upstream), about=about)
 
@@ -170,15 +174,19 @@ def _unknown(run_spec: str, index: RunSpecIndex, upstream: Upstream) -> str:
 
 
 def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iterator[str]:
-    """Yield a message for each mistake in the arguments of a run entry."""
+    """Yield a message for each mistake of a run entry: in its arguments, or because
+    eval-factory cannot send the run spec's kind of request.
+    """
     if spec.asks is not None and not spec.makes_images:
         yield f"{entry.name} asks a model for {spec.asks}, which eval-factory cannot ask for"
-    takes = [name for name in spec.parameters if name not in RESERVED_ARGUMENTS]
+    known = [name for name in spec.parameters if name not in RESERVED_ARGUMENTS]
+    known += index.expanders
     for name in entry.arguments:
         if name in RESERVED_ARGUMENTS:
             yield f"{name} cannot be set in a run entry; {RESERVED_ARGUMENTS[name]}"
-        elif name and name not in takes and name not in index.expanders and not spec.any_parameter:
-            near = did_you_mean(name, [*takes, *index.expanders])
+        # An empty name was reported when the run entry was split.
+        elif name and name not in known and not spec.any_parameter:
+            near = did_you_mean(name, known)
             yield (
                 f"{entry.name} has no parameter {name!r}{near}; "
                 f"{parameters_clause(entry.name, spec)};"
@@ -196,7 +204,12 @@ def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iter
 
 
 def duplicate_settings(task: Task, params: Any) -> Iterator[str]:
-    """Yield a message for each setting that both the run entry and config.params set."""
+    """Yield a message for each setting that both the run entry and config.params set.
+
+    Args:
+        task: the task of the run entry.
+        params: the section `config.params` of the run config.
+    """
     for name, paths in SAME_SETTING.items():
         if name not in task.helm.arguments:
             continue
@@ -212,7 +225,10 @@ def duplicate_settings(task: Task, params: Any) -> Iterator[str]:
 
 
 def parameters_clause(name: str, spec: IndexedRunSpec) -> str:
-    """Return a clause that lists the run spec's parameters, each with its default or `needed`."""
+    """Return a clause that lists the run spec's parameters, each with its default or `needed`.
+
+    Parameters in `RESERVED_ARGUMENTS` are not listed.
+    """
     if spec.any_parameter:
         return f"{name} takes any parameter"
     shown = []
@@ -256,33 +272,36 @@ def upstream_hint(run_spec: str, upstream: Upstream) -> str:
 def similar_name_hint(name: str, framework: Framework) -> str:
     """Return a hint for a name that is not a task; "" if no similar name exists.
 
-    The hint names HELM's run spec of this name, or the task or run spec with the most similar name.
+    The hint names HELM's run spec of this name, or else a task with a similar name, or else a run
+    spec with a similar name.
     """
-    spec = name.partition(":")[0]
-    if spec in load_index().run_specs:
+    run_spec_name = name.partition(":")[0]
+    if run_spec_name in load_index().run_specs:
         return f"; HELM has a run spec of that name: {prefix_of(framework)}{name}"
     # Both names get the prefix, which makes them more similar: hence the stricter cutoff.
     prefix = prefix_of(framework)
     run_specs = [prefix + run_spec for run_spec in load_index().run_specs]
     return did_you_mean(name, framework.names()) or did_you_mean(
-        prefix + spec, run_specs, cutoff=0.85
+        prefix + run_spec_name, run_specs, cutoff=0.85
     )
 
 
 def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream: Upstream) -> Task:
     """Return the task of a run entry without mistakes."""
     name = prefix_of(framework) + entry.text
-    chosen = entry.arguments.get(JUDGE_DEPLOYMENT)
     prescribed = spec.prescribed_judges
-    if chosen:
-        prescribed = (str(chosen),)
+    chosen_judge = entry.arguments.get(JUDGE_DEPLOYMENT)
+    if chosen_judge:
+        prescribed = (str(chosen_judge),)
     arguments = dict(entry.arguments)
     for key in PATH_PARAMETERS & arguments.keys():
         arguments[key] = os.path.abspath(os.path.expanduser(arguments[key]))
-    # The tasks of framework.yml with the same run spec state further facts about it.
+    # The tasks of framework.yml with the same run spec state further facts about this run spec.
     known_tasks = [task for task in framework.evaluations if task.helm.run_spec == entry.name]
+    main_metrics = [*spec.main_metrics, *(task.helm.main_metric for task in known_tasks)]
     notes: list[str] = []
     for task in known_tasks:
+        # A task with fixed parameters describes the run entry only if the arguments are the same.
         rules = task.helm.parameters.items()
         if all(rule.fixed in (None, entry.arguments.get(key)) for key, rule in rules):
             notes += task.about.notes
@@ -305,9 +324,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
             run_spec=entry.name,
             scenario=spec.scenario or entry.name,
             upstream=upstream,
-            main_metric=next(
-                iter((*spec.main_metrics, *(task.helm.main_metric for task in known_tasks))), None
-            ),
+            main_metric=main_metrics[0] if main_metrics else None,
             judges=tuple(framework.judges) if spec.has_jury else (),
             any_run_spec=True,
             arguments=arguments,

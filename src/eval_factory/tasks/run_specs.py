@@ -15,9 +15,9 @@ from typing import Any
 
 from eval_factory.tasks.upstreams import HELM, MEDHELM, Upstream
 
-IMAGES = "images"
-SOUNDS = "sounds"
-IMAGE_GENERATION = "image generation"
+IMAGES = "images"  # a value of `media`, and the type of an endpoint whose answers are pictures
+SOUNDS = "sounds"  # a value of `media`
+IMAGE_GENERATION = "image generation"  # a value of `asks`
 JURY_PARAMETER = "jury_config_path"  # the parameter of run specs whose jury the user can choose
 
 
@@ -34,7 +34,7 @@ class IndexedRunSpec:
     """The possible main metrics, which may depend on the parameters: the first of these metrics
     that a run has is the main metric.
     """
-    main_split: str | None = None  # the split of the data that is scored
+    main_split: str | None = None  # the split whose scores are reported
     scenario: str | None = None  # the scenario's name, which is also the folder of its data
     scenario_class: str | None = None
     annotators: tuple[str, ...] = ()
@@ -103,9 +103,9 @@ def load_index(upstream: Upstream = HELM) -> RunSpecIndex:
     content = json.loads(Path(__file__).with_name(f"{upstream.name}_index.json").read_bytes())
     run_specs = {}
     for name, record in content["run_specs"].items():
-        fields: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in record.items()
-        }
+        fields: dict[str, Any] = {}
+        for key, value in record.items():
+            fields[key] = tuple(value) if isinstance(value, list) else value
         run_specs[name] = IndexedRunSpec(**fields)
     return RunSpecIndex(
         content["helm"], tuple(content["expanders"]), content["packages"], run_specs
@@ -114,6 +114,7 @@ def load_index(upstream: Upstream = HELM) -> RunSpecIndex:
 
 CODE_EXECUTION_FLAG = "--allow_code_execution"
 KEY = "config.params.extra.allow_code_execution"
+"""The option and the configuration key with which the user allows the execution of answers."""
 
 NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
 """Run specs whose SQL runs in processes that can only read, for a limited time
@@ -139,14 +140,18 @@ def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str
         arguments: the arguments of the run entry (name -> value).
     """
     spec = load_index().run_specs.get(run_spec) or load_index(MEDHELM).run_specs.get(run_spec)
-    name, value = ONLY_WITH.get(run_spec, ("", ""))
-    if spec is None or not spec.executes or (name and arguments.get(name, value) != value):
+    if spec is None or not spec.executes:
         return {}
+    if run_spec in ONLY_WITH:
+        name, value = ONLY_WITH[run_spec]
+        # If the argument is not set, assume that the run executes answers.
+        if arguments.get(name, value) != value:
+            return {}
     return spec.executes
 
 
 def needs_permission(run_spec: str, spec: IndexedRunSpec) -> bool:
-    """Return True if the user must allow the execution of answers."""
+    """Return True if the run spec can execute answers, and the user must allow the execution."""
     return bool(spec.executes) and run_spec not in NEEDS_NO_PERMISSION
 
 
@@ -161,7 +166,7 @@ def needs_sandbox(run_spec: str, arguments: Mapping[str, str]) -> bool:
 
 def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
     """Return a clause that describes how a run executes answers: where, and how confined."""
-    places = "; ".join(f"{subject}, in HELM's {place}" for subject, place in executes.items())
+    places = "; ".join(f"{language}, in HELM's {place}" for language, place in executes.items())
     if run_spec in NEEDS_NO_PERMISSION:
         return (
             f"executes what a model answers ({places}) in processes that can only read and have "
@@ -176,7 +181,9 @@ def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
 
 
 def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
-    """Return the message for a run that needs the user's permission; None if it needs none.
+    """Return the message for a run that needs the user's permission; None for any other run.
+
+    The message does not depend on whether the user has given the permission.
 
     Args:
         run_spec: the name of HELM's run spec.
@@ -193,10 +200,13 @@ def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
 
 
 def wrong_processor(arguments: Mapping[str, str]) -> str | None:
-    """Return the message for a `process_output` that is not allowed; None if it is allowed.
+    """Return the message for a `process_output` argument that is not allowed.
 
-    HELM imports the function with this name and calls it with each answer, so any other function
-    could be executed.
+    HELM imports the function that the argument names, and calls the function with each answer.
+    Functions outside HELM's module are not allowed, because they could do anything. Returns None if
+    the argument is allowed or not set.
+
+    `arguments`: the arguments of the run entry (name -> value).
     """
     module = "helm.benchmark.metrics.output_processors."
     function = arguments.get("process_output")

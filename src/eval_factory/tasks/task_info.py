@@ -13,7 +13,7 @@ from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, loa
 from eval_factory.tasks.run_specs import executed_by
 
 Scoring = Literal["rule", "jury", "either"]
-_ABOUT = (
+_FIELDS_OF_ABOUT = (
     "access",
     "source",
     "licence",
@@ -27,6 +27,7 @@ _ABOUT = (
     "tried",
     "notes",
 )
+"""The fields that `TaskInfo` takes unchanged from the task's `about`."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class TaskInfo:
     judges: tuple[str, ...]  # the default jury; empty if a rule scores the task
     main_metric: str | None
     run_spec: str
-    access: str  # `public`, `gated` (your own copy) or `private` (your own data)
+    # `public`, `gated` (your own copy), `private` (your own data) or `unknown`
+    access: str
     source: str
     licence: str | None
     revision: str | None
@@ -70,7 +72,9 @@ class TaskInfo:
     """
     tags: tuple[str, ...]
     parameters: Mapping[str, ParameterInfo]
-    tried: str | None  # the data on which eval-factory's authors ran the task
+    # the data on which eval-factory's authors ran the task: `real data` or `invented data`; None if
+    # they did not run the task
+    tried: str | None
     notes: tuple[str, ...]
     # known defects of the benchmark, and the remedy for each
     errata: tuple[Mapping[str, Any], ...]
@@ -86,11 +90,13 @@ class TaskInfo:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain JSON values, as `eval-factory ls --json` prints them."""
+        # JSON turns the tuples into lists.
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain
 
 
 def _parameter_info(rule: ScenarioParameter, default: Any) -> ParameterInfo:
+    """Return the facts about a parameter, from its rule in `framework.yml` and its default."""
     return ParameterInfo(
         layout=tuple(entry.as_dict() for entry in rule.layout),
         default=default,
@@ -104,7 +110,7 @@ def _parameter_info(rule: ScenarioParameter, default: Any) -> ParameterInfo:
 
 
 def task_info(task: Task) -> TaskInfo:
-    """Return all facts about a task in `framework.yml` and in the errata."""
+    """Return the facts about a task from `framework.yml`, the errata and the index of run specs."""
     from eval_factory.tasks.errata import load_errata  # only here: listing names stays fast
 
     helm = task.helm
@@ -125,7 +131,7 @@ def task_info(task: Task) -> TaskInfo:
         parameters=parameters,
         errata=tuple(errata),
         executes=dict(executed_by(helm.run_spec, helm.arguments)),
-        **{name: getattr(task.about, name) for name in _ABOUT},
+        **{name: getattr(task.about, name) for name in _FIELDS_OF_ABOUT},
     )
 
 
@@ -136,7 +142,7 @@ def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:
         tag: return only the tasks with this tag; None: return all tasks.
 
     Raises:
-        ConfigError: no task has the tag.
+        ConfigError: no task has the tag, or framework.yml or a plug-in cannot be read.
     """
     return tuple(task_info(task) for task in tasks_with(tag, load_framework()))
 

@@ -25,16 +25,18 @@ class TypicalRequest:
     answer_tokens: int
     """The number of tokens of an answer, at most the benchmark's own limit."""
     source: str
-    """A note on the data that the figures were measured on."""
+    """A note on the requests or data from which the figures were computed."""
     judge_requests: float = 0.0
-    """The number of requests to each judge: a rubric needs one request for each criterion."""
+    """The mean number of requests to each judge, which is the number of criteria of a rubric; 0 if
+    the task has no rubric.
+    """
     media_tokens: int = 0
-    """The approximate number of tokens of pictures and sounds in the prompt."""
+    """The approximate number of tokens of pictures and sounds in the prompt; 0 for text only."""
 
 
 @lru_cache(maxsize=1)
 def typical_requests() -> Mapping[str, TypicalRequest]:
-    """Return the typical request of each task, by the task's name."""
+    """Return task -> its typical request, for the tasks in `typical_tokens.yml`."""
     document = parse_own(FILE.read_text(encoding="utf-8"))
     requests = {}
     for name, figures in document.items():

@@ -1,4 +1,4 @@
-"""Lists the upstreams: the versions of HELM that `config.params.extra.upstream` can choose."""
+"""Lists the upstreams: the HELM distributions, each in one version, that eval-factory can run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Upstream:
     The patches, the errata and the index of run specs were checked with this version only.
     """
 
-    name: str  # the value of `config.params.extra.upstream`
+    name: str  # the value of `config.params.extra.upstream` (except for `HEIM`)
     package: str  # the distribution's name on PyPI
     version: str
 
@@ -27,13 +27,14 @@ MEDHELM = Upstream("medhelm", "medhelm", "0.8.0")
 it needs an environment of its own.
 """
 UPSTREAMS = {upstream.name: upstream for upstream in (HELM, MEDHELM)}
+"""Name -> upstream, for the upstreams that `config.params.extra.upstream` can choose."""
 HEIM = Upstream("heim", HELM.package, HELM.version)
 """The same crfm-helm in an environment of its own, with the packages that its picture metrics
 import (torch and more). A run config cannot name HEIM: if HEIM is installed, runs whose answers are
 pictures use it.
 """
 ENVIRONMENTS = {**UPSTREAMS, HEIM.name: HEIM}
-"""Name -> each distribution that can be installed in an environment."""
+"""Name -> upstream, for the chosen upstreams and `HEIM`."""
 
 DIFFERENCES_FROM_HELM = {
     "ehr_sql": (
@@ -51,4 +52,6 @@ DIFFERENCES_FROM_HELM = {
         "with crfm-helm's"
     ),
 }
-"""Run spec -> the reason why its scores by medhelm and by crfm-helm cannot be compared."""
+"""Run spec -> the reason why its score by medhelm cannot be compared with its score by crfm-helm.
+Both have these run specs.
+"""

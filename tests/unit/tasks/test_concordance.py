@@ -72,15 +72,15 @@ def test_a_file_in_the_published_form(tmp_path: Path) -> None:
         (HEAD, "has no case"),
         (
             HEAD + "a,b,c,d,1,1,x,1,1\n",
-            "row 1: column 0: must be the number of experts who chose it",
+            "row 1: column 0: must be the number of experts who chose this rating",
         ),
         (
             HEAD + "a,b,c,d,1,1,-1,1,1\n",
-            "row 1: column 0: must be the number of experts who chose it",
+            "row 1: column 0: must be the number of experts who chose this rating",
         ),
         (
             HEAD + "a,b,c,d,1,1,nan,1,1\n",
-            "row 1: column 0: must be the number of experts who chose it",
+            "row 1: column 0: must be the number of experts who chose this rating",
         ),
         (HEAD + "a,b,c,d,0,0,0,0,0\n", "row 1: no expert chose a rating"),
         (

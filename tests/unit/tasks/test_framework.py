@@ -86,7 +86,7 @@ def test_a_file_of_ones_own_is_what_counts(own: Path) -> None:
         ("  pkg_name: eval_factory\n", "  pkg_name: eval_factory\n  surprise: 1\n", "surprise"),
         ("framework:\n", "surprise: 1\nframework:\n", "surprise"),
         ("evaluations:\n", "evaluation:\n", "evaluations"),
-        ("cluster: {what: calculator,", "cluster: {what: calculator, key: a,", "belong together"),
+        ("cluster: {what: calculator,", "cluster: {what: calculator, key: a,", "need each other"),
         ("framework:\n", "framework: [\n", "framework.yml"),
     ],
     ids=["missing", "unknown", "unknown part", "missing part", "cluster", "no YAML"],
@@ -108,11 +108,11 @@ def test_what_is_wrong_is_an_error(right: str, wrong: str, problem: str, own: Pa
         ({"text": "(b)(c)"}, "must have one group, it has 2"),
         (
             {"field": "a", "records": ("r",), "key": "k", "labels": ("l",)},
-            "belong together, and to `text`",
+            "need each other, and they need `text`",
         ),
-        ({"text": "(b)", "records": ("r",)}, "belong together"),
-        ({"text": "(b)", "records": ("r",), "key": "k"}, "belong together"),
-        ({"text": "(b)", "key": "k", "labels": ("l",)}, "belong together"),
+        ({"text": "(b)", "records": ("r",)}, "need each other"),
+        ({"text": "(b)", "records": ("r",), "key": "k"}, "need each other"),
+        ({"text": "(b)", "key": "k", "labels": ("l",)}, "need each other"),
     ],
 )
 def test_a_cluster_that_is_declared_wrongly(rule: dict[str, Any], problem: str) -> None:

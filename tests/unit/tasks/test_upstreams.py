@@ -68,7 +68,7 @@ def test_a_task_on_the_other_upstream() -> None:
         (
             "med_mcqa",
             "medhelm",
-            "medhelm 0.8.0 has no run spec 'med_mcqa', so med_mcqa is run by helm only",
+            "medhelm 0.8.0 has no run spec 'med_mcqa', so only helm runs med_mcqa",
         ),
         (
             "helm:sct_bench",
