@@ -34,7 +34,7 @@ from eval_factory.plan.batch_endpoints import check_batches
 from eval_factory.plan.run_plan import EndpointPlan
 from eval_factory.tasks.oauth_services import services_in
 
-_TIMEOUT_S = 10.0  # the maximum wait for the answer to a probe
+_TIMEOUT_S = 10.0  # the maximum wait for the answer to a probe, in seconds
 FEW_TOKENS = 1
 MORE_TOKENS = 512
 """The limits of output tokens in a probe. The first probe asks for one token, which is cheapest.
@@ -108,11 +108,11 @@ def probe(
     )
 
     def outcome_of(server: Server) -> str | PrerequisiteError | None:
-        server.is_patient = False
+        server.is_patient = False  # do not wait for a server that cannot be reached
         try:
             warning = _Probe(settings, endpoint, servers, server, env, redactor).warning()
         except PrerequisiteError as error:
-            return error
+            return error  # not raised, so that the outcomes of all servers are known
         if warning is not None and len(servers.all) > 1:
             return f"{server.messages.url}: {warning}"
         return warning

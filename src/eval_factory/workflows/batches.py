@@ -54,9 +54,9 @@ MAX_REQUESTS = 50_000
 MAX_BYTES = 200_000_000
 """The maximum size of a batch's file, in bytes, as OpenAI publishes it."""
 FIRST_PAUSE_S = 0.5  # the pause after the first poll; each further pause is longer
-MAX_PAUSE_S = 60.0  # the longest pause between two polls
-PAUSE_FACTOR = 1.5  # a pause divided by the pause before it
-REPORT_INTERVAL_S = 600.0  # an unchanged state is shown again after this time
+MAX_PAUSE_S = 60.0  # the longest pause between two polls, in seconds
+PAUSE_FACTOR = 1.5  # the length of a pause divided by the length of the pause before
+REPORT_INTERVAL_S = 600.0  # an unchanged state is shown again after this time, in seconds
 SETTLING_S = 5.0
 """The seconds after which the endpoint lists a new batch, even if its reply was lost."""
 MAX_SILENCE_S = 6 * 3600.0

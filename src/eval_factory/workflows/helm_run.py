@@ -89,7 +89,7 @@ ARGUMENT_ERRORS = frozenset(
 )
 """The names of errors that HELM's run spec functions raise if they do not accept an argument."""
 
-# the line of a traceback that names the exception
+# matches the line of a traceback that names the exception
 _EXCEPTION_LINE = re.compile(
     r"((?:\w+\.)*"
     r"(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))"

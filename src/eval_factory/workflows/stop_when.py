@@ -41,9 +41,10 @@ OTHER_RUN_KEY = f"{STOP_WHEN}.differs_from"
 
 
 def first_look_size(plan: Plan) -> int | None:
-    """Return the number of instances of the first look; None if the run has no stopping rule.
+    """Return the number of instances for the command line of a preview or a finished run.
 
-    If the output folder already has looks, the number is that of the last look.
+    If the output folder already has looks, the number is that of the last look, otherwise that of
+    the first look. Returns None if the run has no stopping rule.
     """
     if (stop := plan.evaluation.stop_when) is None:
         return None

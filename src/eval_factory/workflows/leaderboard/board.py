@@ -113,8 +113,8 @@ class NotRun:
 
     entry: Entry
     reason: str
-    # 0 if the entry is left out because it needs more than a chat endpoint; otherwise the exit code
-    # of its error
+    # 0 if the entry is left out because the entry needs more than a chat endpoint; otherwise the
+    # exit code of the error that prevents the run
     exit_code: int
 
 
@@ -126,14 +126,14 @@ class Board:
     schema: Path  # HELM's schema, or the changed copy if the row has `schema_changes`
     models: Mapping[str, str]  # the model's ID for each target of the suite
     folder: Path  # the output folder of the leaderboard
-    max_eval_instances: int
+    max_eval_instances: int  # the maximum number of instances of each run
     suite: Suite | None = None  # None if the conf was not downloaded, or if no entry can be run
     entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     """The entries of each evaluation of the suite, by the evaluation's name. Several entries share
     one evaluation if they only differ in their groups.
     """
     not_run: tuple[NotRun, ...] = ()
-    cells: tuple[CheckedCell, ...] = ()
+    cells: tuple[CheckedCell, ...] = ()  # the cells of the suite: one for each entry and model
 
 
 def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: TextIO) -> Board:
