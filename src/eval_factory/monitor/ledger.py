@@ -26,13 +26,14 @@ from eval_factory.core.rundir import PRIVATE, keep_from_git
 from eval_factory.core.safe_files import json_line, open_regular, parse_json, write_atomic
 
 NO_HASH = "0" * 64  # the hash of the line before the first line
+# the kinds of lines
 BASELINE = "baseline"
-BEGUN = "begun"
-LOOK = "look"
-NOT_MADE = "not_made"
+BEGUN = "begun"  # the start of a look
+LOOK = "look"  # the end of a look with its results
+NOT_MADE = "not_made"  # the end of a look without results
 NOTE = "note"
 CHANGE = "change"
-"""The constants from BASELINE to CHANGE are the kinds of lines."""
+
 READER = "reader"
 """Key of a baseline or a look: the version of the reader of answers; if the key is absent, 1."""
 BASELINE_AGAIN = "baseline_again"
@@ -73,7 +74,7 @@ class History:
 
     @property
     def epoch(self) -> int:
-        """The number of the current baseline; 0 before the first."""
+        """The number of the current baseline; 0 before the first baseline."""
         if self.baseline is None:
             return 0
         return int(self.baseline["epoch"])
@@ -103,7 +104,7 @@ class History:
 
     @property
     def next_look(self) -> int:
-        """The number of the next look."""
+        """The number of the next look. Looks are numbered from 1 over all baselines."""
         return 1 + max((int(line["look"]) for line in self.of_kind(BEGUN)), default=0)
 
     @property

@@ -108,8 +108,8 @@ def refuse_unequal(
     """
     if len(sources) != count:
         raise ConfigError(
-            f"--from: was passed {counted(len(sources), 'time')}, but {counted(count, 'time')} "
-            "would be right (for a baseline, the number in baseline.repeats)"
+            f"--from: was passed {counted(len(sources), 'time')}, but is needed "
+            f"{counted(count, 'time')} (for a baseline, the number in baseline.repeats)"
         )
     earlier = list(runs)
     for source in sources:

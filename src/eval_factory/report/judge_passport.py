@@ -462,7 +462,7 @@ def label_set_size(calibration: Calibration) -> str:
 
 _POOLING_HINT = (
     "The figures of a row with few items are drawn towards the others. "
-    f"Fewer than {MIN_ITEMS} items have no figure and no row."
+    f"There is no row for fewer than {MIN_ITEMS} items."
 )
 
 

@@ -103,8 +103,8 @@ def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: 
     if task.about.instances is not None:
         total = f" (the benchmark has {task.about.instances})"
     parts.append(f"{instances.scored} instances scored{total}")
-    # `revision` is the revision that the run read. A pinned revision in the configuration does not
-    # show that the run read that revision, so it is not named here.
+    # The entry itself states the revision that the run read, if this revision is known. A revision
+    # that the task pins is not stated: the run may have read other data.
     if revision is None:
         parts.append("at an unknown revision of the data")
     parts += [f"{name}: {stored.extra[name]}" for name in DATA_PART_PARAMS if name in stored.extra]

@@ -34,7 +34,7 @@ def write_parquet(stored: StoredResult, path: Path) -> int:
     }
     try:
         with atomic_file(path, mode=PRIVATE) as file:
-            table.to_parquet(file.buffer, index=False)
+            table.to_parquet(file.buffer, index=False)  # Parquet is binary, `file` is for texts
     except ImportError as error:
         raise PrerequisiteError(f"Parquet needs pyarrow ({error})\n  pip install pyarrow") from None
     return len(rows)

@@ -25,7 +25,7 @@ from eval_factory.report.inner_hosts import inner_hosts, is_public_platform, wit
 from eval_factory.report.reader import StoredResult
 
 RESULT_TAG = "eval_factory.result"  # the tag that identifies a result among the tracker's runs
-_MAX_VALUE = 500  # characters of a parameter; every version of MLflow accepts this number
+_MAX_PARAM = 500  # characters of a parameter; every version of MLflow accepts this number
 MAX_TAG = 5000  # characters of a tag
 
 
@@ -33,7 +33,7 @@ MAX_TAG = 5000  # characters of a tag
 class TrackedRun:
     """The data of a result that are sent to an experiment tracker."""
 
-    name: str
+    name: str  # the task and the model
     tags: Mapping[str, str]
     params: Mapping[str, str]
     metrics: Mapping[str, float]
@@ -104,7 +104,7 @@ def _params(stored: StoredResult, model: str, hosts: Sequence[str]) -> dict[str,
         params["endpoint"] = endpoint.host
     params |= _flattened(stored.config.get("params") or {}, "params")
     for name, value in params.items():
-        params[name] = without_hosts(value, hosts)[:_MAX_VALUE]
+        params[name] = without_hosts(value, hosts)[:_MAX_PARAM]
     return params
 
 

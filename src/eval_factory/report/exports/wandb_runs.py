@@ -37,7 +37,7 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
     started = wandb.init(
         project=project,
         name=run.name,
-        id=run.tags[RESULT_TAG][:32],  # half of the hash; W&B limits the length of an id
+        id=run.tags[RESULT_TAG][:32],  # half of the hash is enough to identify a result
         dir=str(folder),
         mode="offline",
         config={**run.params, **run.tags},

@@ -535,7 +535,8 @@ class InstancePacker:
         answer = ""
         lost: tuple[int, ...] = ()
         if self.with_texts:
-            # HELM's prompts have examples before the question; each begins with "Question:".
+            # In many prompts of HELM, the examples and the question begin with "Question:". The
+            # question is the last of them.
             question = _prompt_text(record).removeprefix(beginning).rpartition("Question:")[2]
             prompt = first_words(question, 90)
             answer = first_words(record.completion or "", 48)
