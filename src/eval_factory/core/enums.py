@@ -86,15 +86,15 @@ class AttemptFacts:
     """The facts about an attempt state: how usage and results count such attempts."""
 
     is_sent: bool = True  # True if a request was sent: limits and usage count the attempt
-    has_ended: bool = True  # True if the time until an answer or error was measured
+    is_timed: bool = True  # True if the time until an answer or error was measured
     has_answer: bool = False  # True if the result uses the answer
 
 
 ATTEMPT_STATES: Mapping[AttemptState, AttemptFacts] = {
     AttemptState.ANSWERED: AttemptFacts(has_answer=True),
-    AttemptState.CACHED: AttemptFacts(is_sent=False, has_ended=False, has_answer=True),
+    AttemptState.CACHED: AttemptFacts(is_sent=False, is_timed=False, has_answer=True),
     AttemptState.RETRIED: AttemptFacts(),
     AttemptState.FAILED: AttemptFacts(),
-    AttemptState.REFUSED: AttemptFacts(has_ended=False),
-    AttemptState.INTERRUPTED: AttemptFacts(has_ended=False),
+    AttemptState.REFUSED: AttemptFacts(is_timed=False),
+    AttemptState.INTERRUPTED: AttemptFacts(is_timed=False),
 }

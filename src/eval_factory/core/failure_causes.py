@@ -78,7 +78,8 @@ class Causes:
     def listed(self) -> tuple[FailureCause, ...]:
         """Return the causes: first the model's causes, then each judge's causes by judge.
 
-        The causes of a role are sorted by frequency, the most frequent first, and then by text.
+        The causes of a role are sorted by frequency, the most frequent first, and then by text. At
+        most `_MAX_CAUSES` causes of a role are listed; the others are counted as one cause.
         """
         causes = []
         roles = {role for role, _ in self._groups}
@@ -104,7 +105,10 @@ def line_of(cause: FailureCause) -> str:
 
 
 def short_cause(cause: str) -> str:
-    """Return a cause for the screen: without a full stop, and at most `_MAX_SHOWN` characters."""
+    """Return a cause for the screen, without a full stop at its end.
+
+    A cause of more than `_MAX_SHOWN` characters is cut, and ` ...` marks the cut.
+    """
     text = cause.strip()
     if text.endswith(".") and not text.endswith(VARIES):
         text = text[:-1]
@@ -164,8 +168,10 @@ def is_permanent(error: str) -> bool:
 
 
 def is_not_about_key(error: str) -> bool:
-    """Return True if the error is a 401 or 403 that is not about the key, or a 404 that is not
-    about the URL or the model.
+    """Return True if the status of the error is misleading.
+
+    Examples are a 401 or 403 that is not about the key, and a 404 that is not about the URL or the
+    model.
     """
     remedy = remedy_for(error)
     return remedy is not None and remedy.not_the_key

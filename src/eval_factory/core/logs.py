@@ -23,7 +23,7 @@ from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import Redactor
 
-# the names of events
+# the names of events in logs/events.jsonl
 PHASE = "phase"
 PROGRESS = "progress"
 RUN_DONE = "run_done"

@@ -59,7 +59,7 @@ def _finite_float(loader: Any, node: yaml.ScalarNode) -> float:
     """Return a number. Raises YamlSyntaxError if the number is infinite or NaN."""
     value: float = loader.construct_yaml_float(node)
     if not math.isfinite(value):
-        raise YamlSyntaxError(_at(node, f"{node.value[:20]} is not a finite number"))
+        raise YamlSyntaxError(_located(node, f"{node.value[:20]} is not a finite number"))
     return value
 
 
@@ -88,7 +88,7 @@ class _CheckedLoader(yaml.SafeLoader):
         seen: set[Any] = set()
         for key_node, _ in node.value:
             if key_node.value in seen:
-                raise YamlError(_at(key_node, f"the key {key_node.value!r} is written twice"))
+                raise YamlError(_located(key_node, f"the key {key_node.value!r} is written twice"))
             seen.add(key_node.value)
         return {
             str(key): value for key, value in super().construct_mapping(node, deep=True).items()
@@ -223,8 +223,8 @@ def _syntax_problem(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
 
 
-def _at(node: yaml.Node, problem: str) -> str:
-    """Return a problem with the line and column of its value."""
+def _located(node: yaml.Node, problem: str) -> str:
+    """Return the text of a problem, after the line and column of the value with the problem."""
     return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}: {problem}"
 
 
@@ -242,7 +242,7 @@ def _measured(
         YamlError: a value is not allowed, or an alias refers to a value that contains the alias.
     """
     if id(node) in above:
-        raise YamlError(_at(node, "an alias refers to a value that contains it"))
+        raise YamlError(_located(node, "an alias refers to a value that contains it"))
     if id(node) in known:
         return known[id(node)]
     _check_kind(node)
@@ -252,11 +252,13 @@ def _measured(
     for entry in node.value if isinstance(node, yaml.CollectionNode) else ():
         key = entry[0] if isinstance(node, yaml.MappingNode) else None
         if key is not None and not isinstance(key, yaml.ScalarNode):
-            raise YamlError(_at(key, "a key must be text, not a list or a mapping"))
+            raise YamlError(_located(key, "a key must be text, not a list or a mapping"))
         if key is not None and key.tag in _ALLOWED_TAGS and key.tag not in (_STR, _INT, _MERGE):
             kind = key.tag.removeprefix(_TAG)
             raise YamlError(
-                _at(key, f"a key must be text: {key.value!r} is read as {kind}; put it in quotes")
+                _located(
+                    key, f"a key must be text: {key.value!r} is read as {kind}; put it in quotes"
+                )
             )
         # an entry of a mapping is a pair: the key and the value
         for child in [entry] if key is None else entry:
@@ -269,24 +271,26 @@ def _measured(
 
 
 def _check_kind(node: yaml.Node) -> None:
-    """Raise YamlError if a value has a type that is not allowed, or cannot be written to a file."""
+    """Raise YamlError if a value has a type that is not allowed, is too long a number, or cannot be
+    written to a file.
+    """
     if node.tag == f"{_TAG}timestamp":
-        raise YamlError(_at(node, "is read as a date; put it in quotes"))
+        raise YamlError(_located(node, "is read as a date; put it in quotes"))
     if node.tag not in _ALLOWED_TAGS:
         shown = f"!!{node.tag.removeprefix(_TAG)}" if node.tag.startswith(_TAG) else node.tag
         plain = "a configuration holds texts, numbers, true, false, null, lists and mappings"
-        raise YamlError(_at(node, f"is {shown}; {plain}"))
+        raise YamlError(_located(node, f"is {shown}; {plain}"))
     if isinstance(node, yaml.ScalarNode):
         if node.tag in _NUMBERS and len(node.value) > MAX_NUMBER_CHARACTERS:
             raise YamlError(
-                _at(
+                _located(
                     node,
                     f"a number of {len(node.value):,} characters; at most {MAX_NUMBER_CHARACTERS}",
                 )
             )
         if not is_writable(node.value):
             raise YamlError(
-                _at(node, "holds half a character (a lone surrogate), which no file can hold")
+                _located(node, "holds half a character (a lone surrogate), which no file can hold")
             )
 
 

@@ -107,12 +107,12 @@ def base_of(url: str) -> str:
 SERVED_SCHEME = "served"
 SERVED_AT = "EVAL_FACTORY_SERVED_AT"
 """The variable with the addresses of a model's servers (`http://127.0.0.1:PORT`), separated by
-blanks. It is set only for the processes of the cells that ask the model.
+blanks. The variable is set only for the processes of the cells that ask the model.
 """
 PORT = "{port}"
 REPLICA = "{replica}"
-"""Placeholders in the command of a server: the server's port, and its number (from 0) among several
-servers of the model.
+"""Placeholders in the command of a server: the port of the server, and the number of the server
+(from 0) among several servers of the model.
 """
 
 

@@ -178,7 +178,7 @@ class AskingValues:
         Args:
             units: the questions.
             value_of: returns the value of a question. True counts as 1 and False as 0.
-            scale: the lowest and the highest possible value.
+            scale: the lowest and the highest possible value; None if the scale is not known.
         """
         values = {unit: float(value_of(unit)) for unit in units}
         return share_of(values, self.sources, scale)

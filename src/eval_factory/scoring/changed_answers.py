@@ -87,12 +87,14 @@ class Askings(Part):
 
     plan: Plan
     right: RightAnswers
-    """The part that reads the answers. It sees each request before this part does."""
+    """The part that reads the answers. `RightAnswers` sees each request before this part does."""
     confidence: ConfidenceOfAnswers | None
     metrics: list[MetricValues] = field(default_factory=list)
     """HELM's metrics of the further askings, and other metrics computed from them."""
     units: dict[Unit, None] = field(default_factory=dict)
-    """The questions whose original form was answered, in the order of the requests."""
+    """The questions whose original form was answered, in the order of the requests. The dict is an
+    ordered set.
+    """
     main: str = ""  # the name of HELM's main metric
     reading: dict[str, int] = field(default_factory=dict)
     """The counts of read and unread answers, by their field in `results.Instances`."""
@@ -165,7 +167,7 @@ class Askings(Part):
         failed is sent again in the next run, like any failed request.
         """
         replies = {ASK_LETTER: self.letters}
-        if self.confidence is not None and not self.confidence.in_one:
+        if self.confidence is not None and not self.confidence.asked_together:
             replies[CONFIDENCE] = self.confidence.replies
         for name, by_unit in replies.items():
             for unit, reply in by_unit.items():

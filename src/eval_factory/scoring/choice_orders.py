@@ -24,7 +24,7 @@ from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.asking_forms import REPEAT, SAME_WORDS, is_asked_again
 from eval_factory.tasks.choice_question import name_of, number_of_order, why_not_reordered
 
-NO_OPTION = "no option"  # the count of answers that name no option
+NO_OPTION = "no option"  # the key, among the letters, for answers that name no option
 
 
 @dataclass
@@ -51,7 +51,7 @@ class ChoiceOrderCheck(Part):
     letters: Counter[str] = field(default_factory=Counter)
     """Letter -> how often it was chosen, over all orders; `NO_OPTION` for answers without one."""
     right: RightAnswers | None = None
-    """The part that reads the answers. It sees each request before this part does."""
+    """The part that reads the answers. `RightAnswers` sees each request before this part does."""
 
     @classmethod
     def of(
@@ -120,7 +120,12 @@ class ChoiceOrderCheck(Part):
             add_mean_over_askings(draft, list(self.values_of(main).values()), ALL_ORDERS)
 
     def order_report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders:
-        """Report on the questions that were asked in more than one order."""
+        """Return the report on the questions that were asked in more than one order.
+
+        Args:
+            main: the values of the main metric in the original order, if there are any.
+            missing: the instances without a value that counts.
+        """
         reordered = [unit for unit, count in self.orders.items() if count > 1]
         by_order = {}
         right_in_all = {}

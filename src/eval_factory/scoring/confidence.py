@@ -86,7 +86,7 @@ class ConfidenceOfAnswers:
     """Returns the log probabilities of the answer to a request."""
     confidences: dict[Unit, float | None] = field(default_factory=dict)
     """Question -> confidence, from 0 to 1; None if the confidence cannot be read."""
-    in_one: bool = False  # True if one prompt asked for both the answer and the confidence
+    asked_together: bool = False  # True if one prompt asked for both the answer and the confidence
 
     @classmethod
     def of(
@@ -104,7 +104,7 @@ class ConfidenceOfAnswers:
         if source == LOGPROBS:
             return cls(source, logprobs=logprobs)
         replies = read_replies(plan.rundir.helm / names.CONFIDENCE_FILE)
-        return cls(STATED, replies, in_one=source == STATED_ONLY)
+        return cls(STATED, replies, asked_together=source == STATED_ONLY)
 
     def add(self, unit: Unit, state: output.RequestState, label: str) -> None:
         """Add the confidence of an answer.

@@ -452,12 +452,14 @@ class Corrections(Part):
         return cls(catalogue.version, errata, rules, helm)
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
+        """Compute the corrected values of an instance."""
         if has_failed(state):
             self.add_answer(key, state, None)
         else:
             self.add_answer(key, state, text_of(state))
 
     def complete(self, draft: Draft) -> None:
+        """Add the corrected metrics to the metrics of the run."""
         draft.metrics += self.metrics()
 
     def conclude(self, draft: Draft) -> None:

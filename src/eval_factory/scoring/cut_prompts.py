@@ -89,7 +89,10 @@ def _min_tokens_of(prompt: _Prompt) -> float:
 
 @dataclass
 class CutPrompts:
-    """A search for cut prompts among all prompts of a run."""
+    """A search for cut prompts among all prompts of a run.
+
+    First, `add` stores the figures of each prompt. Then, `find_cut` returns the cut prompts.
+    """
 
     _prompts: list[_Prompt] = field(default_factory=list)
 
@@ -106,7 +109,7 @@ class CutPrompts:
         if tokens is not None and tokens >= MIN_TOKENS and fewest > 0:
             self._prompts.append(_Prompt(key, tokens, fewest, len(text), cached))
 
-    def found(self, *, by_plateau: bool = True) -> CutPromptsFound:
+    def find_cut(self, *, by_plateau: bool = True) -> CutPromptsFound:
         """Return the prompts that were cut.
 
         Args:

@@ -319,9 +319,10 @@ def notes_on_floors(
 
 
 MIN_PROBED = 3  # the smallest number of questions with marks for a floor of the judges
-Probes = Mapping[str, Mapping[str, Any]]  # instance -> the judges' annotations
+Probes = Mapping[str, Mapping[str, Any]]
+"""Id of an instance -> the judges' annotations of the text that says nothing."""
 Marks = list[dict[str, float]]
-"""The marks of a text that says nothing. Each question has an entry: judge -> mark."""
+"""The marks of the text that says nothing, with an entry for each question: judge -> mark."""
 
 
 @dataclass(frozen=True)

@@ -249,7 +249,7 @@ def _sum_of_squares(values: Iterable[float]) -> float:
     return math.fsum(value * value for value in values)
 
 
-def of_equal_values(
+def interval_of_equal_values(
     value: float, count: float, scale: Bounds, each_side: float = TAIL_ALPHA
 ) -> Bounds:
     """Return the interval of the mean if all values of the sample are equal.
@@ -389,7 +389,7 @@ def interval_of_mean(
         if is_off_scale:
             return NO_INTERVAL
         return Interval(
-            *of_equal_values(values[0], units, (low, high), each_side), EXACT + by_cluster
+            *interval_of_equal_values(values[0], units, (low, high), each_side), EXACT + by_cluster
         )
     # the reported mean less the mean of the values, by which the interval is moved
     offset = 0.0

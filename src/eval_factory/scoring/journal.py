@@ -256,7 +256,7 @@ class StoredAnswers:
         return (self.answer_to(state) or UNKNOWN).logprobs
 
 
-_ENDED = tuple(state for state, facts in ATTEMPT_STATES.items() if facts.has_ended)
+_TIMED = tuple(state for state, facts in ATTEMPT_STATES.items() if facts.is_timed)
 _SENT = tuple(state for state, facts in ATTEMPT_STATES.items() if facts.is_sent)
 _WITH_ANSWER = tuple(state for state, facts in ATTEMPT_STATES.items() if facts.has_answer)
 
@@ -448,7 +448,7 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
     latencies: list[float] = []
     tokens: list[tuple[int | None, int | None]] = []
     for attempt in read_attempts(cache_db):
-        if attempt["role"] != MODEL_ROLE or attempt["outcome"] not in _ENDED:
+        if attempt["role"] != MODEL_ROLE or attempt["outcome"] not in _TIMED:
             continue
         started = attempt["started"]
         ended = attempt["started"] + attempt["latency_s"]

@@ -62,7 +62,7 @@ END_WEIGHT = 1.25
 """The number of pseudo-answers at each end of the scale.
 
 With fewer, n equal ratings would exclude values that the exact bound of
-`intervals.of_equal_values` does not exclude.
+`intervals.interval_of_equal_values` does not exclude.
 """
 MIN_RATED_OF_STRATUM = 2  # a variance needs two rated answers
 METHOD = "ppi++-stratified"  # the name of the method in a result

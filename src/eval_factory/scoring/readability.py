@@ -386,7 +386,7 @@ class Readability(Part):
     def complete(self, draft: Draft) -> None:
         """Find the prompts that the server cut, and add the lenient metrics."""
         limited = draft.plan.evaluation.extra.max_length is not None
-        self.cut = self.windows.found(by_plateau=not limited)
+        self.cut = self.windows.find_cut(by_plateau=not limited)
         self.signs["prompt_truncated"] |= self.cut.keys
         is_reasoned = draft.plan.evaluation.extra.answer_style == REASONED
         if self.lenient and not is_reasoned:  # `lenient` is empty if questions have no options

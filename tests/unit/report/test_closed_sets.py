@@ -69,4 +69,4 @@ def test_a_suites_results_tell_of_each_status_and_what_to_do(
 def test_each_state_of_an_attempt_says_what_a_run_used_by_it() -> None:
     assert ATTEMPT_STATES.keys() == set(AttemptState)
     for state, facts in ATTEMPT_STATES.items():
-        assert facts.is_sent or not facts.has_ended, state
+        assert facts.is_sent or not facts.is_timed, state

@@ -28,7 +28,7 @@ def found_in(texts: list[str], window: int | None, **how: bool) -> CutPromptsFou
         if window is not None:
             tokens = min(tokens, window)
         prompts.add((f"id{number}", 0, None), text, tokens)
-    return prompts.found(**how)
+    return prompts.find_cut(**how)
 
 
 LONG = [note_of(3000 + 100 * number, number) for number in range(8)]
@@ -70,7 +70,7 @@ def test_texts_of_one_count_and_other_lengths_beside_longer_ones_are_no_plateau(
     for number in range(8):
         prompts.add((f"id{number}", 0, None), "word " * (900 + 40 * number), 1100)
     prompts.add(("longer", 0, None), "word " * 1400, 1090)
-    assert prompts.found().keys == frozenset()
+    assert prompts.find_cut().keys == frozenset()
 
 
 @pytest.mark.parametrize("tokens", [None, 0, 3, 255])
@@ -78,7 +78,7 @@ def test_a_count_that_is_none_says_nothing(tokens: int | None) -> None:
     prompts = CutPrompts()
     for number, text in enumerate(LONG):
         prompts.add((f"id{number}", 0, None), text, tokens)
-    assert prompts.found().keys == frozenset()
+    assert prompts.find_cut().keys == frozenset()
 
 
 @pytest.mark.parametrize("blank", [" " * 900, "-" * 900, "\n" * 900, "_ " * 400, "====\n" * 200])
@@ -97,7 +97,7 @@ def test_tokens_from_a_cache_are_no_cut() -> None:
     for number, text in enumerate(LONG):
         counted = 300 + 10 * number
         prompts.add((f"id{number}", 0, None), text, counted, tokens_in(text) - counted)
-    assert prompts.found().keys == frozenset()
+    assert prompts.find_cut().keys == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_server_that_counts_words_cut_nothing(texts: list[str]) -> None:
     for number, text in enumerate(texts):
         words = text.replace("the", "levothyroxine").replace("of", "hydrochlorothiazide")
         prompts.add((f"id{number}", 0, None), words, len(words.split()))
-    assert prompts.found().keys == frozenset()
+    assert prompts.find_cut().keys == frozenset()
 
 
 @pytest.mark.parametrize("step", [16, 64, 128])
@@ -118,7 +118,7 @@ def test_a_server_that_counts_in_steps_cut_nothing(step: int) -> None:
     texts = [note_of(700 + number, number) for number in range(200)]
     for number, text in enumerate(texts):
         prompts.add((f"id{number}", 0, None), text, tokens_in(text) // step * step)
-    assert prompts.found().keys == frozenset()
+    assert prompts.find_cut().keys == frozenset()
 
 
 def test_prompts_of_nearly_one_length_with_one_count_are_found() -> None:
@@ -137,7 +137,7 @@ def test_prompts_that_differ_by_a_number_have_one_count() -> None:
     prompts = CutPrompts()
     for number, text in enumerate(texts):
         prompts.add((f"id{number}", 0, None), text, 2_050)
-    assert prompts.found().keys == frozenset()
+    assert prompts.find_cut().keys == frozenset()
 
 
 @pytest.mark.parametrize("window", [2_048, 4_096])
@@ -152,7 +152,7 @@ def test_a_server_that_leaves_out_blocks_of_half_its_window(window: int) -> None
             cut.add(f"id{number}")
             tokens = window // 2 + tokens % (window // 2)
         prompts.add((f"id{number}", 0, None), text, tokens)
-    found = {key[0] for key in prompts.found().keys}
+    found = {key[0] for key in prompts.find_cut().keys}
     assert found <= cut
     assert len(found) > len(cut) / 2
 
@@ -163,4 +163,4 @@ def test_prompts_without_a_text_say_nothing() -> None:
     prompts.add(("picture", 0, None), "", 765)
     for number, text in enumerate(LONG):
         prompts.add((f"id{number}", 0, None), text, 2_050)
-    assert {key[0] for key in prompts.found().keys} == {f"id{number}" for number in range(8)}
+    assert {key[0] for key in prompts.find_cut().keys} == {f"id{number}" for number in range(8)}

@@ -26,10 +26,10 @@ from eval_factory.scoring.intervals import (
     design_effect,
     effective_clusters,
     few_sources,
+    interval_of_equal_values,
     interval_of_mean,
     lower_end,
     mean_and_variance,
-    of_equal_values,
     percentile,
     student_t,
     t_quantile,
@@ -198,9 +198,11 @@ def test_a_scale_of_cases_begins_at_their_mean_lowest_or_at_the_lowest_of_all() 
 def test_equal_values_leave_room_for_what_was_not_seen() -> None:
     """SciPy's exact interval of 12 of 12."""
     exact = stats.binomtest(12, 12).proportion_ci(method="exact")
-    assert of_equal_values(1.0, 12, (0, 1)) == near((exact.low, exact.high))
-    assert of_equal_values(0.0, 12, (0, 1)) == near((0.0, 1 - exact.low))
-    assert of_equal_values(4.0, 12, (1, 5)) == near((4 - 3 * (1 - exact.low), 4 + (1 - exact.low)))
+    assert interval_of_equal_values(1.0, 12, (0, 1)) == near((exact.low, exact.high))
+    assert interval_of_equal_values(0.0, 12, (0, 1)) == near((0.0, 1 - exact.low))
+    assert interval_of_equal_values(4.0, 12, (1, 5)) == near(
+        (4 - 3 * (1 - exact.low), 4 + (1 - exact.low))
+    )
 
 
 _SAMPLES = st.lists(
