@@ -8,7 +8,7 @@ from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.jury import missing_judgements
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
-from eval_factory.scoring.reasoned_answers import label_of_reasoned
+from eval_factory.scoring.reasoned_answers import label_with_reasoning
 from eval_factory.scoring.scores import MetricValues
 from eval_factory.scoring.tally import notes_on_clusters
 from eval_factory.tasks.errata import CORRECTED
@@ -18,17 +18,17 @@ class MainMetric(Part):
     """The part of a result that chooses the main metric: the metric that the result is about."""
 
     def publish(self, draft: Draft) -> None:
-        """Choose the main metric; store its label, its values and what is missing from them.
+        """Choose the main metric; store its label and its values.
 
-        Missing are the instances without a usable value. The draft also gets whether these count
-        as 0, and the numbers of requested, scored and failed instances.
+        Also store the instances without a usable value of the main metric, whether these instances
+        count as 0, and the numbers of instances (requested, scored, failed and so on).
         """
         labels = [metric.label for metric in draft.metrics]
         draft.main, draft.main_metric_notes = chosen_main_metric(
             draft.plan.evaluation.task.helm, labels
         )
         # If the answers contain reasoning, the label gets a suffix, and the draft gets a note.
-        draft.main = label_of_reasoned(draft)
+        draft.main = label_with_reasoning(draft)
         draft.main_values = _metric_labelled(draft, draft.main)
         tally = draft.tally
         if draft.main_values is None:
@@ -41,7 +41,7 @@ class MainMetric(Part):
         draft.instances = tally.counts(draft.missing)
 
     def conclude(self, draft: Draft) -> None:
-        """Add the notes on how the main metric was chosen."""
+        """Add the notes on the choice of the main metric; they are urgent if it has no score."""
         importance = Importance.NO_RESULT
         if draft.main in draft.scores:
             importance = Importance.DOUBTFUL

@@ -57,7 +57,7 @@ def add_mean_over_askings(
     mean = _means_of_questions(main, counted, suffix)
     if not mean.values:
         return None
-    # None is missing here: missing values were left out or set to 0 two steps above.
+    # No value is missing here: missing values were left out or set to 0 above (`counted`).
     score = score_of(mean, missing=set(), failed_as_zero=draft.missing_as_zero)
     if score is None:
         return None
@@ -79,7 +79,7 @@ def _bounds_of_mean(
 ) -> Bounds | None:
     """Return the lowest and the highest score of the means that the missing values allow.
 
-    The lowest score takes the lowest possible value for every missing value, the highest score the
+    In the lowest score, every missing value is the lowest possible value; in the highest score, the
     highest possible value. Return None if the mean of a question lies outside the metric's scale.
 
     Args:

@@ -35,9 +35,10 @@ class ReasonedForm(AnswerForm):
     """The form of a reasoned answer that ends with the letter of an option."""
 
     def stated(self, state: output.RequestState, answer: str) -> str | None:
-        """Return the option that the last line states; if none, the one of the complete answer.
+        """Return the option that the last line states.
 
-        Return None if no option is stated at all.
+        If the last line states no option, return the option that the complete answer states. Return
+        None if the complete answer states no option.
         """
         return super().stated(state, last_line(answer)) or super().stated(state, answer)
 
@@ -129,10 +130,10 @@ class ReasonedValues(Part):
             fill_in([*draft.metrics, *self.other_orders], self.right)
 
 
-def label_of_reasoned(draft: Draft) -> str:
+def label_with_reasoning(draft: Draft) -> str:
     """Return the label of the main metric, with a suffix if answers contain reasoning.
 
-    Add a note to the draft in this case.
+    If answers contain reasoning, also add a note to the draft.
     """
     if not is_reasoned(draft.plan):
         return draft.main

@@ -2,9 +2,9 @@
 
 The program looks at the score several times while the sample grows, and stops if the rule is
 fulfilled. Let K be the number of looks. The interval of each look misses the true mean with a
-probability of alpha / K. Any of the intervals misses the true mean with a probability of at most
-alpha (Bonferroni's inequality), whenever the run stops. Confidence sequences made by betting
-(I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024) are wider for few looks, as
+probability of alpha / K. The probability that at least one of the intervals misses the true mean is
+therefore at most alpha (Bonferroni's inequality), whenever the run stops. Confidence sequences made
+by betting (I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024) are wider for few looks, as
 benchmarks/stop_when_coverage.py shows.
 """
 
@@ -117,7 +117,8 @@ class Looks(Part):
         This phase follows the floors, because a rule may compare the interval with a floor.
 
         Raises:
-            ConfigError: No interval of this metric is valid at several looks.
+            ConfigError: No interval of this metric is valid at several looks, or the rule needs a
+                scale with known ends.
         """
         stop = self.stop
         asked = self.drawn.asked
@@ -160,7 +161,8 @@ class Looks(Part):
         score. A number that cannot be computed is None.
 
         Raises:
-            ConfigError: No interval of this metric is valid at several looks.
+            ConfigError: No interval of this metric is valid at several looks, or the rule needs a
+                scale with known ends.
         """
         metric = draft.main_values
         if metric is None or not metric.values:
