@@ -108,7 +108,7 @@ def probe(
     )
 
     def outcome_of(server: Server) -> str | PrerequisiteError | None:
-        server.is_patient = False  # do not wait for a server that cannot be reached
+        server.is_patient = False  # HTTP 429 (too many requests) ends the probe at once
         try:
             warning = _Probe(settings, endpoint, servers, server, env, redactor).warning()
         except PrerequisiteError as error:
