@@ -46,7 +46,7 @@ _REQUIRED_FILES = (
     names.SCENARIO_STATE_FILE,
 )
 _OPTIONAL_FILES = (names.SCENARIO_FILE,)
-# the end of the names of all HELM adapter methods that use pictures or sounds
+# the end of the names of all adapter methods of HELM that use pictures or sounds
 MULTIMODAL = "_multimodal"
 # the name of the main metric of a run without scores: HELM requires a name for every run
 NO_SCORE = "no_score"
@@ -60,6 +60,8 @@ POLICY = (
     " connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 """The Content-Security-Policy of the pages."""
+_LONGEST_RUN_NAME = 150  # in characters; the name of a run becomes the name of a folder
+_LONGEST_ARGUMENT = 40  # in characters; HELM joins several arguments in the name of a file
 _ICON = re.compile(r'<link rel="icon"[^>]*>')
 
 
@@ -108,21 +110,21 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
     helm_runs: list[_HelmRun] = []
     for result_folder in folders:
         helm_runs += _runs_of(load_result(result_folder))
-    copies = Counter((run.folder.name, run.helm_model) for run in helm_runs)
-    models_with_copies = set()
+    run_counts = Counter((run.folder.name, run.helm_model) for run in helm_runs)
+    models_with_several_rows = set()
     for run in helm_runs:
-        if copies[run.folder.name, run.helm_model] > 1:
-            models_with_copies.add(run.helm_model)
-    # the runs of each row of the tables; a row is a model, or a model in one of several folders
-    rows: dict[tuple[str, Path | None], list[_HelmRun]] = {}
+        if run_counts[run.folder.name, run.helm_model] > 1:
+            models_with_several_rows.add(run.helm_model)
+    # (model, output folder if the model has several rows) -> the runs of the row
+    runs_by_row: dict[tuple[str, Path | None], list[_HelmRun]] = {}
     for run in helm_runs:
-        row_folder = run.stored.folder if run.helm_model in models_with_copies else None
-        rows.setdefault((run.helm_model, row_folder), []).append(run)
+        row_folder = run.stored.folder if run.helm_model in models_with_several_rows else None
+        runs_by_row.setdefault((run.helm_model, row_folder), []).append(run)
     viewed = []
-    numbers = Counter[str]()
-    for (model, folder), runs in rows.items():
-        numbers[model] += 1
-        number = None if folder is None else numbers[model]
+    rows_of_model = Counter[str]()  # the number of rows of each model so far
+    for (model, folder), runs in runs_by_row.items():
+        rows_of_model[model] += 1
+        number = None if folder is None else rows_of_model[model]
         viewed += [_viewed(run, number, _shown_model(runs, number)) for run in runs]
     return viewed
 
@@ -137,7 +139,10 @@ def viewed_as(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun:
     """
     (only_run,) = _runs_of(load_result(folder))
     run = _viewed(only_run, None, _shown_model([only_run], None))
-    full_name = _run_name(f"{name.replace(':', ',', 1)},model={run.model.rpartition('/')[2]}")
+    # HELM names a run `scenario:arguments,model=...`. The name becomes the name of a folder, which
+    # must not contain a colon: a comma replaces it.
+    entry_name = name.replace(":", ",", 1)
+    full_name = _run_name(f"{entry_name},model={run.model.rpartition('/')[2]}")
     all_groups = [*run.spec["groups"], *map(plain_name, groups)]
     spec = {**run.spec, "name": full_name, "groups": all_groups}
     return replace(run, name=full_name, spec=spec)
@@ -178,13 +183,13 @@ def _runs_of(stored: StoredResult) -> list[_HelmRun]:
 def _shown_model(runs: Sequence[_HelmRun], number: int | None) -> str:
     """Return the name of the model for the pages.
 
-    After the name come the tasks with results that are not reportable, and then the tasks with
-    other partial results.
+    The name ends with the tasks whose results are not reportable, and with the other tasks whose
+    results are partial.
 
     Args:
         runs: the runs of the model in one row of the tables.
-        number: the number of the row, from 1, if the model has several rows; the name then contains
-            the name of the output folder.
+        number: the number of the row, from 1, if the model has several rows: the name then contains
+            the number and the name of the output folder. None: the model has one row.
     """
     stored = runs[0].stored
     # With the demo endpoint, the configured model id differs from the model that has answered.
@@ -201,35 +206,42 @@ def _shown_model(runs: Sequence[_HelmRun], number: int | None) -> str:
     for run in runs:
         if not run.stored.result.reportable:
             not_reportable.append(run.stored.result.task)
-    text += f" [NOT REPORTABLE: {', '.join(not_reportable)}]" if not_reportable else ""
+    if not_reportable:
+        text += f" [NOT REPORTABLE: {', '.join(not_reportable)}]"
     only_partial = []
     for task in partial:
         if task not in not_reportable:
             only_partial.append(task)
-    return text + (f" [partial: {', '.join(only_partial)}]" if only_partial else "")
+    if only_partial:
+        text += f" [partial: {', '.join(only_partial)}]"
+    return text
 
 
 def _viewed(helm_run: _HelmRun, number: int | None, shown_model: str) -> ViewedRun:
     """Return the run with the names that the pages use.
 
-    `number`: the number of the model's row, from 1, if the model has several rows.
+    Args:
+        helm_run: the run.
+        number: the number of the model's row, from 1; None if the model has one row.
+        shown_model: the name of the model for the pages.
     """
     ending = ""
     if number is not None:
         ending = f"-{number}"
     name = _run_name(helm_run.folder.name) + ending
-    model = names.deployment_name(plain_name(helm_run.helm_model.rpartition("/")[2]) + ending)
+    model_without_creator = helm_run.helm_model.rpartition("/")[2]
+    model = names.deployment_name(plain_name(model_without_creator) + ending)
     groups = tuple(plain_name(group) for group in helm_run.spec["groups"])
     scenario = dict(helm_run.spec["scenario_spec"])
     # HELM builds file names from the scenario's arguments. A path is therefore cut to its last
     # part, and characters that file names may not contain are replaced in texts.
-    arguments = {}
+    arguments: dict[str, str | float] = {}
     for key, value in (scenario.get("args") or {}).items():
-        arguments[plain_name(key)] = (
-            value
-            if isinstance(value, (int, float))
-            else plain_name(str(value).rstrip("/").rpartition("/")[2], 40)
-        )
+        if isinstance(value, (int, float)):
+            arguments[plain_name(key)] = value
+        else:
+            last_part = str(value).rstrip("/").rpartition("/")[2]
+            arguments[plain_name(key)] = plain_name(last_part, _LONGEST_ARGUMENT)
     spec = {
         **helm_run.spec,
         "name": name,
@@ -245,14 +257,15 @@ def _viewed(helm_run: _HelmRun, number: int | None, shown_model: str) -> ViewedR
     run = read_run(helm_run.folder)
     score = result.scores.get(result.main_metric)
     split = (score.split if score else None) or run.main_split() or "test"
-    stats = (
-        stat.name for stat in run.stats if stat.mean is not None and stat.name.perturbation is None
-    )
-    scores = dict.fromkeys(
-        stat.name for stat in stats if stat.split == split and is_score(stat.name)
-    )
-    first = [score.metric] if score and score.metric in scores else []
-    metrics = tuple(metric for metric in dict.fromkeys([*first, *scores]) if is_plain(metric))
+    scored = []  # the names of the metrics that are scores of the split
+    for stat in run.stats:
+        is_original = stat.mean is not None and stat.name.perturbation is None
+        if is_original and stat.name.split == split and is_score(stat.name.name):
+            scored.append(stat.name.name)
+    # The main metric comes first; `dict.fromkeys` removes repeated names.
+    if score and score.metric in scored:
+        scored.insert(0, score.metric)
+    metrics = tuple(metric for metric in dict.fromkeys(scored) if is_plain(metric))
     page = PageRun(
         result.task, groups, metrics, metrics[0] if metrics else NO_SCORE, plain_name(split)
     )
@@ -265,7 +278,7 @@ def _run_name(name: str) -> str:
     If characters are replaced or cut, a hash of the complete name is appended: two names may differ
     only in the lost characters.
     """
-    plain = plain_name(name, 150)
+    plain = plain_name(name, _LONGEST_RUN_NAME)
     if plain == name:
         return name
     return f"{plain}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
@@ -274,8 +287,14 @@ def _run_name(name: str) -> str:
 def write_run_folders(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
     """Write a folder for each run into the folder of HELM's suite.
 
-    `copies`: True to copy HELM's files, False to create relative links to them. Links suffice if
-    the pages are temporary, because helm-summarize only reads these files.
+    run_spec.json is always written, because it contains the names for the pages. In a run with
+    pictures or sounds, scenario_state.json is also written (see `without_media`).
+
+    Args:
+        runs: the runs.
+        suite: the folder of HELM's suite.
+        copies: True to copy the other files of HELM, False to create relative links to these files.
+            Links suffice if the pages are temporary, because helm-summarize only reads the files.
     """
     for run in runs:
         folder = suite / run.name
@@ -300,8 +319,8 @@ def write_run_folders(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -
 def without_media(state: str) -> str:
     """Return the text of a scenario_state.json in which file names replace pictures and sounds.
 
-    HELM stores the path of each picture, and cannot read the file if a picture is missing, for
-    example because the folder was moved.
+    HELM stores the path of each picture and sound, and cannot read scenario_state.json if one of
+    these files is missing, for example because the folder was moved.
     """
 
     def replace_media(record: dict[str, Any]) -> dict[str, Any]:
@@ -315,7 +334,7 @@ def without_media(state: str) -> str:
 def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
     """Write the front end of the installed HELM into a new folder.
 
-    HELM's landing page is about Stanford's leaderboards. A browser therefore gets the page of the
+    HELM's landing page is about Stanford's leaderboards. A browser therefore opens the page of the
     run instead, or the tables if there are several runs.
 
     Returns:
@@ -331,6 +350,8 @@ def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
             "  pip install --force-reinstall --no-deps crfm-helm==0.5.16"
         )
     first_page = f"/runs/{quote(runs[0].name, safe='')}" if len(runs) == 1 else "/leaderboard"
+    # The project id chooses one of HELM's landing pages, which a browser does not open here. `lite`
+    # is the id that HELM's front end uses without a project.
     values = {"BENCHMARK_OUTPUT_BASE_URL": DATA_FOLDER, "SUITE": SUITE, "PROJECT_ID": "lite"}
     config = [f"window.{name} = {json.dumps(value)};" for name, value in values.items()]
     config.append(
@@ -353,7 +374,10 @@ def suite_folder(site: Path) -> Path:
 
 
 def without_external_hosts(html: str) -> str:
-    """Return the page without its external icon, and with a policy that forbids external hosts."""
+    """Return the page with an empty icon, and with a policy that forbids external hosts.
+
+    The page is also told to send no referrer.
+    """
     icon = '<link rel="icon" href="data:," />'
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />'
     head = f'<head>\n    {policy}\n    <meta name="referrer" content="no-referrer" />'
@@ -363,9 +387,9 @@ def without_external_hosts(html: str) -> str:
 def remove_site_path(site: Path) -> None:
     """Remove the path of the folder from the files that helm-summarize has written.
 
-    Links in the tables contain this path; the links are then relative.
+    Links in the tables contain this path; without the path, the links are relative.
     """
-    path_text = json.dumps(f"{site}/")[1:-1]  # the path as it is written inside a JSON string
+    path_text = _inside_json_string(f"{site}/")  # the path as it is written inside a JSON string
     suite = suite_folder(site)
     for file in (
         *suite.glob("*.json"),
@@ -387,17 +411,30 @@ def rename_files_with_colons(suite: Path) -> None:
         files_by_name[file.name] = file
     for file in files_by_name.values():
         file.rename(file.with_name(file.name.replace(":", "_")))
-    for table in suite.glob("groups/*.json") if files_by_name else ():
+    if not files_by_name:
+        return
+    for table in suite.glob("groups/*.json"):
         text = table.read_text(encoding="utf-8")
         for name in files_by_name:
-            text = text.replace(json.dumps(name)[1:-1], json.dumps(name.replace(":", "_"))[1:-1])
+            new_name = name.replace(":", "_")
+            text = text.replace(_inside_json_string(name), _inside_json_string(new_name))
         table.write_text(text, encoding="utf-8")
+
+
+def _inside_json_string(text: str) -> str:
+    """Return a text as it is written inside a JSON string, without the quotes."""
+    return json.dumps(text)[1:-1]
 
 
 def summarize_command(work: RunDir, suite: str, schema: Path, output: Path) -> list[str]:
     """Return the command line of helm-summarize.
 
-    With this schema, helm-summarize imports no class that a run names.
+    Args:
+        work: the folder for the configuration files of helm-summarize.
+        suite: the name of HELM's suite.
+        schema: the file with the metrics and groups of the tables. Because the file states the
+            groups, helm-summarize does not import the scenario classes that runs name.
+        output: the folder of HELM's output, which contains `runs/SUITE`.
     """
     # HELM's documentation names the option `--schema`, but HELM 0.5.16 rejects it as ambiguous.
     return [
@@ -438,7 +475,7 @@ def make_tables(
             name the path of the log.
 
     Raises:
-        HelmError: helm-summarize failed; the message has the last lines of its log.
+        HelmError: helm-summarize failed; the message contains the last lines of the log.
     """
     write_atomic(work.model_configs / names.MODEL_METADATA, to_yaml(page_models(models)))
     write_atomic(work.model_configs / names.LOGGING, quiet_logging())
