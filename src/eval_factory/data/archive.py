@@ -26,15 +26,18 @@ from eval_factory.data.sources import Sources, relative_path
 SUFFIXES = (".tar.gz", ".tgz")
 DEFAULT_LIMIT = 20 << 30  # the maximum size of all unpacked files together, in bytes
 MAX_MANIFEST_SIZE = 64 << 20  # in bytes
-MAX_FILES = 100_000
+MAX_FILES = 100_000  # the maximum number of files in an archive
 PAX_HEADERS = {"path", "size"}
 """The fields of extended headers that `pack` may write.
 
 They are needed for names that are long or not ASCII, and for files of 8 GiB or more.
 """
-# The tarfile module reads a larger block at once only if a header claims this size: such an archive
-# is refused, for the block would be kept in memory.
 _MAX_READ_SIZE = 1 << 20
+"""The maximum number of bytes that are read at once.
+
+The tarfile module reads a larger block at once only if a header claims this size. Such an archive
+is refused, because the block would fill the memory.
+"""
 
 
 def pack(root: Path, target: Path) -> int:
@@ -137,18 +140,19 @@ def unpack(
     _check_name(source)
     if not source.is_file():
         raise ConfigError(f"{source}: is not a file")
-    not_empty = ConfigError(f"{root}: is there already and not empty; name another folder")
+    not_empty = ConfigError(f"{root}: already exists and is not empty; name another folder")
     if (root / bundle.MANIFEST).exists() and not bundle.interrupted(root):
         raise not_empty
     manifest, text, total = _checked_manifest(source, limit)
     with bundle.staging(root, sources) as stage:
+        # `staging` has finished an interrupted change, which must be of the same archive.
         if (root / bundle.MANIFEST).exists() and (root / bundle.MANIFEST).read_bytes() != text:
             raise not_empty
         free = shutil.disk_usage(root).free
         if free < total:
             raise PrerequisiteError(f"{root}: {total} bytes are needed and {free} are free")
-        left = set(manifest.paths())
-        # `_members` checks each member a second time, for the file may have changed.
+        left = set(manifest.paths())  # the files that are not unpacked yet
+        # `_members` checks each member a second time, because the archive may have changed.
         with contextlib.closing(_members(source, limit)) as members:
             next(members, None)  # skip the manifest
             for archive, member in members:
@@ -181,15 +185,15 @@ class _Bounded:
     def read(self, size: int = -1) -> bytes:
         """Read `size` bytes; raise ReadError beyond the limit, or if `size` is too large."""
         if size < 0 or size > _MAX_READ_SIZE:
-            raise tarfile.ReadError("a header is larger than any that is needed")
+            raise tarfile.ReadError("a header is larger than the headers of packed bundles")
         if self._file.tell() > self._limit:
-            raise tarfile.ReadError(f"it unpacks to more than {self._limit} bytes")
+            raise tarfile.ReadError(f"the archive unpacks to more than {self._limit} bytes")
         return self._file.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Move to a position; raise ReadError beyond the limit."""
         if whence == 0 and offset > self._limit:
-            raise tarfile.ReadError(f"it unpacks to more than {self._limit} bytes")
+            raise tarfile.ReadError(f"the archive unpacks to more than {self._limit} bytes")
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
@@ -206,10 +210,11 @@ def _members(source: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfi
     """
     total = 0
     with gzip.open(source, "rb") as zipped, _damage_reported(source):
+        # The archive also has headers: 4 MiB and an eighth of the files' size are allowed for them.
         bounded: Any = _Bounded(zipped, limit + 4096 * 1024 + limit // 8)
         archive = tarfile.open(fileobj=bounded, mode="r:")  # noqa: SIM115 - `zipped` is closed above
         while (member := archive.next()) is not None:
-            # The list of members would fill the memory.
+            # tarfile keeps a list of all members, which could fill the memory.
             archive.members.clear()  # type: ignore[attr-defined]
             total += member.size
             problem = _problem_of(archive, member)
@@ -292,8 +297,8 @@ def _checked_manifest(source: Path, limit: int) -> tuple[bundle.Manifest, bytes,
         for _, member in members:
             if sizes.pop(member.name, None) != member.size:
                 raise PrerequisiteError(
-                    f"{source}: {member.name!r} is not what the manifest lists, "
-                    "or is there twice; nothing was unpacked"
+                    f"{source}: {member.name!r} is not in the manifest, has another size, "
+                    "or occurs twice; nothing was unpacked"
                 )
     if sizes:
         missing = [f"missing: {printable(name)}" for name in sizes]

@@ -42,8 +42,8 @@ from eval_factory.data.sources import (
 )
 
 MANIFEST = "manifest.json"
-LOCK = ".lock"
-STAGING_PREFIX = ".staging-"
+LOCK = ".lock"  # the name of the lock file of a bundle
+STAGING_PREFIX = ".staging-"  # the beginning of the names of staging folders
 # the name of a staging folder whose change is committed; `_finish` moves its files into the bundle
 COMMIT = ".commit"
 PREPARED_DATASETS = "hf/datasets/"  # the folder of data sets of the Hub
@@ -52,9 +52,10 @@ _OWN_NAMES = (MANIFEST, LOCK, COMMIT)
 
 
 class FileEntry(StrictModel):
-    """A file of a bundle.
+    """A file of a bundle, as the manifest lists it.
 
-    `source`: a URL, `hub:<id>@<revision>`, or `import:<folder name>`.
+    `size`: in bytes. `source`: a URL, `hub:<id>@<revision>`, or `import:<folder name>`. `date`: the
+    time at which the file became a part of the bundle, in UTC.
     """
 
     path: RelativePath
@@ -67,7 +68,7 @@ class FileEntry(StrictModel):
 def _prepared_folder(folder: str) -> str:
     """Return the folder; raise ValueError if it is not in the folder of prepared data sets."""
     if not folder.startswith(PREPARED_DATASETS):
-        raise ValueError(f"it is not in {PREPARED_DATASETS}")
+        raise ValueError(f"the folder is not in {PREPARED_DATASETS}")
     return folder
 
 
@@ -85,7 +86,10 @@ class HubEntry(StrictModel):
 
 
 def _is_own_file(path: str) -> bool:
-    """Return True if the path is a file of the bundle's own, or belongs to an unfinished change."""
+    """Return True if the manifest does not list the path.
+
+    These are the manifest itself, the lock file, and the files of unfinished changes.
+    """
     top = path.split("/")[0]
     return top in _OWN_NAMES or top.startswith(STAGING_PREFIX)
 
@@ -96,7 +100,7 @@ def _checked_files(files: list[FileEntry]) -> list[FileEntry]:
     if problem is not None:
         raise ValueError(problem)
     if any(_is_own_file(file.path.casefold()) for file in files):
-        raise ValueError("it lists itself")
+        raise ValueError("the manifest lists itself, the lock file or an unfinished change")
     return files
 
 
@@ -106,7 +110,11 @@ class Manifest(StrictModel):
     format: Literal[1] = 1
     made_by: Plain = f"eval-factory {__version__}"
     tasks: list[Plain] = []
-    """The tasks that were complete when the manifest was written. Do not rely on this list."""
+    """The tasks whose data were complete when the manifest was written.
+
+    Other versions of eval-factory may need other data for these tasks. Use `complete_tasks` to find
+    out which tasks are complete.
+    """
     hub: list[HubEntry] = []
     files: Annotated[list[FileEntry], AfterValidator(_checked_files)] = []
 
@@ -121,7 +129,7 @@ class Manifest(StrictModel):
         )
 
     def text(self) -> str:
-        """Return the text of the manifest's file, sorted so that equal bundles have equal texts."""
+        """Return the text of the manifest's file. The lists in the text are sorted."""
         document = self.model_dump(mode="json")
         document["files"].sort(key=lambda file: file["path"])
         document["hub"].sort(key=lambda entry: (entry["id"], entry["config"] or ""))
@@ -168,9 +176,9 @@ def read_manifest(root: Path) -> Manifest:
 class Differences:
     """The paths at which a folder differs from its manifest."""
 
-    missing: tuple[str, ...] = ()
-    altered: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # files that the folder does not have
+    altered: tuple[str, ...] = ()  # files with another size or content, and links
+    extra: tuple[str, ...] = ()  # files that the manifest does not list
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.altered or self.extra)
@@ -192,16 +200,17 @@ def files_under(root: Path) -> Iterator[str]:
     """
 
     def raise_unreadable(error: OSError) -> None:
+        """Raise an error that names the folder; os.walk would skip the folder."""
         raise PrerequisiteError(
             f"{printable(str(error.filename))}: cannot be read: {error.strerror}"
         )
 
-    for folder, folders, files in os.walk(root, onerror=raise_unreadable):
-        linked = []
-        for name in folders:
+    for folder, subfolders, files in os.walk(root, onerror=raise_unreadable):
+        links = []  # os.walk lists a link to a folder among the folders
+        for name in subfolders:
             if (Path(folder) / name).is_symlink():
-                linked.append(name)
-        for name in (*files, *linked):
+                links.append(name)
+        for name in (*files, *links):
             yield (Path(folder) / name).relative_to(root).as_posix()
 
 
@@ -215,7 +224,8 @@ def compare_files(
     Args:
         root: the folder.
         manifest: the manifest.
-        only: the paths to compare; None to compare all paths and to look for extra files too.
+        only: the paths to compare; paths that the manifest does not list are ignored. None to
+            compare all paths and to look for extra files too.
 
     Raises:
         PrerequisiteError: a file cannot be read.
@@ -227,6 +237,7 @@ def compare_files(
     for name in wanted:
         path = root / name
         entry = listed[name]
+        # the file and the folders above the file, without `root`
         path_and_folders = [path, *path.parents][: name.count("/") + 1]
         try:
             status = path.lstat()
@@ -254,6 +265,7 @@ def first_lines(lines: Sequence[str], max_lines: int = 5) -> str:
     return "\n".join(f"  {line}" for line in [*lines[:max_lines], *remainder])
 
 
+# the folders of a bundle
 SCENARIOS = "scenarios"
 HF_HOME = "hf"
 NLTK_DATA = "nltk_data"
@@ -271,7 +283,7 @@ LIST_LIMIT = 1000
 class Need:
     """A file, a data set or a folder that a task reads."""
 
-    kind: str
+    kind: str  # "file", "listing", "hub", "tiktoken" or "perturbation"
     name: str
     source: str  # the URL
     paths: tuple[str, ...] = ()  # the files of the bundle; empty if the bundle has none
@@ -283,7 +295,12 @@ def needs_of(
 ) -> list[Need]:
     """Return all data that a task needs, with the matching files in the manifest.
 
-    `all_files`: True to need all files of a listing, not only the first `LIST_LIMIT`.
+    Args:
+        task: the data that the task reads.
+        manifest: the manifest of the bundle.
+        root: the folder with the lists of files that the manifest lists.
+        sources: the table of sources.
+        all_files: True to need all files of a listing, not only the first `LIST_LIMIT`.
     """
     listed = manifest.paths()
     needs = []
@@ -361,7 +378,7 @@ def read_file_list(path: Path) -> list[str]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     raise PrerequisiteError(
-        f"{path}: is not a list of files\n  eval-factory data verify says what else is wrong"
+        f"{path}: is not a list of files\n  'eval-factory data verify' lists further problems"
     )
 
 
@@ -436,7 +453,8 @@ class Staging:
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for entry in self.hub:
             old = hub.get((entry.id, entry.config))
-            # Another revision is removed: with two revisions, `load_dataset` might read either.
+            # The files of the old entry are removed: if the cache has two revisions of a data set,
+            # `load_dataset` might read either.
             if old is not None:
                 for name in list(files):
                     if name.startswith(f"{old.folder}/"):
@@ -462,7 +480,7 @@ class Staging:
                 "Value error, "
             )
             raise PrerequisiteError(
-                f"{self.root}: cannot hold this: {problem}; nothing was changed"
+                f"{self.root}: cannot contain the new files: {problem}; nothing was changed"
             ) from None
         tasks = complete_tasks(new_manifest, self.root, self.sources, staged=self.folder)
         manifest = new_manifest.model_copy(update={"tasks": tasks})
@@ -488,9 +506,10 @@ class Staging:
         for name in names:
             if (root / name).is_dir() and not (root / name).is_symlink():
                 raise PrerequisiteError(
-                    f"{root / name}: is a folder where a file is to be; nothing was changed"
+                    f"{root / name}: is a folder, but the bundle needs a file there; "
+                    "nothing was changed"
                 )
-        folders: set[Path] = set()
+        folders: set[Path] = set()  # `root`, and each folder between `root` and a new file
         for name in names:
             folders.update([*(root / name).parents][: name.count("/") + 1])
         for folder in sorted(folders):
@@ -505,7 +524,7 @@ class Staging:
         self._workspace.replace(root / COMMIT)
         try:
             _finish(root)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # finish the change before the command ends
             _finish(root)
             raise
         self._begin()
@@ -546,17 +565,18 @@ def _finish(root: Path) -> None:
     except OSError as error:
         raise PrerequisiteError(
             f"{root}: a change is not finished: {error.filename}: {error.strerror or error}\n"
-            f"  once that is corrected, this finishes it: eval-factory data verify {root}"
+            f"  correct this problem, then finish the change: eval-factory data verify {root}"
         ) from error
 
 
 def settle(root: Path) -> None:
     """Finish an interrupted change, and delete staging folders that killed commands have left.
 
-    Nothing is done if another process is staging files.
+    If there is no interrupted change, and another process is staging files or the folder cannot be
+    written to, nothing is done.
 
     Raises:
-        BusyError: another process is finishing a change.
+        BusyError: there is an interrupted change, and another process is changing the bundle.
         PrerequisiteError: an interrupted change cannot be finished.
     """
     from filelock import FileLock, Timeout
@@ -612,10 +632,10 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
     from filelock import FileLock, Timeout
 
     try:
-        new = []
+        new_folders = []  # the folders that do not exist yet, innermost first
         for folder in (root, *root.parents):
             if not folder.exists():
-                new.append(folder)
+                new_folders.append(folder)
         if root.exists() and not root.is_dir():
             raise ConfigError(f"{root}: is not a folder")
         if root.is_dir() and not (root / MANIFEST).is_file() and not interrupted(root):
@@ -643,8 +663,8 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
         lock.release()
         if not (root / MANIFEST).exists() and not (root / COMMIT).exists():
             (root / LOCK).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # a folder is not empty
-                for folder in new:
+            with contextlib.suppress(OSError):  # stop at the first folder that is not empty
+                for folder in new_folders:
                     folder.rmdir()
 
 

@@ -38,7 +38,7 @@ HF_OFFLINE = {
 }
 UNKNOWN_REVISION = "0" * 40
 """The name of the folder of an unknown revision; `load_dataset` requires a name."""
-DATASETS = "datasets"
+DATASETS = "datasets"  # the folder of the `datasets` package in HF_HOME
 SCRIPT_VARIABLES = (
     "PATH",
     "LANG",
@@ -54,7 +54,7 @@ SCRIPT_VARIABLES = (
     "REQUESTS_CA_BUNDLE",
 )
 """The environment variables that loading scripts get."""
-SCRIPT_LIMIT_S = 3600.0
+SCRIPT_LIMIT_S = 3600.0  # the maximum duration of a loading script, in seconds
 RESULT_FILE = "result.json"  # the file in the workspace that `_run_script` writes
 
 
@@ -71,8 +71,8 @@ def prepare_cache(
 ) -> None:
     """Convert a copy of a data set's repository to the cache format, and stage the result.
 
-    A loading script is run only if the table of sources says that the data set has one, and only if
-    the revision is known.
+    A loading script is run only if the table of sources says that the data set has a loading
+    script, and only if the revision is known.
 
     Args:
         repository: the folder with the copy of the repository.
@@ -82,7 +82,8 @@ def prepare_cache(
         staging: the staging folder of the bundle.
 
     Raises:
-        PrerequisiteError: the `datasets` package cannot read the data set.
+        PrerequisiteError: the `datasets` package cannot read the data set, or a loading script has
+            no sandbox, or the result contains a link.
     """
     workspace = staging.folder.with_name(f"{staging.folder.name}-cache")
     try:
@@ -131,8 +132,8 @@ def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path
         # The package would run a script with the name of the data set, and ignore the data files.
         if scripts:
             shutil.copytree(repository, copy, ignore=shutil.ignore_patterns("*.py", "*.pyc"))
-            instead = "put the data set's files as Parquet, CSV or JSON there"
-            program = f"\n  {scripts[0]} is a program and is not executed; {instead}"
+            remedy = "put the data set's files as Parquet, CSV or JSON into its folder"
+            program = f"\n  {scripts[0]} is a program and is not executed; {remedy}"
         folder = str(copy if scripts else repository)
         builder = datasets.load_dataset_builder(
             folder, dataset.config, cache_dir=str(workspace), trust_remote_code=False
@@ -189,12 +190,12 @@ def _build_by_script(
         finished = sandbox.run(argv, workspace, allowed, env=env, seconds=SCRIPT_LIMIT_S)
     except PrerequisiteError as error:
         raise PrerequisiteError(
-            f"{dataset.id}: its loading script is run in a sandbox only\n  {error}"
+            f"{dataset.id}: its loading script runs only in a sandbox\n  {error}"
         ) from None
     result = _script_result(workspace, finished.returncode)
     folder = Path(result.get("folder", ""))
     if "error" not in result and not folder.resolve().is_relative_to(work_path):
-        result = {"error": "its script wrote outside of the folder that it was given"}
+        result = {"error": "its script wrote outside of the workspace"}
     if "error" in result:
         raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {result['error']}")
     return folder, result["config"], result["version"]
@@ -203,9 +204,10 @@ def _build_by_script(
 def _script_result(workspace: Path, returncode: int) -> dict[str, str]:
     """Return the content of the result file: `folder`, `config` and `version`, or only `error`.
 
-    The file is read only if no link in the workspace leads out of the workspace.
+    The file is read only if no link in the workspace leads out of the workspace. `returncode`: the
+    exit code of the process that ran the script.
     """
-    for path, why in foreign_files(workspace, [workspace]):
+    for path, why in foreign_files(workspace, [workspace]):  # the first such file is reported
         return {"error": f"its script left {path.name}, which {why}"}
     try:
         result = json.loads((workspace / RESULT_FILE).read_text(encoding="utf-8"))
@@ -217,7 +219,7 @@ def _script_result(workspace: Path, returncode: int) -> dict[str, str]:
             "version": str(result["version"]),
         }
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return {"error": f"the process that ran its script ended with {returncode}"}
+        return {"error": f"the process that ran its script ended with exit code {returncode}"}
 
 
 def _run_script(repository: str, config: str | None, workspace: str) -> None:
@@ -278,7 +280,12 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
 
 
 def _download(dataset: HubDataset, endpoint: str, folder: Path) -> str:
-    """Download the files of a data set into the folder, and return the revision."""
+    """Download the files of a data set into the folder, and return the revision.
+
+    Raises:
+        FetchError: the Hub does not report a revision, or has no conversion of the configuration.
+        Exception: any error of the Hub's library.
+    """
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import RevisionNotFoundError
 
@@ -291,6 +298,8 @@ def _download(dataset: HubDataset, endpoint: str, folder: Path) -> str:
     if not revision:
         raise FetchError(f"{endpoint}: does not say which revision of {dataset.id} it has")
     names = {file.rfilename for file in info.siblings or []}
+    # A loading script has the name of the data set. Without a script, or with a script that may
+    # run, the repository itself is downloaded.
     if f"{folder.name}.py" not in names or dataset.script:
         snapshot_download(
             dataset.id,
@@ -300,7 +309,7 @@ def _download(dataset: HubDataset, endpoint: str, folder: Path) -> str:
             local_dir=folder,
         )
         return revision
-    if dataset.revision:
+    if dataset.revision:  # the conversion below is of the newest revision, not of the pinned one
         revision = hub.dataset_info(dataset.id).sha or revision
     config = dataset.config or "default"
     snapshot_download(
@@ -346,7 +355,7 @@ def _fetch_error(name: str, endpoint: str, error: Exception) -> FetchError:
 
 
 def caches_of(env: Mapping[str, str]) -> Path:
-    """Return the folder of the `datasets` package's cache, by these environment variables."""
+    """Return the cache folder that the `datasets` package uses with these environment variables."""
     if env.get("HF_DATASETS_CACHE"):
         return Path(env["HF_DATASETS_CACHE"]).expanduser()
     home = env.get("HF_HOME") or os.path.join(  # noqa: PTH118

@@ -1,7 +1,8 @@
 """Downloads all data that runs of some tasks need into a bundle (`data pull`).
 
 Only complete files become a part of the bundle. The SHA-256 of a file is compared if the table of
-sources has it; otherwise the server has to report the length of the file.
+sources states it. Files of a listing are compared with git's hash. For all other files, the server
+has to report the length of the file, or the end of its content.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from eval_factory.data.sources import (
 )
 from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_from_environment
 
-PAGE_BEGINNINGS = (b"<!doctype html", b"<html")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+PAGE_BEGINNINGS = (b"<!doctype html", b"<html")  # in lower case
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8
 
 
 def difference_from_blob(path: Path, size: int, sha1: str) -> str | None:
@@ -50,11 +51,11 @@ def difference_from_blob(path: Path, size: int, sha1: str) -> str | None:
     """
     content = path.read_bytes()
     if len(content) != size:
-        return f"{len(content)} of {size} bytes came"
+        return f"{len(content)} bytes were received, {size} were expected"
     digest = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
     if digest == sha1:
         return None
-    return f"its content is not what is listed (git {digest}, listed is {sha1})"
+    return f"its content differs from the listed file (git's hash is {digest}, listed is {sha1})"
 
 
 def is_page(path: Path) -> bool:
@@ -66,8 +67,8 @@ def is_page(path: Path) -> bool:
 
 _TIMEOUT_S = (10.0, 60.0)  # for the connection, and between two blocks of a response
 MAX_FILE_SIZE = 4 << 30  # in bytes
-_DOWNLOADS_AT_ONCE = 8
-WEB_PAGE = "a web page came, not the file: a page to log in, or the notice of a proxy"
+_DOWNLOADS_AT_ONCE = 8  # the maximum number of downloads of a listing at the same time
+WEB_PAGE = "received a web page instead of the file: a login page, or a message of a proxy"
 
 RETRIES = Retry(
     total=4,
@@ -121,18 +122,21 @@ class Fetcher:
             blob: the expected size in bytes and SHA-1 of git's blob; None if they are unknown.
 
         Raises:
-            FetchError: the file is incomplete, or has another content than expected. `target` is
-                not written then.
+            FetchError: the file cannot be downloaded, is incomplete, or has another content than
+                expected. `target` is not written then.
         """
         partial = target.with_name(f"{target.name}.part")
         try:
             digest, problem = self._stream(url, partial)
+            # If the expected content is known, only a difference from this content is a problem.
             if sha256 is not None:
-                difference = f"its content is not what it was (SHA-256 {digest}, known is {sha256})"
-                problem = None if digest == sha256 else difference
+                problem = None
+                if digest != sha256:
+                    problem = f"its content has changed (SHA-256 {digest}, expected {sha256})"
             elif blob is not None:
                 problem = difference_from_blob(partial, *blob)
-            if (problem is not None or (sha256 is None and blob is None)) and is_page(partial):
+            is_content_known = sha256 is not None or blob is not None
+            if (problem is not None or not is_content_known) and is_page(partial):
                 problem = WEB_PAGE
             if problem is not None:
                 raise FetchError(f"{url}: {problem}")
@@ -155,8 +159,12 @@ class Fetcher:
     def _stream(self, url: str, target: Path) -> tuple[str, str | None]:
         """Download the file at `url` to `target`.
 
-        Returns the SHA-256 of the content, and a problem with the response, or None. The problem
-        counts only if the expected content is unknown.
+        Returns the SHA-256 of the content, and a problem with the response, or None. The caller
+        ignores the problem if the expected content is known.
+
+        Raises:
+            FetchError: the file cannot be downloaded, is too large, or is shorter or longer than
+                the response states.
         """
         digest = hashlib.sha256()
         size = 0
@@ -170,26 +178,27 @@ class Fetcher:
                     file.write(block)
             except requests.RequestException as error:
                 raise FetchError(
-                    f"{url}: the connection ended before the whole file came"
+                    f"{url}: the connection ended before the complete file was received"
                 ) from error
             declared = response.headers.get("Content-Length", "")
+            # The length of an encoded response is the length before decoding.
             if (
                 declared.isdigit()
                 and "Content-Encoding" not in response.headers
                 and int(declared) != size
             ):
-                raise FetchError(f"{url}: {size} of {declared} bytes came")
+                raise FetchError(f"{url}: {size} bytes were received, {declared} were announced")
             media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
             problem = None
             if media_type == "text/html":
                 problem = WEB_PAGE
             elif not size:
-                problem = "it is empty"
-            if not declared and response.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                problem = "the file is empty"
+            is_chunked = response.headers.get("Transfer-Encoding", "").lower() == "chunked"
+            if problem is None and not declared and not is_chunked:
                 problem = (
-                    problem
-                    or "the server does not say how long the file is, "
-                    "so it is unknown whether all of it came"
+                    "the server does not say how long the file is, "
+                    "so it is unknown whether the file is complete"
                 )
         return digest.hexdigest(), problem
 
@@ -254,11 +263,11 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
     if unknown:
         raise ConfigError(
             f"there is no task {', '.join(unknown)}; "
-            "'eval-factory data ls' lists them (or write: all)"
+            "'eval-factory data ls' lists the tasks (or write: all)"
         )
     failures: list[str] = []
     with contextlib.closing(Fetcher()) as fetcher, bundle.staging(root, sources) as stage:
-        pulled = False
+        pulled = False  # True if the data of at least one task were added
         for name in dict.fromkeys(tasks):
             try:
                 if (task := wanted.get(name)) is None:
@@ -271,10 +280,9 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
                     "; is there a network here? behind a proxy set HTTPS_PROXY, "
                     "with a mirror give --origin"
                 )
-                unreachable = isinstance(error, FetchError) and error.unreachable
-                failures.append(
-                    f"{name}: not pulled, nothing was written: {error}{hint if unreachable else ''}"
-                )
+                if not (isinstance(error, FetchError) and error.unreachable):
+                    hint = ""
+                failures.append(f"{name}: not pulled, nothing was written: {error}{hint}")
                 continue
             if notes:
                 pulled = True
@@ -294,7 +302,10 @@ def _pull_task(
     fetcher: Fetcher,
     say: _Say,
 ) -> list[str]:
-    """Stage all data of a task; return notes about them, or an empty list if there are none."""
+    """Stage all data of a task; return notes about the data, or an empty list without data.
+
+    `say` gets messages about the progress, and the reason if there are no data.
+    """
     notes: list[str] = []
     archives = stage.folder / "archives.part"
     for file in task.files:
@@ -321,7 +332,8 @@ def _pull_task(
         notes.append(f"vocabulary {vocabulary}")
     if task.perturbations and not notes and not task.own_data:
         notes.append(
-            "eval-factory does not know what it reads besides the files of its perturbations"
+            "eval-factory does not know which data the task reads besides the files of its "
+            "perturbations"
         )
     for file in sources.perturbation_files(task):
         url = sources.url(file.url)
@@ -348,7 +360,7 @@ def _pin_note(pinned: str | None, revision: str) -> str:
     if pinned == revision:
         return "pinned"
     return (
-        f"not the pinned {pinned}, which the Hub does not give any more: "
+        f"not the pinned {pinned}, which the Hub no longer has, or has not converted: "
         "scores may not be comparable"
     )
 
@@ -410,7 +422,7 @@ def _open_zip(archive: Path, url: str) -> Iterator[zipfile.ZipFile]:
         NotImplementedError,
         RuntimeError,
     ) as error:
-        raise FetchError(f"{url}: is not a zip file that can be used: {error}") from None
+        raise FetchError(f"{url}: is not a zip file that can be read: {error}") from None
 
 
 def _pull_listing(
@@ -434,7 +446,7 @@ def _pull_listing(
     try:
         texts = [entry for entry in answer if entry["name"].endswith(".txt")][: bundle.LIST_LIMIT]
         blobs = {entry["name"]: (int(entry["size"]), str(entry["sha"])) for entry in texts}
-        if any("/" in relative_path(text) for text in blobs):
+        if any("/" in relative_path(text) for text in blobs):  # refused by the `except` below
             raise ValueError("a path")
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FetchError(f"{url}: the answer is not a list of files") from None
@@ -479,7 +491,10 @@ def _pull_nltk(sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _
                     if info.filename.startswith(package.members):
                         wanted.append(info)
                 if not wanted or sum(info.file_size for info in wanted) > MAX_NLTK_SIZE:
-                    raise FetchError(f"{url}: does not hold {package.members}, or too much of it")
+                    raise FetchError(
+                        f"{url}: has no files below {package.members}, or more than "
+                        f"{MAX_NLTK_SIZE >> 20} MiB"
+                    )
                 for info in wanted:
                     target = stage.path(
                         f"{bundle.NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url

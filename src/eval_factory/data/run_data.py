@@ -80,7 +80,7 @@ class BundleInUse:
         return [*chain.from_iterable(need.paths for need in self.needs), *nltk]
 
     def record(self) -> dict[str, Any]:
-        """Return the record for the provenance of the result.
+        """Return a description of the bundle for the provenance of the result.
 
         The record has the SHA-256 of the manifest, and the revision and the hashes of each data set
         of the Hub. Files of scenarios are recorded elsewhere, as files of the output folder.
@@ -101,9 +101,10 @@ class BundleInUse:
 
 
 def task_sources(plan: Plan, sources: Sources) -> TaskSources:
-    """Return the data that the run reads: those of its subset.
+    """Return the data that the run reads with the values of its scenario's parameters.
 
-    If the length of prompts is limited, the vocabulary for counting tokens is added.
+    If the length of prompts is limited and the task has no vocabulary, the vocabulary for counting
+    tokens is added. If the user has data of his own, the task's files and data sets are left out.
     """
     values = {name: str(value) for name, value in plan.scenario_arguments.items()}
     task = sources_of(plan.evaluation.task, plan.evaluation.framework, values, sources)
@@ -119,7 +120,7 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
 def how_to_get(plan: Plan, to: str) -> str:
     """Return the message that tells the user how to get missing data of this run.
 
-    `to`: the end of the command, such as `--to DIR`.
+    `to`: the end of the `data pull` command, such as `--to DIR`.
     """
     sources = load_sources()
     name = name_in_table(plan.evaluation.task, plan.evaluation.framework, sources)
@@ -139,8 +140,8 @@ def how_to_get(plan: Plan, to: str) -> str:
         folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
         lines.append(
             f"  'eval-factory data pull' has nothing {'else ' if lines else ''}for "
-            f"{plan.task_name}: run it once with a"
-            f" network, or put its files into {folder} and its data sets of the Hub into HF_HOME"
+            f"{plan.task_name}: run the task once with a network, or put its files into {folder} "
+            "and its data sets of the Hub into HF_HOME"
         )
     return "\n".join(lines)
 
@@ -180,11 +181,11 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     differences = bundles.compare_files(root, manifest, only=bundle.paths)
     if differences:
         lines = (
-            f"{bundles.first_lines(differences.lines())}\n  get them again\n"
+            f"{bundles.first_lines(differences.lines())}\n  get these files again:\n"
             f"{how_to_get(plan, f'--to {root}')}"
         )
         raise PrerequisiteError(
-            f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}"
+            f"{root}: files of {plan.task_name} differ from the manifest\n{lines}"
         )
     return bundle
 
@@ -207,14 +208,16 @@ def _check_perturbations(plan: Plan, task: TaskSources, sources: Sources) -> Non
         ):
             raise PrerequisiteError(
                 f"{plan.task_name} needs the package {perturbation.module} "
-                f"where HELM is installed; HELM would download it{advice}, or install it"
+                "where HELM is installed; HELM would download the package"
+                f"{advice}, or install the package"
             )
 
 
 def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
-    """Return True if the run reads all text files of a folder, even those beyond GitHub's list.
+    """Return True if the run reads all text files of a folder, not only those in GitHub's list.
 
-    Returns None if the task has no such folder, or if HELM gets the list from GitHub itself.
+    Returns False if the run reads only the files in GitHub's list. Returns None if the task reads
+    no folder of text files, or if HELM gets the list from GitHub itself.
     """
     extra = plan.evaluation.extra
     reads_list_from_disk = extra.offline or extra.data_dir is not None
@@ -226,7 +229,7 @@ def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
 def _not_there(plan: Plan, location: str, missing: list[str], to: str) -> str:
     """Return the message that data of the run are missing at this location."""
     lines = bundles.first_lines([f"missing: {name}" for name in missing])
-    summary = f"{location} does not hold all that {plan.task_name} reads; nothing was started"
+    summary = f"{location} does not have all data that {plan.task_name} reads; nothing was started"
     return f"{summary}\n{lines}\n{how_to_get(plan, to)}"
 
 
@@ -296,7 +299,7 @@ def copy_bundle_files(bundle: BundleInUse, plan: Plan) -> None:
         helm = plan.rundir.helm
         if helm.is_symlink():
             raise PrerequisiteError(
-                f"{helm}: is a link, and files of a data bundle are not placed through one\n"
+                f"{helm}: is a link, and files of a data bundle are not copied through a link\n"
                 "  link the output folder itself instead, or choose another with --output_dir"
             )
         for above in reversed([target, *target.parents]):
@@ -329,7 +332,8 @@ def _mirror(root: Path, wanted: Mapping[str, bundles.FileEntry], target: Path) -
         if sha256_of(partial) != entry.sha256:
             partial.unlink()
             raise PrerequisiteError(
-                f"{root}: {entry.path} was changed as the run started; run the same command again"
+                f"{root}: {entry.path} was changed while the run started; "
+                "run the same command again"
             )
         partial.replace(copy)
 
@@ -358,9 +362,10 @@ _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 
 
 def pins_of(*plans: Plan) -> Pins | None:
-    """Return the pinned URLs and revisions of data that HELM would read in their newest version.
+    """Return the pinned URLs and revisions of the data that these runs read.
 
-    Returns None if there is nothing to pin.
+    Without the pins, HELM would read the newest version of these data. Returns None if there is
+    nothing to pin.
     """
     sources = load_sources()
     tasks = [task_sources(plan, sources) for plan in plans]
@@ -373,10 +378,9 @@ def pins_of(*plans: Plan) -> Pins | None:
         for dataset in task.hub:
             if dataset.revision:
                 datasets[dataset.id] = dataset.revision
-    if files or datasets:
-        return Pins(files, datasets)
-
-    return None
+    if not files and not datasets:
+        return None
+    return Pins(files, datasets)
 
 
 def notes_on_revisions(plan: Plan) -> list[str]:
@@ -396,7 +400,11 @@ def notes_on_revisions(plan: Plan) -> list[str]:
 
 
 def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield tuples (data set, pinned revision, revision that was read) if the revisions differ."""
+    """Yield a tuple for each data set whose revisions differ.
+
+    The tuple is (data set, pinned revision, revision that was read). Data sets with a loading
+    script are left out: the cache does not record their revision.
+    """
     pinned = {}
     for source in task_sources(plan, load_sources()).hub:
         if not source.script:
@@ -421,6 +429,7 @@ def differences_from_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tu
         HelmError: the record of the data sets cannot be read.
     """
     yield from _other_revisions(plan)
+    # A file that the run did not read has no hash in `files`, and counts as equal.
     task = task_sources(plan, load_sources())
     for file in task.files:
         name = f"{names.SCENARIOS_FOLDER}/{task.scenario}/{file.path}"
@@ -462,7 +471,7 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     """Return all URLs that a run has to contact.
 
     These are the URLs of its endpoints, of their OAuth tokens, and of the status of NVIDIA's cloud
-    functions.
+    functions (NVCF). URLs without a host are left out.
     """
     urls: list[str] = []
     for endpoint in plan.endpoints:
@@ -512,8 +521,8 @@ def offline_settings(
     )
 
 
-# From this size in bytes on, the user gets a message that files are read.
 SLOW_SIZE = 1 << 30
+"""The total size of changed files, in bytes, from which the user is told that they are read."""
 
 
 def hash_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:

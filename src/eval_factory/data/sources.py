@@ -23,11 +23,11 @@ from eval_factory.tasks.framework import Framework, Task, load_framework
 from eval_factory.tasks.run_entry import is_run_entry, task_of_run_entry
 from eval_factory.tasks.upstreams import UPSTREAMS
 
-_MAX_NAME_SIZE = 240
-_MAX_PATH_SIZE = 1000
-"""The maximum sizes in bytes of a path and of each of its parts (`_MAX_NAME_SIZE`).
+_MAX_NAME_SIZE = 240  # the maximum size of each part of a path, in bytes
+_MAX_PATH_SIZE = 1000  # the maximum size of a path, in bytes
+"""Linux allows 255 bytes for a name and 4096 bytes for a path.
 
-All file systems accept these sizes, even with a suffix and with the path of the bundle in front.
+The smaller maximums leave room for suffixes, and for the path of the bundle before the path.
 """
 
 
@@ -35,7 +35,8 @@ def relative_path(text: str) -> str:
     """Return the path if it is relative and stays inside of the folder that it is relative to.
 
     Raises:
-        ValueError: the path is absolute, contains `..` or unusual characters, or is too long.
+        ValueError: the path is absolute, contains `.`, `..`, a backslash or control characters, is
+            not UTF-8, or is too long.
     """
     parts = text.split("/")
     kinds = set(map(unicodedata.category, text))
@@ -99,9 +100,13 @@ class SourceFile(StrictModel):
     url: str
     sha256: Sha256 | None = None
     upstream: str | None = None
+    """The URL on a branch that HELM itself reads, if `url` is the URL of a commit."""
     instead: RelativePath | None = None
+    """The path of a file that HELM reads in place of this file, if the other file exists."""
     when: str | None = None
+    """The subset to which the file belongs; None if all subsets need the file."""
     member: RelativePath | None = None
+    """The path of the file in the zip archive at `url`; None if `url` is the file itself."""
     form: str | None = None
     """The published form of a multiple-choice benchmark that the file must have."""
 
@@ -198,13 +203,13 @@ class TaskSources(StrictModel):
         for file in self.files:
             if subset is None or file.when in (None, subset):
                 files.append(file)
-        read: dict[str, object] = {"files": tuple(files)}
-        for entry in self.variants:
-            if entry.when.items() <= values.items():
-                named = ",".join(f"{name}={value}" for name, value in entry.when.items())
-                read |= {"hub": entry.hub, "variant": named}
+        update: dict[str, object] = {"files": tuple(files)}
+        for variant in self.variants:
+            if variant.when.items() <= values.items():
+                name_and_value = (f"{name}={value}" for name, value in variant.when.items())
+                update |= {"hub": variant.hub, "variant": ",".join(name_and_value)}
                 break
-        return self.model_copy(update=read)
+        return self.model_copy(update=update)
 
 
 class Sources(StrictModel):
@@ -228,14 +233,20 @@ class Sources(StrictModel):
         return list(chain.from_iterable(perturbation.files for perturbation in perturbations))
 
     def requested(self, text: str) -> TaskSources | None:
-        """Return the sources of `TASK` or `TASK:name=value`; None if the table has no such task."""
-        name, _, written = text.partition(":")
+        """Return the sources of `TASK` or `TASK:name=value`.
+
+        Returns None if the table has no such task, or if the task has no such variant.
+        """
+        name, _, variant = text.partition(":")
         task = self.tasks.get(name)
-        if task is None or not written:
+        if task is None or not variant:
             return task
-        values = dict(part.partition("=")[::2] for part in written.split(","))
+        values = {}
+        for part in variant.split(","):
+            parameter, _, value = part.partition("=")
+            values[parameter] = value
         sources = task.with_values(values)
-        if sources.variant != written:
+        if sources.variant != variant:
             return None
         return sources
 
@@ -347,5 +358,5 @@ def requested_sources(text: str, sources: Sources) -> TaskSources | None:
         if (reason := sources.perturbations[perturbation].reason) is not None:
             raise ConfigError(f"{text}: cannot be pulled: {reason}; pull it without {AUGMENTATION}")
     if name_in_table(task_read, framework, sources) is None and not task.perturbations:
-        raise ConfigError(f"{text}: 'eval-factory data pull' does not know what it reads")
+        raise ConfigError(f"{text}: 'eval-factory data pull' does not know which data it needs")
     return task

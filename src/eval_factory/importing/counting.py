@@ -108,7 +108,7 @@ class SampleCounts:
         """Count one sample. Returns None, or an error message if its key was counted before."""
         key = key_of(sample)
         if key in self._ids:
-            return f"question {sample.id}, asking {sample.repeat + 1}, is there twice"
+            return f"question {sample.id}, asking {sample.repeat + 1}, occurs twice"
         self._ids.add(key)
         self.requested += 1
         self._prompts[hashlib.sha256(sample.prompt.encode("utf-8", "replace")).digest()] += 1

@@ -43,7 +43,7 @@ _METRIC_NAME_FIELDS = ("metric_name", "metric_id", "evaluation_description")
 """The fields that may name a metric. The first field that has different values for all results of
 an evaluation is used.
 """
-_HASHES = ("sha256", "md5")
+_HASHES = ("sha256", "md5")  # the hash algorithms of the schema
 _NOT_CATEGORIES = ("split", "finish_reason", "stop_reason", "epoch")  # metadata that make no groups
 _MAX_GROUP_NAME = 80  # the maximum number of characters of a category's value
 _SampleKey = tuple[str, int]  # id, number of the repeat from 0
@@ -102,10 +102,11 @@ class _Evaluation:
 
 @dataclass(slots=True)
 class _SampleLines:
-    """The lines of one sample: the offset of the first line, and the values of all lines."""
+    """The lines of one sample: where the first line begins, and the values of all lines."""
 
     offset: int  # the number of bytes before the first line
-    values: dict[str, float | None] = field(default_factory=dict)  # metric -> value
+    # metric -> value; None if the line of the metric has no number
+    values: dict[str, float | None] = field(default_factory=dict)
 
 
 @dataclass
@@ -132,7 +133,13 @@ def _evaluations(path: Path, document: Mapping[str, Any]) -> list[_Evaluation]:
 
 
 def _evaluation(path: Path, name: str, results: Sequence[Mapping[str, Any]]) -> _Evaluation:
-    """Return one evaluation with its results. Raises SourceError if no result has a value."""
+    """Return one evaluation with its results that have a value.
+
+    The main metric is the one that an export of eval-factory has marked, or else the first metric.
+
+    Raises:
+        SourceError: no result has a value.
+    """
     reported = {}
     metrics = {}
     counts = {}
@@ -142,12 +149,12 @@ def _evaluation(path: Path, name: str, results: Sequence[Mapping[str, Any]]) -> 
         value = number_of(details.get("score"))
         if value is None:
             continue
-        lower = (result.get("metric_config") or {}).get("lower_is_better")
+        lower_is_better = (result.get("metric_config") or {}).get("lower_is_better")
         uncertainty = details.get("uncertainty") or {}
         stderr = (uncertainty.get("standard_error") or {}).get("value")
         counts[metric] = count_of(uncertainty.get("num_samples"))
-        is_better = None if lower is None else not lower
-        reported[metric] = ReportedValue(value, number_of(stderr), is_better)
+        higher_is_better = None if lower_is_better is None else not lower_is_better
+        reported[metric] = ReportedValue(value, number_of(stderr), higher_is_better)
         if result.get("evaluation_result_id"):
             metrics[str(result["evaluation_result_id"])] = metric
         if (details.get("details") or {}).get("main_metric") == "true":
@@ -178,11 +185,12 @@ def _metric_names(
     configs = [result.get("metric_config") or {} for result in results]
     if len(results) == 1:
         return [str(configs[0].get("metric_name") or configs[0].get("metric_id") or UNNAMED_METRIC)]
-    columns = [[config.get(name) for config in configs] for name in _METRIC_NAME_FIELDS]
-    columns.append([result.get("evaluation_result_id") for result in results])
-    for column in columns:
-        if all(column) and len(set(column)) == len(column):
-            return [str(name) for name in column]
+    # for each field that may name the metrics: the value of each result
+    values_by_field = [[config.get(name) for config in configs] for name in _METRIC_NAME_FIELDS]
+    values_by_field.append([result.get("evaluation_result_id") for result in results])
+    for values in values_by_field:
+        if all(values) and len(set(values)) == len(values):
+            return [str(name) for name in values]
     raise SourceError(
         f"{path}: the results of {evaluation} have the same names; "
         "give each result another metric_name in its metric_config"
@@ -242,7 +250,7 @@ def _index_samples(
         key = _key_of(line, row, is_our_export)
         lines = samples.by_evaluation[evaluation].setdefault(key, _SampleLines(offset))
         if metric in lines.values:
-            raise SourceError(f"{row}: question {key[0]}, asking {key[1] + 1}, is there twice")
+            raise SourceError(f"{row}: question {key[0]}, asking {key[1] + 1}, occurs twice")
         lines.values[metric] = number_of((line.get("evaluation") or {}).get("score"))
     stated = count_of(details.get("total_rows"))
     if stated is not None and rows < stated:
@@ -264,10 +272,12 @@ def _evaluation_and_metric(
     for evaluation in evaluations:
         if result_id in evaluation.metrics:
             return evaluation.name, evaluation.metrics[result_id]
-    named = by_name.get(str(line.get("evaluation_name")))
-    if named is None and len(evaluations) == 1:
-        named = evaluations[0]
-    return None if named is None else (named.name, named.main_metric)
+    evaluation_of_line = by_name.get(str(line.get("evaluation_name")))
+    if evaluation_of_line is None and len(evaluations) == 1:
+        evaluation_of_line = evaluations[0]
+    if evaluation_of_line is None:
+        return None
+    return evaluation_of_line.name, evaluation_of_line.main_metric
 
 
 def _key_of(line: Mapping[str, Any], row: str, is_our_export: bool) -> _SampleKey:
@@ -280,7 +290,7 @@ def _key_of(line: Mapping[str, Any], row: str, is_our_export: bool) -> _SampleKe
     text = sample_id(line.get("sample_id"), row)
     epoch = str((line.get("metadata") or {}).get("epoch", ""))
     repeat = 0
-    if epoch.isdecimal() and len(epoch) < 9:
+    if epoch.isdecimal() and len(epoch) < 9:  # a longer number is not a number of repeats
         repeat = max(0, int(epoch) - 1)
     if repeat and is_our_export:
         text = text.removesuffix(f"#{repeat}")
@@ -301,7 +311,7 @@ def _run(
     if samples is not None and samples.unmatched_lines:
         notes.append(
             f"{samples.unmatched_lines} lines of {samples.path.name} name no evaluation of the "
-            "record, so they are left out."
+            "record. These lines are left out."
         )
     if samples is not None and samples.by_evaluation[evaluation.name]:
         lines = samples.by_evaluation[evaluation.name]
@@ -335,7 +345,13 @@ def _samples_at(file: Path, lines: Mapping[_SampleKey, _SampleLines]) -> Iterato
 def _sample(
     line: Mapping[str, Any], key: _SampleKey, values: Mapping[str, float | None]
 ) -> ForeignSample:
-    """Return the sample of a line, with the values of all its metrics."""
+    """Return the sample whose first line is `line`.
+
+    Args:
+        line: the first line of the sample, which has its texts.
+        key: the id of the sample, and the number of its repeat.
+        values: the values of all lines of the sample, by metric.
+    """
     question = line.get("input") or {}
     output = line.get("output") or {}
     metadata = line.get("metadata") or {}
@@ -380,7 +396,9 @@ def _numbers(values: Mapping[str, float | None]) -> dict[str, float]:
 
 def _as_list(value: Any) -> Sequence[Any]:
     """Return a field's value as a list. Earlier versions of the schema have a single text."""
-    return [value] if isinstance(value, str) else value or []
+    if isinstance(value, str):
+        return [value]
+    return value or []
 
 
 def _right_options(references: Sequence[str], options: Sequence[str]) -> tuple[int, ...]:

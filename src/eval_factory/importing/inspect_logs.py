@@ -40,6 +40,7 @@ LETTER_VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 `value_to_float`.
 """
 _UNKNOWN = "unknown"
+# entries of a `.eval` archive; Inspect writes _START at the beginning and _HEADER at the end
 _HEADER = "header.json"
 _START = "_journal/start.json"
 _SAMPLES = "samples/"
@@ -50,6 +51,7 @@ _MEANS = ("accuracy", "mean")
 """The metrics of Inspect that are means over samples. The value of a scorer is its first
 metric in this list.
 """
+_MAX_GROUP_NAME = 80  # the maximum number of characters of a category's value
 
 
 def is_log(path: Path) -> bool:
@@ -86,9 +88,10 @@ def read(path: Path) -> ForeignRun:
         raise SourceError(f"{path}: has no field status")
     stats = header.get("stats") or {}
     packages = facts.get("packages") or {}
-    usage = _total_usage(stats.get("model_usage") or {})
-    names = list(reported)
-    main = names[0] if names else _first_scorer(path, status, header)
+    prompt_tokens, completion_tokens = _total_usage(stats.get("model_usage") or {})
+    main = next(iter(reported), None)
+    if main is None:  # a log that did not finish may still have samples with values
+        main = _first_scorer(path, status, header)
     unknown = ["prompts as sent to the endpoint", "cost"]
     program, program_version = _program(packages)
     if program_version == _UNKNOWN:
@@ -108,8 +111,8 @@ def read(path: Path) -> ForeignRun:
         why_unfinished=None if status == "success" else _unfinished(status, header),
         started_at=utc_time(stats.get("started_at") or facts.get("created")),
         ended_at=utc_time(stats.get("completed_at")),
-        prompt_tokens=usage[0],
-        completion_tokens=usage[1],
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
         settings=_settings(facts, header),
         unknown=tuple(unknown),
     )
@@ -180,7 +183,10 @@ def _samples(path: Path) -> Iterator[ForeignSample]:
 
 
 def _sample(sample: Mapping[str, Any], location: str) -> ForeignSample:
-    """Return a sample of a log as a record. `location` names the sample in error messages."""
+    """Return a sample of a log as a `ForeignSample`.
+
+    `location` names the sample in error messages.
+    """
     for name in ("id", "epoch", "input"):
         if name not in sample:
             raise SourceError(f"{location}: has no field {name}")
@@ -207,7 +213,7 @@ def _sample(sample: Mapping[str, Any], location: str) -> ForeignSample:
         id=sample_id(sample["id"], location),
         repeat=_repeat(sample["epoch"], location),
         prompt=_prompt(messages, sample["input"]),
-        question=_prompt([], sample["input"]),
+        question=_prompt([], sample["input"]),  # without messages: the text of the input field
         options=options,
         right_options=right,
         right_answers=targets,
@@ -418,7 +424,7 @@ def _categories(sample: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]
     metadata = sample.get("metadata")
     if isinstance(metadata, dict):
         for name, value in metadata.items():
-            if isinstance(value, str | int | bool) and len(str(value)) <= 80:
+            if isinstance(value, str | int | bool) and len(str(value)) <= _MAX_GROUP_NAME:
                 categories[str(name)] = value
     categories.update(counts_of_turns(messages))
     return categories
@@ -462,7 +468,7 @@ def _first_scorer(path: Path, status: str, header: Mapping[str, Any]) -> str:
 
 
 def _total_usage(by_model: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the prompt and completion tokens of all models, with the judges' tokens."""
+    """Return the numbers of prompt and completion tokens of all models, including judges."""
     prompt = _sum_of(by_model, "input_tokens")
     completion = _sum_of(by_model, "output_tokens")
     return prompt, completion

@@ -31,6 +31,7 @@ _NO_FILTER = "none"
 _MULTIPLE_CHOICE = "multiple_choice"
 _LIKELIHOODS = ("loglikelihood", "loglikelihood_rolling")
 """The output types of tasks that measure the likelihood of a text: the model writes no text."""
+# the fields of a data set that may have the question or the options; the first one found is used
 _QUESTION_FIELDS = ("question", "query", "input", "sent1")
 _OPTION_FIELDS = ("choices", "options")
 _NOT_METRICS = ("alias", "sample_len", "name", "sample_count")  # fields among the metrics
@@ -128,9 +129,9 @@ def _stated_samples(document: Mapping[str, Any], task: str) -> int | None:
 
 
 def _samples_file(path: Path, task: str) -> Path | None:
-    """Return the file of a task's samples, whose name has the timestamp of the results file.
+    """Return the file of a task's samples; None if the file does not exist.
 
-    Returns None if the file does not exist.
+    The name of this file has the same timestamp as the name of the results file.
     """
     timestamp = path.stem.removeprefix("results_")
     return file_next_to(path, f"samples_{task}_{timestamp}.jsonl")
@@ -157,9 +158,10 @@ def _reported(values: Mapping[str, Any], directions: Mapping[str, Any]) -> dict[
         if number is None or name in _NOT_METRICS or name.endswith("_stderr"):
             continue
         stderr = number_of(values.get(f"{name}_stderr,{filter_name}"))
-        direction = directions.get(name)
-        is_better = direction if isinstance(direction, bool) else None
-        reported[metric_name(key)] = ReportedValue(number, stderr, is_better)
+        higher_is_better = directions.get(name)
+        if not isinstance(higher_is_better, bool):
+            higher_is_better = None
+        reported[metric_name(key)] = ReportedValue(number, stderr, higher_is_better)
     return reported
 
 
@@ -191,14 +193,14 @@ def _samples(path: Path, config: Mapping[str, Any]) -> Iterator[ForeignSample]:
         line_values = _values(line, location)
         answer_values = values.setdefault(key, {})
         if line_values.keys() & answer_values.keys():
-            raise SourceError(f"{location}: answer {key} is there twice with the same filter")
+            raise SourceError(f"{location}: answer {key} occurs twice with the same filter")
         answer_values.update(line_values)
-    seen = set()
+    yielded = set()
     for number, line in enumerate(json_lines(path), start=1):
         location = f"{path}, line {number}"
         key = sample_id(line["doc_id"], location)
-        if key not in seen:
-            seen.add(key)
+        if key not in yielded:
+            yielded.add(key)
             yield _sample(line, key, values[key], config, location)
 
 
@@ -220,7 +222,15 @@ def _sample(
     config: Mapping[str, Any],
     location: str,
 ) -> ForeignSample:
-    """Return the sample of a line. `location` names the line in error messages."""
+    """Return the sample of a line.
+
+    Args:
+        line: the first line of the answer.
+        key: the id of the question.
+        values: the values of the answer with all filters, by metric.
+        config: the configuration of the task.
+        location: names the line in error messages.
+    """
     doc = line.get("doc")
     if not isinstance(doc, dict):
         raise SourceError(f"{location}: has no field doc")
@@ -231,9 +241,9 @@ def _sample(
     right: tuple[int, ...] = ()
     completion = None
     if kind == _MULTIPLE_CHOICE:
-        options, is_one_prompt = _compared_options(requests)
+        options, have_same_prompt = _compared_options(requests)
         completion = _most_likely(line.get("resps"), options)
-        if is_one_prompt:
+        if have_same_prompt:
             right = _right_options(line.get("target"), options)
     elif kind not in _LIKELIHOODS:
         options = _document_options(doc)
@@ -320,6 +330,7 @@ def _most_likely(responses: Any, options: tuple[str, ...]) -> str | None:
     if not isinstance(responses, list):
         return None
     for option, response in zip(options, responses, strict=False):
+        # The pair (log-likelihood, is greedy) is inside of one or more lists.
         pair = response
         while isinstance(pair, list) and pair and isinstance(pair[0], list):
             pair = pair[0]
@@ -372,6 +383,7 @@ def _right_options(target: Any, options: tuple[str, ...]) -> tuple[int, ...]:
     if not isinstance(target, str):
         return ()
     text = target.strip()
+    # an index has at most three digits: a longer number is the text of an option
     if text.isdecimal() and len(text) < 4 and int(text) < len(options):
         return (int(text),)
     if text in options:

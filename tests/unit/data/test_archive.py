@@ -63,7 +63,7 @@ HOSTILE = {
     "device": (special("scenarios/x", tarfile.CHRTYPE), "not a plain file"),
     "pipe": (special("scenarios/x", tarfile.FIFOTYPE), "not a plain file"),
     "folder": (special("scenarios", tarfile.DIRTYPE), "not a plain file"),
-    "not in the manifest": (plain("scenarios/extra"), "not what the manifest lists"),
+    "not in the manifest": (plain("scenarios/extra"), "is not in the manifest"),
     "sparse map": (with_header(GNU__sparse__map="a,b"), "not a tar.gz|header that no packed"),
     "sparse size": (with_header(GNU__sparse__size="abc"), "not a tar.gz|header that no packed"),
     "sparse": (
@@ -80,7 +80,7 @@ HOSTILE = {
     "twice": (plain("scenarios/notes/a 1.txt", b"PLAN: walk"), "twice"),
     "twice but for case": (
         plain("scenarios/NOTES/a 1.txt", b"PLAN: walk"),
-        "not what the manifest lists",
+        "is not in the manifest",
     ),
     "another size": (
         plain("scenarios/notes/B - 2.txt", b"PLAN: a rest that is longer"),

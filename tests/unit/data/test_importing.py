@@ -112,7 +112,10 @@ ODD_NAMES = {
     "newline": ("a\nb.txt", r"'scenarios/odd/a\\nb\.txt' is not a plain relative path"),
     "backslash": ("a\\b.txt", "is not a plain relative path"),
     "too long": ("n" * 250, "too long"),
-    "clash": ("scenarios/notes/A 1.txt", "cannot hold this: '.*' and '.*' differ in case only"),
+    "clash": (
+        "scenarios/notes/A 1.txt",
+        "cannot contain the new files: '.*' and '.*' differ in case only",
+    ),
 }
 
 

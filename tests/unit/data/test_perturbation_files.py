@@ -78,7 +78,7 @@ def test_of_an_entry_that_the_table_does_not_know_only_they_are_pulled(
     said: list[str] = []
     pull([SYNONYM], tmp_path / "b", mirror, said.append)
     assert set(read_manifest(tmp_path / "b").paths()) == {SYNONYMS, WORDNET}
-    says(said[0], "does not know what", "package en_core_web_sm")
+    says(said[0], "does not know which", "package en_core_web_sm")
     other = SYNONYM.replace("synonym", "dialect_easy")
     told = (
         f"missing: {DIALECT}\n.*data pull {other} --to {tmp_path}/b\n.*has nothing else for {other}"
@@ -101,7 +101,7 @@ def test_what_cannot_be_pulled_is_refused_before_anything_is_asked(
             "boolq:data_augmentation=cleva",
             "cannot be pulled: HELM takes its files from an address without a name",
         ),
-        ("boolq:data_augmentation=robustness", "does not know what it reads"),
+        ("boolq:data_augmentation=robustness", "does not know which data"),
         ("nothing", "has no run spec 'nothing'"),
     ):
         with pytest.raises(ConfigError, match=said):

@@ -97,7 +97,7 @@ def test_a_page_to_log_in_is_no_data(
     name: str, page: bytes, headers: dict[str, str], tmp_path: Path, origin: Origin
 ) -> None:
     origin.altered[f"/q/{name}"] = (200, page, headers)
-    not_pulled("a web page came, not the file", "one", with_file(name, origin), tmp_path / "b")
+    not_pulled("received a web page instead", "one", with_file(name, origin), tmp_path / "b")
 
 
 def table_of(files: list[dict[str, str]], **more: Any) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def test_a_file_of_unknown_hash_is_not_taken_where_its_length_is_not_known(
     no_length = {"Content-Length": "", "Connection": "close"}
     for content, headers, said in (
         (b"[1", no_length, "does not say how long the file is"),
-        (b"", {}, "it is empty"),
+        (b"", {}, "the file is empty"),
     ):
         origin.altered["/q/a.json"] = (200, content, headers)
         not_pulled(said, "one", with_file("a.json", origin), tmp_path / "b")
@@ -157,9 +157,9 @@ def test_a_file_of_unknown_hash_is_not_taken_where_its_length_is_not_known(
             "questions: not pulled",
         ),
         ("questions", "/q/set.json", (500, b"", {"Retry-After": "0"}), "questions: not pulled"),
-        ("notes", "/notes/a 1.txt", (200, PORTAL, {}), "a web page came"),
-        ("notes", "/notes/a 1.txt", (200, b"PLAN: wal", {}), "9 of 10 bytes came"),
-        ("notes", "/notes/a 1.txt", (200, b"PLAN: wall", {}), "is not what is listed"),
+        ("notes", "/notes/a 1.txt", (200, PORTAL, {}), "a web page instead"),
+        ("notes", "/notes/a 1.txt", (200, b"PLAN: wal", {}), "9 bytes were received, 10"),
+        ("notes", "/notes/a 1.txt", (200, b"PLAN: wall", {}), "differs from the listed file"),
         ("notes", "/list", (200, b'["../x.txt"]', {}), "is not a list of files"),
         (
             "notes",
@@ -250,7 +250,7 @@ def test_an_archive_that_is_none_or_holds_something_else(
 ) -> None:
     origin.files["/exam.zip"] = content
     table = Sources.model_validate(ARCHIVED).with_origins({"raw": origin.url})
-    not_pulled(r"a web page came|the archive holds no", "exam", table, tmp_path / "b")
+    not_pulled(r"received a web page|the archive holds no", "exam", table, tmp_path / "b")
 
 
 def test_the_leaderboards_confs(tmp_path: Path, origin: Origin) -> None:
@@ -338,12 +338,12 @@ def put(folder: Path, content: bytes, name: str = "download.part") -> Path:
 
 def test_a_blob_is_known_by_size_and_hash_as_git_counts_them(tmp_path: Path) -> None:
     assert difference_from_blob(put(tmp_path, b"hello\n"), 6, SHA1_OF_HELLO) is None
-    says(str(difference_from_blob(put(tmp_path, b"hell"), 6, SHA1_OF_HELLO)), "4 of 6 bytes")
+    says(str(difference_from_blob(put(tmp_path, b"hell"), 6, SHA1_OF_HELLO)), "4 bytes")
     other = hashlib.sha1(b"blob 6\0hullo\n", usedforsecurity=False).hexdigest()
     says(
         str(difference_from_blob(put(tmp_path, b"hullo\n"), 6, SHA1_OF_HELLO)),
         "its content",
-        f"git {other}",
+        f"hash is {other}",
         f"listed is {SHA1_OF_HELLO}",
     )
 
