@@ -176,7 +176,9 @@ class RunDir:
     checksums = _PathInFolder("SHA256SUMS")
     # the hashes and a summary of the result as an in-toto statement
     attestation = _PathInFolder("attestation.intoto.json")
+    # the folder with the answers of each role
     responses = _PathInFolder("responses")
+    # the stored answers, and the journal of all attempts to get them
     cache_db = _PathInFolder("cache.db")
     # the batches that were sent, and their outcomes; only if requests are sent in batches
     batches = _PathInFolder("batches.db")
@@ -186,7 +188,9 @@ class RunDir:
     # the run in which judges rated the answers of an imported result, and the folder of its answers
     judged = _PathInFolder("judged")
     judged_answers = _PathInFolder("judged", "answers")
+    # the files that tell HELM about the models of this run
     model_configs = _PathInFolder("model_configs")
+    # the folder in which helm-run works
     helm = _PathInFolder("helm")
     # HELM's files about answers; the other data in `helm` can be downloaded again
     helm_runs = _PathInFolder("helm", "runs")
@@ -247,7 +251,7 @@ class RunDir:
 
     @property
     def own(self) -> tuple[Path, ...]:
-        """All files and folders of a result; other files in the folder are never read."""
+        """The files and folders of a result. A result is read from these files only."""
         folders = (self.responses, self.model_configs, self.helm, self.logs, self.annotations)
         return (*self._single, *self.answers, *folders)
 
@@ -492,7 +496,7 @@ class SuiteDir:
 
     @property
     def own(self) -> tuple[Path, ...]:
-        """All files and folders of the suite and of its runs; other files are never read."""
+        """The files and folders of the suite and of its runs. Results are read from these only."""
         folders = map(RunDir, (self.named, *self.named.glob("*/*")))
         runs = [run for run in folders if run.marker.exists() or run.evaluation_config.exists()]
         return (

@@ -23,13 +23,13 @@ from eval_factory.core.foreign_text import texts_in, with_each_text
 from eval_factory.core.safe_files import json_line
 
 REDACTED = "[API_KEY_REDACTED]"
-SHORTEST_SECRET = 12  # characters; shorter values are never redacted
+SHORTEST_SECRET = 12  # in characters; shorter values are never redacted as known secrets
 LONG_TEXT = 100_000
 """The length (in characters) from which a text is long: a long text that occurs in several lines is
 checked only once.
 """
 _A_WORD = r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20})"
-_PLAIN = re.compile(rf"{_A_WORD}(?:[-_. ]{_A_WORD})?")
+_PLAIN = re.compile(rf"{_A_WORD}(?:[-_. ]{_A_WORD})?")  # one word, or two words with a separator
 
 _WORD = r"[A-Za-z0-9_\-]"
 _BASE64 = r"[A-Za-z0-9+/=]"
@@ -39,6 +39,7 @@ _NO_WORD = r"(?:[0-9=]|[a-z][A-Z])"
 ...' are clinical text, not HTTP headers with a key.
 """
 _HEADER = r"""["'\\]*\s*[:=]\s*["'\\]*"""
+# the beginnings of keys of vendors
 _VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIza")
 _MARKED = rf"\1{REDACTED}"  # the text before the key stays
 

@@ -78,6 +78,7 @@ class ChoiceOrderCheck(Part):
         return cls(wanted, pattern, in_other_orders), in_original_order
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
+        """Store the option that was chosen, if the request asks a question in one of the orders."""
         order = number_of_order(key[2])
         if order is None:
             return
@@ -90,7 +91,7 @@ class ChoiceOrderCheck(Part):
             self.not_reordered[unit] = reason
         if has_failed(state):
             return
-        options = state.output_mapping or {}
+        options = state.output_mapping or {}  # label -> text of the option
         label = option_read(text_of(state), self.pattern)
         self.chosen[unit][order] = options.get(label)
         if label in options:
