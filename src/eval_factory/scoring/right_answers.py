@@ -1,11 +1,11 @@
 """Finds the option that each answer of a run states, by one rule for all answers of the run.
 
 The rule is HELM's own match, or the reader: the functions of the package `reading`, which find an
-option in a sentence, too. HELM's match is the rule if HELM can read every answer, or if the reader
-finds no option in any answer. If HELM cannot read an answer, or if the answers contain reasoning,
-the rule is the reader. Otherwise a model that answers in sentences would be called wrong, or
-changed, because of the form of its answers. An answer that the run's rule cannot read counts as
-unread: it is neither right nor changed.
+option in a sentence, too. The reader is the rule if HELM cannot read some answer, or if the answers
+contain reasoning. With HELM's match, a model that answers in sentences would be called wrong, or
+changed, because of the form of its answers. HELM's match is the rule in all other cases, and also
+if the reader finds no option in any answer. An answer that the run's rule cannot read counts as
+unread: the answer is neither right nor changed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MAX_STORED = 200  # the maximum length of an option that is stored, in character
 class RightAnswers(Part):
     """The part of a result that stores the options that answers state, by HELM and by the reader.
 
-    The dictionaries have no entry for a failed request. Perturbed instances and further askings
-    are included.
+    The dictionaries have no entry for a failed request, nor for an answer in `not_to_know`.
+    Perturbed instances and further askings are included.
     """
 
     form: AnswerForm | None  # None if answers are open text: these are compared word for word

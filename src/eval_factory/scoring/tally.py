@@ -36,7 +36,7 @@ from eval_factory.tasks.framework import ClusterRule
 from eval_factory.tasks.jury_form import HELMS_FORM, SHARES_FORM
 
 _MAX_LABEL = 80  # the maximum length of a source's name, in characters
-MAX_REASON = 40  # the length of a finish reason in a note, in characters
+MAX_REASON = 40  # the maximum length of a finish reason in a note, in characters
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Tally(Part):
     truncated: set[InstanceKey] = field(default_factory=set)
     unknown_reasons: Counter[str] = field(default_factory=Counter)
     """Finish reason that this program does not know -> the number of answers that ended with it."""
-    # the instances with an answer that no judge rated
+    # the instances with an answer that no judge rated; for a rubric, those in `undecided`
     unjudged: set[InstanceKey] = field(default_factory=set)
     # cases of a rubric with a criterion that no judge decided
     undecided: set[InstanceKey] = field(default_factory=set)
