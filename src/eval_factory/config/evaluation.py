@@ -46,11 +46,13 @@ def find_benchmark(
 ) -> Path | None:
     """Return the absolute path of a custom benchmark's file; None if there is a problem.
 
-    A relative path is looked up in the current folder and in the folder of the run config.
+    A relative path is looked up in the current folder and in the folder of the configuration file.
+    If the two folders have different files of this name, there is a problem.
 
     Args:
         written_path: the path as the user wrote it.
-        config_folder: the folder of the run config that names the benchmark; None if no file does.
+        config_folder: the folder of the run config or suite that names the benchmark; None if no
+            file names the benchmark.
         key_path: the key that names the benchmark.
         problems: the list to which a problem is added.
     """
@@ -246,6 +248,7 @@ def _limit_by_share(merged: dict[str, Any], task: Task | None, problems: list[st
         problems.append(f"config.params.limit_samples: {why}")
         params["limit_samples"] = None
     else:
+        # Round first: 0.07 * 100 is slightly more than 7, and must not become 8 instances.
         params["limit_samples"] = math.ceil(round(share * instances, 6))
 
 
@@ -273,6 +276,7 @@ def _explained(path: str, detail: Any, sources: ValueSources, request: Request) 
         if path in FLAG_OF_KEY:
             return f"{path}: is missing; write it in the run config or give {FLAG_OF_KEY[path]}"
         return f"{path}: is missing"
+    # If the path is that of a section, the message names the origin of the section's first value.
     source = None
     for key, key_source in sources.items():
         if key == path or key.startswith(f"{path}."):
@@ -355,6 +359,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         run_spec = RUBRIC_RUN_SPEC if benchmark.is_rubric else CONVERSATION_RUN_SPEC
         helm |= {"run_spec": run_spec, "rubric": benchmark.is_rubric, "zero_shot": True}
     if benchmark.is_rubric or benchmark.has_turns or benchmark.rows_with_pictures:
+        # Only a chat endpoint accepts messages and pictures.
         task = task.only_on(["chat"])
     return replace(
         task,

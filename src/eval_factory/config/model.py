@@ -1,7 +1,8 @@
 """Defines the pydantic models of a merged run config, and explains wrong values to the user.
 
 An explanation turns pydantic's finding into a sentence with the complete path of the value. The
-models have no defaults, because all defaults are in framework.yml.
+sections have no defaults, because their defaults are in framework.yml. Only the entries of lists,
+`Judge` and `TokenPrice`, have defaults here.
 
 This module does not use `from __future__ import annotations`. Annotations would then be texts, and
 pydantic would compile each of them at the start of every command.
@@ -51,11 +52,12 @@ MAX_TIMEOUT_S = 24 * 3600.0
 sockets do not accept a timeout of 1e10 seconds.
 """
 
-_MONTH = r"20[0-9]{2}-(0[1-9]|1[0-2])"
-_ROLE = r"[a-z][a-z0-9_-]{0,40}"
+_MONTH = r"20[0-9]{2}-(0[1-9]|1[0-2])"  # a pattern of months such as 2024-06
+_ROLE = r"[a-z][a-z0-9_-]{0,40}"  # a pattern of the names of judges and of OAuth services
 
 
 def _variable_name(text: str) -> str:
+    """Return the name of an environment variable; raise ValueError if the text is not a name."""
     # The message never shows the text, because the text may be the API key itself.
     if looks_like_key(text) or not is_variable_name(text):
         raise ValueError(
@@ -67,6 +69,7 @@ def _variable_name(text: str) -> str:
 
 
 def _endpoint_url(text: str) -> str:
+    """Return the URL of an endpoint; raise ValueError if it is wrong or holds a secret."""
     parts = urlsplit(text)
     if parts.scheme == DEMO_SCHEME:
         if text not in DEMO_URLS:
@@ -108,6 +111,7 @@ def _refuse_boolean(value: object) -> object:
 
 
 def _one_line(text: str) -> str:
+    """Return a text of one line; raise ValueError if it is empty or has control characters."""
     if not text.strip():
         raise ValueError("must not be empty")
     if any(ord(character) < 32 for character in text):
@@ -190,9 +194,10 @@ def _checked_urls(value: object) -> object:
 
 
 def _checked_servers(urls: list[str]) -> list[str]:
-    """Return the URLs if all are of one kind and all servers differ."""
+    """Return the URLs; raise ValueError if two kinds of URL are mixed or two servers are equal."""
     if any(urlsplit(url).scheme in (DEMO_SCHEME, SERVED_SCHEME) for url in urls):
         raise ValueError("a list of several servers may hold only http:// and https:// URLs")
+    # A base URL has no kind, and can be in a list with URLs of any kind.
     kinds = sorted({kind for url in urls if (kind := kind_of(url))})
     if len(kinds) > 1:
         raise ValueError(
@@ -648,7 +653,10 @@ def shown_value(value: object) -> str:
 
 
 def known_keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Return the keys of the section at a path in a model; none if the section allows any key."""
+    """Return the keys of the section at a path in a model, sorted.
+
+    The list is empty if the path leads to no section, or to a section that allows any key.
+    """
     for name in path:
         if isinstance(name, str):
             field = model.model_fields.get(name)
@@ -660,6 +668,7 @@ def known_keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
 
 
 def _model_classes(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models in a type annotation, such as `Judge` in `list[Judge] | None`."""
     if (
         isinstance(annotation, type)
         and not get_args(annotation)

@@ -103,7 +103,7 @@ def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combin
 
 
 def _clashes(selected: Sequence[Combination]) -> list[str]:
-    """Return a problem for each two combinations of a target that would have the same folder."""
+    """Return a problem for each combination whose folder an earlier combination already has."""
     first_in_folder: dict[tuple[str, str], Combination] = {}
     clashes = []
     for combination in selected:
@@ -212,7 +212,8 @@ def origins_of(combination: Combination, section: Mapping[str, Any]) -> dict[str
         section: the merged section of the suite.
 
     Returns:
-        The dotted path of a parameter -> the description of the entry that sets it, and the value.
+        The dotted path of a parameter -> the description of the entry that sets the parameter, and
+        the value. Parameters whose value is null are left out.
     """
     origins: dict[str, tuple[str, Any]] = {}
     # Later entries overwrite earlier entries.
@@ -272,9 +273,10 @@ class Suite:
         max_attempts: the maximum number of attempts of a cell in one invocation. A further attempt
             is only made if it can help.
         max_outage_s: the seconds for which cells wait for an endpoint that no longer answers.
-        limit_groups: target -> the name of its group; the targets of a group share limits. Targets
-            with the same URL are in the same group.
-        document: the content of suite_config.yml: the suite with `extends` and presets resolved.
+        limit_groups: target -> the name of its group (`limit_group_of`); the targets of a group
+            share limits.
+        document: the content of suite_config.yml: the suite with all defaults, after the preset and
+            the files of `extends` were merged.
         executor: the executor of the cells.
         slurm: target -> all keys of `SlurmSection` for the jobs of its cells.
         serve: target -> all keys of `ServeSection`, for each target whose servers are started by
@@ -357,7 +359,7 @@ def build_suite(
 
 
 def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
-    """Yield a problem for each required key that the section lacks."""
+    """Yield a problem for each required key that the section lacks, and the problems of servers."""
     if not section.get("output_dir"):
         yield f"{TOP}.output_dir: is missing; write it in the suite or give --output_dir"
     if not section.get("evaluations"):
@@ -428,6 +430,7 @@ def _reused_twice(section: Mapping[str, Any], selected: Sequence[Combination]) -
 
 
 def _reused(section: Mapping[str, Any], folder: SuiteDir) -> Iterator[ReusedCell]:
+    """Yield a cell for each finished result that the suite reuses."""
     for entry in section.get("reuse") or []:
         target = entry["target"]
         evaluation = entry["evaluation"]

@@ -44,8 +44,8 @@ also the limit of each cell, so that each cell counts the cost and the tokens of
 """
 NAMED_LISTS = ("evaluations", "targets", "variants")  # lists whose entries are merged by name
 _OPTIONAL_IN_ONE_FILE = (("url",), ("model_id",))
-"""Paths of required keys of an endpoint that one file may lack, because another file may have them.
-They are checked after all files are merged.
+"""Paths of required keys of an endpoint. A single file may lack these keys, because another file
+may have them. The keys are checked after all files are merged.
 """
 
 
@@ -57,6 +57,7 @@ def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterato
     for name in PASSED_KEYS:
         if tree.get(name) is not None:
             passed[name] = tree[name]
+    # These keys are in `extra` in a run config, and directly under `suite` in a suite.
     for problem in _problems_of({"extra": passed}, TOP, "config.params", Params, framework):
         yield problem.replace(f"{TOP}.extra.", f"{TOP}.")
     for number, target in enumerate(tree.get("targets") or []):
@@ -98,16 +99,18 @@ def _problems_of(
     completed: Any = merge(layers)[0]
     for name in run_path.split("."):
         completed = completed[name]
-    for (name,) in _OPTIONAL_IN_ONE_FILE if model is ApiEndpoint else ():
-        if completed.get(name) is None:
-            completed.pop(name, None)
+    if model is ApiEndpoint:
+        # Remove a null, so that pydantic reports the key as missing. The report is ignored here.
+        for (name,) in _OPTIONAL_IN_ONE_FILE:
+            if completed.get(name) is None:
+                completed.pop(name, None)
     yield from problems_with(completed, path, model, _OPTIONAL_IN_ONE_FILE)
 
 
 NEEDED_KEYS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
 MAX_EXTENDED = 20  # the maximum number of files of a suite
 COPY_ADVICE = "a suite can extend a file only in its own folder, or below: copy the file there"
-_RUN_CONFIG_KEYS = ("config", "target")
+_RUN_CONFIG_KEYS = ("config", "target")  # the keys at the top of a run config
 _PRESETS = Path(__file__).with_name("presets")
 
 
@@ -195,7 +198,7 @@ def _files(
         layers = [_file(file_or_document, env, problems)]
     else:
         layers = [_layer("", dict(file_or_document), env, problems)]
-    base = layers[0].folder or Path.cwd()
+    base = layers[0].folder or Path.cwd()  # the folder that must contain all extended files
     while (extended := layers[-1].tree.get("extends")) is not None:
         if not isinstance(extended, str):
             break  # `build_suite` reports a value that is not a text.
@@ -228,7 +231,10 @@ def _files(
 def _file(
     path: Path, env: Mapping[str, str], problems: list[str], inside: Path | None = None
 ) -> SuiteLayer:
-    """Return the layer of a file, which has to be inside the folder `inside`, if that is set."""
+    """Return the layer of a file.
+
+    If the folder `inside` is set, the file must be inside this folder.
+    """
     folder = Path(os.path.abspath(path)).parent
     return _layer(str(path), load_mapping(path, NEEDED_KEYS, inside), env, problems, folder=folder)
 
@@ -279,9 +285,9 @@ def _layer(
     return SuiteLayer(origin, tree, **attributes)
 
 
-DEFAULT_VARIANT = "default"
+DEFAULT_VARIANT = "default"  # the name of the only variant of a suite without variants
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-_MAX_NAME_LENGTH = 60
+_MAX_NAME_LENGTH = 60  # in characters, without the hash of a long name
 
 
 def name_of_type(task_type: str, framework: Framework) -> str:
@@ -299,7 +305,10 @@ def name_of_type(task_type: str, framework: Framework) -> str:
 
 
 def name_with_variant(evaluation: str, variant: Mapping[str, Any]) -> str:
-    """Return the name of an evaluation with its variant; the default variant adds nothing."""
+    """Return the name of an evaluation with its variant.
+
+    The default variant, and a variant without parameters, add nothing to the name.
+    """
     is_default = variant["name"] == DEFAULT_VARIANT or not variant.get("params")
     if is_default:
         return evaluation
@@ -426,7 +435,11 @@ def _selected(
 def _type(task_type: str, path: str, framework: Framework, problems_of_suite: list[str]) -> str:
     """Return the `type` of an evaluation, with absolute paths in a run entry.
 
-    `path` is the path of the key `type` in the suite.
+    Args:
+        task_type: the `type` as the user wrote it.
+        path: the path of the key `type` in the suite.
+        framework: all tasks.
+        problems_of_suite: the list to which the reason is added if there is no such task.
     """
     problems: list[str] = []
     task = task_named(task_type, framework, problems)
@@ -452,6 +465,7 @@ def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any
             # Parameters of the command line apply to every cell. Remove them from single
             # evaluations, targets and variants, which would otherwise overwrite them.
             entries = list(chain.from_iterable(section.get(kind) or [] for kind in NAMED_LISTS))
+            # Each path of a parameter consists of its sections and the parameter's own name.
             for *parents, name in leaves(tree.get("params") or {}):
                 for entry in entries:
                     section_at(entry, ["params", *parents]).pop(name, None)

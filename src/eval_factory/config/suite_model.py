@@ -66,7 +66,7 @@ LAUNCH = "launch"
 """A further key of `serve` within a job: the words of the command that starts one of several
 servers as a step of the job.
 """
-_MAX_NAME_LENGTH = 100  # characters
+_MAX_NAME_LENGTH = 100  # the maximum length of a folder's name, in characters
 _FOLDER = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}"
 NAME = re.compile(rf"^{_FOLDER}\Z")
 SUITE_FILE_PREFIX = "suite_"
@@ -108,6 +108,7 @@ def _option(text: str) -> str:
 
 
 def _shell_words(text: str) -> list[str]:
+    """Return the words of a command, split as a shell does; raise ValueError for an open quote."""
     try:
         return shlex.split(text)
     except ValueError:
@@ -415,7 +416,7 @@ def health_url(serve: Mapping[str, Any]) -> str:
 
 
 def variables_of(serve: Mapping[str, Any]) -> list[str]:
-    """Return the variables that a server gets with their values in the user's environment."""
+    """Return the names of the variables that a server inherits from the user's environment."""
     return [entry for entry in serve["env"] if "=" not in entry]
 
 
@@ -425,6 +426,7 @@ def server_variables(serve: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _command(serve: Mapping[str, Any]) -> str:
+    """Return the command of a server together with its `machine_options`."""
     return " ".join(part for part in (serve["command"], serve["machine_options"]) if part)
 
 

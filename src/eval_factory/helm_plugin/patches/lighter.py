@@ -259,6 +259,7 @@ def import_metrics_without_what_few_runs_use() -> bool:
         return False
     calibration = ModuleType("calibration")
     datasets = ModuleType("datasets")
+    # If a metric reads an attribute of this placeholder, import the real package.
     vars(calibration)["__getattr__"] = lambda name: getattr(
         importlib.import_module("calibration"), name
     )

@@ -44,7 +44,8 @@ _loaded: dict[tuple[str, str], dict[str, str]] = {}
 """The data set and its configuration -> the entry for the run record."""
 _pinned: dict[str, str] = {}  # data set -> the revision to read if HELM names no revision
 _lock = threading.Lock()
-_BEGAN = time.time()  # in seconds since 1970; no data were loaded before
+# The time of this module's import, in seconds since 1970. This run loaded no data before.
+_BEGAN = time.time()
 
 
 def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,6 +124,7 @@ def refuse_old_media(file: Path, media_files: Iterable[Path]) -> None:
     for medium in media_files:
         # The time of the last change (st_mtime) is useless here: an archive can set it.
         if medium.is_relative_to(file.parent) and medium.stat().st_ctime < _BEGAN:
+            # The scenario's folder is two levels below HELM's output folder `file.parent`.
             folder = Path(*medium.relative_to(file.parents[1]).parts[:3])
             raise DataInTheWayError(
                 f"{folder} holds pictures or sounds of another revision of the data: "
@@ -141,6 +143,7 @@ def save_pictures_at_once(save: Callable[..., None]) -> Callable[..., None]:
     def save_at_once(picture: Any, file: Any, format: str | None = None, **params: Any) -> None:  # noqa: A002
         picture_format = format or Image.registered_extensions().get(Path(str(file)).suffix.lower())
         is_path = isinstance(file, (str, Path)) and picture_format is not None
+        # Pillow cannot find the format by the suffix `.part`, so pass the format.
         save(picture, f"{file}.part" if is_path else file, picture_format, **params)
         if is_path:
             Path(f"{file}.part").replace(file)
@@ -158,8 +161,8 @@ class DownloadError(Exception):
 def read_pinned_revisions(download: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of HELM's download function that downloads pinned revisions.
 
-    The function also pins the revisions of data sets. It has to be called before a scenario is
-    imported, because the scenario's module imports HELM's download function by name.
+    This function also pins the revisions of data sets of the Hub. Call this function before a
+    scenario is imported, because the scenario's module imports HELM's download function by name.
     """
     pins = HelmRunSettings.from_environment(os.environ).pins or Pins()
     _pinned.update(pins.hub)
@@ -173,8 +176,8 @@ def read_pinned_revisions(download: Callable[..., Any]) -> Callable[..., Any]:
 def name_failed_downloads(download: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of HELM's download function with a useful message about a failure.
 
-    The message names the URL of the file and the path at which the file is expected. This function
-    too has to be called before a scenario is imported.
+    The message names the URL of the file and the path at which the file is expected. Call this
+    function before a scenario is imported, as `read_pinned_revisions`.
     """
 
     def download_or_explain(
@@ -408,6 +411,7 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
     has_ids = _ID in columns and len(set(ids)) == len(ids) and all(name.strip() for name in ids)
     has_pictures = picture_root(output_path) is not None
     prompt_columns = {*fields, *(picture_columns(columns) if has_pictures else ())}
+    # Cells of these columns are not stored with the instance. The cluster is always stored.
     left_out = (prompt_columns - {CLUSTER}) | ANSWERS | ({_ID} if has_ids else set())
     instances = []
     for number, row in enumerate(rows()):
@@ -427,10 +431,14 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
             )
         further_cells = {name: cell for name, cell in row.items() if name not in left_out}
         references = self.get_references(answers)
-        name = row[_ID] if has_ids else None
+        instance_id = row[_ID] if has_ids else None  # HELM numbers instances without an id.
         instances.append(
             Instance(
-                question_input, references, TEST_SPLIT, id=name, extra_data=further_cells or None
+                question_input,
+                references,
+                TEST_SPLIT,
+                id=instance_id,
+                extra_data=further_cells or None,
             )
         )
     return instances
@@ -462,8 +470,9 @@ of the names. MEDICAL_DATA_ALL_FILES=1 removes the limit.
 def known_names(scenario: str, folder: Path) -> list[str] | None:
     """Return the names of a scenario's files as GitHub would list them; None to ask GitHub.
 
-    The names come from the bundle's list. Without a list, an offline run takes the files in the
-    folder.
+    The names come from the list in a bundle of data. Without a list, an offline run uses the names
+    of the files in the folder. At most `LISTED_BY_GITHUB` names are returned, unless
+    MEDICAL_DATA_ALL_FILES is 1.
 
     Args:
         scenario: the name of the scenario.
@@ -489,6 +498,8 @@ def list_files_without_github() -> None:
 
 
 def _with_known_names(get_instances: _GetInstances) -> _GetInstances:
+    """Return a replacement of `get_instances` that asks GitHub only if the names are unknown."""
+
     def get_instances_of_known_files(self: Any, output_path: str) -> list[Any]:
         file_names = known_names(self.name, Path(output_path))
         if file_names is not None:

@@ -64,7 +64,7 @@ def pack_statistics() -> None:
             write_json(content, file)
         temporary.replace(path)
 
-    runner.json = SimpleNamespace(dumps=lambda tree, indent: tree, load=json.load)  # noqa: ARG005 - always 2
+    runner.json = SimpleNamespace(dumps=lambda tree, indent: tree, load=json.load)  # noqa: ARG005 - HELM's indent is 2
     runner.asdict_without_nones = lambda record: record
     runner.write = write
 
@@ -102,6 +102,7 @@ def packed(stats: Sequence[Any], context: Any) -> PackedStats | None:
     Returns None if one of the statistics was made from more than one value.
     """
     for stat in stats:
+        # The minimum of a statistic that was made from one value is this value.
         if type(stat) is not Stat or stat != Stat(stat.name).add(stat.min):
             return None
     key = context, tuple(stat.name.name for stat in stats)
@@ -295,7 +296,7 @@ def _json_text(value: Any, newline: str) -> str:
         parts = []
         for key, member in value.items():
             # Let `json` write the key, because `json` turns a number or None into a text.
-            json_key = json.dumps({key: 0})[1:-4]
+            json_key = json.dumps({key: 0})[1:-4]  # the text without "{" and ": 0}"
             parts.append(f"{json_key}: {_json_text(member, inner)}")
         return _enclosed("{", parts, "}", newline)
     if isinstance(value, PackedStats):
