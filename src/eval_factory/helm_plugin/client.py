@@ -1,4 +1,4 @@
-"""Sends HELM's requests to an endpoint: the client that HELM loads by its class name.
+"""Defines the client that HELM loads by its class name, which sends HELM's requests to an endpoint.
 
 The client reads answers from the response cache, sends the other requests over kept-alive
 connections, and retries requests that fail. If a request fails for good, HELM goes on with an empty
@@ -62,6 +62,7 @@ from eval_factory.tasks.oauth_services import services_in
 
 BUSY_MESSAGE_INTERVAL = 10.0  # in seconds, between two messages about a rate limit or silence
 MAX_SHOWN_MODEL_NAME = 120  # the number of characters of a model's name that a warning shows
+# The text that replaces a picture in the prompt of a judge who sees no pictures.
 NOT_SHOWN = "[a picture that you are not shown]"
 _FAULT_OF_ERROR = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
 """The fault that a fatal event names, by the class of the error. A class is missing here if the
@@ -155,6 +156,8 @@ class Endpoint:
         for name in settings.secret_variables:
             session.redactor.learn(secret_in(os.environ, name) or "")
         self._is_asked = session.asks_model or settings.role != MODEL_ROLE
+        # Key -> the reason of a stored failure. The reasons are only needed in a run that does not
+        # ask the model.
         self._failures = {} if self._is_asked else self._cache.failures()
         served_url = _demo_url() if settings.is_demo else None
         if not self._is_asked:
@@ -197,8 +200,9 @@ class Endpoint:
         self._has_several_servers = len(servers.all) > 1
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
-        self._stopped: str | None = None
-        self._warnings: set[str] = set()
+        self._stopped: str | None = None  # the reason why no further request can succeed
+        self._warnings: set[str] = set()  # the warnings that were emitted
+        # The monotonic time of the last message, in seconds; at first, a time that is long ago.
         self._last_busy_message = -BUSY_MESSAGE_INTERVAL
 
     def make_request(self, request: Request) -> RequestResult:
@@ -367,7 +371,7 @@ class Endpoint:
                 del self._in_flight[keyed.key]
 
     def _from_cache(self, key: str) -> _Reply | None:
-        """Return the cached reply; None if there is none, or if the cached answer is unusable."""
+        """Return the cached reply; None if the cache has no usable answer for the key."""
         try:
             stored = self._cache.get(key)
             if stored is None:
@@ -515,7 +519,7 @@ class Endpoint:
 
         The journal holds every such failure.
         """
-        if error.status not in (429, None):
+        if error.status not in (429, None):  # None: there was no answer with an HTTP status.
             return
         with self._lock:
             now = time.monotonic()
@@ -582,7 +586,7 @@ class Endpoint:
     def _completion(
         self, request: Request, choice: openai_api.Choice, answer_tokens: int | None
     ) -> GeneratedOutput:
-        """Return HELM's form of a choice.
+        """Return HELM's form of a choice, which is one of the texts of an answer.
 
         `answer_tokens` is the endpoint's count of tokens in the answer; None if there is no count.
         """
@@ -612,6 +616,7 @@ class Endpoint:
         return truncate_sequence(output, request, end_of_text_token=end_token, print_warning=False)
 
 
+# The fields of HELM's requests from which the body is made. Other fields are read one by one.
 _REQUEST_FIELDS = (
     "prompt",
     "messages",

@@ -1,13 +1,13 @@
 """Runs HELM's runs with events about their phases, and without prompts in the logs.
 
 helm-run loads the runner by its class name. `EvalRunner` extends HELM's own runner.
-`MeasuringRunner` builds the requests of a run and sends none of them; HELM's `--dry-run` would have
-to download a tokenizer for that.
+`MeasuringRunner` builds the requests of a run and sends none of them. HELM's `--dry-run` would have
+to download a tokenizer to build the requests.
 
 An answer that HELM cannot score fails its instance, not the run. HELM itself gives up the complete
 run if a metric raises an error (for example `int()` of more than 4,300 digits). Every later run
-would fail too, because answers are cached. `Unscorable` therefore records such an instance like an
-instance whose request failed: with an empty completion and the reason.
+would fail too, because answers are cached. `Unscorable` therefore gives such an instance an empty
+completion and the reason, as if the request had failed.
 """
 
 from __future__ import annotations
@@ -76,13 +76,14 @@ _METHODS_WITH_LOG_PROBABILITIES = (
     "multiple_choice_separate",
     "ranking_binary",
 )
+"""Parts of the names of HELM's methods that need the log probabilities of a prompt."""
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(
     r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL
 )
 _MAX_NAME = 200
-"""The maximum length of a run folder's name, in bytes. File systems allow 255 bytes, and HELM
-appends a suffix to the name.
+"""The maximum length of a run folder's name, in bytes. A longer name is cut to this length, and a
+hash of 9 bytes is appended. File systems allow 255 bytes, and HELM appends a suffix to the name.
 """
 
 
@@ -277,7 +278,11 @@ class EvalRunner(Runner):  # type: ignore[misc]
             )
 
     def _asks_again(self, *, of_model: bool) -> bool:
-        """Archive doubted answers, and return True if their questions have to be asked again."""
+        """Archive doubted answers, and return True if their questions have to be asked again.
+
+        This method first waits until no further answer can become doubted. `of_model` is True for
+        the answers of the model, and False for the answers of the judges.
+        """
         clients = self._session.clients.items()
         waits = []
         for role, client in clients:
@@ -292,7 +297,11 @@ class EvalRunner(Runner):  # type: ignore[misc]
         return count > 0
 
     def _after_asking(self) -> None:
-        """Check that all answers are there, and apply the patches of the scoring."""
+        """Apply the patches of the scoring.
+
+        Raises:
+            PrerequisiteError: this run scores stored answers only, and answers are missing.
+        """
         self._session.report(MODEL_ROLE, final=True)
         # Check for missing answers before any judge is asked, because judges cost money.
         if missing := len(self._session.not_stored):
@@ -412,7 +421,7 @@ class _BatchStoppingExecutor:
 
 
 class _ReportingExecutor:
-    """A wrapper of an executor of HELM with a call before and a call after the execution."""
+    """A wrapper of an executor of HELM that calls functions before and after the execution."""
 
     def __init__(self, inner: Any, before: Any, after: Any, asks_again: Callable[[], bool]) -> None:
         """Wrap an executor.
@@ -454,7 +463,8 @@ class _ReportingExecutor:
 def safe_message(error: Exception, redactor: Redactor) -> str:
     """Return the class and the message of the innermost cause of an error, without secrets.
 
-    The message is cut before a prompt, because HELM appends the request to some messages.
+    The message is cut before a prompt, because HELM appends the request to some messages. The
+    message of a `DownloadError` is not cut, because it never holds a prompt.
     """
     cause = _innermost(error)
     if isinstance(cause, scenarios.DownloadError):
@@ -464,6 +474,7 @@ def safe_message(error: Exception, redactor: Redactor) -> str:
 
 
 def _innermost(error: BaseException) -> BaseException:
+    """Return the last error in the chain of explicit causes (`raise ... from`)."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -477,6 +488,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _cause_of_kind(error: BaseException, kind: type[BaseException]) -> BaseException | None:
+    """Return the first error of the class `kind` among an error and its causes; else None."""
     for cause in _causes(error):
         if isinstance(cause, kind):
             return cause
@@ -540,9 +552,10 @@ def prompt_bytes(request: Any) -> int:
 
 
 _MAX_ONE_UNSCORABLE_IN = 2
-"""The run fails if no answer can be scored. It also fails if at least two answers, and more than
-one answer in two, cannot be scored. Otherwise the result counts the unscorable answers as failed,
-and states the reason. The result's coverage then decides whether the result may be reported.
+"""The run tolerates at most one unscorable answer in this number of answers, but always tolerates a
+single unscorable answer. The run fails if more answers, or all answers, cannot be scored. Otherwise
+the result counts the unscorable answers as failed, and states the reason. The result's coverage
+then decides whether the result may be reported.
 """
 
 _ENVIRONMENT_ERRORS = (
@@ -557,7 +570,7 @@ _ENVIRONMENT_ERRORS = (
 )
 """Classes of errors that an answer cannot cause: something is missing, full or stopped."""
 
-_Key = tuple[str | None, int, Any]
+_Key = tuple[str | None, int, Any]  # the instance's id, HELM's trial, the instance's perturbation
 
 
 class Unscorable:
@@ -567,9 +580,10 @@ class Unscorable:
     """
 
     def __init__(self, report: Callable[[RequestState, str], None]) -> None:
+        """Make a tracker. `report` is called with each unscorable request, and with the reason."""
         self._report = report
         self._state: ScenarioState | None = None
-        self._reasons: dict[_Key, str] = {}
+        self._reasons: dict[_Key, str] = {}  # unscorable answer -> reason
         self._lock = threading.Lock()
 
     def __enter__(self) -> Unscorable:
@@ -602,7 +616,7 @@ class Unscorable:
             try:
                 annotations[annotator.name] = annotator.annotate(state)
             except Exception as error:
-                if hasattr(annotator, "_auto_client"):
+                if hasattr(annotator, "_auto_client"):  # The annotator asks judges.
                     raise AnnotationExecutorError(f"{error} Request: {state.request}") from error
                 state = self.give_up(state, type(annotator).__name__, error)
                 annotations[annotator.name] = annotator.annotate(state)

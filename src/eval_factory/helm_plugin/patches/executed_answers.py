@@ -42,8 +42,8 @@ BY_SQL_WORKERS = (
 )
 """The means that confine a model's query, as the result's provenance lists them."""
 APPS_LIMIT_S = 11.0  # HELM's limit for all tests of one answer
-ASSEMBLY_LIMIT_S = 30
-MAX_ASSEMBLY = 64_000_000  # bytes
+ASSEMBLY_LIMIT_S = 30  # the time limit of the compiler, in seconds
+MAX_ASSEMBLY = 64_000_000  # the maximum size of the compiler's output, in bytes
 QUERY_LIMIT_S = 30.0  # the limit of Bird's own evaluation; HELM has no limit
 GOLD_LIMIT_S = 300.0  # the limit of a benchmark's own query
 _MAX_RESULT = 20_000_000  # bytes of the rows of a query of Bird, Spider or the Czech bank
@@ -54,6 +54,7 @@ takes longer than SHORT_LIMIT_S.
 """
 SHORT_LIMIT_S = 1.0  # the limit of each query in ehr_sql after TOTAL_LIMIT_S is used up
 
+# The pattern of a query between <sql> and </sql>; the slash of the closing tag may be missing.
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
 _PASSED_VARIABLES = ("PATH", "LD_LIBRARY_PATH")
@@ -245,6 +246,7 @@ class AppsProcess:
         """Do nothing, because `start` has already waited for the end of the tests."""
 
     def is_alive(self) -> bool:
+        """Return False, because `start` has already waited for the end of the tests."""
         return False
 
 
