@@ -44,7 +44,7 @@ class BatchedRole:
             settings: the settings of the role's endpoint.
             ledger: holds the replies.
             wait: is called with the key and the line of each request that has to wait.
-            asks_rest: whether requests whose batch brought no answer are sent one by one.
+            asks_rest: whether a request is sent on its own if its batch brought no usable answer.
         """
         self.settings = settings
         self.ledger = ledger

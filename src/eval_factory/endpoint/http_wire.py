@@ -161,7 +161,7 @@ class Doubt:
         return self._is_raised
 
     def then(self, callback: Callable[[], None]) -> None:
-        """Call the callback once, as soon as the answer is doubted; at once if it is already."""
+        """Call the callback once: when the answer becomes doubtful, or now if it is doubtful."""
         with self._lock:
             if not self._is_raised:
                 self._callbacks.append(callback)
@@ -210,7 +210,7 @@ class Wire(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         """The future on which the current request waits.
 
-        It is done when the answer is complete, has failed, or turns out to be large.
+        The future is done when the answer is complete, has failed, or turns out to be large.
         """
 
     async def exchange(

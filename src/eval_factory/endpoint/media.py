@@ -88,7 +88,7 @@ class SendingRule:
 
 
 class Medium(str):
-    """The text that represents a picture or sound in a request's body; it also knows the file."""
+    """The text that represents a picture or sound in a request's body, with facts on its file."""
 
     file: Path
     facts: _Facts  # about the content that is sent
@@ -97,7 +97,7 @@ class Medium(str):
 
     @classmethod
     def of(cls, file: Path, rule: SendingRule) -> Medium:
-        """Read a file, and return the text that represents it.
+        """Read a file, and return the text that represents the file.
 
         Raises:
             UnusableMedium: the file cannot be sent.
@@ -321,7 +321,7 @@ def _version_of(file: Path, max_size: int = MAX_FILE) -> tuple[Path, int, int]:
 
 
 def _read(file: Path) -> bytes:
-    """Return the bytes of a file; raise `UnusableMedium` if it cannot be read."""
+    """Return the bytes of a file; raise `UnusableMedium` if the file cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:

@@ -18,8 +18,8 @@ from eval_factory.core.foreign_text import message_in, message_or_default, with_
 from eval_factory.endpoint import event_stream, finish_reasons, native_answers, stated_errors
 
 KEY_VERSION = 1
-CHAT = "chat"
-IMAGES = "images"
+CHAT = "chat"  # the endpoint type for messages
+IMAGES = "images"  # the endpoint type for models that make pictures
 PICTURES = "data"  # the field with the pictures of an `images` answer
 BASE64 = "b64_json"  # the field with the content of a picture
 RESPONSE_FORMAT = "response_format"
@@ -134,7 +134,7 @@ def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
 
 
 def _part_of_marker(text: str, marker: str) -> str:
-    """Return the end of a text if it is the beginning of a marker; else an empty text.
+    """Return the end of a text if this end is the beginning of a marker; else an empty text.
 
     If other text comes before this part, the part must be longer than half of the marker, because
     an answer may end in `<` or `<t`. If the text is nothing but the part, two characters are
@@ -304,7 +304,7 @@ def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-_GRANT_IS_USED = 0.9
+_USED_UP_SHARE = 0.9
 """An answer with at least this share of the granted tokens was cut off by the grant.
 
 The share is below 1 because some servers do not count every token of an answer.
@@ -316,9 +316,9 @@ def cut_off_advice(granted: int, given: int | None) -> str:
 
     Args:
         granted: the maximum number of tokens of the answer.
-        given: the tokens of the answer as the endpoint counted them; None if it did not.
+        given: the tokens of the answer as the endpoint counted them; None: it counted no tokens.
     """
-    if given is not None and given < _GRANT_IS_USED * granted:
+    if given is not None and given < _USED_UP_SHARE * granted:
         return FULL_WINDOW.format(given=given, granted=granted)
     return TOO_FEW_TOKENS.format(granted=granted)
 
@@ -438,7 +438,7 @@ _TITLE = re.compile(rb"<title[^<>]{0,200}>\s*([^<]{1,200})", re.IGNORECASE)
 def _page_in(data: bytes) -> str:
     """Return the end of an error message if the body is a web page, such as a login page.
 
-    The end names the title of the page. It is empty if the body is not a web page.
+    This end names the title of the page. Return an empty text if the body is not a web page.
     """
     beginning = data[:_PAGE_HEAD]
     if not _PAGE.match(beginning):
@@ -500,7 +500,7 @@ _MAX_DIGITS = 4000  # the maximum number of digits of a whole number; Python its
 
 
 def _whole_number(digits: str) -> Any:
-    """Return the whole number, or a placeholder if it has too many digits."""
+    """Return the whole number, or a placeholder if the number has too many digits."""
     if len(digits) <= _MAX_DIGITS:
         return int(digits)
     return _TOO_LONG
@@ -510,7 +510,7 @@ _lenient_decode = json.JSONDecoder(parse_int=_whole_number).decode
 
 
 def _finite_number(digits: str) -> float:
-    """Return the number; raise `UnusableAnswer` if it is not finite."""
+    """Return the number; raise `UnusableAnswer` if the number is not finite."""
     number = float(digits)
     if not math.isfinite(number):  # NaN, Infinity, 1e999
         raise UnusableAnswer(NOT_FINITE)
@@ -798,8 +798,8 @@ _CACHED_TOKENS = (
 )
 """Fields of `usage` with the tokens of the prompt that were read from, or written to, a cache.
 
-They are the fields of Moonshot, Anthropic (two fields, which are added) and DeepSeek. OpenAI has
-the first field within `prompt_tokens_details`.
+The three rows are the fields of Moonshot, Anthropic (two fields, whose numbers are added) and
+DeepSeek. OpenAI has the first field within `prompt_tokens_details`.
 """
 
 

@@ -1,7 +1,7 @@
 """Finds the proxy for a URL, and the trusted certificates, as the environment names them.
 
-The rules are those of the library `requests`, with one addition: SSL_CERT_FILE counts too. They
-apply to all connections of this program.
+The rules are those of the library `requests`, with one addition: SSL_CERT_FILE counts too. These
+rules apply to all connections of this program.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def proxy_for(url: str) -> str | None:
 def proxy_variable(url: str) -> str:
     """Return the name of the environment variable that names the proxy for a URL.
 
-    If no such variable is set, return the name for the URL's scheme in capitals.
+    If no such variable is set, return the variable of the URL's scheme in capitals (HTTPS_PROXY).
     """
     variable = f"{urlsplit(url).scheme}_proxy"
     in_capitals = variable.upper()

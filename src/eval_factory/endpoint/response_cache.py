@@ -206,7 +206,7 @@ class Answer:
 
     @property
     def tokens(self) -> tuple[int | None, int | None]:
-        """The tokens (prompt, completion) as the endpoint counted them; None if it did not."""
+        """(Tokens of the prompt, tokens of the completion) by the endpoint; None: not counted."""
         return openai_api.token_counts_of(self.response)
 
 
@@ -304,7 +304,7 @@ class ResponseCache:
         Args:
             answer: the answer, with its request.
             attempt: the journal row of the attempt that brought the answer.
-            changed: how the request was changed before it was answered; None if it was not.
+            changed: the changes with which the request was answered; None: it was not changed.
             server: the URL of the server that answered; None if the endpoint has a single server.
         """
         request = _as_json(answer.request, openai_api.json_text)

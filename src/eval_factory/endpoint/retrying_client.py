@@ -215,7 +215,7 @@ HELD_BACK = (
 
 @dataclass(frozen=True)
 class Answered:
-    """A usable answer, and the attempt that brought it.
+    """A usable answer, with facts about the attempt that brought the answer.
 
     Attributes:
         completion: the answer.
@@ -501,7 +501,7 @@ class RetryingClient:
                 latency = time.perf_counter() - clock
                 self._count_answer(own_changes, turn.server)
                 return Answered(answer, attempt, started, latency, changes, turn.server.name, doubt)
-            # Do this after the `except` blocks: an error keeps its answer in memory in them.
+            # Continue outside the `except` blocks: in a block, its error keeps the answer in memory.
             if outage:
                 raise self._gone(failed)
             if pause is None:
@@ -539,7 +539,7 @@ class RetryingClient:
         """Return the changes of the body's parameters with which a request was answered.
 
         A change that has not led to an answer is only used for its own request: an error may name
-        a parameter only because the prompt names it.
+        a parameter only because the prompt names the parameter.
         """
         applicable: dict[str, openai_api.Change] = {}
         for name, new in list(self._changes.items()):
@@ -561,7 +561,7 @@ class RetryingClient:
         Return None if no attempt is left. The pause is 0 if another server is well.
         """
         has_other_server = not error.stray and self._servers.failed(
-            turn.server, _asked(error.headers)
+            turn.server, _capped_pause(error.headers)
         )
         was_lost = error.silent and latency < self._timeout_s
         if has_other_server and was_lost:
@@ -575,7 +575,7 @@ class RetryingClient:
         return pause
 
     def _raise_if_stopped(self) -> None:
-        """Raise the error that stopped the client, if it was stopped."""
+        """Raise the error that stopped the client; do nothing if the client was not stopped."""
         if self._unusable is not None:
             raise type(self._unusable)(str(self._unusable))
 
@@ -741,7 +741,7 @@ class RetryingClient:
         self._raise_if_waiting_cannot_help(status, text, headers, reply, turn.server)
         if status in RETRIED_STATUSES:
             if status in OVERLOAD_STATUSES:
-                turn.server.admission.too_many(turn.slot, _asked(headers))
+                turn.server.admission.too_many(turn.slot, _capped_pause(headers))
             meaning = ""
             if status == 429:
                 meaning = " (rate limit)"
@@ -825,10 +825,10 @@ def _with_media(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:
     """Return the pause that the endpoint asks for, or else the pause of the backoff, in seconds."""
-    return _asked(headers) or retries.get_backoff_time()
+    return _capped_pause(headers) or retries.get_backoff_time()
 
 
-def _asked(headers: Mapping[str, str]) -> float | None:
+def _capped_pause(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that the endpoint asks to wait, at most `RETRY_AFTER_MAX_S`.
 
     Return None if the endpoint asks for no pause.

@@ -236,7 +236,7 @@ class LimitServer:
         """
         with ExitStack() as end:
             # Make a folder that only this user can enter, and whose path is short enough. A killed
-            # process leaves the folder behind, with nothing but the socket in it.
+            # process leaves the folder behind, which holds nothing but the socket.
             folder = Path(tempfile.mkdtemp(prefix=PREFIX))
             if len(os.fsencode(folder / SOCKET)) > MAX_PATH:
                 folder.rmdir()

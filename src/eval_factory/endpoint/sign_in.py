@@ -93,7 +93,7 @@ def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None
 
 
 def cached_token(oauth: OAuthSettings, env: Mapping[str, str]) -> str | None:
-    """Return the text of the cached token, even if it is no longer fresh; None if there is none.
+    """Return the text of the cached token, fresh or not; None if no token is cached.
 
     The caller needs the text to remove it from other texts.
     """
@@ -268,7 +268,7 @@ class OAuthSignIn(SignIn):
         return bridge.run_in_thread(self._renewed, refused)
 
     def _renewed(self, refused: str | None) -> str:
-        """Return the token in the file if it is fresh and was not refused.
+        """Return the token in the file if this token is fresh and was not refused.
 
         Otherwise fetch a new token, and write the token into the file. Locks ensure that only one
         thread of one process fetches a token at a time.

@@ -346,7 +346,8 @@ def recorded_decisions(
     """Return the recorded decisions of each judge about each criterion.
 
     Args:
-        annotations: the annotations of the instance, as HELM stores them; None if it has none.
+        annotations: the annotations of the instance, as HELM stores them; None: it has no
+            annotations.
         count: the number of the case's criteria.
 
     Returns:
@@ -369,7 +370,8 @@ def decisions_of(
     """Return each judge's decision about each criterion; None if the judge gave no decision.
 
     Args:
-        annotations: the annotations of the instance, as HELM stores them; None if it has none.
+        annotations: the annotations of the instance, as HELM stores them; None: it has no
+            annotations.
         judges: the roles of the judges.
         count: the number of the case's criteria.
     """

@@ -64,7 +64,7 @@ class Environment:
         return self._spec_of(name) is not None
 
     def _spec_of(self, name: str) -> ModuleSpec | None:
-        """Find a top-level module without importing it; None if it is not installed."""
+        """Return the spec of a top-level module, without importing it; None if not installed."""
         if self.search is None:
             return util.find_spec(name)
         return PathFinder.find_spec(name, list(self.search))

@@ -76,7 +76,8 @@ _LOOKALIKES = {
 }
 """The characters that look like each ASCII character.
 
-They are a selection of Unicode's confusables (unicode.org/Public/security/latest/confusables.txt):
+The table is a selection of Unicode's confusables
+(unicode.org/Public/security/latest/confusables.txt):
 Cyrillic, Greek and small capital letters with which English can be written, quotation marks and
 colons.
 """

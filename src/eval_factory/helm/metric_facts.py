@@ -53,7 +53,7 @@ POINTS = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share of p
 UNCLIPPED_POINTS = MetricFacts(higher_is_better=True, unit="share of points")
 """The facts about a rubric's unclipped score.
 
-It has no lowest value, because a case may lose more points than it can win.
+The score has no lowest value, because a case may lose more points than it can win.
 """
 
 JURY_METRICS = (

@@ -506,7 +506,8 @@ def judgement_of(
     reason is recorded.
 
     Args:
-        annotations: the annotations of the instance, as HELM stores them; None if it has none.
+        annotations: the annotations of the instance, as HELM stores them; None: it has no
+            annotations.
         jury: the names of the run's jury.
         judge: the role of the judge.
     """
@@ -528,7 +529,8 @@ def ratings_of(
     if the judge gave no rating.
 
     Args:
-        annotations: the annotations of the instance, as HELM stores them; None if it has none.
+        annotations: the annotations of the instance, as HELM stores them; None: it has no
+            annotations.
         jury: the names of the run's jury.
         judge: the role of the judge.
     """

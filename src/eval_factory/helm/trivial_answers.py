@@ -389,7 +389,7 @@ class StrategyScores:
 
     Whole numbers are stored as `int`, because Python then shares the objects for 0 and 1.
     """
-    answer: str | None = None  # the answer if it is the same to every question
+    answer: str | None = None  # the answer, if the strategy answers all questions in the same way
     answers: list[str] | None = None  # the answers to each question if they differ
     # the annotation of the answer by an annotator that executes answers
     annotation: dict[str, Any] | None = None
