@@ -102,7 +102,7 @@ def test_variables_of_a_url_and_of_requests_stand_in_no_file(
             ("--no_preflight",),
             "SSL_CERT_FILE",
             "/nonexist.pem",
-            "SSL_CERT_FILE: there is no file /nonexist.pem",
+            "SSL_CERT_FILE: there is no file or folder /nonexist.pem",
         ),
         (("--no_preflight",), "TEST_MODEL_KEY", f"é{KEY}", "TEST_MODEL_KEY holds a character"),
     ],

@@ -501,7 +501,7 @@ class RetryingClient:
                 latency = time.perf_counter() - clock
                 self._count_answer(own_changes, turn.server)
                 return Answered(answer, attempt, started, latency, changes, turn.server.name, doubt)
-            # Continue outside the `except` blocks: in a block, its error keeps the answer in memory.
+            # Continue outside the `except` blocks: inside, the error keeps its answer in memory.
             if outage:
                 raise self._gone(failed)
             if pause is None:
