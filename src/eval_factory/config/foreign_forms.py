@@ -1,9 +1,10 @@
 """Converts run configs of lm-evaluation-harness, inspect_ai and `nel eval run` into our form.
 
-A file is converted value by value. `foreign_forms.yml` names the key here for each value, or the
-reason why there is none. A benchmark of another program is never replaced by a task here, even if
-both use the same data; the nearest task is only named. If no task is known, the new file holds the
-endpoint and the parameters only, and the user adds the task by `run_eval --eval_type`.
+A file is converted value by value. For each key of the file, `foreign_forms.yml` names the key of
+our run config, or states why our run config has no such key. A benchmark of another program is
+never replaced by a task of eval-factory, even if both use the same data; a message only names the
+nearest task. If no task is known, the new file holds the endpoint and the parameters only, and the
+user adds the task by `run_eval --eval_type`.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ _URL = "target.api_endpoint.url"
 _MODEL = "target.api_endpoint.model_id"
 _KEY = "target.api_endpoint.api_key"
 _OPENAI = "openai"  # the name of OpenAI among inspect's providers
+# The name of a benchmark of NEL that is a task of eval-factory's own container.
 _HELM = re.compile(r"container://\S*/eval-factory/helm:[^#\s]*#(?:helm\.)?(\w+)\Z")
+# The name of a benchmark of NEL with a version, such as `scheme://benchmark@1.0`.
 _VERSIONED = re.compile(r"(?:harbor|gym|skills|lm-eval|vlmevalkit)://[\w./-]+@[\d.]+\Z")
-_VARIABLE = re.compile(r"\$\{?(\w+)\}?\Z")
+_VARIABLE = re.compile(r"\$\{?(\w+)\}?\Z")  # a reference to a variable: $NAME or ${NAME}
 
 
 def without_versions(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -96,6 +99,9 @@ def runs_of(
     form: str, document: Mapping[str, Any], framework: Framework, note: Note
 ) -> list[ForeignRun]:
     """Return a run for each benchmark that is a task here; else a single run without a task.
+
+    The list is empty if the file has no benchmarks, which only happens in the form `NEL` or with an
+    empty list of tasks.
 
     Args:
         form: the form of the file: `LM_EVAL`, `INSPECT` or `NEL`.
@@ -316,7 +322,7 @@ def _take_model(name: str, conversion: _Conversion, *, has_url: bool) -> None:
 
 
 def _take_provider(provider: str, conversion: _Conversion) -> bool:
-    """Store the URL and the key's variable of a provider, and return True if it is known."""
+    """Store the URL and the key's variable of a provider; return False for an unknown provider."""
     endpoint = FORMS[INSPECT]["providers"].get(provider)
     if endpoint is None:
         return False
