@@ -172,7 +172,10 @@ class Benchmark:
     metrics: tuple[str, ...]  # the first is the main metric
     judge_prompt_file: Path | None = None
     instances: int  # the number of rows, conversations or cases
-    sha256: Mapping[str, str]  # path of a file, relative to the YAML file's folder -> SHA-256
+    sha256: Mapping[str, str]
+    """Path of a file, relative to the YAML file's folder -> SHA-256. The entry `(pictures)` is a
+    hash of all pictures, if there are any.
+    """
     notes: tuple[str, ...] = ()
     has_clusters: bool = False  # True if the data name the source that several instances share
     # True if the data are conversations, whose messages are sent; the benchmark has no prompt
@@ -197,7 +200,7 @@ class Benchmark:
 
     @property
     def needing(self) -> str | None:
-        """The first metric that needs right answers; None if no metric needs them."""
+        """The first metric that needs right answers; None if no metric needs right answers."""
         return next((name for name in self.metrics if name != JURY), None)
 
 
@@ -225,6 +228,7 @@ def load_benchmark(path: Path) -> Benchmark:
         findings.problems.append(
             f"{path}: has_answers: only conversations have answers; name a dataset_file in .jsonl"
         )
+    # Without a jury, a metric without a prompt and without a scale takes the jury's place.
     jury = next((metric for metric in file.metrics if metric.name == JURY), _Metric(name=JURY))
     benchmark = Benchmark(
         path=path,
@@ -235,7 +239,7 @@ def load_benchmark(path: Path) -> Benchmark:
         max_tokens=file.max_tokens,
         metrics=tuple(metric.name for metric in file.metrics),
         judge_prompt_file=None if jury.prompt_file is None else _absolute(path, jury.prompt_file),
-        instances=0,
+        instances=0,  # `instances` and `sha256` are replaced below, after the check of the data
         sha256={},
         has_turns=has_turns,
         has_answers=file.has_answers,
@@ -276,11 +280,11 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
     yaml_file = _validated(path, document, _RubricFile)
     file = _absolute(path, yaml_file.dataset_file)
     try:
-        read = read_rubric_file(file, OWN)
+        content = read_rubric_file(file, OWN)
     except OSError as error:
         raise ConfigError(f"{file}: {why_unreadable(error, 'dataset_file', path)}") from None
-    if read.problems:
-        raise ConfigError([f"{file}: {problem}" for problem in shortened(read.problems)])
+    if content.problems:
+        raise ConfigError([f"{file}: {problem}" for problem in shortened(content.problems)])
     return Benchmark(
         path=path,
         name=yaml_file.name,
@@ -289,11 +293,11 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
         dataset_file=file,
         max_tokens=yaml_file.max_tokens,
         metrics=(RUBRIC_METRIC,),
-        instances=len(read.rows),
+        instances=len(content.rows),
         sha256=_hashes(path, file),
-        has_clusters=any(case.cluster is not None for case in read.rows),
+        has_clusters=any(case.cluster is not None for case in content.rows),
         is_rubric=True,
-        has_answers=any(case.answer is not None for case in read.rows),
+        has_answers=any(case.answer is not None for case in content.rows),
     )
 
 

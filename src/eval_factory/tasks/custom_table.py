@@ -79,7 +79,8 @@ class PictureCheck:
     template: str = ""  # the prompt of a table
     max_size: int = media.MAX_FILE  # the limit of a picture's file, in bytes
     rows: int = 0  # the number of rows with pictures so far
-    first: str | None = None  # the prompt of the first such row, with a line for each picture
+    # the prompt of the first row with pictures, with a line for each picture
+    first: str | None = None
     sha256: str = ""  # a hash of the contents of all pictures, in order
 
     def problems_of_cells(self, cells: Mapping[str, str]) -> Iterator[str]:
@@ -104,7 +105,8 @@ class PictureCheck:
                 f"{named[0][0]}: the text holds the character U+FFFC, "
                 "which marks the place of a picture; remove this character"
             )
-        self.rows += bool(named)
+        if named:
+            self.rows += 1
         if named and self.first is None:
             files = []
             for _, name in named:
@@ -112,7 +114,10 @@ class PictureCheck:
             self.first = media.as_text(media.placed(text, files))
 
     def _problem_of(self, name: str) -> str | None:
-        """Return the problem of a picture, and add the picture to `sha256`; None without one."""
+        """Return the problem of a picture; None for a usable picture, which is added to `sha256`.
+
+        `name`: the name of the file, as the row states it.
+        """
         if re.match("https?:", name.strip(), re.IGNORECASE):
             return "is a web address, which eval-factory does not download; name a file"
         file = picture_file(self.folder, name)
@@ -140,7 +145,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 def becomes_nothing(answer: str) -> bool:
     """Return True if HELM's normalize_text makes an empty text of an answer.
 
-    normalize_text removes capital letters, punctuation and articles.
+    normalize_text writes a text in lower case, and removes punctuation and articles.
     """
     return not _ARTICLES.sub("", answer.lower().translate(_PUNCTUATION)).strip()
 
@@ -157,12 +162,13 @@ def note_on_quasi(label: str) -> str:
 
 ID = "id"
 CORRECT = "correct_answer"
-INCORRECT = "incorrect_answers"
-CLUSTER = "cluster"  # the source (note, patient, article) that a row shares with others
+INCORRECT = "incorrect_answers"  # a JSON list of texts
+CLUSTER = "cluster"  # the source (note, patient, article) that a row shares with other rows
+"""The four columns with a meaning of their own; each is optional."""
 
 
 def header_of(path: Path, dataset_file: Path, findings: file_problems.Findings) -> list[str] | None:
-    """Return the names of the columns; None if the table cannot be read.
+    """Return the names of the columns; None if the table cannot be read or has no first line.
 
     Args:
         path: the benchmark's YAML file, which names the table.
@@ -194,9 +200,10 @@ def header_of(path: Path, dataset_file: Path, findings: file_problems.Findings) 
 def columns_of_prompt(
     path: Path, prompt_file: Path, findings: file_problems.Findings
 ) -> list[str] | None:
-    """Return the names in the braces of the prompt, in their order.
+    """Return the names in the braces of the prompt, each once, in their order.
 
-    Returns None if the prompt cannot be read. Arguments as in `header_of`.
+    Braces that do not name a column are reported and left out. Returns None if the prompt cannot be
+    read, is empty, or has an unmatched brace. Arguments as in `header_of`.
     """
     text = file_problems.read_text(prompt_file, "prompt_file", path, findings)
     if text is None:
@@ -269,7 +276,7 @@ def check_columns(
         )
 
 
-MAX_NAMED = 3  # notes on options with the same text
+MAX_NAMED = 3  # the maximum number of notes on options with the same text
 _VERDICTS = frozenset(["y", "n", "t", "f", "yes", "no", "true", "false", "maybe"])
 """Right answers that judge a listed statement ("is it true?") instead of choosing an option."""
 
@@ -323,11 +330,18 @@ class Instances:
         return len(self._word_problems) == self.forms.count
 
     def add(self, number: int, question: object, correct: str | None) -> None:
-        """Record a row's question and right answer."""
+        """Record a row's question and right answer.
+
+        Args:
+            number: the number of the row.
+            question: a value that is equal for equal questions.
+            correct: the right answer; None if the data have none.
+        """
         first = self._first_rows.setdefault(question, number)
         if first != number:
             self._repeated.append((first, number))
-        if self.is_compared and becomes_nothing(correct or "x"):
+        # A missing or empty right answer does not count here: an empty cell is reported elsewhere.
+        if self.is_compared and correct and becomes_nothing(correct):
             self._emptied_rows.append(number)
 
     def compare(self, label: str, prompt: str, correct: str, incorrect: Sequence[str]) -> None:

@@ -40,8 +40,8 @@ from eval_factory.tasks.rubric_case import (
     positive_points,
 )
 
-CONVERSATION_RUN_SPEC = "eval_factory_conversations"
-MESSAGES = "messages"
+CONVERSATION_RUN_SPEC = "eval_factory_conversations"  # eval-factory's run spec for conversations
+MESSAGES = "messages"  # the field with the messages, in eval-factory's own form
 
 FileForm = Literal["rubric", "healthbench", "healthbench_professional"]
 OWN: FileForm = "rubric"
@@ -51,6 +51,7 @@ _ID = {OWN: "id", HEALTHBENCH: "prompt_id", PROFESSIONAL: "id"}
 _MESSAGES = {OWN: MESSAGES, HEALTHBENCH: "prompt", PROFESSIONAL: "conversation.messages"}
 _TAGS = {OWN: "tags", HEALTHBENCH: "example_tags", PROFESSIONAL: "example_tags"}
 _RUBRICS = {OWN: "rubrics", HEALTHBENCH: "rubrics", PROFESSIONAL: "rubric_items"}
+"""These four tables state the field with the id, messages, tags or criteria in each form."""
 _OWN_FIELDS = ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary", ANSWER, SAMPLE)
 MAX_POINTS = 1_000_000  # the limit of a criterion's points, above and below 0
 
@@ -97,10 +98,10 @@ def read_rows(
                 content.problems.append(f"line {number}: {row}")
                 continue
             problems = list(problems_of(row))
-            name = row.get(id_key)
-            if isinstance(name, str) and first_lines.setdefault(name, number) != number:
+            row_id = row.get(id_key)
+            if isinstance(row_id, str) and first_lines.setdefault(row_id, number) != number:
                 problems.append(
-                    f"{id_key}: is the same as in line {first_lines[name]}; the results identify "
+                    f"{id_key}: is the same as in line {first_lines[row_id]}; the results identify "
                     f"the {nouns[1]} by this field, so each value must be unique"
                 )
             content.problems += [f"line {number}: {problem}" for problem in problems]
@@ -202,7 +203,7 @@ def check_conversations(
         has_answers: True if each line must have the answer to judge: the model is then not asked.
 
     Returns:
-        The conversations of all lines that can be read.
+        The conversations of all lines whose form has no mistakes; empty if the file cannot be read.
     """
     try:
         read = read_conversations(file)
@@ -353,7 +354,7 @@ def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
         tags = tuple(entry.get("tags") or ())
         criteria.append(Criterion(entry["criterion"], entry["points"], tags))
     canary = row.get("canary")
-    own_fields: Mapping[str, Any] = {}  # published files do not have the fields read from it
+    own_fields: Mapping[str, Any] = {}  # empty for published files, which lack these fields
     if form == OWN:
         own_fields = row
     return RubricCase(
@@ -595,7 +596,7 @@ class LabelledItem:
     labels: tuple[float, ...]  # the decisions of the physicians, in the same form
     physicians: tuple[str, ...]  # the name of the physician of each of `labels`
     category: str | None = None
-    length: int | None = None  # of the answer, in characters; None if the line has no answer
+    length: int | None = None  # the answer's length in characters; None if the line has no answer
     language: str | None = None
     text: LabelledAnswer | None = None  # set if eval-factory asks judges itself
 
@@ -608,7 +609,7 @@ class LabelledPairs:
 
     conversation: Hashable
     category: str | None
-    # the number of pairs with: both "met", only the judge "met", only the physician "met", none
+    # the number of pairs with: both "met", only the judge "met", only the physician "met", neither
     counts: tuple[int, int, int, int]
 
 
@@ -621,7 +622,7 @@ class LabelledItems:
     judged: bool  # True if the judge decided "met"
     labels: int  # the number of physicians who decided about each item
     met: int  # the number of these physicians who decided "met"
-    items: int  # the number of such items
+    items: int  # the number of items with these three values
 
 
 def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
@@ -692,9 +693,11 @@ def _contradictions(
     """Yield a problem for each line that contradicts an earlier line about the same item.
 
     Two lines contradict each other if their texts differ, or if the judge or a physician has
-    different decisions in them.
+    different decisions in the two lines. Lines without enough ids are not compared.
     """
+    # (ids, physician or None for the judge) -> (decision, first line with the decision)
     decided: dict[tuple[Hashable, str | None], tuple[float, int]] = {}
+    # ids -> (texts, first line with the ids)
     texts_of_ids: dict[Hashable, tuple[str, int]] = {}
     for identity, item, line in zip(identities, content.rows, content.lines, strict=True):
         if identity.ids is None:

@@ -98,12 +98,15 @@ def _split_changeable(text: str) -> tuple[str, str] | None:
 
 
 _FEW_WORDS = 8  # a text with fewer words is short
-_WORDS_PER_TYPO = 20
-_GAPS_PER_CHANGE = 8
+_WORDS_PER_TYPO = 20  # one typing error for this number of words
+_GAPS_PER_CHANGE = 8  # additional blanks in one gap of this number of gaps between words
 
 
 def _is_english(text: str) -> bool:
-    """Return True if the text has listed English words, and no more foreign than English ones."""
+    """Return True if the text has listed English words, and not more listed foreign words.
+
+    Also True for a short ASCII text without any listed word.
+    """
     words = re.findall(r"[^\W\d_]+", text.lower())
     english_words = set(word_lists().english)
     foreign_words = set(word_lists().foreign)
@@ -117,7 +120,10 @@ def _is_english(text: str) -> bool:
 
 
 def _typos(parts: PromptParts) -> str | None:
-    """Return the text with a typing error in one word of twenty."""
+    """Return the text with typing errors: in one word of twenty, and in at least one word.
+
+    Only words of the list `typo_words` get an error. None is returned if the text has none.
+    """
     typo_words = set(word_lists().typo_words.split())
     words = list(re.finditer(r"(?<![\w/-])[A-Za-z]{5,}(?![\w/-])", parts.head))
     ordinary = [word for word in words if word.group() in typo_words]
@@ -201,6 +207,7 @@ def _dialect(parts: PromptParts) -> str:
         to_american[position] = {}
         for american, british in to_british[position].items():
             to_american[position][british] = american
+    # American words that contain a British spelling are replaced by themselves, so that they stay.
     for word in word_lists().spelling["american"]:
         to_american["anywhere"][word] = word
     american = _respelled(parts.head, to_american)
@@ -251,12 +258,16 @@ _GROWN_UP_FROM = 18  # the lowest age of an adult, in years
 class _Patient(NamedTuple):
     """The one patient that a text is about."""
 
-    age: int  # in whole years
+    age: int  # in whole years; 0 for an age in months, weeks, days or hours
     age_end: int  # the position after the age in the text
 
 
 def _patient(text: str) -> _Patient | None:
-    """Return the patient; None if the text has several patients, or not exactly one age."""
+    """Return the patient of the text.
+
+    None is returned if the text does not state exactly one age, if this age is that of several
+    patients, or if the text has no word for a person.
+    """
     ages = list(_AGE.finditer(text))
     if len(ages) != 1:
         return None
@@ -270,15 +281,18 @@ def _patient(text: str) -> _Patient | None:
     return _Patient(years, stated.end())
 
 
+# an abbreviation with a full stop at the end of a text, such as "Dr."
 _ABBREVIATED = re.compile(
     r"(?:\b[A-Z]|\b(?:Drs?|Mrs?|Ms|St|Prof|vs|Figs?|No|al|etc|cf|ca|approx|e\.g|i\.e|spp?))\.\Z"
 )
+# words that may refer to an earlier sentence
 _REFERS = re.compile(
     r"\b(?:this|these|that|those|its?|they|them|such|above|other|another|same|both)\b",
     re.IGNORECASE,
 )
 
 
+# white space after the end of a sentence, or a line break
 _GAP = re.compile(r"(?:(?<=[.?!])|(?<=[.?!][\"')]))[ \t]+(?=[A-Z\"(])|[ \t]*\n\s*(?=\S)")
 
 
@@ -338,7 +352,7 @@ _ANY_PERSON = re.compile(rf"{_REFERS.pattern}|\b(?:he|she|his|her|him)\b", re.IG
 
 
 def _distractor(parts: PromptParts) -> str:
-    """Insert a sentence before the text, or before the last sentence of the text."""
+    """Return the text with an unimportant sentence, before the text or before its last sentence."""
     last_gap = _sentence_gaps(parts.head)[-1:]
     gap = parts.rng.choice([None, *last_gap])
     sentence = parts.rng.choice(word_lists().distractors)
@@ -353,7 +367,10 @@ def _worried(parts: PromptParts) -> str:
 
 
 def _first_person(parts: PromptParts) -> str | None:
-    """Return the text with a sentence before it, in which the patient asks."""
+    """Return the text after a sentence in which the patient asks.
+
+    None is returned for a patient who is not known, is not an adult, or may be unable to speak.
+    """
     patient = _patient(parts.head)
     if (
         patient is None
@@ -435,7 +452,7 @@ _GROWN_UP = re.compile(r"\b(?:m[ae]n|wom[ae]n|lady|gentleman)\b", re.IGNORECASE)
 _CHILD_UP_TO = 12  # the highest age of a child, in years
 
 
-def _tells_of_two(text: str, years: int) -> bool:
+def _contradicts_age(text: str, years: int) -> bool:
     """Return True if a word for a person does not fit the age: a boy in a text on a man of 24."""
     if years >= _GROWN_UP_FROM:
         return _CHILD.search(text) is not None
@@ -445,7 +462,7 @@ def _tells_of_two(text: str, years: int) -> bool:
 def _gender(parts: PromptParts) -> str | None:
     """Return the text with all words for the patient in the other sex."""
     patient = _patient(parts.head)
-    if patient is None or _tells_of_two(parts.all, patient.age):
+    if patient is None or _contradicts_age(parts.all, patient.age):
         return None
     sex = _sex_of(parts.all)
     in_unchanged_text = _GENDERED.search(f"{parts.tail}\n{parts.context}")
@@ -529,6 +546,7 @@ def _generic_names(parts: PromptParts) -> str | None:
     names = {}
     for drug in pattern_of(tuple(generic), cased=True).finditer(parts.head):
         name = generic[drug.group()]
+        # At the start of a sentence, the name begins with a capital letter.
         if re.search(r"(?:\A|[.?!:\n])\s*\Z", parts.head[: drug.start()]):
             name = in_case_of("A", name)
         names[drug.span()] = name
@@ -538,8 +556,9 @@ def _generic_names(parts: PromptParts) -> str | None:
 def _renamed(parts: PromptParts, names: Mapping[tuple[int, int], str]) -> str | None:
     """Return the text with the drugs at these positions renamed.
 
-    None is returned if the question may be about a name, or if a salt, a form or an abbreviation
-    follows a name.
+    None is returned if the question may be about a name, or already contains a new name. It is also
+    returned if a name is in capitals, if a salt, a form or an abbreviation follows a name, or if
+    "a" or "an" does not fit a new name.
 
     Args:
         parts: the text.
@@ -683,7 +702,8 @@ def _analyte_of(before: str, last: _Measured) -> _Measured:
         if _has_only(before, word_lists().range_words):
             return last
         return None
-    # In a list of names, the value belongs to the name after the last comma.
+    # In a list of names, the value belongs to the name after the last comma. A comma directly after
+    # the name ("glucose, 90 mg/dL") does not end the list: `[1:]` skips this comma.
     names = [name for name in names if "," not in clause[name.end() :].lstrip()[1:]]
     analytes = [table[name.group().lower()] for name in names]
     if not analytes or any(analyte != analytes[0] for analyte in analytes):

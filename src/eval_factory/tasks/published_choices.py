@@ -56,7 +56,9 @@ class PublishedForm(NamedTuple):
         """Return the ZIP file with the pictures of a file's questions; None if there is none."""
         if not self.archive:
             return None
-        return file.parents[self.files.count("/")] / self.archive
+        # Each slash in `files` is a folder between the data set's folder and the file.
+        folder_of_data_set = file.parents[self.files.count("/")]
+        return folder_of_data_set / self.archive
 
 
 def medxpertqa_question(row: DataRow) -> ChoiceQuestion:
@@ -168,6 +170,7 @@ def m_arc_question(row: DataRow) -> ChoiceQuestion:
     if not isinstance(choice_texts, list) or len(choice_texts) > len(LETTERS):
         raise RowFaultError("options", 'must be a JSON list such as ["...", "..."]')
     options = {}
+    # Not strict, because there are fewer choices than letters.
     for letter, text in zip(LETTERS, choice_texts, strict=False):
         options[letter] = None if text == "N/A" else text
     choices, right = chosen_options(options, cell_text(row, "answer"), "answer", "options")
@@ -322,7 +325,9 @@ def questions_of_tier(questions: Sequence[ChoiceQuestion], tier: str) -> list[Ch
 
 
 def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ReadFile[ChoiceQuestion]:
-    """Return all questions of a file, and each mistake such as `row 3, column label: is empty`.
+    """Return all questions of a file, and its mistakes, such as `row 3, column label: is empty`.
+
+    At most one mistake of a row is reported. If the first row lacks a column, no row is read.
 
     Args:
         path: the published file.
@@ -336,8 +341,8 @@ def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ReadF
     content: ReadFile[ChoiceQuestion] = ReadFile()
     with content.reading(path, "has no question", UNLIKE_PUBLISHED, ERRORS_OF_ROWS):
         _read_rows(content, path, form, folder)
-    for number, name in enumerate(unique_ids([question.id for question in content.rows])):
-        content.rows[number] = replace(content.rows[number], id=name)
+    for index, unique_id in enumerate(unique_ids([question.id for question in content.rows])):
+        content.rows[index] = replace(content.rows[index], id=unique_id)
     return content
 
 
@@ -374,6 +379,8 @@ def _read_rows(
     archive = published_form.archive_of(path)
     with opened_pictures(published_form.pictures, archive, folder) as pictures:
         for label, row in rows:
+            # Columns are checked in the first row only: a converter reports a cell that is missing
+            # in a later row.
             missing = [name for name in published_form.columns if name not in row]
             is_first_row = not content.rows and not content.problems and not content.left_out
             if missing and is_first_row:
@@ -439,6 +446,7 @@ def published_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
 
 
 def _text_of(path: Path) -> str:
+    """Return the text of a UTF-8 file, without a byte-order mark."""
     return safe_files.read_text(path, encoding="utf-8-sig", max_size=MAX_BYTES_OF_TABLE)
 
 
@@ -495,7 +503,10 @@ def _json(text: str, label: str) -> Any:
 
 
 class Pictures:
-    """The pictures of one published file; each picture is checked and written once."""
+    """The pictures of one published file.
+
+    Each picture is checked once, and written once if there is a folder for the files.
+    """
 
     def __init__(self, column: str, archive: zipfile.ZipFile | None, folder: Path | None) -> None:
         """
@@ -509,7 +520,8 @@ class Pictures:
         self._archive = archive
         self._folder = folder
         listed = [member for member in archive.infolist() if not member.is_dir()] if archive else []
-        # All pictures may be in one top folder of any name, which the cells do not state.
+        # All pictures may be in one top folder of any name, which the cells do not state. Names
+        # without the top folder are added first, so that complete names overwrite them.
         self._members = {}
         for member in listed:
             if "/" in member.filename:
@@ -517,7 +529,7 @@ class Pictures:
         for member in listed:
             self._members[member.filename] = member
         self._files: dict[str, str] = {}
-        """A picture's name in the archive, or its SHA-256 -> the name of the written file."""
+        """A picture's name in the archive, or the picture's SHA-256 -> the name of its file."""
 
     def of(self, row: DataRow) -> tuple[str, ...]:
         """Return the file names of a row's pictures. Raises RowFaultError: a picture is missing or
@@ -535,7 +547,7 @@ class Pictures:
         return RowFaultError(self._column, reason)
 
     def _file_of(self, cell: Any) -> str:
-        """Return the file name of the picture in a cell; the file is written if necessary."""
+        """Return the file name of the picture in a cell. Raises RowFaultError as `of`."""
         if isinstance(cell, str) and self._archive is not None:
             if cell not in self._files:
                 self._files[cell] = self._stored_name(self._member(cell))
@@ -570,7 +582,10 @@ class Pictures:
             ) from None
 
     def _stored_name(self, data: bytes) -> str:
-        """Return the file name of a picture, and write the file if it was not written before."""
+        """Return the file name of a picture, after the check of a picture that is new.
+
+        A new picture is also written, if there is a folder for the files.
+        """
         digest = hashlib.sha256(data).hexdigest()
         if digest not in self._files:
             try:
