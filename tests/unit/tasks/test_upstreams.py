@@ -148,7 +148,7 @@ def test_what_is_not_installed_over(
     for name in ("taken", "older"):
         monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(tmp_path / name))
         before = sorted((tmp_path / name).rglob("*"))
-        with pytest.raises(ConfigError, match=naming("no medhelm 0.8.0", "remove the folder")):
+        with pytest.raises(ConfigError, match=naming("no medhelm 0.8.0", "remove this path")):
             install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr)
         assert sorted((tmp_path / name).rglob("*")) == before
     monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(made(tmp_path / "there", "0.8.0")))
