@@ -208,9 +208,8 @@ def load_benchmark(path: Path) -> Benchmark:
     """Read and check a benchmark with all its files.
 
     Raises:
-        ConfigError: the YAML file has unknown, missing or malformed keys; or, if the keys are
-            correct, a file has mistakes. The error lists the mistakes of all files, but at most
-            `MAX_PROBLEMS_SHOWN` mistakes of one table.
+        ConfigError: a key of the YAML file is unknown, missing or malformed; or, if all keys are
+            correct, a file has mistakes. At most `MAX_PROBLEMS_SHOWN` of one table are listed.
     """
     document = load_mapping(path, "name, description, prompt_file, dataset_file and metrics")
     if document.get("kind") == RUBRIC:
@@ -228,8 +227,8 @@ def load_benchmark(path: Path) -> Benchmark:
         findings.problems.append(
             f"{path}: has_answers: only conversations have answers; name a dataset_file in .jsonl"
         )
-    # Without a jury, a metric without a prompt and without a scale takes the jury's place.
-    jury = next((metric for metric in file.metrics if metric.name == JURY), _Metric(name=JURY))
+    no_jury = _Metric(name=JURY)
+    jury = next((metric for metric in file.metrics if metric.name == JURY), no_jury)
     benchmark = Benchmark(
         path=path,
         name=file.name,
