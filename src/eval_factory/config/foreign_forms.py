@@ -34,7 +34,7 @@ _URL = "target.api_endpoint.url"
 _MODEL = "target.api_endpoint.model_id"
 _KEY = "target.api_endpoint.api_key"
 _OPENAI = "openai"  # the name of OpenAI among inspect's providers
-# The name of a benchmark of NEL that is a task of eval-factory's own container.
+# The name of a benchmark of NEL that is a task of the container eval-factory/helm.
 _HELM = re.compile(r"container://\S*/eval-factory/helm:[^#\s]*#(?:helm\.)?(\w+)\Z")
 # The name of a benchmark of NEL with a version, such as `scheme://benchmark@1.0`.
 _VERSIONED = re.compile(r"(?:harbor|gym|skills|lm-eval|vlmevalkit)://[\w./-]+@[\d.]+\Z")
