@@ -128,7 +128,9 @@ class Askings(Part):
         has_own_askings = any(getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
         if not has_own_askings and "data_augmentation" not in plan.evaluation.task.helm.arguments:
             return None
-        letters = read_replies(plan.rundir.helm / names.LETTERS_FILE)
+        letters = {}
+        if extra.ask_unread:
+            letters = read_replies(plan.rundir.helm / names.LETTERS_FILE)
         return cls(plan, right, ConfidenceOfAnswers.of(plan, logprobs), letters=letters)
 
     @property

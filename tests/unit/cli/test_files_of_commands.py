@@ -66,7 +66,17 @@ written.
 """
 FOLDERS = frozenset(
     {"folder", "folders", "out", "output", "output_dir", "to", "target", "candidate", "baseline"}
-    | {"junit", "attest", "plots", "reuse", "wheels", "download", "from_", "made", "source_folder"}
+    | {
+        "junit",
+        "attest",
+        "plots",
+        "reuse",
+        "wheels",
+        "download",
+        "from_",
+        "imported",
+        "source_folder",
+    }
 )
 """Parameters that name a folder of ours, or what is written."""
 TEXTS = {
