@@ -1,9 +1,10 @@
 """Converts other programs' configurations into our form, for the command `import_config`.
 
-This module converts configurations of nemo-evaluator-launcher and EvalFactory; `foreign_forms`
-converts those of other programs. First, the references in a file are resolved. Then the `config`
-and `target` of each task are made key by key. Last, they are combined into one document. Every key
-without a counterpart is listed as a finding. `foreign_configs.yml` holds the tables.
+This module converts configurations of nemo-evaluator-launcher and EvalFactory. `foreign_forms`
+converts the configurations of all further programs. First, the references in a launcher's file are
+resolved. Then the `config` and `target` of each task are made key by key. Last, the run configs of
+several tasks are combined into one suite. Every key without a counterpart is listed as a finding.
+`foreign_configs.yml` holds the tables.
 https://docs.nvidia.com/nemo/evaluator/latest/libraries/nemo-evaluator-launcher/configuration/index.html
 """
 
@@ -43,10 +44,10 @@ from eval_factory.tasks.run_entry import is_run_entry, similar_name_hint, task_o
 _Tree = dict[str, Any]
 _Layer = tuple[str, Mapping[str, Any]]
 """The settings in one section of a file: the section's path, and its `config` and `target`."""
-_ADVICE = TABLE["advice"]
-_MESSAGES = TABLE["messages"]
-_LAUNCHER_KEYS = TABLE["launcher"]
-_KNOWN_FORMS = TABLE["known"]
+_ADVICE = TABLE["advice"]  # the name of a key, or `section.*` -> the advice about the key
+_MESSAGES = TABLE["messages"]  # the name of a message -> the message, with placeholders
+_LAUNCHER_KEYS = TABLE["launcher"]  # a section of the launcher's file -> the keys without findings
+_KNOWN_FORMS = TABLE["known"]  # a text that lists the forms that can be converted
 _OPTIONS: Mapping[str, Mapping[str, str]] = {LOCAL: {}, SLURM: TABLE["sbatch"]}
 """The name of an executor -> a key of the section `execution` -> the option of sbatch."""
 ENDPOINT = "target.api_endpoint"
@@ -132,9 +133,10 @@ class _FileImport:
     def known_values(
         self, section: str, value: Any, known_keys: Collection[str], prefix: str = ""
     ) -> _Tree:
-        """Return the values of a section whose keys are known, and note all other keys.
+        """Return the values of a section whose keys are known, and note the other keys.
 
-        Nulls are dropped, except the null of a credential, which means that no API key is sent.
+        Nulls are dropped, except the null of a credential, which means that no API key is sent. An
+        unknown key with an empty value is not noted.
 
         Args:
             section: the path of the section.
@@ -156,7 +158,10 @@ class _FileImport:
         return known
 
     def _advice(self, section: str, name: str, known_keys: Collection[str]) -> str:
-        """Return the advice about a key of a section that is not read."""
+        """Return the advice about a key that eval-factory does not read.
+
+        The advice about the key itself is preferred to the advice about its section.
+        """
         if (only := ONLY.get(f"{section}.{name}")) is not None:
             return f"cannot be changed here: {only['done']}; leave it out"
         if name in NO_EFFECT.get(section, ()):
@@ -175,6 +180,7 @@ class _FileImport:
         self.known_values("", self.document, ("config", "target", *executor_keys))
         task = self.task(_mapping(self.document.get("config")).get("type"), "config.type")
         if task is None:
+            # The last finding states why there is no task.
             raise ConfigError(f"{self.path}: {self.findings[-1]}")
         return {**_RunDocument(self, task).document([("", self.document)]), **executor_keys}
 
@@ -193,6 +199,7 @@ class _FileImport:
 
     def from_launcher(self) -> _Tree:
         """Convert a config of nemo-evaluator-launcher."""
+        # eval-factory chooses the port of a server itself: the file's port becomes a placeholder.
         self.document = {
             **self.document,
             "deployment": {**_mapping(self.document.get("deployment")), "port": PORT},
@@ -215,10 +222,10 @@ class _FileImport:
         return {"suite": {"output_dir": execution.get("output_dir") or "results/suite", **suite}}
 
     def runs(self, plain: Mapping[str, Any]) -> list[_Tree]:
-        """Return the run config of each task.
+        """Return the run config of each task that eval-factory has; other tasks are noted.
 
-        Several sections set values for a task. They are merged from the weakest to the strongest:
-        `deployment`, the top of the file, `evaluation`, and the task's own entry.
+        Several sections set values for a task. These sections are merged from the weakest to the
+        strongest: `deployment`, the top of the file, `evaluation`, and the task's own entry.
         """
         evaluation = _mapping(plain.get("evaluation"))
         self.known_values("evaluation", evaluation, _LAUNCHER_KEYS["evaluation"])
@@ -259,6 +266,7 @@ class _FileImport:
                 renamed[variable_path.rpartition(".")[2]] = source
             own_layers = [*_config_layers(path, section), (f"{path}.", nested(own_values))]
             runs.append(_RunDocument(self, task, renamed).document([*shared_layers, *own_layers]))
+        # The document names the variables of API keys. The user must set all other variables.
         for variable_path, source in all_variables.items():
             if (name := variable_path.rpartition(".")[2]) not in self.keys:
                 value = "..." if source in (None, name) else f'"${source}"'
@@ -287,7 +295,7 @@ class _FileImport:
         """Return a text of a Hydra file with its references resolved.
 
         `???` becomes a reference to a variable of the environment. If a reference cannot be
-        resolved, the result is None, with a finding.
+        resolved, None is returned, and a finding is added.
 
         https://omegaconf.readthedocs.io/en/latest/usage.html (mandatory values, interpolation)
 
@@ -303,6 +311,7 @@ class _FileImport:
         # Parts with an even index are plain texts, parts with an odd index the content of a `${}`.
         parts = _INTERPOLATION.split(text)
         values = [self.resolved(part) if number % 2 else part for number, part in enumerate(parts)]
+        # A `${` that is left belongs to a nested reference.
         if None in values or any("${" in part for part in parts):
             self.note(
                 path,
@@ -310,6 +319,7 @@ class _FileImport:
                 "write the value itself",
             )
             return None
+        # If the text is one single reference, the value keeps its type.
         if parts[0] == parts[-1] == "" and len(parts) == 3:
             return values[1]
         return "".join(map(str, values))
@@ -317,7 +327,8 @@ class _FileImport:
     def resolved(self, name: str) -> str | int | float | None:
         """Return the value of a reference `${name}`; None if the reference cannot be resolved.
 
-        A reference names a variable of the environment, or the path of a value in this file.
+        A reference names the path of a value in this file, or a variable of the environment. For a
+        variable, its reference in eval-factory's form is returned: `${NAME}` or `${NAME:-default}`.
         """
         variable = _ENVIRONMENT.match(name)
         if variable:
@@ -337,7 +348,8 @@ class _FileImport:
     ) -> tuple[str, str]:
         """Return the type of the execution and the type of the deployment.
 
-        A section states its type itself, or the list `defaults` names the file of the section.
+        A section states its type itself, or the list `defaults` names the file of the section. The
+        first part of the file's path, such as `slurm` in `slurm/default`, is then the type.
 
         Args:
             entries: the list `defaults`, which names the files from which Hydra makes the config.
@@ -364,7 +376,8 @@ class _FileImport:
     def slurm(self, execution: Mapping[str, Any], executor: str) -> _Tree:
         """Return our `executor` and `slurm` for a section `execution` of the launcher.
 
-        The keys of `execution` become options of sbatch.
+        The keys of `execution` become options of sbatch. The result is empty for an executor
+        without such options.
         """
         options = _OPTIONS.get(executor, {})
         self.known_values("execution", execution, (*_LAUNCHER_KEYS["execution"], *options))
@@ -376,11 +389,12 @@ class _FileImport:
         for name, option in options.items():
             if value := execution.get(name):
                 sbatch_options[option] = value
+        # The table maps `sbatch_extra_flags` to "": its value holds further options by their names.
         further_options = sbatch_options.pop("", {})
         slurm: _Tree = {}
         for name, value in {**further_options, **sbatch_options}.items():
             key = OWN_OPTIONS.get(name, name)  # our key; None if eval-factory sets the option
-            text = str(value).removeprefix("gpu:")
+            text = str(value).removeprefix("gpu:")  # `gres: gpu:8` stands for eight GPUs
             if isinstance(value, int) and value >= 3600:  # YAML reads 4:00:00 as 14400 seconds.
                 text = f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
             if key is None:
@@ -410,7 +424,8 @@ class _FileImport:
         """Return our `serve` of a target for the launcher's `deployment` and `execution`.
 
         `kind` is the type of the deployment. Returns None if there is no server, or if the server
-        cannot be converted. The launcher's default for GPUs is added to `executor_keys`.
+        cannot be converted. The launcher's default number of GPUs is added to `executor_keys`,
+        unless `executor_keys` is empty.
         """
         if kind == "none":
             return None
@@ -430,6 +445,7 @@ class _FileImport:
             or deployment.get("checkpoint_path")
             or deployment.get("served_model_name")
         )
+        # Later entries overwrite earlier ones: the file's values replace the defaults.
         values = {
             "served_model_name": model,
             "extra_args": "",
@@ -437,6 +453,7 @@ class _FileImport:
             **deployment,
             "model": model,
         }
+        # A command of the file has its options in its own text.
         options = {} if command else form["options"]
         if executor_keys:
             # The launcher asks for eight GPUs if its config does not state their number.
@@ -500,10 +517,12 @@ class _RunDocument:
         if not uses_prompt and adapter.pop("custom_system_prompt", None) is not None:
             path = f"{ADAPTER}.custom_system_prompt"
             self.source.note(path, _MESSAGES["unused prompt"].format(path=path))
+        # The container reads the API keys of HELM's three default judges from these variables.
         for name in ("GPT_JUDGE_API_KEY", "LLAMA_JUDGE_API_KEY", "CLAUDE_JUDGE_API_KEY"):
             if self.renamed.get(name) not in (None, name) and self.task.helm.judges:
                 extra.setdefault(name.lower(), self.renamed[name])
                 self.source.keys.add(name)
+        # Tasks of NVIDIA's container, which has other defaults than eval-factory.
         if self.task.name in TABLE["tasks"].split():
             for name, theirs in TABLE["defaults"].items():
                 is_set = name in params or (
@@ -552,7 +571,7 @@ class _RunDocument:
         return self.renamed.get(name) or name
 
     def convert_endpoint(self, endpoint: _Tree, adapter: _Tree, prefix: str) -> None:
-        """Convert the interceptors, the name of the API key and the type of an endpoint.
+        """Convert the interceptors, the API key's variable and the type of an endpoint.
 
         Args:
             endpoint: the section of the endpoint, which is changed.
@@ -595,13 +614,14 @@ class _RunDocument:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is a mapping; an empty mapping for any other value."""
     if not isinstance(value, Mapping):
         return {}
     return value
 
 
 def _without_empty(tree: _Tree) -> _Tree:
-    """Return the tree without entries that are an empty mapping or an empty list."""
+    """Return the tree without entries at its top level that are an empty mapping or list."""
     return {name: value for name, value in tree.items() if value not in ({}, [])}
 
 
@@ -652,6 +672,7 @@ def _suite_document(
     flat = [{".".join(path): value for path, value in params.items()} for params in params_of]
     shared = {}
     for key, value in flat[0].items():
+        # `_MISSING` as the default: a run without the parameter does not share its value.
         if all(params.get(key, _MISSING) == value for params in flat):
             shared[key] = value
     endpoints = [run["target"]["api_endpoint"] for run in runs]
@@ -667,7 +688,9 @@ def _suite_document(
         task = run["config"]["type"]
         own_params = nested({key: params[key] for key in params if key not in shared})
         entry = {"type": task, "name": name, **({"params": own_params} if own_params else {})}
+        # An evaluation without own parameters and with its task's name is written as the name.
         evaluations.append(task if entry == {"type": task, "name": task} else entry)
+        # A suite combines each evaluation with each target. Exclude the cells that are not runs.
         for target, endpoint in targets.items():
             if endpoint != own_endpoint:
                 excluded.append({"evaluation": name, "target": target})

@@ -1,7 +1,7 @@
-"""Checks a run config against the rules of its task.
+"""Checks a run config against the rules of its task, and sets the values that the task fixes.
 
 A task limits the endpoint types, the parameters of the scenario, the judges, the changes to
-choices, and the user's data that the run reads.
+choices, and the form of the user's data that the run reads.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from eval_factory.tasks.run_specs import IMAGES, refusal
 from eval_factory.tasks.upstreams import HELM
 
 _EXTRA = "config.params.extra"
-_LEAVE_OUT = "leave it out"
-_JOINT = "multiple_choice_joint"  # HELM's method unless a run entry names another
+_LEAVE_OUT = "leave it out"  # the advice at the end of a message about a key
+_JOINT = "multiple_choice_joint"  # HELM's method unless a run entry names another method
 BY_PLACE = "by place"
-"""A value of `HelmEntry.option_texts`: a letter only means the option at that position, so that the
+"""A value of `HelmEntry.option_texts`: a letter only states the position of an option, so the
 options can be reordered.
 """
 
 
 MOVE_CHOICES = ("shuffle_choices", "options_only", "none_of_the_others")
-"""Keys of params.extra that need a list of options before which HELM itself puts the letters."""
+"""Keys of params.extra that need a task in which HELM puts the letters before the options."""
 
 
 def _choice_order_problems(evaluation: Evaluation) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _choice_order_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _problems_of_moving_choices(task: Task, path: str) -> Iterator[str]:
-    """Yield the reason why the options of a task cannot be moved; `path` is the key's path."""
+    """Yield the reason, if any, why the options of a task cannot change; `path` is a key's path."""
     option_texts = task.helm.option_texts
     arguments = task.helm.arguments
     method = arguments.get("method", _JOINT)
@@ -117,7 +117,7 @@ def _confidence_problems(evaluation: Evaluation, other_askings: Collection[str])
 def _shows_no_pictures(evaluation: Evaluation) -> bool:
     """Return True if the task is known to show no pictures.
 
-    Of a custom benchmark that could not be read, it is not known whether it shows pictures.
+    Return False for a custom benchmark that could not be read: its data may name pictures.
     """
     helm = evaluation.task.helm
     is_unread = BENCHMARK_KEY in helm.parameters and evaluation.benchmark is None
@@ -125,9 +125,9 @@ def _shows_no_pictures(evaluation: Evaluation) -> bool:
 
 
 def _asked_again_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield a problem for each key that asks questions again and does not fit the task.
+    """Yield the problems of the keys that ask questions again.
 
-    These keys are `repeats`, `perturb`, `pushback` and others.
+    `ASKED_AGAIN_BY` and `ASKED_AGAIN_IF` list these keys.
     """
     task = evaluation.task
     extra = evaluation.extra
@@ -143,10 +143,13 @@ def _asked_again_problems(evaluation: Evaluation) -> Iterator[str]:
     if extra.blind_control and _shows_no_pictures(evaluation):
         yield f"{_EXTRA}.blind_control: {task.name} shows no pictures; {_LEAVE_OUT}"
     changes_text = set(askings) - {"repeats", "blind_control"}
+    # Log probabilities come with the answer: the question is not changed.
     if extra.confidence == LOGPROBS:
         changes_text.discard("confidence")
     is_custom = BENCHMARK_KEY in task.helm.parameters
-    # HELM drops the media of an input if the text of the input is changed.
+    # HELM drops the media of an input if the text of the input is changed. A custom benchmark marks
+    # the places of its pictures in the text, so its pictures are sent with a changed text too.
+    # `min` chooses one key, so that the message is always the same.
     if task.helm.media and changes_text and not is_custom:
         yield (
             f"{_EXTRA}.{min(changes_text)}: asks with text alone, and {task.name} "
@@ -239,10 +242,10 @@ def _ask_unread_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def chance_questions_of(evaluation: Evaluation) -> int:
-    """Return the number of rightly answered questions that are asked again in the same words.
+    """Return the maximum number of rightly answered questions to ask again in the same words.
 
     The number is 0 if no setting can lose right answers, and for tasks whose answers judges rate.
-    It is also 0 with `repeats`, which measure the same effect of chance.
+    The number is also 0 with `repeats`, which measure the same effect of chance.
     """
     extra = evaluation.extra
     loses_answers = any(getattr(extra, name) for name in KEYS_THAT_LOSE_ANSWERS)
@@ -265,7 +268,8 @@ def _judge_picture_problems(evaluation: Evaluation) -> Iterator[str]:
 def _has_short_answers(task: Task) -> bool:
     """Return True if an answer is right or wrong without a judge.
 
-    Such an answer is a label, an option, a value or a query.
+    Such an answer is a label, an option, a value or a query. Also return True for a run entry or a
+    custom benchmark without judges: the form of its answers is not known here.
     """
     helm = task.helm
     if helm.judges or helm.prescribed_judges or helm.rubric:
@@ -283,7 +287,7 @@ SCENARIO_PARAMETERS = (
     "category",
     "version",
 )
-"""Keys of params.extra that only affect the tasks that declare them."""
+"""Keys of params.extra that are refused for a task that does not declare them."""
 
 BENCHMARK_KEY = "benchmark"
 """The key of params.extra that names the file of a custom benchmark. HELM reads another file, which
@@ -295,18 +299,22 @@ _ROLES = {
     "meta": "llama",
     "anthropic": "claude",
 }
-"""The organization of each of HELM's default judges -> the role of the judge."""
+"""The organization of each of HELM's default judges -> the role of the judge. The names of the
+organization's models begin with the role.
+"""
 
 _NOT_ALLOWED_IN_ROLE = re.compile(r"[^a-z0-9_-]+")
 """Characters that the name of a role cannot contain."""
 
 
 def with_task_rules(evaluation: Evaluation, problems: list[str]) -> Evaluation:
-    """Return the evaluation with the values that its task sets.
+    """Check the evaluation, and return it with the values that its task sets.
+
+    Paths in the scenario's parameters and in `stop_when` become absolute.
 
     Args:
         evaluation: the evaluation to check.
-        problems: the list to which the violated rules of the task are added.
+        problems: the list to which the problems of the evaluation are added.
     """
     for check in _CHECKS:
         problems += check(evaluation)
@@ -363,7 +371,7 @@ def _output_dir_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _endpoint_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the problems of the endpoint's type and of the limit for answers."""
+    """Yield the problems of the endpoint's type and of the limit for an answer's length."""
     task = evaluation.task
     endpoint = evaluation.endpoint
     if endpoint.type not in task.endpoint_types:
@@ -384,6 +392,7 @@ def _endpoint_problems(evaluation: Evaluation) -> Iterator[str]:
 WAITS_IN_JOB = (
     "a job would hold its node and only wait for batches, up to a day; leave out executor, or batch"
 )
+"""The reason why requests are not sent by batch from a job."""
 
 
 def _batch_problems(evaluation: Evaluation) -> Iterator[str]:
@@ -400,6 +409,7 @@ def _batch_problems(evaluation: Evaluation) -> Iterator[str]:
     for judge in evaluation.extra.judges or []:
         if judge.batch:
             waits = True
+            # A judge without a URL uses the servers of the target.
             urls = urls_in(judge.url) or endpoint.urls
             yield from _batch_url_problems(f"{_EXTRA}.judges.{judge.name}.batch", urls)
     if waits and not evaluation.executor.is_local:
@@ -407,7 +417,7 @@ def _batch_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _batch_url_problems(path: str, urls: Sequence[str]) -> Iterator[str]:
-    """Yield a problem if the servers at these URLs cannot get batches; `path` is the key's path."""
+    """Yield the problems of sending batches to these URLs; `path` is the path of a key `batch`."""
     if len(urls) > 1:
         yield f"{path}: a batch goes to one URL, and {len(urls)} are named; {_LEAVE_OUT}"
     if urls[0].startswith(("demo:", "served:")):
@@ -446,6 +456,7 @@ def _accepts_metrics(task: Task) -> bool:
     """Return True if the task can compute further metrics."""
     if BENCHMARK_KEY in task.helm.parameters or task.helm.rubric or task.helm.option_texts:
         return False
+    # A run entry that a user wrote must have a known main metric.
     return bool(task.helm.main_metrics) or not task.helm.any_run_spec
 
 
@@ -478,6 +489,7 @@ def _media_and_rubric_problems(evaluation: Evaluation) -> Iterator[str]:
     """Yield the problems of keys that need a task with pictures, or a task with a rubric."""
     task = evaluation.task
     extra = evaluation.extra
+    # Without an entry in the index, it is not known which media the task sends.
     is_indexed = task.helm.indexed is not None
     if extra.max_image_side is not None and task.helm.media != IMAGES and is_indexed:
         yield f"{_EXTRA}.max_image_side: {task.name} shows no pictures; {_LEAVE_OUT}"
@@ -522,7 +534,7 @@ def _made_picture_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _stop_when_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the problems of `stop_when`, and the settings that cannot be combined with it."""
+    """Yield the problems of `stop_when`, also together with other settings."""
     task = evaluation.task
     params = evaluation.params
     path = f"{_EXTRA}.stop_when"
@@ -530,6 +542,7 @@ def _stop_when_problems(evaluation: Evaluation) -> Iterator[str]:
     limit = params.limit_samples
     rules = stop.rules
     if not rules:
+        # The section has no effect without a rule, but a value in it shows that one was intended.
         default = evaluation.framework.defaults.config["params"]["extra"]["stop_when"]
         if stop.model_dump() != default:
             yield f"{path}: names no rule; give half_width, beats_floor or differs_from"
@@ -581,11 +594,12 @@ def _limits_instances(evaluation: Evaluation) -> bool:
 
 
 def _with_first_names(task: Task, sources: ValueSources) -> ValueSources:
-    """Return the sources with each parameter under its first name.
+    """Return the sources of the values, with each parameter under its first name.
 
-    The value of a parameter's other name was moved to the first name, and its source moves too.
+    The value of a parameter's other name was moved to the first name. Here the source of this value
+    is moved too.
     """
-    not_from_user = (None, Source.FRAMEWORK, Source.TASK)
+    not_from_user = (None, Source.FRAMEWORK, Source.TASK)  # None: the value has no source
     moved = dict(sources)
     for name, rule in task.helm.parameters.items():
         first_path = f"{_EXTRA}.{name}"
@@ -602,7 +616,8 @@ def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
     """Return the judges that HELM's annotators prescribe: role -> deployment.
 
     The role of a judge comes from the family of its model, or from its organization. If another
-    judge already has this role, the role is the name of the judge's model.
+    judge already has this role, the role is made from the name of the judge's model. A deployment
+    without an organization in its name is skipped.
     """
     roles: dict[str, str] = {}
     for deployment in dict.fromkeys(deployments):
@@ -617,7 +632,7 @@ def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
 
 
 def _by_first_name(evaluation: Evaluation, problems: list[str]) -> dict[str, str | None]:
-    """Return updates that move the value of each parameter's other name to its first name.
+    """Return updates of params.extra that move each value under another name to the first name.
 
     Args:
         evaluation: the evaluation.
@@ -642,7 +657,10 @@ def _by_first_name(evaluation: Evaluation, problems: list[str]) -> dict[str, str
 
 
 def _scenario_values(evaluation: Evaluation, problems: list[str]) -> dict[str, str | None]:
-    """Return the updates of the scenario's parameters: moved, fixed and absolute values.
+    """Return the updates of the scenario's parameters.
+
+    Values move to the first names of their parameters, values that the task fixes are set, and
+    paths become absolute.
 
     Args:
         evaluation: the evaluation.
@@ -759,8 +777,10 @@ def data_faults(evaluation: Evaluation) -> list[str]:
     required form. The first line begins with the key of the run config.
     """
     own_data = own_data_of(evaluation)
+    # An empty layout accepts every file.
     if own_data is None or all(entry == FileLayout() for entry in own_data.layout):
         return []
+    # Imported late, because few runs read the user's own data.
     from eval_factory.tasks.own_data import described_layout, faults
 
     data_problems = faults(own_data.layout, own_data.path, own_data.values)
@@ -790,4 +810,4 @@ _CHECKS: tuple[Callable[[Evaluation], Iterator[str]], ...] = (
     _ask_unread_problems,
     _output_dir_problems,
 )
-"""The checks of a run against its task, in the order of their problems. Each yields problems."""
+"""The checks of an evaluation against its task. Problems are listed in the order of the checks."""

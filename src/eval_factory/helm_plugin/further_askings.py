@@ -2,14 +2,15 @@
 metrics.
 
 A run entry may hold `repeats=3,perturb=typos+units,pushback=2,confidence=stated,cost_of_wrong=1.0`.
-Each of these options is an expander that adds perturbations to a run. `tasks/asking_forms.py`
-explains the purpose of each option.
+Each of these options has an expander, which changes the run spec. Most expanders add perturbations.
+`tasks/asking_forms.py` defines the names and the texts of the further askings.
 
-`AskingWhatFollows` wraps HELM's executor, and asks a further turn (a doubt, a question about the
-confidence) after the answer has arrived. All questions of one depth are asked together: first every
-question in its original form and in all other forms, then the first further turn of each. The
-replies about the confidence go into a file of eval-factory, because no metric of HELM reads them.
-With `extra.blind_control` the same questions are also asked without their pictures.
+`AskingWhatFollows` wraps HELM's executor. It asks a further turn (a doubt, a question about the
+confidence or about the letter of the chosen option) after the answer has arrived. All questions of
+one depth are asked together: first every question in its original form and in all other forms, then
+the first further turn of each question. Replies about the confidence or the letter go into files of
+eval-factory, because no metric of HELM reads these replies. With `extra.blind_control` the same
+questions are also asked with other pictures: grey pictures, or the pictures of another question.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def same_input(instance: Instance) -> SameInput:
 
 
 def with_more_askings(run_spec: RunSpec, specs: Sequence[PerturbationSpec]) -> RunSpec:
-    """Return a run spec with these perturbations as well.
+    """Return the run spec with these perturbations added to its earlier perturbations.
 
     Raises:
         ValueError: the run spec has perturbations that are not eval-factory's.
@@ -89,21 +90,24 @@ def with_more_askings(run_spec: RunSpec, specs: Sequence[PerturbationSpec]) -> R
 class AsItIs(Perturbation):  # type: ignore[misc]
     """A perturbation that leaves the question unchanged.
 
-    The question is asked again for another draw, for which the request's `random` differs, or for a
-    further turn after the answer.
+    The question is asked again for another draw, for which the request's `random` differs; with
+    other pictures; or for a further turn after the answer.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002 - the id is the seed
+    # HELM passes a seed. No perturbation of this module uses it: random choices depend on the
+    # instance's id.
+    def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
         return replace(instance, input=same_input(instance), perturbation=self.description)
 
 
 class WithOtherWords(AsItIs):
-    """A perturbation that changes the words of the question as a family of perturbations says.
+    """A perturbation that words the question differently, by a family of `tasks/perturbations.py`.
 
-    A question that the family does not change is not asked again.
+    A question that the family does not change is not asked again, because HELM skips unchanged
+    instances.
     """
 
     def __init__(self, family: str) -> None:
@@ -111,9 +115,10 @@ class WithOtherWords(AsItIs):
         self._family = family
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
-        # Imported late, because the module reads its tables, and few runs need them.
+        # Imported late, because few runs have `perturb`.
         from eval_factory.tasks.perturbations import perturbed
 
+        # The text may lack the choices, and words in the choices can forbid a change too.
         choices = "\n".join(reference.output.text for reference in instance.references)
         changed = _with_changed_text(
             instance.input, lambda text: perturbed(self._family, text, str(instance.id), choices)
@@ -126,7 +131,7 @@ class WithOtherWords(AsItIs):
 class MayAbstain(AsItIs):
     """A perturbation that allows the answer "I do not know", and states the cost of a wrong answer.
 
-    A question with options gets the answer as one more option.
+    A question with options gets "I do not know" as one more option.
     """
 
     def __init__(self, cost_of_wrong: float, *, has_options: bool) -> None:
@@ -140,6 +145,7 @@ class MayAbstain(AsItIs):
         )
         references = list(instance.references)
         if self._has_options:
+            # Without tags, the option is not a right answer for HELM.
             references.append(Reference(Output(text=asking_forms.ABSTENTION), tags=[]))
         return replace(
             instance, input=changed, references=references, perturbation=self.description
@@ -147,7 +153,7 @@ class MayAbstain(AsItIs):
 
 
 class OptionsOnly(AsItIs):
-    """A perturbation that shows the choices of a question without the question's text."""
+    """A perturbation that shows the choices of a question, and a fixed sentence as its text."""
 
     def __init__(self) -> None:
         super().__init__(asking_forms.OPTIONS_ONLY)
@@ -160,7 +166,8 @@ class OptionsOnly(AsItIs):
 class NoneOfTheOthers(AsItIs):
     """A perturbation that replaces the right choice by "none of the others".
 
-    A question stays unchanged if "none of the others" would then not be the right choice.
+    A question stays unchanged, and is not asked again, unless it has exactly one right choice and
+    "none of the others" would be right in the place of this choice.
     """
 
     def __init__(self) -> None:
@@ -223,11 +230,12 @@ def _adapter_with_confidence(adapter: AdapterSpec) -> AdapterSpec:
     parts = (adapter.instructions.strip(), asking_forms.ANSWER_WITH_CONFIDENCE)
     instructions = "\n".join(filter(None, parts)) + "\n"
     tokens = adapter.max_tokens + asking_forms.CONFIDENCE_TOKENS
+    # A stop sequence such as a line break could end the output before the confidence.
     return replace(adapter, instructions=instructions, max_tokens=tokens, stop_sequences=[])
 
 
 def _abstention_specs(run_spec: RunSpec, cost: str) -> list[PerturbationSpec]:
-    """Return the spec of the perturbation that allows to abstain; `cost` is `cost_of_wrong`."""
+    """Return a list with the spec of `MayAbstain`; `cost` is the value of `cost_of_wrong`."""
     has_options = run_spec.adapter_spec.method == ADAPT_MULTIPLE_CHOICE_JOINT
     return [spec_of(MayAbstain, cost_of_wrong=float(cost), has_options=has_options)]
 
@@ -268,6 +276,7 @@ def _with_more_metrics(run_spec: RunSpec, value: str) -> RunSpec:
     present = set()
     for metric in metrics:
         present.update(metric.args.get("names", ()))
+        # SummarizationMetric computes rouge_l too, although its arguments do not name rouge_l.
         if metric.class_name.endswith(".SummarizationMetric"):
             present.add("rouge_l")
     new = [name for name in value.split("+") if name not in present]
@@ -277,7 +286,13 @@ def _with_more_metrics(run_spec: RunSpec, value: str) -> RunSpec:
 
 
 def _with_confidence_asked(run_spec: RunSpec, form: str) -> RunSpec:
-    """Return a run spec that asks for the confidence: in the same prompt, or in a further turn."""
+    """Return a run spec that asks for the confidence: in the same prompt, or in a further turn.
+
+    `form` is a value of `extra.confidence`: `stated_only` for the same prompt, else `stated`.
+
+    Raises:
+        ValueError: the run spec cannot ask in this form.
+    """
     if form == asking_forms.STATED_ONLY:
         return replace(run_spec, adapter_spec=_adapter_with_confidence(run_spec.adapter_spec))
     return with_more_askings(run_spec, [spec_of(AsItIs, name=asking_forms.CONFIDENCE)])
@@ -292,6 +307,8 @@ def _register_askings(option: str, specs: Callable[[RunSpec, str], list[Perturba
 
 def _with_reasoning(run_spec: RunSpec, task: str) -> RunSpec:
     """Return a run spec that asks for reasoning and then a last line with the answer.
+
+    `task` is the name of the run's task in the table of reasoned tasks.
 
     Raises:
         ValueError: the benchmark's instructions differ from the instructions that eval-factory's
@@ -314,6 +331,7 @@ register_expander("answer_style", _with_reasoning)
 register_expander("more_metrics", _with_more_metrics)
 register_expander("confidence", _with_confidence_asked)
 _register_askings("cost_of_wrong", _abstention_specs)
+# The original question is the first draw, so the repeats begin with draw 2.
 _register_askings(
     "repeats",
     lambda _, count: [
@@ -360,7 +378,7 @@ def answer_in_data(state: RequestState) -> str | None:
 
 
 def answered(text: str) -> RequestResult:
-    """Return a result as if a model had answered with this text."""
+    """Return a successful result of HELM with this text as the model's answer."""
     output = GeneratedOutput(text, 0, [], finish_reason={"reason": "stop"})
     return RequestResult(True, [], [output], cached=True, request_time=0)
 
@@ -380,12 +398,17 @@ class AskingWhatFollows:
         self._output_path = output_path
 
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
-        """Return the scenario state with the answers that HELM scores."""
+        """Return the scenario state with the answers that HELM scores.
+
+        Replies about the confidence or the letter are written to files and are not returned. A
+        question that was not asked, because its asking was not needed, is not returned either.
+        """
         if self._has_answers:
             return replace(scenario_state, request_states=self._from_data(scenario_state))
         if any(state.instance.input.multimedia_content for state in scenario_state.request_states):
             states = [sent_with_text(state) for state in scenario_state.request_states]
             scenario_state = replace(scenario_state, request_states=states)
+        # `confidence: stated_only`: each output holds the answer and the confidence.
         if asking_forms.ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
             executed = self._inner.execute(scenario_state)
             file = self._output_path / names.CONFIDENCE_FILE
@@ -422,7 +445,10 @@ class AskingWhatFollows:
         return states
 
     def _answered_by_key(self, scenario_state: ScenarioState) -> dict[_Key, RequestState]:
-        """Ask all questions, depth by depth, and return the asked questions with their answers."""
+        """Ask all questions, depth by depth, and return the asked questions with their answers.
+
+        A question whose asking turns out not to be needed is missing in the returned mapping.
+        """
         by_depth: dict[int, list[RequestState]] = defaultdict(list)
         for state in scenario_state.request_states:
             by_depth[_depth(state)].append(state)
@@ -462,16 +488,16 @@ REPLY_FILES = {
     asking_forms.CONFIDENCE: names.CONFIDENCE_FILE,
     asking_forms.ASK_LETTER: names.LETTERS_FILE,
 }
-"""The file for the replies to each of these askings, by the asking's name. No metric of HELM reads
-these replies.
+"""The name of an asking -> the file for the replies to this asking. No metric of HELM reads these
+replies.
 """
 
 
 def sent_with_text(state: RequestState) -> RequestState:
     """Return a request that also sends the pictures of its instance.
 
-    HELM's adapters for text leave the pictures out. A request stays unchanged if it already has its
-    pictures, or if the text has no place for a picture.
+    HELM's adapters for text leave the pictures out. A request stays unchanged if its instance has
+    no pictures, if the request already has the pictures, or if its text has no mark `PLACE`.
     """
     pictures = state.instance.input.multimedia_content
     request = state.request
@@ -487,8 +513,15 @@ def write_replies(
 ) -> None:
     """Write the replies to these questions into a JSON file.
 
-    `reply_in` returns the reply that an answer holds. A reply is null if there is no reply. `error`
-    states the reason if the request failed, because a later run may then still get a reply.
+    An entry of the file has the instance, the trial, the reply and the error. The reply is null if
+    the request failed or the answer holds no reply. The error states why the request failed: a
+    later run may then still get a reply.
+
+    Args:
+        file: the path of the JSON file.
+        states: the questions with their results.
+        reply_in: returns the reply that an answer holds, or None. By default, the complete answer
+            is the reply.
     """
     lines = []
     for state in states:
@@ -532,9 +565,10 @@ def _key(state: RequestState) -> _Key:
 
 
 def _depth(state: RequestState) -> int:
-    """Return 0 for a question that is asked at once.
+    """Return the depth of a question: 0 if the question does not depend on an answer.
 
-    A further turn is asked after all questions of the depth before it: its depth is at least 1.
+    The questions of depth 0 are asked first, then those of depth 1, and so on. The depth of further
+    turns, and of questions that are asked again to measure chance, is at least 1.
     """
     if _asking_name(state) in REPLY_FILES or _measures_chance(state):
         return 1
@@ -550,7 +584,7 @@ def within_chance_limit(states: Sequence[RequestState]) -> list[RequestState]:
     """Return the requests without those that exceed the limit on questions asked again in the same
     words.
 
-    The name of that asking states the limit.
+    The name of that asking states the limit. These questions come last in the returned list.
     """
     same_words = []
     rest = []
@@ -569,8 +603,9 @@ def chance_repeats(
 ) -> list[RequestState]:
     """Return the requests that ask a rightly answered question again in the same words.
 
-    A hash of the ids draws as many requests as the limit allows. If it is not known yet which
-    answers are right, because HELM scores them later, every successful answer may be drawn.
+    At most the number of requests that the limit allows is returned, in the order of a hash of the
+    ids. Questions whose answers are known to be right come first. An answer that only HELM's later
+    scoring can decide about is drawn if the limit is not reached by these questions.
     """
     candidates: list[tuple[bool, bytes, RequestState]] = []
     for state in filter(_measures_chance, states):
@@ -580,6 +615,7 @@ def chance_repeats(
         if original.result is not None and original.result.success and right is not False:
             digest = sha256(f"chance of {instance} {trial}".encode()).digest()
             candidates.append((right is None, digest, state))
+    # False sorts before True, so answers that are known to be right come first.
     candidates.sort(key=lambda candidate: candidate[:2])
     limit = 0
     if candidates:
@@ -588,9 +624,9 @@ def chance_repeats(
 
 
 def is_right(state: RequestState) -> bool | None:
-    """Return True if the answer matches a right reference; None if the answer's text cannot decide.
+    """Return True if the answer is right, False if wrong, and None if the text cannot decide.
 
-    A failed request is not right.
+    False is also returned for a failed request.
     """
     if state.result is None or not state.result.success:
         return False
@@ -607,6 +643,7 @@ def is_right(state: RequestState) -> bool | None:
         if answer in options:
             return options[answer].strip() in right
         return None
+    # Single letters decide. A longer answer may be right although its text differs.
     if len(answer) == 1 and all(len(text) == 1 for text in right):
         return answer in right
     if answer in right:
@@ -621,6 +658,7 @@ def _with_own_draw(state: RequestState) -> RequestState:
     """
     if not _asking_name(state).startswith((asking_forms.REPEAT, asking_forms.SAME_WORDS)):
         return state
+    # The request may already have a value of `random`, which stays a part of the new value.
     marks = [mark for mark in (state.request.random, _asking_name(state)) if mark]
     return replace(state, request=replace(state.request, random=" ".join(marks)))
 
@@ -629,12 +667,14 @@ _FURTHER_TURN_TEXTS = {
     asking_forms.CONFIDENCE: asking_forms.ASK_CONFIDENCE,
     asking_forms.ASK_LETTER: asking_forms.ASK_FOR_LETTER,
 }
+"""The name of an asking -> the text of its further turn. `pushback_text` returns other texts."""
 
 
 def is_asked_now(state: RequestState, done: Mapping[_Key, RequestState]) -> bool:
     """Return True if the further turn is asked after the answer in `done`.
 
-    The letter of the chosen option is asked for only if the answer states no letter.
+    The letter of the chosen option is asked for only if the request succeeded and its answer states
+    no option. Questions that measure chance are not further turns: `chance_repeats` chooses them.
     """
     if _measures_chance(state):
         return False
@@ -650,7 +690,7 @@ def is_asked_now(state: RequestState, done: Mapping[_Key, RequestState]) -> bool
 def option_stated(state: RequestState) -> str | None:
     """Return the label of the option that the answer states; None if the answer states no option.
 
-    The collector of scores reads answers in the same way.
+    The request must have succeeded. The collector of scores reads answers in the same way.
     """
     # Imported late, because most runs have no further askings.
     from eval_factory.reading import stated_option
@@ -658,6 +698,7 @@ def option_stated(state: RequestState) -> str | None:
     answer: str = state.result.completions[0].text.strip()
     options = state.output_mapping or options_shown(state.instance.input.text)
     if not options:
+        # Without listed options, each reference is a label, such as "yes".
         labels = [reference.output.text.strip() for reference in state.instance.references]
         options = dict.fromkeys(labels, "")
     if answer in options:
@@ -711,10 +752,13 @@ class Blindfold:
     """
 
     def __init__(self, states: Sequence[RequestState], output_path: Path) -> None:
-        """Choose for each question another question whose pictures replace its own.
+        """Choose for each question with pictures another question, whose pictures replace them.
+
+        The other question is the next one in the order of a hash that shares no picture. A question
+        keeps its pictures if every other question shares one.
 
         Args:
-            states: all questions of the run; the original ones are the source of pictures.
+            states: all questions of the run; the pictures come from the original questions.
             output_path: the run's folder, in which grey pictures are stored.
         """
         self._folder = output_path / names.SCENARIOS_FOLDER / "blind_control"
@@ -744,6 +788,7 @@ class Blindfold:
         prompt = state.request.multimodal_prompt
         if not _is_blind(state) or prompt is None:
             return state
+        # `replacements` is empty if no other question has different pictures.
         replacements = cycle(self._others.get(str(state.instance.id), ()))
         is_blank = _asking_name(state) == asking_forms.BLIND + asking_forms.BLANK
         changed = []
@@ -759,7 +804,10 @@ class Blindfold:
         )
 
     def _blank(self, picture: MediaObject) -> MediaObject:
-        """Return a grey picture of the same size, which is written to a file."""
+        """Return a grey picture of the same size, stored in a file of the run's folder.
+
+        The picture itself is returned if its file cannot be read.
+        """
         from PIL import Image  # imported late, because few runs have pictures
 
         try:
@@ -791,8 +839,9 @@ def _is_picture(medium: MediaObject) -> bool:
 
 
 def _content_hashes(pictures: Sequence[MediaObject]) -> set[bytes]:
-    """Return the hash of each picture's content: two questions may share a picture that has
-    different file names.
+    """Return the hashes of the pictures' contents. Pictures without a local file are skipped.
+
+    Contents are compared, because two questions may show one picture under two file names.
     """
     contents = set()
     for picture in pictures:

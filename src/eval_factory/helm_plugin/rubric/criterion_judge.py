@@ -1,10 +1,15 @@
 """Asks judges about answers.
 
-There are three kinds of judges: HELM's juries, the judges of a rubric, which decide about each
-criterion of each answer, and the judges of medhelm's HealthBench. All judges are asked in parallel,
-through our client. A judge of a rubric gets as many requests at a time as its limit allows. Of
-HELM's juries and of medhelm's annotators only one method is replaced. Their prompts, criteria and
-formulas, and the form of their annotations, do not change.
+There are three kinds of judges:
+
+- the judges of HELM's juries;
+- the judges of a rubric, which decide about each criterion of each answer;
+- the judges of medhelm's HealthBench.
+
+All judges are asked in parallel, through eval-factory's client. A judge of a rubric gets at most
+the number of requests at a time that its `parallelism` states. HELM's juries and medhelm's
+annotators each get one replaced method. Their prompts, criteria and formulas do not change, and the
+form of their annotations is only extended.
 """
 
 from __future__ import annotations
@@ -50,6 +55,7 @@ ASK_AGAIN = (
     "\n\nYour previous answer to this could not be used: {reason}."
     "\nAnswer again with the single JSON object described above and nothing else."
 )
+"""The text that is added to the prompt when a judge is asked a second time."""
 
 _Ask = Callable[[Request], RequestResult]
 _Decision = dict[str, Any]
@@ -74,9 +80,9 @@ def judgement(
 ) -> _Judgement | NotJudged:
     """Ask one judge, and return the judgement or the reason why there is none.
 
-    If the judge's output cannot be used, the judge is asked a second time and told the reason. If
-    the second output cannot be used either, both outputs are archived, and the next run of the same
-    command asks the judge again.
+    If the judge's output cannot be used, the judge is asked a second time, and the prompt states
+    the reason. If the second output cannot be used either, both outputs are archived, and the next
+    run of the same command asks the judge again. A failed request is not repeated here.
 
     Args:
         model: the judge's model, by its name in HELM.
@@ -84,11 +90,13 @@ def judgement(
         prompt: the complete prompt for the judge.
         ask: sends a request of HELM, and returns the result.
         read: returns the judgement in the judge's output, or raises UnusableJudgeOutput.
-        role: the judge's role, if the session expects the first request, but not the second one.
+        role: the role of a judge of a rubric. The session then already expects the first request,
+            and this function adds the second one to the expected requests. None for other judges.
         sample: the number of the model's answer, if the model answered a question several times.
+            The number is a part of the request's cache key.
 
     Raises:
-        Exception: a limit of the run is reached, so that nothing more is asked.
+        Exception: the error of the request, if a limit of the run is reached.
     """
     request = Request(
         model=model,
@@ -126,8 +134,8 @@ def judgement(
 
 
 def _archive(requests: Iterable[Request], role: str | None, deployment: str, reason: str) -> None:
-    """Archive the answers to requests, so that the same command asks again."""
-    # HELM's configurable benchmark only knows the judge's deployment, which states the role.
+    """Archive the answers to the requests, so that the next run of the command asks again."""
+    # Callers that only know the judge's deployment pass None. The deployment states the role.
     role = role or get_model_deployment(deployment).client_spec.args["role"]
     client = current_session().clients[role]
     for request in requests:
@@ -139,6 +147,7 @@ _NO_ANSWER_ANNOTATION = {"prompt_text": None, "empty_output_equivalence_judgemen
 
 
 def _answer_in(state: RequestState) -> str:
+    """Return the text of the answer; an empty text if there is no answer."""
     if not state.result or not state.result.completions:
         return ""
     return str(state.result.completions[0].text)
@@ -148,7 +157,7 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
     """Return HELM's annotation of one answer: the prompt, and the ratings of each judge.
 
     This function replaces a method of HELM's juries. A judge without usable ratings is listed with
-    the reason. No judge is asked about an empty answer.
+    the reason under the key `names.NOT_JUDGED`. No judge is asked about an empty answer.
     """
     answer = _answer_in(request_state)
     if is_blank_answer(answer):
@@ -184,7 +193,10 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
 
 
 def _note_prompt(annotation: str, template: str, schema: Schema, deployment: str) -> None:
-    """Record the prompt template of a judge; for a `structured` judge together with the schema."""
+    """Record the prompt template of a judge.
+
+    The template of a `structured` judge is recorded together with the JSON schema of its output.
+    """
     by_schema = bool(get_model_deployment(deployment).client_spec.args.get("structured"))
     if by_schema:
         template = template_with_schema(template, schema)
@@ -245,9 +257,12 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         Raises:
             Exception: a limit of the run is reached, so that no judge can be asked.
         """
+        # The template for a single criterion differs from that for several criteria. Both are
+        # recorded, because the last request about an answer may hold a single criterion.
         for size, judge in product({1, self._criteria_per_request}, self._judges):
             template = rubric.criterion_template(alone=size == 1)
             _note_prompt(rubric.ANNOTATION, template, decisions_schema(size), judge.deployment)
+        # for each answer, for each criterion: the name of a judge -> the judge's decision
         decided: list[list[dict[str, _Decision]]] = []
         questions: list[_Question] = []
         for number, state in enumerate(request_states):
@@ -280,7 +295,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
 
 
 def rubric_criteria(state: RequestState) -> list[Criterion]:
-    """Return the criteria of the instance's rubric."""
+    """Return the criteria of the instance's rubric. The instance must have a rubric."""
     return [Criterion.from_dict(entry) for entry in (state.instance.extra_data or {})[RUBRICS]]
 
 
@@ -296,7 +311,7 @@ def is_answered(state: RequestState) -> bool:
 def _decisions(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decision]:
     """Return one decision of the judge for each criterion of the question.
 
-    If the judge gave no judgement, each decision holds the reason.
+    If the judge gave no judgement, each decision holds the reason under the key `rubric.ERROR`.
     """
     state = question.state
     count = len(question.criteria)
@@ -312,6 +327,7 @@ def _decisions(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decision]
     sample = (state.instance.extra_data or {}).get(SAMPLE)
     # Set the judged question here, because HELM passes all answers at once to the annotator.
     with judging(state), verdict_by(decisions_schema(count)):
+        # eval-factory gives a judge's model and its deployment the same name.
         outcome = judgement(
             judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample
         )
@@ -331,7 +347,7 @@ def requests_to_judges(state: ScenarioState) -> int:
     total = 0
     for spec in state.annotator_specs or ():
         # A rubric names its judges in `judges`, a jury in `annotator_models`. Any other annotator
-        # sends at most one request for each answer.
+        # counts as one judge (`[spec]` has one element), with at most one request for each answer.
         judges = spec.args.get("judges") or spec.args.get("annotator_models") or [spec]
         total += len(judges) * _requests_to_one_judge(spec, answered)
     return total
@@ -373,10 +389,11 @@ def ask_about_each_criterion_and_the_physicians_answer(
 ) -> dict[str, Any]:
     """Return the annotation of one answer of HealthBench Professional, in medhelm's form.
 
-    This function replaces a method of medhelm, whose formula is preserved. A judge's score is the
-    mean of a rubric score and of the judge's own mark, which compares the answer with the
-    physician's answer. The rubric score of every judge uses the first judge's decisions, because
-    medhelm never empties its list of decisions.
+    This function replaces a method of medhelm, and preserves medhelm's formula. A judge's score is
+    the mean of a rubric score and of the judge's own mark, which compares the answer with the
+    physician's answer. Without a physician's answer, the score is the rubric score. Every judge's
+    rubric score uses the decisions of the first judge without a failed request, because medhelm
+    never empties its list of decisions.
     """
     return ask_about_each_criterion(self, state, professional=True)
 
@@ -386,11 +403,16 @@ def ask_about_each_criterion(
 ) -> dict[str, Any]:
     """Return the annotation of one answer of HealthBench, in medhelm's form.
 
-    This function replaces a method of medhelm's annotators. In medhelm, a failed request moves all
-    later decisions to the criterion before. Here a judge with a failed request has not judged the
-    answer. The annotation also lists each judge's decisions in the order of the criteria; the
-    corrected score is computed from this list. `professional` is True for HealthBench Professional,
-    whose judges also compare the answer with the physician's answer.
+    This function replaces a method of medhelm's annotators. In medhelm, a failed request shifts
+    each later decision to the criterion before. Here a judge with a failed request counts as a
+    judge that gave no judgement. The annotation also lists each judge's decisions in the order of
+    the criteria; the corrected score is computed from this list.
+
+    Args:
+        self: medhelm's annotator.
+        state: the request with the answer.
+        professional: True for HealthBench Professional, whose judges also compare the answer with
+            the physician's answer.
     """
     from helm.benchmark.annotation import health_bench_annotator as helms
 
@@ -405,7 +427,7 @@ def ask_about_each_criterion(
     for judge in self._annotator_models.values():
         _note_prompt(self.name, self._prompt_template, decisions_schema(1), judge.model_deployment)
     physicians_answer = extra.get("physician_response") if professional else None
-    mark_prompts = []
+    mark_prompts = []  # holds at most one prompt
     if physicians_answer is not None:
         mark_prompt = helms.EVAL_PROMPT.replace("<<user_message>>", conversation)
         mark_prompt = mark_prompt.replace("<<llm_response>>", answer)
@@ -480,8 +502,10 @@ def _scored_annotation(
             missing[name] = "medhelm's formula gives no score if the points of a rubric add up to 0"
             continue
         if has_mark:
+            # The mark is a number from 1 to 10. A tenth of the mark has the rubric score's scale.
             score = (score + judged[-1]["criteria_met"] / 10) / 2
         annotation[name] = {"accuracy": {"score": score, "criteria": scored_decisions}}
+        # The slice leaves out the mark, which comes after the decisions.
         decided[name] = [decision["criteria_met"] for decision in judged[: len(rubrics)]]
     if decided:
         annotation[names.DECISIONS] = decided
@@ -493,11 +517,15 @@ def _scored_annotation(
 def _read_mark(text: str) -> _Decision:
     """Return the mark that a judge gave in the comparison with the physician's answer.
 
+    medhelm's prompt asks for the mark under the key `criteria_met`, as for a criterion.
+
     Raises:
-        UnusableJudgeOutput: the mark is not a whole number from 1 to 10.
+        UnusableJudgeOutput: the output holds no mark, several different marks, or a mark that is
+            not a whole number from 1 to 10.
     """
 
     def read(decision: dict[str, Any]) -> _Decision:
+        # The test of the type excludes true and false, which Python counts as 1 and 0.
         if type(decision["criteria_met"]) is not int or not 1 <= decision["criteria_met"] <= 10:
             raise UnusableJudgeOutput('"criteria_met" is not a whole number from 1 to 10')
         return decision
