@@ -1,4 +1,7 @@
-"""Reads a JSON object from a file value by value, so that its lists may be larger than memory."""
+"""Reads a JSON object from a file value by value.
+
+Only one element of a list is in memory at a time, so a list may be larger than memory.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,18 @@ from eval_factory.importing.sources import (
     known_constant,
 )
 
-_CHUNK_BYTES = 1024**2  # the minimum number of bytes that are read at once
+_CHUNK_BYTES = 1024**2  # the minimum size of a chunk, in bytes; only the last chunk may be smaller
 _SPACES = " \t\n\r"  # the characters that JSON allows between values
-_AFTER_A_VALUE = frozenset(f"{_SPACES},:]}}")  # the characters that can follow a complete value
+# The characters that can follow a complete value. `}}` is a single brace in an f-string.
+_AFTER_A_VALUE = frozenset(f"{_SPACES},:]}}")
 
 
 class _JsonText:
     """A JSON text that is read from a file in chunks.
 
-    An instance has a position in the text. Text before the position is dropped when the next chunk
-    is read.
+    An instance has a position in the text, at which the next value is read. Text before the
+    position is dropped when the next chunk is read. Most methods read chunks, and so raise
+    SourceError if the file is too large or is not UTF-8.
     """
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
@@ -37,23 +42,24 @@ class _JsonText:
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
         self._decoder = json.JSONDecoder(parse_constant=known_constant, parse_float=finite_number)
         self._text = ""
-        self._position = 0
-        self._is_complete = False
-        self._bytes = 0
+        self._position = 0  # the position in `_text`
+        self._is_complete = False  # True after the last chunk was read
+        self._bytes = 0  # the number of bytes that were read
 
     def error(self, reason: str) -> SourceError:
-        """Return the error that reports why the file cannot be read."""
+        """Return the error that the caller raises; `reason` states why the file cannot be read."""
         return SourceError(f"{self._path}: is not JSON that can be read: {one_line(reason)}")
 
     def _read_more(self) -> None:
         """Read the next chunk of the file, and drop the text before the position."""
-        # For a long value, each chunk is as long as the text so far: `value` then parses the value
-        # from its beginning only a few times.
+        # For a long value, each chunk is as long as the text so far: the method `value` then parses
+        # the value from its beginning only a few times.
         size = max(_CHUNK_BYTES, len(self._text) - self._position)
         content = self._file.read(size)
         self._bytes += len(content)
         if self._bytes > MAX_DOCUMENT_BYTES:
             raise SourceError(f"{self._path}: is larger than {MAX_DOCUMENT_BYTES // 1024**2} MiB")
+        # A read from a regular file returns fewer bytes only at the end of the file.
         self._is_complete = len(content) < size
         try:
             self._text = self._text[self._position :] + self._decode(
@@ -64,7 +70,10 @@ class _JsonText:
         self._position = 0
 
     def next_character(self) -> str:
-        """Move past blanks, and return the character at the position; empty at the end."""
+        """Move past white space, and return the character at the position.
+
+        An empty text is returned at the end of the file.
+        """
         while True:
             while self._position < len(self._text) and self._text[self._position] in _SPACES:
                 self._position += 1
@@ -88,7 +97,7 @@ class _JsonText:
         """Return the JSON value at the position, and move past the value.
 
         Raises:
-            SourceError: there is no value, or the value is longer than `MAX_LINE_BYTES`.
+            SourceError: there is no valid value, or the value is longer than `MAX_LINE_BYTES`.
         """
         self.next_character()
         while True:
@@ -97,10 +106,12 @@ class _JsonText:
             except json.JSONDecodeError as error:  # the value may continue in the next chunk
                 if self._is_complete:
                     raise self.error(str(error)) from None
+            # JSONDecodeError is a ValueError too, so this clause must come second. A value with an
+            # infinite number or with too many levels stays wrong in a longer text.
             except (ValueError, RecursionError) as error:
                 raise self.error(str(error)) from None
             else:
-                # At the end of the chunk, a number may continue in the next chunk: `1.5` | `e3`.
+                # A number at the end of a chunk may continue in the next chunk: `1.5` and `e3`.
                 if self._is_complete or self._text[end : end + 1] in _AFTER_A_VALUE:
                     self._position = end
                     return value
@@ -121,7 +132,7 @@ def _opened(path: Path) -> Iterator[_JsonText]:
 
 
 def _elements(text: _JsonText) -> Iterator[Any]:
-    """Yield the values of the list at the position."""
+    """Yield the values of the list at the position. A comma after the last value is accepted."""
     text.skip("[")
     while text.next_character() != "]":
         yield text.value()
@@ -131,9 +142,12 @@ def _elements(text: _JsonText) -> Iterator[Any]:
 
 
 def _keys(text: _JsonText) -> Iterator[str]:
-    """Yield the keys of the object at the position.
+    """Yield the keys of the object at the position. A comma after the last value is accepted.
 
     The caller must read the value of each key before the next key.
+
+    Raises:
+        SourceError: a key is not a text or occurs twice, or the object is malformed.
     """
     text.skip("{")
     keys = set()
@@ -152,12 +166,12 @@ def _keys(text: _JsonText) -> Iterator[str]:
 
 
 def object_without_lists(path: Path, lists: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return the JSON object in a file, with the lists of these names replaced by empty lists.
+    """Return the JSON object in a file, with the lists under these keys replaced by empty lists.
 
-    Returns None if the document in the file is not an object.
+    Returns None if the document in the file is not an object. The lists are read, and so checked.
 
     Raises:
-        SourceError: the file cannot be read, or the document is incomplete.
+        SourceError: the file cannot be read, or the document is malformed or incomplete.
     """
     with _opened(path) as text:
         if text.next_character() != "{":
@@ -166,6 +180,7 @@ def object_without_lists(path: Path, lists: tuple[str, ...]) -> dict[str, Any] |
         for key in _keys(text):
             if key in lists and text.next_character() == "[":
                 document[key] = []
+                # Move past the list, and drop its elements.
                 for _ in _elements(text):
                     pass
             else:
@@ -176,7 +191,10 @@ def object_without_lists(path: Path, lists: tuple[str, ...]) -> dict[str, Any] |
 
 
 def value_in(path: Path, name: str) -> Any:
-    """Return the value of this name in the JSON object in a file; None if there is no such value.
+    """Return the value under a key of the JSON object in a file.
+
+    `name` is the key. Returns None if the object does not have the key, or if the document in the
+    file is not an object. The text after the value is not read.
 
     Raises:
         SourceError: the file cannot be read up to the value.
@@ -192,13 +210,14 @@ def value_in(path: Path, name: str) -> Any:
 
 
 def elements_of(path: Path, name: str) -> Iterator[Any]:
-    """Yield the elements of the list of this name in the JSON object in a file.
+    """Yield the elements of the list under a key of the JSON object in a file.
 
-    Yields nothing if the object does not have the list, or has null instead. The text after the
-    list is not read.
+    `name` is the key. Yields nothing if the object does not have the key, or has null under it. The
+    text after the list is not read.
 
     Raises:
-        SourceError: the file cannot be read up to the end of the list, or the value is not a list.
+        SourceError: the file cannot be read up to the end of the list, the document is not an
+            object, or the value is not a list.
     """
     with _opened(path) as text:
         for key in _keys(text):

@@ -1,8 +1,9 @@
-"""Finds the answers that a metric cannot read: in another form, empty or cut off; and refusals.
+"""Finds the answers that a metric cannot read, and refusals.
 
-Most forms, such as the letter of an option, follow from HELM's run spec and references. A form that
-only the prompt describes is declared in framework.yml (`answer_labels`, `answer_form`). Open text
-has no form, so every answer is acceptable.
+A metric cannot read an answer that is in another form, empty or cut off. Most forms, such as the
+letter of an option, follow from HELM's run spec and references. A form that only the prompt
+describes is declared in framework.yml (`answer_labels`, `answer_form`). Open text has no form, so
+a metric can read every answer with text.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from eval_factory.tasks.concordance import rating_in
 from eval_factory.tasks.framework import HelmEntry
 from eval_factory.tasks.reasoned import REASONED
 
+# a duration, such as "3 weeks and 2 days" or "('3 weeks', '2 days')"
 _WEEKS = re.compile(r"\D{0,9}\d+ weeks\W{1,9}(?:and )?\d+ days")
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)</?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)  # the language after the three backticks
@@ -56,9 +58,9 @@ class AnswerForm:
 
     about: str  # a description for the reader of a report
     reads: Callable[[output.RequestState, str], bool]
-    """Returns True if HELM can read this answer. It is called with answers that are not empty."""
+    """Returns True if HELM can read an answer. Callers pass only answers that are not empty."""
     labels: Callable[[output.RequestState], Mapping[str, str]] = lambda _state: {}
-    """Returns label of an option -> the text that is compared with the references.
+    """Returns a mapping: label of an option -> the text that is compared with the references.
 
     The mapping is empty if the question has no options.
     """
@@ -121,8 +123,8 @@ def part_read(answer: str) -> str:
 def window_is_full(state: output.RequestState, stored: CachedAnswer) -> bool:
     """Return True if the answer was cut off well before its token limit.
 
-    The context window of the server was full then. Return False if the limit or the number of
-    tokens is unknown.
+    The reason is then that the context window of the server was full. Return False if the limit or
+    the number of tokens is unknown.
     """
     max_tokens = state.request.get("max_tokens")
     _, generated = stored.tokens
@@ -145,7 +147,7 @@ def kind_of_empty(state: output.RequestState, stored: CachedAnswer) -> Unreadabl
 def nothing_is_right(state: output.RequestState) -> bool:
     """Return True if an empty answer to this question is right.
 
-    Some questions of ehr_sql cannot be answered by a query.
+    Some questions of ehr_sql cannot be answered by a query: the right answer is then empty.
     """
     impossible = (state.instance.extra_data or {}).get("is_impossible") is True
     return impossible or any(not text.strip() for text in right_answers(state))
@@ -157,7 +159,9 @@ def right_answers(state: output.RequestState) -> list[str]:
 
 
 def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> AnswerForm | None:
-    """Return the form that a benchmark asks for; None for open text and for generated pictures.
+    """Return the form in which HELM's metric can read an answer to the benchmark.
+
+    Return None if no form is known, as for open text and for generated pictures.
 
     Args:
         entry: the task's entry in framework.yml.
@@ -168,6 +172,7 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
         return _FORMS[entry.answer_form]
     if entry.answer_labels:
         return _form_of_labels(entry.answer_labels)
+    # Without this metric, HELM compares no answer with an option.
     if not any(stat.name.name == METRIC for stat in run.stats):
         return None
     adapter = run.run_spec.adapter_spec
@@ -194,7 +199,7 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
             last = max(last, text)
     if not last:
         return None
-    last = max(last, "D")  # the labels A to D at least
+    last = max(last, "D")  # The labels are A to D at least.
     return _form_of_labels([chr(code) for code in range(ord("A"), ord(last) + 1)])
 
 
@@ -257,7 +262,8 @@ def _reads_query(state: output.RequestState, answer: str) -> bool:
     """Return True if HELM extracts an SQL query from the answer.
 
     HELM takes the text between `<sql>` tags, and removes backticks and the language name of a code
-    fence. Empty tags or an empty fence count as an empty answer.
+    fence. Empty tags or an empty fence count as an empty answer. For such an answer, return True
+    only if an empty answer is right.
     """
     text = answer
     if "sql" in answer.lower():
@@ -281,6 +287,7 @@ _FORMS = {
         "a rating from -2 to +2", lambda _state, answer: rating_in(answer) is not None
     ),
 }
+"""A value of `answer_form` in framework.yml -> the form."""
 
 
 _NEARLY_ALL = 0.9
@@ -311,12 +318,13 @@ class Readability(Part):
     times_given: Counter[tuple[int, int]] = field(default_factory=Counter)
     """(hash of an answer, hash of its question) -> the number of times that this answer was given.
 
-    Answers are compared without case and white space.
+    Answers that differ only in case or in the amount of white space are the same answer.
     """
     # instances whose answers state one option, in any form
     with_option: set[InstanceKey] = field(default_factory=set)
     kinds: dict[InstanceKey, Unreadable] = field(default_factory=dict)
     """Instance with an unreadable answer -> the kind of that answer."""
+    # the numbers of tokens and characters of all prompts, from which cut prompts are found
     windows: CutPrompts = field(default_factory=CutPrompts)
     cut: CutPromptsFound = NONE_CUT  # the prompts that the server cut; set after all were seen
     prompts: int = 0
@@ -333,9 +341,10 @@ class Readability(Part):
         return self.prompts - self.failed
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
-        """Count a prompt, and store the signs and the kind of its answer.
+        """Count a prompt, and store the signs of its answer.
 
-        The kind is stored for an unreadable answer only.
+        For an unreadable answer, its kind is stored too. If the request failed, or if a content
+        filter removed the answer, there is no answer to look at.
         """
         self.prompts += 1
         if state.prompt_truncated:
@@ -361,6 +370,7 @@ class Readability(Part):
         ):
             answer_hash = hash(" ".join(answer.casefold().split()))
             self.times_given[answer_hash, hash(state.instance.input.text)] += 1
+        # An answer that HELM can read counts as an answer, also if the endpoint reports a refusal.
         is_read = form is not None and has_text and form.reads(state, answer)
         declined = not is_read and stored.declined
         label = None
@@ -385,6 +395,8 @@ class Readability(Part):
 
     def complete(self, draft: Draft) -> None:
         """Find the prompts that the server cut, and add the lenient metrics."""
+        # With `max_length`, HELM itself cuts prompts: many equal lengths are then not a sign that
+        # the server cut the prompts.
         limited = draft.plan.evaluation.extra.max_length is not None
         self.cut = self.windows.find_cut(by_plateau=not limited)
         self.signs["prompt_truncated"] |= self.cut.keys
@@ -433,6 +445,7 @@ class Readability(Part):
                 identical += times
         unreadable = self.signs["unparsed"] | self.signs["thinking_unfinished"] | self.empty
         counts = {name: len(keys) for name, keys in self.signs.items()}
+        # Each sign has a field of its name in `Instances`.
         return replace(instances, **counts, unreadable=len(unreadable), identical=identical)
 
     def signs_of(self, key: InstanceKey) -> tuple[str, ...]:
@@ -521,6 +534,7 @@ def _notes_on_lenient_scores(scores: Mapping[str, Score]) -> Iterator[Note]:
     for label, score in scores.items():
         if score.metric != METRIC + LENIENT:
             continue
+        # The label of HELM's own score is the same label without the suffix.
         helm = scores.get(label.replace(LENIENT, "", 1))
         if helm is None or helm.value == score.value:
             continue

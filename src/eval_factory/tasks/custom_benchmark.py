@@ -1,9 +1,9 @@
 """Reads and checks a custom benchmark: a YAML file, and the files that it names.
 
-The YAML file names a prompt and a table, or conversations, or rubric cases. The form is that of
-HELM's configurable benchmark. HELM itself finds mistakes late or not at all: if the prompt names a
-column that does not exist, HELM fills in an empty text. Messages never quote a cell, because it may
-be patient data.
+The YAML file names a prompt and a table, or conversations, or rubric cases. A file with a prompt
+and a table has the form of HELM's configurable benchmark. HELM itself finds mistakes late or not at
+all: if the prompt names a column that does not exist, HELM fills in an empty text. Messages never
+quote a cell of the data, because a cell may contain patient data.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _Name = Annotated[_Text, Field(pattern=re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{
 
 
 _MAX_STEPS = 100  # the greatest difference between the highest and the lowest rating
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")  # a number that a user wrote as the word for a rating
 _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
 """Finds characters with a special meaning in the judges' prompt, such as the start of a placeholder
 or the end of a JSON text.
@@ -67,7 +67,7 @@ _SCALE_FORM = (
 
 
 def _text_of(shortest: int, longest: int) -> AfterValidator:
-    """Return a validator of a text for the judges' prompt, with its allowed lengths."""
+    """Return a validator of a text for the judges' prompt; lengths are in characters."""
 
     def check(text: str) -> str:
         if text.strip() != text or not shortest <= len(text) <= longest:
@@ -192,10 +192,12 @@ class Benchmark:
 
     @property
     def main_metric(self) -> str:
+        """The name of the main metric, which is the first metric."""
         return self.metrics[0]
 
     @property
     def has_jury(self) -> bool:
+        """True if judges score the answers, by a rubric or by ratings."""
         return self.is_rubric or self.judge_prompt_file is not None
 
     @property
@@ -205,7 +207,7 @@ class Benchmark:
 
 
 def load_benchmark(path: Path) -> Benchmark:
-    """Read and check a benchmark with all its files.
+    """Read and check a custom benchmark with all its files, and return the benchmark.
 
     Raises:
         ConfigError: a key of the YAML file is unknown, missing or malformed; or, if all keys are
@@ -227,7 +229,7 @@ def load_benchmark(path: Path) -> Benchmark:
         findings.problems.append(
             f"{path}: has_answers: only conversations have answers; name a dataset_file in .jsonl"
         )
-    no_jury = _Metric(name=JURY)
+    no_jury = _Metric(name=JURY)  # a placeholder without values, for a benchmark without a jury
     jury = next((metric for metric in file.metrics if metric.name == JURY), no_jury)
     benchmark = Benchmark(
         path=path,
@@ -267,7 +269,10 @@ def load_benchmark(path: Path) -> Benchmark:
 
 
 def _without_prompt(path: Path, document: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
-    """Return the YAML document of conversations, with the `dataset_file` as its `prompt_file`."""
+    """Return the YAML document of conversations, with the `dataset_file` as its `prompt_file`.
+
+    A `prompt_file` in the document is a problem, because conversations have no prompt.
+    """
     if "prompt_file" in document:
         sent = f"eval-factory sends the messages of {document['dataset_file']}"
         findings.problems.append(f"{path}: prompt_file: leave it out; {sent}")
@@ -301,12 +306,15 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
 
 
 def _absolute(path: Path, name: str) -> Path:
-    """Return the absolute path of a file; names are relative to the folder of the YAML file."""
+    """Return the absolute path of a file; `name` is relative to the folder of the YAML file."""
     return Path(os.path.abspath(path.parent / os.path.expanduser(name)))
 
 
 def _hashes(path: Path, *files: Path) -> dict[str, str]:
-    """Return the SHA-256 of the YAML file and of further files, by relative paths."""
+    """Return path -> SHA-256 of the YAML file and of further files.
+
+    The paths are relative to the folder of the YAML file.
+    """
     hashes = {}
     for file in (path, *files):
         hashes[Path(os.path.relpath(file, path.parent)).as_posix()] = sha256_of(file_of_table(file))
@@ -328,13 +336,15 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
     kind = detail["type"]
     parts = []
     for part in location:
+        # pydantic ends the location with "[key]" if the key of a mapping is not valid.
         if part != "[key]":
             parts.append(str(part))
     key = ".".join(parts)
     if kind == "value_error":
         return f"{path}: {key}: {detail['ctx']['error']}"
     if kind == "extra_forbidden":
-        # length of the location -> model: `key`, or `metrics.0.key`
+        # The length of the location shows the model: 1 for `key`, 3 for `metrics.0.key`. A longer
+        # location is that of a criterion's key: `metrics.0.criteria.0.key`.
         models: dict[int, type[StrictModel]] = {1: model, 3: _Metric}
         known_keys = sorted(models.get(len(location), _Criterion).model_fields)
         listed = ", ".join(known_keys)
@@ -343,6 +353,7 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
             subject = "a benchmark of kind rubric has"
         hint = did_you_mean(str(location[-1]), known_keys) or f"; {subject} {listed}"
         return f"{path}: unknown key {key}{hint}"
+    # Only the benchmark's name has a pattern.
     if kind == "string_pattern_mismatch":
         must = "must be letters, digits, - _ and . (it names folders), at most 80"
         return f"{path}: name: {must}, got {detail['input']!r}"
@@ -358,7 +369,10 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
 def _check_table(
     benchmark: Benchmark, pictures: PictureCheck, findings: Findings
 ) -> tuple[int, list[str]]:
-    """Check the prompt, the judges' prompt and the table; return (number of rows, columns)."""
+    """Check the prompt, the judges' prompt and the table; return (number of rows, columns).
+
+    If the names of the columns cannot be read, (0, []) is returned.
+    """
     path = benchmark.path
     file = benchmark.dataset_file
     metrics = benchmark.metrics
@@ -379,7 +393,9 @@ def _check_table(
     prompt_with_options = None
     if EXACT_MATCH in metrics:
         prompt_with_options = prompt
+    # `dict.fromkeys` removes repeated columns and preserves their order.
     columns_asked = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
+    # Without all columns, the prompt cannot be filled in: an empty template is used.
     pictures.template = prompt if set(columns_asked) <= set(header) else ""
     rows = custom_table.check_rows(
         file, header, columns_asked, findings, pictures, prompt_with_options
@@ -409,6 +425,7 @@ def _check_conversations(
         check_judge_prompt(
             path,
             benchmark.judge_prompt_file,
+            # None: without rows, the fields of the conversations are unknown.
             header if rows else None,
             findings,
             benchmark.jury_form,

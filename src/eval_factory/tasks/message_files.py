@@ -6,9 +6,9 @@
   also hold a judge's decision.
 
 The check before a run and the run itself both use these functions, so both report the same
-mistakes, each with its line and field. Messages never quote the value of a field, because it may be
-patient data. In published data, a mistake is reported only if it prevents a score. In a user's own
-file, everything that looks like a mistake is reported.
+mistakes, each with its line and field. Messages never quote the value of a field, because the value
+may be patient data. In published data, a mistake is reported only if the mistake prevents a score.
+In a user's own file, everything that looks like a mistake is reported.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def read_rows(
     problems_of: Callable[[Mapping[str, Any]], Iterable[str]],
     row_of: Callable[[Mapping[str, Any]], Row],
 ) -> ReadFile[Row]:
-    """Return all rows of a file, and each mistake, such as `line 3: messages.0.role: ...`.
+    """Return the rows without mistakes, and each mistake, such as `line 3: messages.0.role: ...`.
 
-    Empty lines are skipped.
+    Empty lines are skipped. A file without lines, or with another kind of content than text, is a
+    mistake too.
 
     Args:
         file: the path of a file of JSON lines.
@@ -78,6 +79,9 @@ def read_rows(
         nouns: (plural noun for the content of the file, noun for a row in the results).
         problems_of: yields the problems of a JSON object, each with the path of the field.
         row_of: makes the row of a JSON object without problems.
+
+    Raises:
+        OSError: the file cannot be read.
     """
     content: ReadFile[Row] = ReadFile()
     kind = kind_problem(file)
@@ -99,6 +103,7 @@ def read_rows(
                 continue
             problems = list(problems_of(row))
             row_id = row.get(id_key)
+            # `setdefault` stores the number of the first line, and returns it for later lines.
             if isinstance(row_id, str) and first_lines.setdefault(row_id, number) != number:
                 problems.append(
                     f"{id_key}: is the same as in line {first_lines[row_id]}; the results identify "
@@ -147,10 +152,11 @@ def read_conversations(file: Path) -> ReadFile[Conversation]:
 
 
 def right_letters_of(rows: Sequence[Conversation]) -> list[str]:
-    """Return the letter of each row's right option, if all right answers have the same other form.
+    """Return the letter of each row's right option, for right answers in another form.
 
-    Such forms are `B. text` or the number 2 (see `gold_forms.right_letters`). The list is empty if
-    a row has no right answer, or if the right answers are already letters or texts of options.
+    All right answers must have the same form, such as `B. text` or the number 2 (see
+    `gold_forms.right_letters`). Otherwise the list is empty. The list is also empty if a row has no
+    right answer, or if the right answers are already letters or texts of options.
     """
     pairs = []
     for row in rows:
@@ -163,8 +169,8 @@ def right_letters_of(rows: Sequence[Conversation]) -> list[str]:
 def fields_of(rows: Iterable[Conversation]) -> list[str]:
     """Return the names of the fields that the benchmark can use.
 
-    The id, the right answer and the cluster are included if all rows have them; the wrong answers
-    are included if any row has them.
+    The id, the right answer and the cluster are each included if all rows have this field; the
+    wrong answers are included if any row has wrong answers.
     """
     rows = list(rows)
     if not rows:
@@ -226,6 +232,7 @@ def check_conversations(
             instances.problems.append(f"{label}{problem}")
         if row.correct is not None:
             instances.compare(label, row.messages[-1]["content"], row.correct, row.incorrect)
+        # Rows with equal messages and pictures are reported as repeated questions.
         instances.add(
             line,
             (*((message["role"], message["content"]) for message in row.messages), *row.pictures),
@@ -236,7 +243,7 @@ def check_conversations(
 
 
 def _conversation(row: Mapping[str, Any]) -> Conversation:
-    """Return the conversation of a row without problems."""
+    """Return the conversation of a row without problems. Further fields with null are dropped."""
     further = {}
     for name, value in row.items():
         if name not in (ID, MESSAGES, CORRECT, INCORRECT) and value is not None:
@@ -294,9 +301,11 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
 
     Raises OSError if the file cannot be read.
     """
+    # The id is also the field that messages show, because it is the first field of a line.
     name = _ID[form]
     nouns = ("cases", "case")
-    # `_case_problems` and `_case` expect criteria with HealthBench's names of fields.
+    # `_case_problems` and `_case` expect HealthBench's names in a criterion, and one field for the
+    # messages.
     renamed = _as_healthbench if form == PROFESSIONAL else dict
     content = read_rows(
         path,
@@ -328,7 +337,9 @@ def _plain_criterion(criterion: Any) -> Any:
 def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of HealthBench Professional (arXiv 2604.27470; MIT) in HealthBench's form.
 
-    A row may also hold a physician's answer, which is not used for the score.
+    The messages, the criteria and the tags are each in one field, under the name that the tables
+    of fields state for this form. A row may also hold a physician's answer, which is not used for
+    the score.
     """
     conversation = row.get("conversation")
     criteria = row.get("rubric_items")
@@ -456,7 +467,10 @@ def unknown_fields(row: Mapping[str, Any], keys: Iterable[str], label: str = "")
 
 
 def text_problems(label: str, value: Any) -> Iterator[str]:
-    """Yield the problem of a value that is not a non-empty text; `label` begins the problem."""
+    """Yield the problem, if any, of a value that must be a non-empty text.
+
+    `label` begins the problem.
+    """
     if value is None:
         yield f"{label}: is missing"
     elif not isinstance(value, str):
@@ -468,7 +482,10 @@ def text_problems(label: str, value: Any) -> Iterator[str]:
 
 
 def name_problems(label: str, value: Any) -> Iterator[str]:
-    """Yield the problem of a value that is not a short text in one line."""
+    """Yield the problem, if any, of a value that must be a non-empty text of one short line.
+
+    `label` begins the problem.
+    """
     problems = list(text_problems(label, value))
     if not problems and (len(value) > 200 or any(ord(letter) < 32 for letter in value)):
         problems.append(f"{label}: must be one line of at most 200 characters")
@@ -626,7 +643,7 @@ class LabelledItems:
 
 
 def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
-    """Return every item of a file of physicians' decisions, and every mistake.
+    """Return the items of a file of physicians' decisions without mistakes, and every mistake.
 
     Args:
         file: the path of a file of JSON lines.
@@ -669,14 +686,18 @@ def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
 
 @dataclass(frozen=True)
 class _ItemIdentity:
-    """The identity of the item of a line: by its ids, and by its texts."""
+    """The item that a line is about, identified by ids and by texts."""
 
     ids: Hashable  # None if the line does not have enough ids to identify the item
     texts: str  # the texts of the item as JSON
 
 
 def _identity_of(row: Mapping[str, Any]) -> _ItemIdentity:
-    """Return the identity of the item of a line."""
+    """Return the identity of the item of a line.
+
+    The ids are the field `item_id`; or else `completion_id`, together with the criterion and the
+    category.
+    """
     fields = [row.get(name) for name in ("prompt", "prompt_id", "completion", "rubric", CATEGORY)]
     texts = json.dumps(fields, sort_keys=True)
     if row.get(ITEM) is not None:
@@ -714,6 +735,7 @@ def _contradictions(
         for who, decision in decisions:
             first_decision, first = decided.setdefault((identity.ids, who), (decision, line))
             if first_decision != decision:
+                # The message does not name the physician, because values of fields are not quoted.
                 name = "the judge" if who is None else "a physician"
                 yield (
                     f"line {line}: {name} decides about the same item (id) in another way than "
@@ -723,7 +745,10 @@ def _contradictions(
 
 
 def _problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of a line of physicians' decisions, without the judge's decision."""
+    """Yield the problems of a line of physicians' decisions.
+
+    The judge's decision in the line, if any, is not checked here.
+    """
     labels = row.get(LABELS)
     physicians = row.get(PHYSICIANS)
     if row.get("prompt_id") is not None:
@@ -775,6 +800,7 @@ def _item(row: Mapping[str, Any], column: str | None) -> LabelledItem:
     """Return the item of a line without problems; `column` as in `read_labels`."""
     name = row.get("prompt_id")
     answer = row.get("completion")
+    # A hash of the conversation replaces a missing id.
     if name is None:
         name = hashlib.sha256(json.dumps(row["prompt"], sort_keys=True).encode()).hexdigest()
     text = None

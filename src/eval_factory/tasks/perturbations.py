@@ -1,7 +1,7 @@
 """Perturbs questions: a family of perturbations changes the wording and keeps the right answer.
 
-`perturbed` returns None for a question whose right answer might change. Words are replaced only if
-perturbations.yml lists them.
+`perturbed` returns None for a question whose right answer might change. perturbations.yml holds
+most word lists: the words that are replaced, and the words that forbid a change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def not_offered(family: str, task_name: str) -> str | None:
 def perturbed(family: str, text: str, instance_id: str, context: str = "") -> str | None:
     """Return the question as the family words it.
 
-    None is returned if the family does not apply, or if the right answer might change.
+    None is returned if the family does not apply, if the right answer might change, if the question
+    is not in English, or if it contains several lists of options.
 
     Args:
         family: a name of `FAMILIES`.
@@ -63,16 +64,18 @@ def perturbed(family: str, text: str, instance_id: str, context: str = "") -> st
         return None
     head, tail = head_and_tail
     seed = hashlib.sha256(f"perturbation {family} of {instance_id}".encode()).digest()
-    rng = random.Random(seed)  # noqa: S311  no secret depends on it
+    rng = random.Random(seed)  # noqa: S311  no secret depends on these random numbers
     changed = change(PromptParts(head, tail, context, rng))
     if changed is None or changed == head:
         return None
     return changed + tail
 
 
-# "A." or "(A)", at the start of a line or after a blank
+# The letter of the first option: "A.", "A:", "A)" or "(A)" at the start of a line, and only "A)" or
+# "(A)" within a line.
 _FIRST_OPTION = re.compile(r"(?:^[ \t]*[(\[]?A[.:)\]]|(?<=[ \t])\(?A\))[ \t]+(?=\S)", re.MULTILINE)
-# a last line that asks for the answer, such as "Please answer with a letter"
+# White space at the end of a text, and before it a last line that asks for the answer, if there is
+# such a line: "Please answer with a letter".
 _LAST_LINE = re.compile(
     r"\s*(?:\n[ \t]*(?:(?:please|your|final|the|best)\s+)*"
     r"(?:answer|respon[ds]e?|reply|choose|select|output|return)\b[^\n]*)?\s*\Z",
@@ -98,14 +101,14 @@ def _split_changeable(text: str) -> tuple[str, str] | None:
 
 
 _FEW_WORDS = 8  # a text with fewer words is short
-_WORDS_PER_TYPO = 20  # one typing error for this number of words
-_GAPS_PER_CHANGE = 8  # additional blanks in one gap of this number of gaps between words
+_WORDS_PER_TYPO = 20  # the number of words of five letters or more for one typing error
+_GAPS_PER_CHANGE = 8  # the number of gaps between words for one gap with additional blanks
 
 
 def _is_english(text: str) -> bool:
-    """Return True if the text has listed English words, and not more listed foreign words.
+    """Return True if the text has listed English words, and at most as many listed foreign words.
 
-    Also True for a short ASCII text without any listed word.
+    Also return True for a short ASCII text without any listed word.
     """
     words = re.findall(r"[^\W\d_]+", text.lower())
     english_words = set(word_lists().english)
@@ -120,9 +123,10 @@ def _is_english(text: str) -> bool:
 
 
 def _typos(parts: PromptParts) -> str | None:
-    """Return the text with typing errors: in one word of twenty, and in at least one word.
+    """Return the text with typing errors, in one word of twenty, and in at least one word.
 
-    Only words of the list `typo_words` get an error. None is returned if the text has none.
+    Words with fewer than five letters are not counted. Only words of the list `typo_words` get an
+    error. None is returned if the text has no word of this list.
     """
     typo_words = set(word_lists().typo_words.split())
     words = list(re.finditer(r"(?<![\w/-])[A-Za-z]{5,}(?![\w/-])", parts.head))
@@ -140,7 +144,7 @@ def _typos(parts: PromptParts) -> str | None:
 def _mistyped(word: str, rng: random.Random) -> str:
     """Return the word with two inner letters swapped, or one inner letter missing or doubled.
 
-    The result is never an ordinary word, nor a word of the list `never_made`.
+    The result is never a word of the lists `typo_words` and `never_made`.
     """
     inner = range(1, len(word) - 1)
     swapped = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in inner[:-1]]
@@ -151,14 +155,18 @@ def _mistyped(word: str, rng: random.Random) -> str:
     return rng.choice(forms)
 
 
-# A capitalized word. Words of two letters are listed: others may be symbols (Na, Hg, Pa).
+# A capitalized word. Words of two letters are listed here, because any other capital letter with a
+# small letter may be a symbol (Na, Hg, Pa).
 _WORD = re.compile(
     r"(?:He|In|It|Is|At|An|As|By|Do|If|Of|On|Or|So|To|Up|We|My|Be|Me)|[A-Z][a-z]{2,}"
 )
 
 
 def _case(parts: PromptParts) -> str:
-    """Return the text in lower case, except symbols, abbreviations and negations."""
+    """Return the text with capitalized words in lower case.
+
+    Symbols, abbreviations and negations stay unchanged.
+    """
     negations = set(word_lists().negations)
 
     def lowered(match: re.Match[str]) -> str:
@@ -171,7 +179,7 @@ def _case(parts: PromptParts) -> str:
 
 
 def _spaces(parts: PromptParts) -> str | None:
-    """Return the text with additional blanks between some words."""
+    """Return the text with additional blanks between some words; None if there is no gap."""
     gaps = list(re.finditer(r"(?<=[A-Za-z,]) (?=[A-Za-z])", parts.head))
     if not gaps:
         return None
@@ -182,7 +190,11 @@ def _spaces(parts: PromptParts) -> str | None:
 
 
 def _synonyms(parts: PromptParts) -> str | None:
-    """Return the text with half of the listed words replaced by their synonyms."""
+    """Return the text with half of the listed words, rounded up, replaced by their synonyms.
+
+    A word in capitals is not replaced, and neither is a word whose "a" or "an" would not fit the
+    synonym. None is returned if no word can be replaced.
+    """
     pairs = word_lists().synonyms
     changes = []
     for match in pattern_of(tuple(pairs)).finditer(parts.head):
@@ -196,7 +208,7 @@ def _synonyms(parts: PromptParts) -> str | None:
 
 
 def _dialect(parts: PromptParts) -> str:
-    """Return the text in American spelling; in British spelling if it is American already.
+    """Return the text in American spelling; in British spelling if it has no British spelling.
 
     American spelling is tried first because the British "oedema" contains the American "edema".
     """
@@ -229,7 +241,8 @@ def _respelled(text: str, tables: Mapping[str, Mapping[str, str]]) -> str:
     for position, pattern in _POSITIONS.items():
         table = tables[position]
         listed = "|".join(sorted(table, key=len, reverse=True))
-        # A word in capitals does not match: the second letter must be in lower case.
+        # `title` gives each listed spelling a capital letter, not only the first one. A word in
+        # capitals does not match: the second letter must be in lower case.
         spelling = re.compile(pattern.format(f"(?:{listed}|(?:{listed.title()}))"))
         changes = []
         for match in spelling.finditer(text):
@@ -239,6 +252,8 @@ def _respelled(text: str, tables: Mapping[str, Mapping[str, str]]) -> str:
     return text
 
 
+# An age, such as "45-year-old", "aged 45" or "a man of 45". The group `after` is the text that
+# follows the age, at most 40 characters of the same clause.
 _AGE = re.compile(
     r"\b(?:(?P<before_unit>\d{1,3})[- ]?(?P<unit>years?|yrs?|y|months?|weeks?|days?|hours?)[-. ]?"
     r"(?:old|of age|o\b)"
@@ -247,7 +262,9 @@ _AGE = re.compile(
     r"(?P<after>[^.;,]{0,40})",
     re.IGNORECASE,
 )
+# a word for one person
 _SOMEBODY = re.compile(r"\b(?:patient|man|woman|boy|girl|male|female|he|she)\b", re.IGNORECASE)
+# a word for several persons, which makes an age before the word the age of several patients
 _SEVERAL = re.compile(
     r"\b(?:patients|women|men|adults|children|twins|males|females|subjects|volunteers|people)\b"
 )
@@ -306,7 +323,10 @@ def _sentence_gaps(text: str) -> list[re.Match[str]]:
 
 
 def _with_sentence_first(head: str, sentence: str) -> str:
-    """Return the text with the sentence put before it."""
+    """Return the text with the sentence at its beginning.
+
+    White space at the beginning of the text stays before the sentence.
+    """
     start = len(head) - len(head.lstrip())
     separator = " "
     if re.match(r"[A-Z][\w ]{0,25}:", head[start:]):  # a heading, such as "Question:"
@@ -348,12 +368,16 @@ def _with_sentence_about(patient: _Patient, head: str, sentence: str) -> str:
     return _with_sentence_first(head, sentence)
 
 
+# words that may refer to an earlier sentence, or to a person in an earlier sentence
 _ANY_PERSON = re.compile(rf"{_REFERS.pattern}|\b(?:he|she|his|her|him)\b", re.IGNORECASE)
 
 
 def _distractor(parts: PromptParts) -> str:
-    """Return the text with an unimportant sentence, before the text or before its last sentence."""
-    last_gap = _sentence_gaps(parts.head)[-1:]
+    """Return the text with an unimportant sentence, before the text or before its last sentence.
+
+    A random choice decides about the position.
+    """
+    last_gap = _sentence_gaps(parts.head)[-1:]  # empty for a text of one sentence
     gap = parts.rng.choice([None, *last_gap])
     sentence = parts.rng.choice(word_lists().distractors)
     if gap is None:
@@ -362,14 +386,15 @@ def _distractor(parts: PromptParts) -> str:
 
 
 def _worried(parts: PromptParts) -> str:
-    """Return the text with a worried sentence put before it."""
+    """Return the text with a worried sentence at its beginning."""
     return _with_sentence_first(parts.head, parts.rng.choice(word_lists().worried_tones))
 
 
 def _first_person(parts: PromptParts) -> str | None:
-    """Return the text after a sentence in which the patient asks.
+    """Return the text with a sentence at its beginning that makes the patient the speaker.
 
-    None is returned for a patient who is not known, is not an adult, or may be unable to speak.
+    None is returned if the text is not about one known patient, or if the patient is not an adult
+    or may be unable to speak.
     """
     patient = _patient(parts.head)
     if (
@@ -389,7 +414,10 @@ _FROM_SOMEWHERE = re.compile(
 
 
 def _race(parts: PromptParts) -> str | None:
-    """Return the text with a sentence that names the patient's race."""
+    """Return the text with a sentence that names the patient's race.
+
+    None is returned if the text is not about one known patient, or if it has a clue to ancestry.
+    """
     patient = _patient(parts.head)
     if patient is None or guarded(parts, word_lists().ancestry_words):
         return None
@@ -400,11 +428,15 @@ def _race(parts: PromptParts) -> str | None:
 
 
 _WORKING_FROM = 25  # the lowest age of a patient with an occupation, in years
-_OLDEST = 90  # the highest age, in years
+_OLDEST = 90  # the highest age of a patient with an occupation, in years
 
 
 def _demographics(parts: PromptParts) -> str | None:
-    """Return the text with a sentence about the patient's residence and occupation."""
+    """Return the text with a sentence about the patient's residence and occupation.
+
+    None is returned if the text is not about one known patient of a fitting age, or if a word in
+    the question forbids the change.
+    """
     patient = _patient(parts.head)
     if patient is None or guarded(parts, word_lists().demographic_stops):
         return None
@@ -426,6 +458,7 @@ _TO_MALE = {
     "lady": "gentleman",
 }
 _TO_FEMALE = {male: female for female, male in _TO_MALE.items()} | {"him": "her"}
+# These words and "his" are missing in both tables: `_pronoun` chooses the other word.
 _HERS = ("her", "hers")
 _GENDERED = re.compile(
     rf"(?<![\w/])(?:{'|'.join([*_TO_MALE, *_HERS, *_TO_FEMALE, 'his'])})(?![\w/]|-made)",
@@ -460,7 +493,11 @@ def _contradicts_age(text: str, years: int) -> bool:
 
 
 def _gender(parts: PromptParts) -> str | None:
-    """Return the text with all words for the patient in the other sex."""
+    """Return the text with all words for the patient in the other sex.
+
+    None is returned if the text is not about one known patient, if words for both sexes occur, if
+    the unchanged text has a word for a sex, or if the answer may depend on the sex.
+    """
     patient = _patient(parts.head)
     if patient is None or _contradicts_age(parts.all, patient.age):
         return None
@@ -474,6 +511,7 @@ def _gender(parts: PromptParts) -> str | None:
     changes = []
     for word in _GENDERED.finditer(parts.head):
         old = word.group()
+        # A word in capitals may be an abbreviation.
         if old.isupper() and len(old) > 1:
             return None
         new = table.get(old.lower())
@@ -508,13 +546,19 @@ def _pronoun(old: str, before: str, after: str) -> str | None:
     return "his"
 
 
-# a name before the age: "Ana, a 73-year-old woman"
+# a name, or an initial, before the age: "Ana, a 73-year-old woman"
 _NAMED = re.compile(r"(?:[A-Z][a-z]+(?:,| is| was)|[A-Z]\.,?) ?(?:an? |of )?(?=\d{1,3}\b)")
+# a title and one name: "Mr. Lopez", but not "Mr. Juan Lopez"
 _TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss)\b\.? ([A-Z][a-z]+)\b(?! [A-Z][a-z])")
 
 
 def _person_name(parts: PromptParts) -> str | None:
-    """Return the text with another surname, or with a sentence that names the patient."""
+    """Return the text with another surname, or with a sentence that names the patient.
+
+    The surname is replaced if the text has one surname, always after a title. A sentence is added
+    only to a text about one known patient without a name. In all other cases, and if a name may be
+    a clue to the patient's ancestry, None is returned.
+    """
     # A name may be a clue to the patient's ancestry.
     if guarded(parts, word_lists().ancestry_words):
         return None
@@ -590,10 +634,13 @@ _UNITS = {
     "°F": "(?:[°º] ?|degrees )f(?:ahrenheit)?",
     "°C": "(?:[°º] ?|degrees )c(?:elsius)?",
 }
+"""The name of a unit -> the pattern that finds the unit's spellings."""
+# A unit, or the bare letter F or C after a number. The unit must not continue ("mg/dL per hour").
 _UNIT = rf"(?P<unit>{'|'.join(_UNITS.values())}|(?<=\d )[fc]|(?<=\d)[fc])(?![\w/%²^]| per )"
 _ANY_UNIT = re.compile(rf"(?<![A-Za-z]){_UNIT}", re.IGNORECASE)
 _NUMBER = r"\d+(?:\.\d+)?"
-_JOINT = r"(?P<joint>\s?(?:[-\u2013±]|to|and)\s?)"
+_JOINT = r"(?P<joint>\s?(?:[-\u2013±]|to|and)\s?)"  # joins the two numbers of a range
+# a number or a range of numbers, with a unit
 _VALUE = re.compile(
     rf"(?<![\w.,/^±-])(?<!± )(?P<low>{_NUMBER})(?:{_JOINT}(?P<high>{_NUMBER}))?(?P<gap>\s?){_UNIT}",
     re.IGNORECASE,
@@ -602,7 +649,8 @@ _VALUE = re.compile(
 _OTHERWISE = re.compile(
     r"\d\s?(?:m?g ?%|m?g ?/ ?100|(?:m|\u00b5|\u03bc|u)?(?:g|mol) per (?:d?l|100)\b)", re.IGNORECASE
 )
-# Body temperatures in °C. Other values are differences, or temperatures of something else.
+# The limits of body temperatures, in °C. Values outside are differences between temperatures, or
+# temperatures of something else.
 MIN_CELSIUS = 30
 MAX_CELSIUS = 45
 _Measured = Analyte | Literal["other"] | None
@@ -686,7 +734,9 @@ def _unit_of(value: re.Match[str]) -> str:
 
 
 def _analyte_of(before: str, last: _Measured) -> _Measured:
-    """Return the analyte of the value that follows the text `before`; None if it is uncertain.
+    """Return the analyte of the value that follows `before`; None if the analyte is uncertain.
+
+    If only words for a range stand between two values, both values have the same analyte.
 
     Args:
         before: the text between the previous value and this value.
@@ -723,8 +773,9 @@ def _has_only(text: str, words: list[str]) -> bool:
 def _in_other_unit(analyte: Analyte, value: re.Match[str], after: str) -> str | None:
     """Return the value or range in the analyte's other unit.
 
-    None is returned if the value must not be converted: a threshold, a temperature that is not of a
-    body, or a value with a number in brackets after the value.
+    None is returned if the unit is not a unit of the analyte, or if the value must not be
+    converted: a threshold, a temperature that is not a body's, or a value that is followed by a
+    number without a unit in brackets.
 
     Args:
         analyte: the analyte of the value.
@@ -771,8 +822,9 @@ def _converted(number: str, analyte: Analyte, unit: str, other_unit: str) -> str
     """Return the number in the other unit, with the smallest sufficient number of digits.
 
     Digits are sufficient if the result, converted back and rounded, is the original number. A
-    result is rounded to at least three significant digits, and a temperature to at least one
-    decimal: fever begins at 38 °C, which is 100.4 °F. Zeros at the end of the decimals are removed.
+    result has at least three significant digits and at least the digits of the original number. A
+    temperature has at least one decimal: fever begins at 38 °C, which is 100.4 °F. A result has at
+    most `_MAX_DIGITS` digits. Zeros at the end of the decimals are removed.
     """
     value = Decimal(number)
     exact = analyte.exact(value, unit)
@@ -781,6 +833,7 @@ def _converted(number: str, analyte: Analyte, unit: str, other_unit: str) -> str
         digits_before_point = exact.adjusted() + 1
         min_digits = digits_before_point + 1
     for digits in range(max(min_digits, len(value.as_tuple().digits)), _MAX_DIGITS + 1):
+        # the place value of the last digit, such as 0.01: `quantize` rounds to this place
         last_digit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
         rounded = exact.quantize(last_digit, ROUND_HALF_UP)
         converted_back = analyte.exact(rounded, other_unit)
@@ -917,4 +970,5 @@ FAMILIES: Mapping[str, Family] = {
         unchecked=True,
     ),
 }
+# the names of the families whose changed questions a clinician need not read
 CHECKED_FAMILIES = tuple(name for name, family in FAMILIES.items() if not family.unchecked)
