@@ -424,8 +424,7 @@ class _FileImport:
         """Return our `serve` of a target for the launcher's `deployment` and `execution`.
 
         `kind` is the type of the deployment. Returns None if there is no server, or if the server
-        cannot be converted. The launcher's default number of GPUs is added to `executor_keys`,
-        unless `executor_keys` is empty.
+        cannot be converted. The default number of GPUs is added to non-empty `executor_keys`.
         """
         if kind == "none":
             return None
@@ -500,7 +499,7 @@ class _RunDocument:
     """A variable of the container -> the user's variable that sets its value."""
 
     def document(self, layers: Iterable[_Layer]) -> _Tree:
-        """Return the run config that the layers describe, the weakest layer first."""
+        """Return the run config that the layers describe; the weakest layer comes first."""
         converted = []
         for prefix, tree in layers:
             sections = {}

@@ -200,7 +200,7 @@ def _perturbation_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _reasoning_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the reasons why `answer_style: reasoned` does not fit the task or the endpoint."""
+    """Yield the reasons why `answer_style: reasoned` does not fit the task or other settings."""
     task = evaluation.task
     extra = evaluation.extra
     endpoint = evaluation.endpoint
@@ -226,7 +226,7 @@ def _reasoning_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _ask_unread_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the reasons why `ask_unread` does not fit the task."""
+    """Yield the reasons why `ask_unread` does not fit the task or the other keys."""
     task = evaluation.task
     extra = evaluation.extra
     helm = task.helm
@@ -299,8 +299,8 @@ _ROLES = {
     "meta": "llama",
     "anthropic": "claude",
 }
-"""The organization of each of HELM's default judges -> the role of the judge. The names of the
-organization's models begin with the role.
+"""The organization of each of HELM's default judges -> the role of the judge. The name of a judge's
+model begins with the role.
 """
 
 _NOT_ALLOWED_IN_ROLE = re.compile(r"[^a-z0-9_-]+")
@@ -425,7 +425,7 @@ def _batch_url_problems(path: str, urls: Sequence[str]) -> Iterator[str]:
 
 
 def _judge_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the problems of the keys about judges that do not fit the task."""
+    """Yield a problem for each key about judges that does not fit the task."""
     task = evaluation.task
     extra = evaluation.extra
     if extra.judges is not None and not task.helm.judges:

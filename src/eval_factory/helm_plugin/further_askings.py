@@ -97,7 +97,7 @@ class AsItIs(Perturbation):  # type: ignore[misc]
     def __init__(self, name: str) -> None:
         self.name = name
 
-    # HELM passes a seed. No perturbation of this module uses it: random choices depend on the
+    # No perturbation of this module uses the seed that HELM passes: random choices depend on the
     # instance's id.
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
         return replace(instance, input=same_input(instance), perturbation=self.description)
@@ -806,7 +806,7 @@ class Blindfold:
     def _blank(self, picture: MediaObject) -> MediaObject:
         """Return a grey picture of the same size, stored in a file of the run's folder.
 
-        The picture itself is returned if its file cannot be read.
+        The original picture is returned if the file of this picture cannot be read.
         """
         from PIL import Image  # imported late, because few runs have pictures
 

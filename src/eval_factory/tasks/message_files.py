@@ -51,7 +51,7 @@ _ID = {OWN: "id", HEALTHBENCH: "prompt_id", PROFESSIONAL: "id"}
 _MESSAGES = {OWN: MESSAGES, HEALTHBENCH: "prompt", PROFESSIONAL: "conversation.messages"}
 _TAGS = {OWN: "tags", HEALTHBENCH: "example_tags", PROFESSIONAL: "example_tags"}
 _RUBRICS = {OWN: "rubrics", HEALTHBENCH: "rubrics", PROFESSIONAL: "rubric_items"}
-"""These four tables state the field with the id, messages, tags or criteria in each form."""
+"""These four tables state, for each form, the field with the id, messages, tags or criteria."""
 _OWN_FIELDS = ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary", ANSWER, SAMPLE)
 MAX_POINTS = 1_000_000  # the limit of a criterion's points, above and below 0
 

@@ -74,8 +74,8 @@ def perturbed(family: str, text: str, instance_id: str, context: str = "") -> st
 # The letter of the first option: "A.", "A:", "A)" or "(A)" at the start of a line, and only "A)" or
 # "(A)" within a line.
 _FIRST_OPTION = re.compile(r"(?:^[ \t]*[(\[]?A[.:)\]]|(?<=[ \t])\(?A\))[ \t]+(?=\S)", re.MULTILINE)
-# White space at the end of a text, and before it a last line that asks for the answer, if there is
-# such a line: "Please answer with a letter".
+# The end of a text: a last line that asks for the answer, such as "Please answer with a letter", if
+# there is such a line, and white space. This pattern matches every text.
 _LAST_LINE = re.compile(
     r"\s*(?:\n[ \t]*(?:(?:please|your|final|the|best)\s+)*"
     r"(?:answer|respon[ds]e?|reply|choose|select|output|return)\b[^\n]*)?\s*\Z",
@@ -208,7 +208,7 @@ def _synonyms(parts: PromptParts) -> str | None:
 
 
 def _dialect(parts: PromptParts) -> str:
-    """Return the text in American spelling; in British spelling if it has no British spelling.
+    """Return the text in American spelling, or in British spelling if it is American already.
 
     American spelling is tried first because the British "oedema" contains the American "edema".
     """
@@ -416,7 +416,8 @@ _FROM_SOMEWHERE = re.compile(
 def _race(parts: PromptParts) -> str | None:
     """Return the text with a sentence that names the patient's race.
 
-    None is returned if the text is not about one known patient, or if it has a clue to ancestry.
+    None is returned if the text is not about one known patient, or if the question has a clue to
+    the patient's ancestry.
     """
     patient = _patient(parts.head)
     if patient is None or guarded(parts, word_lists().ancestry_words):
@@ -821,10 +822,10 @@ def _is_temperature(analyte: Analyte) -> bool:
 def _converted(number: str, analyte: Analyte, unit: str, other_unit: str) -> str:
     """Return the number in the other unit, with the smallest sufficient number of digits.
 
-    Digits are sufficient if the result, converted back and rounded, is the original number. A
-    result has at least three significant digits and at least the digits of the original number. A
-    temperature has at least one decimal: fever begins at 38 °C, which is 100.4 °F. A result has at
-    most `_MAX_DIGITS` digits. Zeros at the end of the decimals are removed.
+    Digits are sufficient if the result, converted back and rounded, is the original number. The
+    result is rounded to at least three significant digits, to at least the original number of
+    digits, and to at most `_MAX_DIGITS` digits. A temperature is rounded to at least one decimal:
+    fever begins at 38 °C, which is 100.4 °F. Then zeros at the end of the decimals are removed.
     """
     value = Decimal(number)
     exact = analyte.exact(value, unit)
@@ -865,6 +866,7 @@ class Family:
     unchecked: bool = False
 
 
+# clauses that several families share
 _SAME_INGREDIENT = "the ingredient is the same, and the question does not ask for names"
 _NOTHING_DEPENDS_ON_CHANGE = (
     "only for one patient whose age is stated; "
@@ -970,5 +972,6 @@ FAMILIES: Mapping[str, Family] = {
         unchecked=True,
     ),
 }
+"""The name of each family, as `extra.perturb` names it -> the family."""
 # the names of the families whose changed questions a clinician need not read
 CHECKED_FAMILIES = tuple(name for name, family in FAMILIES.items() if not family.unchecked)

@@ -90,10 +90,8 @@ def judgement(
         prompt: the complete prompt for the judge.
         ask: sends a request of HELM, and returns the result.
         read: returns the judgement in the judge's output, or raises UnusableJudgeOutput.
-        role: the role of a judge of a rubric. The session then already expects the first request,
-            and this function adds the second one to the expected requests. None for other judges.
+        role: a rubric judge's role, if the session expects the first request, but not the second.
         sample: the number of the model's answer, if the model answered a question several times.
-            The number is a part of the request's cache key.
 
     Raises:
         Exception: the error of the request, if a limit of the run is reached.
@@ -406,13 +404,8 @@ def ask_about_each_criterion(
     This function replaces a method of medhelm's annotators. In medhelm, a failed request shifts
     each later decision to the criterion before. Here a judge with a failed request counts as a
     judge that gave no judgement. The annotation also lists each judge's decisions in the order of
-    the criteria; the corrected score is computed from this list.
-
-    Args:
-        self: medhelm's annotator.
-        state: the request with the answer.
-        professional: True for HealthBench Professional, whose judges also compare the answer with
-            the physician's answer.
+    the criteria; the corrected score is computed from this list. `professional` is True for
+    HealthBench Professional, whose judges also compare the answer with the physician's answer.
     """
     from helm.benchmark.annotation import health_bench_annotator as helms
 
