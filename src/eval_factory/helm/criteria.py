@@ -9,7 +9,8 @@ Decisions are read as ratings are (`judge_output.py`): every JSON object in the 
 examined. An object that is already in the judged answer is not a decision of the judge, because an
 answer must not judge itself.
 
-An annotation has an entry for each criterion, in the order of the case's criteria:
+HELM stores the decisions in an instance's annotations, with an entry for each criterion of the
+instance, in the order of its criteria:
 `{"rubric": {"criteria": [{"gpt": {"criteria_met": true, "explanation": "..."}, "llama": {"error":
 "..."}}, ...]}}`.
 """
@@ -228,10 +229,10 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
     Raises:
         UnusableJudgeOutput: the output holds no decisions of the judge, or several that differ.
     """
-    squeezes = judge_output.squeezed_readings(judged)
+    squeezes = judge_output.squeezed_readings(judged)  # the answer as letters and digits only
 
     def is_repeated(record: Mapping[str, Any]) -> bool:
-        """Return True if any decision, with its explanation, is in the judged answer.
+        """Return True if any decision of the record, with its explanation, is in the judged answer.
 
         Both are found in any layout, escape or disguise, whatever text is between them.
         """
@@ -289,6 +290,7 @@ def decision_signs(answer: str) -> list[str]:
         for sign, pattern in _SIGNS.items():
             if pattern.search(reading):
                 signs.add(sign)
+    # These are all signs: `injection_signs` has no others.
     return [sign for sign in (READY_MADE, *_SIGNS) if sign in signs]
 
 
@@ -328,14 +330,15 @@ def _decision(record: Mapping[str, Any]) -> Decision:
     return Decision(met, explanation)
 
 
-ANNOTATION = "rubric"
+ANNOTATION = "rubric"  # the key of a rubric's annotation in the annotations of an instance
 _CRITERIA = "criteria"
 
 
 def annotation_of(decided: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return the annotation of an instance.
+    """Return the annotation of an instance, which HELM stores under the key `ANNOTATION`.
 
-    `decided` has the decision of each judge about each criterion, in the order of the criteria.
+    `decided` has a mapping for each criterion, in the order of the criteria: the decision of each
+    judge, by the judge's role.
     """
     return {_CRITERIA: [dict(by_judge) for by_judge in decided]}
 
@@ -394,7 +397,10 @@ def _met(decision: Any) -> bool | None:
 
 
 def error_of(decided: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
-    """Return the recorded reason why a judge gave no decision; None if no reason is recorded."""
+    """Return the recorded reason why a judge gave no decision; None if no reason is recorded.
+
+    `decided`: the decision of each judge about one criterion.
+    """
     decision = decided.get(judge)
     if not isinstance(decision, Mapping):
         return None

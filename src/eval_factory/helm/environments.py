@@ -49,7 +49,7 @@ class Environment:
     def version_of(self, package: str) -> str | None:
         """Return the installed version of a package; None if the package is not installed."""
         for distribution in self.distributions(package):
-            return distribution.version
+            return distribution.version  # of the first one found
         return None
 
     def distributions(self, package: str | None = None) -> Iterable[metadata.Distribution]:
@@ -122,7 +122,7 @@ def environment_of_run(upstream: Upstream, run_spec: str) -> Environment:
     if upstream is HELM and _makes_images(run_spec):
         heim = environment_of(HEIM)
         if heim.version_of(HEIM.package) == HEIM.version:
-            return replace(heim, upstream=HELM)
+            return replace(heim, upstream=HELM)  # it has the same crfm-helm, and HELM's run specs
     return environment_of(upstream)
 
 
@@ -314,4 +314,4 @@ def module_named_in(message: str) -> str | None:
     for name in match.groups():
         if name:
             return str(name).partition(".")[0]
-    return ""
+    return ""  # not reached: in every match, one group is not empty

@@ -27,8 +27,7 @@ BENCHMARK = "benchmark.yaml"
 JUDGE_PROMPT = "judge_prompt.txt"
 LOGGING = "logging.yaml"
 OTHER_RUN = "other_run.json"  # the instances of the run that `extra.stop_when.differs_from` names
-# read by the plug-in, not by HELM: the places of data, and the hosts that may be contacted
-SETTINGS = "settings.json"
+SETTINGS = "settings.json"  # the plug-in's: the places of data, and the permitted hosts
 
 _ORGANIZATION = "endpoint"  # HELM requires names of the form <organization>/<name>
 
@@ -92,8 +91,8 @@ NOT_JUDGED = "eval_factory_not_judged"
 """
 
 DECISIONS = "eval_factory_decisions"
-"""The key, in the annotation of medhelm's HealthBench, of each judge's decisions about the criteria
-in the rubric's order.
+"""The key in the annotation of medhelm's HealthBench whose value has each judge's decisions about
+the criteria. The decisions are in the rubric's order.
 """
 
 UNSCORABLE = "HELM cannot score this answer: "
@@ -137,7 +136,7 @@ def asked_run_specs(argv: list[str]) -> set[str]:
     Return an empty set if a conf file cannot be read: the names are then unknown.
     """
     entries: set[str] = set()
-    option = ""
+    option = ""  # the option to which the arguments after it belong
     for argument in argv:
         if argument.startswith("-"):
             option = argument
@@ -187,6 +186,6 @@ def scenario_name(folder: Path) -> str | None:
     """
     try:
         name = json.loads((folder / SCENARIO_FILE).read_bytes()).get("name")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError):  # AttributeError: the JSON is not an object
         return None
     return name if isinstance(name, str) else None

@@ -89,8 +89,9 @@ def page_schema(runs: Sequence[PageRun], helm_schema: Mapping[str, Any]) -> dict
 def _runs_by_group(runs: Sequence[PageRun], used: set[str]) -> dict[str, PageRun]:
     """Return a run for each group that HELM's schema lacks, with the metrics of all its runs.
 
-    `used` are the groups of HELM's schema that the runs have. A run with such a group, or without
-    any group, is left out. The group of a run is the last of its groups, which is the most special.
+    The run of a group is the group's last run, but with these metrics. `used` are the groups of
+    HELM's schema that the runs have. A run with such a group, or without any group, is left out.
+    The group of a run is the last of its groups, which is the most special.
     """
     by_group: dict[str, PageRun] = {}
     for run in runs:
@@ -110,6 +111,7 @@ def _drop_repeated_names(metrics: Sequence[dict[str, Any]], runs: Iterable[PageR
     HELM's short name of both exact match and quasi-exact match is EM.
     """
     shown_together = set(chain.from_iterable(run.metrics for run in runs))
+    # Metrics without a short name are counted under None, and stay as they are.
     uses_of_short_name: Counter[Any] = Counter()
     for metric in metrics:
         if metric["name"] in shown_together:
@@ -170,6 +172,8 @@ def _groups_of(
     tables have no win rates, which only make sense for a set of benchmarks that was composed on
     purpose.
     """
+    # By the name of each table: its title, and its metrics. HELM fills in `${...}` from the
+    # `environment` of a group.
     shown: dict[str, tuple[str, tuple[str, ...]]] = {_MAIN: ("Main metric", ("${main_name}",))}
     for group, run in by_group.items():
         shown[f"{ALL_OF}{group}"] = (f"All metrics of {run.task}", run.metrics)

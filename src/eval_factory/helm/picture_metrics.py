@@ -22,7 +22,7 @@ def weights_folder() -> Path:
 
 def path_of(weights: Weights, env: Mapping[str, str]) -> Path:
     """Return the path at which helm-run looks for a file of weights; the path may hold a `*`."""
-    root, _, path = weights.file.partition(":")
+    root, _, path = weights.file.partition(":")  # `root` is a key of `roots` below
     home = Path.home()
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
     hub = env.get("HF_HUB_CACHE") or Path(env.get("HF_HOME") or cache / "huggingface") / "hub"
@@ -92,7 +92,7 @@ def classes_of(metrics: Iterable[PictureMetric]) -> tuple[str, ...]:
 
 def lines_about(plans: Iterable[Plan], env: Mapping[str, str]) -> list[str]:
     """Return a line for each metric that any of these runs leaves out, and a line with advice."""
-    lines: dict[str, None] = {}
+    lines: dict[str, None] = {}  # a dict, because several runs may leave out the same metric
     for plan in plans:
         for metric, reason in uncomputed(plan, env).items():
             lines[f"not computed: {metric.shown}: {reason}"] = None

@@ -1,4 +1,7 @@
-"""Creates the batch API of an endpoint, checks that it works, and writes its error messages."""
+"""Checks that an endpoint has a batch API, and makes the object that asks it.
+
+Also makes the error for a refused request of the batch API.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def batch_api_of(
     redactor: Redactor,
     say: Callable[[str], None],
 ) -> BatchApi:
-    """Return the batch API of an endpoint.
+    """Return the object that asks the batch API of an endpoint.
 
     Args:
         endpoint: an endpoint with only one URL.

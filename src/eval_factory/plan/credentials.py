@@ -54,8 +54,8 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     """Find the key of every endpoint of a plan.
 
     The key comes from the endpoint's own variable, else from the variable of the main key, else
-    from credentials.conf. If a judge's endpoint is not on a host of the model's endpoint, only the
-    key that credentials.conf has for the judge's own model ID is used.
+    from credentials.conf. From credentials.conf, a judge's endpoint that is not on a host of the
+    model's endpoint gets only the key for the judge's own model ID.
 
     Raises:
         PrerequisiteError: a key that the configuration names was not found, or a key contains
@@ -68,6 +68,7 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     endpoint = plan.evaluation.endpoint
     variable_at_path = {"target.api_endpoint.api_key": endpoint.api_key}
     for default in framework.judges.values():
+        # `default.api_key` is the name of a setting, whose value is the name of the variable.
         variable_at_path[f"config.params.extra.{default.api_key}"] = getattr(extra, default.api_key)
     # A variable that the user's configuration names has to be set.
     required = {judge.api_key for judge in extra.judges or []}
@@ -122,7 +123,9 @@ def credentials_of(
     oauth_variables, values = _variables_of(endpoints, env)
     report.found = {}
     for variable, value in values.items():
-        if value != env.get(variable, value):  # `secret_in` corrected the value
+        # Equal if `secret_in` did not correct the value, or if the variable is not set. A variable
+        # with nothing but white space has no key (None): helm-run gets an empty text instead.
+        if value != env.get(variable, value):
             report.found[variable] = value or ""
     urls = (endpoint.urls for endpoint in endpoints if endpoint.role == MODEL_ROLE)
     model_origins = set(map(origin_of, chain.from_iterable(urls)))
@@ -141,7 +144,7 @@ def credentials_of(
             report.lines += _lines_about_key(endpoint, name, values[name] or "")
             continue
         credentials = credentials or _helm_credentials(env)
-        origin, helm_keys = credentials
+        origin, helm_keys = credentials  # `origin`: the source of the keys, not that of a URL
         key = checked_secret(_key_in(helm_keys, endpoint, model_origins) or "", origin)
         if key is not None:
             report.found[first] = key
@@ -183,8 +186,8 @@ def _variables_of(
 ) -> tuple[set[str], dict[str, str | None]]:
     """Return the names of the OAuth variables, and the values of all variables, by name.
 
-    All variables are the OAuth variables and those of keys and secrets; a variable that is not set
-    has the value None.
+    The values are those of the OAuth variables and of the variables of keys and secrets. A variable
+    that is not set has the value None.
     """
     services = {endpoint.oauth.service for endpoint in endpoints if endpoint.oauth is not None}
     pairs = product(services, (*OAUTH_SECRETS, *OAUTH_SETTINGS))
@@ -246,7 +249,7 @@ def _helm_credentials(env: Mapping[str, str]) -> tuple[str, Any]:
     Raises:
         ConfigError: the credentials cannot be read.
     """
-    origin = CREDENTIALS_VARIABLE
+    origin = CREDENTIALS_VARIABLE  # the source that is returned
     text = env.get(CREDENTIALS_VARIABLE)
     if text is None:
         path = next((path for path in map(Path, CREDENTIALS_FILES) if path.is_file()), None)

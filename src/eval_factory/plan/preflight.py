@@ -150,12 +150,12 @@ def _joint_warning(outcomes: Sequence[str | PrerequisiteError | None]) -> str | 
 
 @dataclass(frozen=True)
 class _Probe:
-    """The first request to one server."""
+    """The probe of one server, which may need several requests."""
 
-    settings: EndpointSettings
-    endpoint: EndpointSettings
-    servers: Servers
-    server: Server
+    settings: EndpointSettings  # the endpoint with the probe's timeout and without retries
+    endpoint: EndpointSettings  # the endpoint as it is configured
+    servers: Servers  # all servers of the endpoint
+    server: Server  # the server that is probed
     env: Mapping[str, str]
     redactor: Redactor
 
@@ -174,9 +174,9 @@ class _Probe:
         except EndpointRefusedError as refused:
             if not shows_images:
                 raise
-            # A request without picture raises another error if the server refuses texts too.
+            # If the server refuses texts too, this call raises, and its error is reported instead.
             warning = self._ask(with_image=False)
-            if warning is not None:
+            if warning is not None:  # unknown whether the server answers texts
                 raise
             raise EndpointRefusedError(f"{refused}\n  {NEEDS_PICTURES}") from None
 

@@ -56,7 +56,7 @@ def table_prices(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
 
     These prices take precedence over the library's prices.
 
-    `by_batch`: True if requests of endpoints with batches have the price of a batch.
+    `by_batch`: False to price the requests of endpoints with batches as single requests.
     """
     prices = {}
     for endpoint in plan.endpoints:
@@ -84,7 +84,9 @@ def table_price(plan: Plan, endpoint: EndpointPlan, *, by_batch: bool) -> Price 
 def prices_of(plan: Plan, *, by_batch: bool = True) -> Prices:
     """Return the price of each endpoint: from the user's table, else the library's current price.
 
-    `by_batch`: True if requests of endpoints with batches have the price of a batch.
+    The embedded demo endpoint is free, unless the user's table has a price for it.
+
+    `by_batch`: False to price the requests of endpoints with batches as single requests.
     """
     now = datetime.now(timezone.utc)
     prices = table_prices(plan, by_batch=by_batch)
@@ -107,9 +109,9 @@ def prices_for_helm_run(plan: Plan, *, by_batch: bool = True) -> dict[str, Price
     """Return the prices for helm-run, by role.
 
     helm-run stores the prices with the answers, and uses them to enforce a cost limit. The embedded
-    endpoint has a price only if there is a cost limit.
+    endpoint has a price only if there is a cost limit, or if the user's table has a price for it.
 
-    `by_batch`: True if requests of endpoints with batches have the price of a batch.
+    `by_batch`: False to price the requests of endpoints with batches as single requests.
     """
     prices = prices_of(plan, by_batch=by_batch).known
     needed_prices = {}
@@ -224,14 +226,17 @@ def price_from(stated: Any, source: str) -> Price | None:
         return None
     long_prompts = []
     for start in sorted(starts):
-        rates_beyond = _rates(stated, start + 1)
+        rates_beyond = _rates(stated, start + 1)  # for the shortest prompt that exceeds `start`
         if rates_beyond is not None:
             long_prompts.append(LongPrompts(**vars(rates_beyond), above=start))
     return Price(**vars(base), source=source, long_prompts=tuple(long_prompts))
 
 
 def _rates(stated: Any, prompt_tokens: int) -> Rates | None:
-    """Return the rates for prompts of this length; None if input or output has no price."""
+    """Return the rates for prompts of this length; None if input or output has no price.
+
+    `stated`: the library's `ModelPrice`.
+    """
     rates = {}
     for name, field in _RATES.items():
         price = getattr(stated, field, None)
@@ -245,4 +250,4 @@ def _rates(stated: Any, prompt_tokens: int) -> Rates | None:
         rates[name] = None if price is None else float(price)
     if rates["input_per_million"] is None or rates["output_per_million"] is None:
         return None
-    return Rates(**rates)  # type: ignore[arg-type] # the two that may not be None are not None
+    return Rates(**rates)  # type: ignore[arg-type] # input and output were checked above

@@ -131,7 +131,7 @@ class Plan:
     def endpoints(self) -> tuple[EndpointPlan, ...]:
         """The endpoints that get requests. The model is left out if its answers exist already."""
         if self.has_answers or not self.asks_model:
-            return self.known_to_helm[1:]
+            return self.known_to_helm[1:]  # without the model, which is the first
         return self.known_to_helm
 
     @property
@@ -198,7 +198,7 @@ class Plan:
         if extra.allow_abstain:
             askings += 1
         if extra.blind_control:
-            askings += 2
+            askings += 2  # the two kinds of pictures of a blind control
         for is_asked in (extra.options_only, extra.none_of_the_others, extra.ask_unread):
             if is_asked:
                 askings += 1
@@ -315,6 +315,7 @@ def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
         sent = " or else ".join(endpoint.key_names) or "no key"
         if endpoint.oauth is not None:
             sent = f"OAuth token of {endpoint.oauth.service}"
+        # The first two parts of a URL are its scheme and its host.
         hosts = dict.fromkeys("{}://{}".format(*urlsplit(url)[:2]) for url in endpoint.urls)
         for host in hosts:
             lines.append(f"{endpoint.role} at {host}: {sent}")
@@ -466,6 +467,7 @@ def identity_of(
     for path, value in leaves_of(evaluation.as_dict()):
         # `value not in (None, False)` would be wrong: a temperature of 0 is equal to False.
         is_set = value is not None and value is not False
+        # `startswith`, because a path without effect may be that of a section (`STOP_WHEN`).
         changes_nothing = path in RUNTIME_ONLY or path.startswith(tuple(paths_without_effect))
         if is_set and not changes_nothing:
             leaves[path] = value
@@ -537,7 +539,8 @@ class SameServers:
 def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServers]:
     """Return the servers of the folder's last run, by role.
 
-    Returns an empty dict if neither this run nor the last run has an endpoint with several servers.
+    Returns an empty dict if neither this run nor the last run has an endpoint with several servers,
+    or if the folder has no run_config.yml that can be read.
     """
     endpoint = evaluation.endpoint
     judges = evaluation.extra.judges or []
@@ -592,7 +595,7 @@ def sends_metadata_as_before(evaluation: Evaluation, rundir: RunDir) -> bool:
     try:
         text = rundir.run_config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return False
+        return False  # most often because this is the first run in the folder
     # Only an early version, which always sent the metadata, wrote a file without the setting.
     is_of_early_version = _METADATA_KEY.search(text) is None
     return f"\n{SENDS_METADATA}:" in text or is_of_early_version
