@@ -167,6 +167,7 @@ class BatchLedger:
         )
         replies: list[StoredReply] = []
         for line, status, data, waited_s, consumed in self._rows(query, key):
+            # `consumed` is 0 or 1 here: the query leaves out 2.
             replies.append(StoredReply(line, status, data, waited_s, bool(consumed)))
         return replies
 

@@ -65,6 +65,7 @@ class BatchedRequest:
     def __init__(self, role: BatchedRole, draw: str | None) -> None:
         self._role = role
         self._draw = draw
+        # the number of replies that were used already, by the key of the body
         self._tries: dict[str, int] = defaultdict(int)
         self._reply: StoredReply | None = None
 

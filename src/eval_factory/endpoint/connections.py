@@ -126,7 +126,7 @@ class Transport:
                 that do not exist.
         """
         self.timeout_s = timeout_s
-        certificates()
+        certificates()  # only for its error: the certificates are read when TLS begins
         self._scheme, self._host, self._port = _address(parse_url(url))
         proxy = proxy_for(url)
         self._proxy = parse_url(proxy) if proxy else None
@@ -205,7 +205,9 @@ class Transport:
         return bridge.wait_for(self._attempt(head + length + data, data, is_alone=is_alone))
 
     async def _attempt(self, request: bytes, question: bytes, *, is_alone: bool) -> Reply:
-        """Send the bytes of a request, and return the reply; `question` is the request's body.
+        """Send the bytes of a request, and return the reply.
+
+        `question` is the request's body; it is empty for a GET.
 
         Raises:
             TransportError: no complete answer came within the timeout, or the answer may belong to
@@ -355,7 +357,7 @@ class Transport:
             raise _ProxyLoginError
         if wire.status >= 300 or not wire.is_open:
             raise TransportError(PROXY_FAILED, unreachable=True)
-        wire.answers = 0
+        wire.answers = 0  # without the proxy's answer
 
     async def _speak_tls(self, wire: Wire, host: str) -> None:
         """Begin TLS on a connection.

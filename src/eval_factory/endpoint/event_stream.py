@@ -25,7 +25,7 @@ _NEXT_LINE = re.compile(rb"\}\r?\n\{")
 
 Within a single document, a comma separates `}` and `{`.
 """
-_EVENT_BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b": ")
+_EVENT_BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b": ")  # the last begins a comment
 _JOINED_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
 """Fields of a message whose texts are joined, chunk by chunk."""
 _COPIED_FIELDS = (
@@ -163,7 +163,7 @@ def _add(choices: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
         choice["text"] = choice.get("text", "") + part["text"]
     delta = part.get("delta") or part.get("message")
     if not isinstance(delta, Mapping):
-        if "delta" in part:
+        if "delta" in part:  # it is null: the answer of a chat has a message even without text
             choice.setdefault("message", {"role": "assistant", "content": ""})
         return
     message = choice.setdefault("message", {"role": "assistant", "content": ""})

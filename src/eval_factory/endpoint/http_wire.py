@@ -206,7 +206,7 @@ class Wire(asyncio.Protocol):
         """The doubts about all answers but the first."""
         self.has_begun = False
         """True if the status line of the current answer has come."""
-        self._transport: Any = None
+        self._transport: Any = None  # that of asyncio, not a `Transport` of connections.py
         self._waiter: asyncio.Future[None] | None = None
         """The future on which the current request waits.
 
@@ -260,7 +260,7 @@ class Wire(asyncio.Protocol):
             if self.answers > 1:
                 self._doubts.append(self.doubt)
             if self._ends_in_surplus:
-                self._note_surplus(_ANSWER)
+                self._note_surplus(_ANSWER)  # as if the extra answer had come on its own
         finally:
             self.has_begun = bool(self._parser.get_status_code())
             self._waiter = self._error = None
@@ -475,6 +475,7 @@ class Wire(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._is_complete:
+            # The parser stops with an error, which `_refuse_bytes` then handles.
             raise ValueError("an answer came without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -484,7 +485,7 @@ class Wire(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
         self._has_head = self.status >= 200
-        if not self._has_head:
+        if not self._has_head:  # a status of 1xx: the head of the actual answer follows
             self.fields.clear()
             return
         self._field_names = {name for name, _ in self.fields}
@@ -495,7 +496,7 @@ class Wire(asyncio.Protocol):
                     codings.append(value)
             if not codings[-1].strip().lower().endswith(b"chunked"):
                 raise ValueError("Content-Length and a Transfer-Encoding that is not chunked")
-        self._is_complete = self._is_tunnel
+        self._is_complete = self._is_tunnel  # nothing but the head of a proxy's answer is read
 
     def on_body(self, piece: bytes) -> None:
         self._body_parts.append(piece)

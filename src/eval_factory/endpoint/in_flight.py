@@ -108,9 +108,11 @@ class RequestsInFlight:
     def _put(self, slot: int, record: bytes) -> None:
         """Write the bytes of a slot as one line, filled up with spaces."""
         if self._descriptor is None:
+            # Two threads may open the file one after the other; each of the descriptors will do.
             with self._lock:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
                 self._descriptor = os.open(self._path, flags, PRIVATE)
+        # A record that is too long is cut, and `interrupted_requests` leaves it out.
         line = record[: _SLOT_SIZE - 1].ljust(_SLOT_SIZE - 1) + b"\n"
         os.pwrite(self._descriptor, line, slot * _SLOT_SIZE)
 

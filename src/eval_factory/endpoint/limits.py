@@ -69,8 +69,8 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
     for name, value in values.items():
         if "ratelimit" in name and "reset" in name:
             resets[name] = _until(value)
-    used_up = []
-    unknown = []
+    used_up = []  # the pauses of limits that are used up
+    unknown = []  # the pauses of limits whose remaining amount the headers do not state
     for name, pause in resets.items():
         if pause is not None:
             remaining = _number(values.get(name.replace("reset", "remaining")))
@@ -185,7 +185,7 @@ class _Window:
             missing -= used
             if missing <= 0:
                 return time_of_use + MINUTE_S - now
-        return 0.0
+        return 0.0  # not reached: at most the sum of all uses is missing
 
     def take(self, amount: int, now: float) -> None:
         """Count an amount that is used now."""
@@ -353,7 +353,7 @@ class LiveLimit:
 
     def _grant_due(self) -> None:
         """Grant the slots that have become free by time."""
-        with self._changed():
+        with self._changed():  # its end grants the slots
             self._due = math.inf
 
 
@@ -400,6 +400,7 @@ class Admission:
         """
         tokens = None
         if body is not None and self._has_rate:
+            # 0, not None: without a limit of tokens, the request still waits for that of requests.
             tokens = estimated_tokens(body) if self._counts_tokens else 0
         ticket = Ticket()
         answered = False
@@ -421,6 +422,6 @@ class LocalAdmission(Admission):
     def __init__(self, most: LimitOf) -> None:
         super().__init__(LiveLimit(most), most)
 
-    def too_many(self, ticket: Ticket, pause: float | None) -> None:  # noqa: ARG002 - see below
+    def too_many(self, ticket: Ticket, pause: float | None) -> None:  # noqa: ARG002 - ignored
         """Reduce the slots. The pause is ignored: the client itself pauses each refused request."""
         super().too_many(ticket, None)

@@ -62,7 +62,8 @@ def type_of(data: bytes) -> str | None:
         return _IN_RIFF.get(data[8:12])
     if data[end_of_first_tags(data) :][:4] == b"fLaC":
         return "audio/flac"
-    # MPEG audio without tags begins with the header of a frame.
+    # MPEG audio without tags begins with the header of a frame: eleven bits are 1, and of the two
+    # bits of the layer (0x06), at least one is 1.
     if len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] & 0x06:
         return "audio/mpeg"
     return next(

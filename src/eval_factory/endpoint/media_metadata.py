@@ -217,6 +217,7 @@ def _gif(data: bytes) -> bytes:
     parts = [data[:position]]
     while position < len(data) and data[position] != _GIF_END:
         if data[position] == _GIF_PICTURE:
+            # 10: the size of the picture's head; 1: the byte with the size of its codes
             first_block = position + 10 + _gif_palette(data[position + 9]) + 1
         elif data[position] == _GIF_EXTENSION:
             first_block = position + 2
@@ -241,7 +242,7 @@ def _gif_palette(flags: int) -> int:
     """Return the size in bytes of the palette that these flags announce."""
     if not flags & 0x80:
         return 0
-    return 3 << (flags & 0x07) + 1
+    return 3 << (flags & 0x07) + 1  # three bytes for each of 2 to 256 colours
 
 
 def _end_of_blocks(data: bytes, position: int) -> int:
@@ -363,7 +364,7 @@ def _flac(data: bytes) -> bytes:
         if (is_info or is_seek_table) and kind not in blocks:
             blocks[kind] = data[position + 1 : end]
         position = end
-    if 0 not in blocks or position > len(data):
+    if 0 not in blocks or position > len(data):  # 0: the block with the facts about the samples
         raise BrokenFile("its first block is cut off")
     parts = [b"fLaC"]
     last_kind = list(blocks)[-1]
@@ -389,6 +390,8 @@ def _mp3(data: bytes) -> bytes:
         size = _mpeg_frame_size(data, position)
         common = int.from_bytes(data[position : position + 4], "big") & _MPEG_COMMON_BITS
         is_frame = size and common_of_frames in (None, common)
+        # Other bytes may look like a header. Without a frame directly before it, a frame only
+        # counts if another frame, or the end of the data, comes directly after it.
         if is_frame and (follows_a_frame or _is_frame_or_end(data, position + size, common)):
             frames.append(data[position : position + size])
             common_of_frames = common

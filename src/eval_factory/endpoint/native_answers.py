@@ -98,6 +98,7 @@ def _converted(answer: Mapping[str, Any], form: _Form) -> dict[str, Any] | None:
         usage[name] = _value_at(answer, getattr(form, name))
         if usage[name] is _MISSING:
             usage[name] = None
+    # `message` is the form of chats, `text` the form of completions.
     choice = {"index": 0, "message": message, "text": text, "finish_reason": reason}
     converted: dict[str, Any] = {"choices": [choice], "usage": usage}
     for name in _COPIED:

@@ -102,7 +102,7 @@ def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) ->
 
 
 def _split_at_headings(text: str) -> Split:
-    """Split a text that begins with the heading "## Thinking"."""
+    """Split a text that begins with the heading "## Thinking"; all other text is an answer."""
     begin = _HEADING.match(text)
     if begin is None:
         return Split(text, None)
@@ -113,7 +113,7 @@ def _split_at_headings(text: str) -> Split:
 
 
 def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
-    """Split a text by a single pair of markers."""
+    """Split a text by a single pair of markers; a text without markers is an answer."""
     if start[:1] not in text and end[:1] not in text:  # a fast check, for long texts
         return Split(text, None)
     before_end, end_marker, after_end = text.rpartition(end)
@@ -624,7 +624,7 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     kind = finish_reasons.kind_of(reason)
     if not facts_of(kind).is_answer:
         raise InterruptedAnswer(f"the server interrupted its answer (finish_reason {reason})")
-    if kind is not None:
+    if kind is not None:  # None: the table does not have the server's word, which then stays
         reason = kind
     is_chat = endpoint_type == CHAT
     message = _message_in(choice, _CHAT_FIELDS if is_chat else _TEXT_FIELDS)

@@ -233,7 +233,9 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
             answers; a price from another source applies to the runs that stored no price.
     """
     origin = read_origin(cache_db)
-    copied = 0 if origin is None else origin.attempts  # attempts of another folder's journal
+    # `origin`: the run whose answers were copied into the folder, with the id of the last journal
+    # row that was copied. Only later rows count.
+    copied = 0 if origin is None else origin.attempts
     sent = (
         "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', "
         "'refused', 'interrupted') AND id > ?"

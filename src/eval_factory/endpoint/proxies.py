@@ -42,6 +42,7 @@ def proxy_for(url: str) -> str | None:
     if configured is None:
         return proxy_from_environment(url)
     parts = urlsplit(url)
+    # The settings hold a proxy for each scheme, host and port.
     return configured.get(f"{parts.scheme}://{parts.netloc}")
 
 
@@ -233,7 +234,7 @@ def certificates_hint() -> str:
     Raises:
         PrerequisiteError: the file or folder of the trusted certificates does not exist.
     """
-    bundle, origin = certificates()
+    bundle, origin = certificates()  # `origin`: the variable, or certifi
     *first, last = CERTIFICATE_VARIABLES
     return (
         f"  the certificates in {bundle} ({origin}) are trusted; to trust those of your own "

@@ -91,6 +91,7 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
     """
     text = one_line(error[:LOOKED_AT], LOOKED_AT, prompt=texts_in(sent)).lower()
     text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+    # The error names the parameter that this server accepts instead.
     if "max_completion_tokens" in text and "max_tokens" in sent:
         return {"max_tokens": "max_completion_tokens"}
     if "response_format" in text and sent.get("response_format") == openai_api.BASE64:

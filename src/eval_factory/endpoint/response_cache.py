@@ -35,6 +35,7 @@ class _Job:
     def __init__(self, statements: Sequence[Statement]) -> None:
         self.statements = statements
         self.is_done = False
+        # The error of a job that is never written. Writing replaces it.
         self.error: Exception | None = sqlite3.OperationalError(
             "the thread that was to write this answer was interrupted"
         )
@@ -411,6 +412,7 @@ def create_or_check(path: Path) -> None:
     """
     try:
         with closing(sqlite3.connect(path, timeout=30)) as connection:
+            # `owner`: the application id, which names the program that wrote the file
             owner, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
             tables = set()
             for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
@@ -423,7 +425,7 @@ def create_or_check(path: Path) -> None:
             if not tables >= _TABLES:
                 connection.executescript(_SCHEMA)
             connection.execute("PRAGMA journal_mode = WAL")
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError:  # such as a locked file; this does not mean damage
         raise
     except sqlite3.DatabaseError as error:
         raise DamagedCacheError("the file is not a database") from error
@@ -435,6 +437,7 @@ INSERT INTO attempts
 SELECT NULL, :run_id, :key, :role, :attempt, 'interrupted', NULL, NULL, :started, 0.0, NULL, NULL
 WHERE NOT EXISTS (SELECT 1 FROM attempts WHERE role = :role AND started = :started)
 """
+"""The SQL that writes an interrupted request, unless the journal already has its attempt."""
 
 
 def note_interrupted(path: Path) -> None:

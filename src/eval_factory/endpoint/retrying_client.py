@@ -472,14 +472,15 @@ class RetryingClient:
                     reply = self._send(sent, turn.server, options)
                     doubt = reply.doubt
                     answer = self._usable(reply, sent, turn)
-                    del reply
+                    del reply  # so that its bytes do not stay in memory
             except (_RetryWithChanges, EndpointUnusable) as refused:
                 _note_refusal(note, attempt, refused.status, started, time.perf_counter() - clock)
                 if isinstance(refused, EndpointUnusable):
                     raise
                 own_changes = refused_parameters.merged_changes(own_changes, refused.changes)
+                # Without changes, the token was renewed.
                 has_renewed = has_renewed or not refused.changes
-                continue
+                continue  # `attempt` stays: only retries are counted
             except TransportError as error:
                 failed = self._failure_of(error)
                 latency = time.perf_counter() - clock
@@ -496,7 +497,7 @@ class RetryingClient:
                 if is_over:
                     raise
                 avoid = set(refusing)
-                continue
+                continue  # at another server; `attempt` stays here too
             else:
                 latency = time.perf_counter() - clock
                 self._count_answer(own_changes, turn.server)
@@ -773,6 +774,7 @@ class RetryingClient:
             pause = stated_errors.pause_in(text)
         is_long = status in OVERLOAD_STATUSES and pause is not None and pause > LONG_PAUSE_S
         body = reply.data[: refused_parameters.LOOKED_AT].decode("utf-8", "replace")
+        # A server that asks for a short pause stays in use: it may answer after the pause.
         if stated_errors.means_no_credit(status, text, body) and (is_long or not pause):
             if self._servers.close(server, math.inf):
                 raise EndpointUnusable(server.messages.no_credit(status, text), status)
@@ -834,6 +836,6 @@ def _capped_pause(headers: Mapping[str, str]) -> float | None:
     Return None if the endpoint asks for no pause.
     """
     pause = asked_pause(headers)
-    if not pause:
+    if not pause:  # None or 0
         return None
     return min(pause, RETRY_AFTER_MAX_S)

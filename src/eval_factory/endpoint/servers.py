@@ -299,6 +299,7 @@ def make_servers(  # noqa: PLR0913 - an endpoint has many properties
         server_list,
         signed,
         redactor,
+        # None for a single server, whose own limit is enough
         shared(together) or LocalAdmission(settings.limit) if server_limits else None,
         filled(settings.headers, env),
     )

@@ -77,7 +77,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         """Connect to the server, and read its first message."""
         self._groups = settings.groups
         self._limits = dict[str, LimitOf]()
-        self._has_budget = True
+        self._has_budget = True  # even without a server, so that `begin` raises `LimitsLost`
         self._is_lost = False
         self._end: float | None = None  # the end of the budget's time (monotonic clock)
         self.asked: dict[int, Ticket] = {}
@@ -200,6 +200,7 @@ class _DistantLimit:
         self._limits.send(do="too_many", id=id(ticket), pause=pause)
 
     def release(self, ticket: Ticket, *, answered: bool) -> None:
+        # None: the request never asked for a slot, because the run had stopped.
         if self._limits.asked.pop(id(ticket), None) is not None:
             self._limits.send(do="leave", id=id(ticket), answered=answered)
 
@@ -320,7 +321,7 @@ class _Client:
                 limit.too_many(ticket, message["pause"])
         elif action != "leave":
             raise ValueError(action)
-        elif number in self.tickets:
+        elif number in self.tickets:  # the action is `leave`
             limit, ticket = self.tickets.pop(number)
             limit.release(ticket, answered=message["answered"])
 

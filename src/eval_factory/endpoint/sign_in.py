@@ -303,7 +303,7 @@ class OAuthSignIn(SignIn):
         """Fetch a new token from the service."""
         required = {"CLIENT_ID": self._id, "CLIENT_SECRET": self._secret, "TOKEN_URL": self._url}
         missing = [self._names[name] for name, value in required.items() if not value]
-        if missing or not self._url:
+        if missing or not self._url:  # the second part only tells mypy that the URL is not None
             raise SignInError(
                 f"Missing environment variables for {self.service} token: {', '.join(missing)}\n"
                 "  set them (export ...)"

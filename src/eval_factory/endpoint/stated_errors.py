@@ -66,7 +66,7 @@ def code_in(document: Any) -> int | None:
         code = document.get(name)
         if isinstance(code, str) and _DIGITS.match(code):
             code = int(code)
-        if type(code) is int and code > 0:
+        if type(code) is int and code > 0:  # not `isinstance`: a boolean is an int too
             return code
     for name in _NESTING_FIELDS:
         code = code_in(document.get(name))

@@ -271,11 +271,14 @@ def run_entry(plan: Plan) -> str:
         "options_only": params.extra.options_only or None,
         "none_of_the_others": params.extra.none_of_the_others or None,
         "ask_unread": params.extra.ask_unread or None,
+        # the key of the asking that allows the model to abstain
         "cost_of_wrong": params.extra.cost_of_wrong if params.extra.allow_abstain else None,
         "chance_questions": plan.chance_questions or None,
+        # not the style but the task, by whose name the plug-in finds the instructions
         "answer_style": plan.task_name if params.extra.answer_style == REASONED else None,
         "num_output_tokens": plan.evaluation.num_output_tokens,
         "temperature": params.temperature,
+        # Log probabilities need no further asking: the endpoint's `adapter` requests them.
         "confidence": None if params.extra.confidence == LOGPROBS else params.extra.confidence,
     }
     for name, value in options.items():
@@ -321,7 +324,7 @@ def command_line(plan: Plan, *, debug: bool = False, at_most: int | None = None)
 
 @cache
 def _template(text: str) -> Template:
-    """Compile the template of a command, once for all cells of a suite."""
+    """Compile the template of a command, once for all cells (runs) of a suite."""
     return Environment(undefined=StrictUndefined, autoescape=False, finalize=_quoted).from_string(
         text
     )

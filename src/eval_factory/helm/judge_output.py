@@ -292,6 +292,7 @@ def _refuse_unusable(record: Mapping[str, Any], criteria: Criteria, form: JuryFo
         UnusableJudgeOutput: a rating or a field is missing, a criterion is unknown, or a score does
             not have the required form.
     """
+    # If the form states no criteria, other criteria are permitted here, and left out later.
     for name in record:
         if form.criteria and name not in criteria:
             raise UnusableJudgeOutput(

@@ -323,8 +323,8 @@ def read_record(path: Path, shape: type[_Read]) -> _Read:
 def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
     """Return the request state with its media at their current locations.
 
-    The text of the question, and the text of an answer with pictures, get a line for each picture
-    and sound.
+    An answer with pictures gets a text with a line for each of its pictures and sounds. So does a
+    question with pictures or sounds, if its text is empty or marks their places.
     """
     prompt = state.request.get(MULTIMODAL_PROMPT)
     instance_input = state.instance.input
@@ -568,7 +568,7 @@ def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
             fields[name] = value
     if instance.sub_split:
         fields[SUB_SPLIT] = instance.sub_split
-    fields.pop(source or "", None)
+    fields.pop(source or "", None)  # "" stands for no field
     return fields
 
 

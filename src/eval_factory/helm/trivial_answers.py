@@ -124,6 +124,7 @@ def strategies(
         if name in by_name:
             ordered.append(Strategy(name, tuple((answer,) for answer in by_name[name])))
     if labels:
+        # the labels of a question's own options, or all labels if it has no options
         choices = tuple(tuple(question.options or labels) for question in questions)
         ordered.append(Strategy(RANDOM_NAME, choices))
     return ordered
@@ -141,6 +142,7 @@ def _data_dependent_answers(
     majority = _majority(questions)
     if majority is not None:
         yield MAJORITY_NAME, majority
+    # Without a majority, questions that share their source with no other get an empty answer.
     by_source = _majority_by_source(questions, majority or ("",) * len(questions))
     if by_source is not None:
         yield f"{MAJORITY_NAME} by {by}", by_source
@@ -159,6 +161,7 @@ def _data_dependent_answers(
     if len(classes) != 2 or min(classes.values()) < _MIN_REPEATS:
         return
     if all(len(question.right) == 1 for question in questions):
+        # The answer to a question that does not offer the option of the rule is empty.
         yield (
             LENGTH_NAME,
             tuple(answer or "" for answer in _cross_fitted(questions, _fit_length_rule)),
@@ -242,6 +245,7 @@ def _fit_length_rule(fitted: Sequence[AskedQuestion]) -> _AnswerRule:
         for cut, hits_first, hits_last in _cuts(fitted, measure, first):
             rules.append((hits_first, number, cut, first, last))
             rules.append((hits_last, number, cut, last, first))
+    # the most hits; for rules with equally many hits, the other fields make the choice definite
     _, number, cut, short_answer, long_answer = max(rules)
 
     def answer_by_length(question: AskedQuestion) -> str | None:
@@ -316,6 +320,7 @@ def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
         return sorted(option_labels)
     right = {text.strip() for text in _right_answers(questions)}
     are_short = all(0 < len(text) <= MAX_LABEL_LENGTH for text in right)
+    # Half as many labels as questions: on average, two questions share a label.
     are_few = 0 < len(right) <= min(MAX_LABELS, len(questions) // 2)
     if are_short and are_few:
         return sorted(right)
@@ -435,6 +440,7 @@ class TrivialScores:
                 columns[name] = [_without_fraction(value) for value in column]
             fields = {name: value for name, value in vars(strategy).items() if value is not None}
             strategies.append(fields | {"values": columns})
+        # Without empty fields: their defaults, with which the file is read, are empty too.
         document = {name: value for name, value in vars(self).items() if value}
         document["strategies"] = strategies
         write_atomic(helm_dir / names.TRIVIAL_SCORES_FILE, json.dumps(document) + "\n")

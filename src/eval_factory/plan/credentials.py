@@ -87,6 +87,7 @@ def _unused_services(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
     used = set(plan.evaluation.oauth_services())
     services = services_in(env)
     for endpoint in plan.endpoints:
+        # the service whose tokens are sent if the endpoint refuses its key
         fallback = fallback_service(endpoint, services)
         if fallback is not None:
             used.add(fallback.service)
