@@ -65,6 +65,7 @@ def write_record(stdout: TextIO, record: Mapping[str, Any]) -> None:
     """
     from eval_factory.core.safe_files import json_line
 
+    # `json_line` makes null of NaN, and `json.dumps` makes ASCII.
     stdout.write(json.dumps(json.loads(json_line(dict(record)))) + "\n")
 
 
@@ -129,12 +130,12 @@ def _is_utf_8(encoding: str) -> bool:
     return codecs.lookup(encoding).name == "utf-8"
 
 
-_WIDTH = 80  # the maximum width of a text, in columns; also used if there is no terminal
-_MIN_WIDTH = 20  # the minimum width of a text, in columns
+_WIDTH = 80  # the maximum width of a text, in characters; also used if there is no terminal
+_MIN_WIDTH = 20  # the minimum width of a text, in characters
 
 
 def columns(stream: TextIO) -> int:
-    """Return the width of a text on this stream, from 20 to 80 columns.
+    """Return the width of a text on this stream, from 20 to 80 characters.
 
     The width is that of the terminal, or else the environment variable COLUMNS, or else 80.
     """
@@ -199,7 +200,7 @@ _GAP = 2  # the space between two columns, in characters
 def show_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None
 ) -> None:
-    """Print a table whose first column has the names.
+    """Print a table. `columns` are the titles of its columns; the first column has the rows' names.
 
     If the terminal is too narrow, columns are left out, beginning with the last. Two columns are
     always shown: the names, and the first column of `WRAPPED_COLUMNS`. The text of a shown cell is

@@ -118,6 +118,7 @@ def _record(
                 "id": source.id,
                 "config": source.config,
                 "pinned": source.revision,
+                # the revision in the bundle; None if the bundle does not have the data set
                 "here": entry and entry.revision,
             }
             for source, entry in entries
@@ -146,6 +147,7 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
     if "all" in tasks:
         names = [*sources.tasks, LEADERBOARDS]
     else:
+        # A task may also be given as its `type` in `ls --json`, which has this prefix.
         names = [name.removeprefix("helm.") for name in tasks]
     pull(names, target, sources, _say)
 

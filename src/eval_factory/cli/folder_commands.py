@@ -119,7 +119,7 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
             "reproduce --run: give a new folder with --output_dir; "
             "the original folder is never written to"
         )
-    if output_dir is None or not run_it:
+    if output_dir is None or not run_it:  # for mypy: without a folder, `run_it` is False here
         prepared = api.reproduce(folder, output_dir)
         screen.writelines(f"{printable(line)}\n" for line in prepared.lines())
         if prepared.file is None:

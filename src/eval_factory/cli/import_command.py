@@ -89,6 +89,7 @@ def import_results(
         "published": options["published"],
         "training_cutoff": options["training_cutoff"],
     }
+    # click has converted the values already; the conversions below are for mypy.
     imported = import_all(
         sources,
         output_dir,

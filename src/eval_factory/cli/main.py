@@ -193,11 +193,12 @@ def list_tasks(
         task_listing.show_tasks(framework, tag, as_json=as_json)
     elif everything:
         task_listing.show_run_specs(framework, UPSTREAMS[upstream], as_json=as_json)
-    else:
+    else:  # `lists_tasks` is False, so that `task` or `benchmark` was given
         if benchmark is None:
             record = task_listing.record_of(str(task), framework, UPSTREAMS[upstream])
         else:
             record = task_listing.record_of_benchmark(benchmark, framework)
+        # `details` returns a text that ends with a line break; the JSON text has none.
         click.echo(
             json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json
         )
@@ -271,6 +272,7 @@ def main() -> None:
         sys.exit(_report_defect(error))
     finally:
         forget_interrupts()
+    # `code` is the number that a command gave to `ctx.exit`, or else None.
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -280,6 +282,7 @@ def _exit_code_of(error: OSError) -> int:
     The exit code is 0 if the reader of the output has closed the pipe. An unusable path and a full
     disk are missing prerequisites (exit code 3); any other error is a defect of eval-factory.
     """
+    # An error of writing to a pipe has no file name.
     if error.filename is None and has_no_reader(sys.stdout):
         discard_output(sys.stdout)
         return 0

@@ -80,7 +80,7 @@ def compare(
         folders, metric=metric, margin=margin, allow=allowed, min_paired=min_paired
     )
     if flags["with_texts"] and compared.comparable:
-        texts = report.texts_of_flips(compared.comparisons[0])
+        texts = report.texts_of_flips(compared.comparisons[0])  # two folders have one comparison
     else:
         texts = None
     if flags["as_json"]:
@@ -281,7 +281,7 @@ def report(
 
         for path in write_plot_files(drawings_of(run_folders(folders)), plots):
             click.echo(str(path))
-        if output is None:
+        if output is None:  # --plots alone writes no page
             return
     runs = run_folders(folders)
     if output is not None and len(folders) == 1 and is_suite_folder(folders[0]):
@@ -485,7 +485,7 @@ def calibrate(
         )
     text = _calibration_json(calibrated) if as_json else _calibration_text(calibrated)
     tolerant_stream(sys.stdout).write(text)
-    for path in calibrated.files:
+    for path in calibrated.files:  # with --json, standard output has only the JSON
         click.echo(str(path), err=as_json)
 
 

@@ -123,6 +123,7 @@ class RecordingCommand(click.Command):
         self, info_name: str | None, args: list[str], *rest: Any, **extra: Any
     ) -> click.Context:
         """Return click's context for the arguments."""
+        # The arguments are not parsed yet, so that `--json` is searched for in them.
         with RunOutput(as_json="--json" in args).failures_reported():
             return super().make_context(info_name, args, *rest, **extra)
 
@@ -315,6 +316,7 @@ def run_eval(
             estimated = api.estimate(run_config, flags=flags, overrides=overrides)
             click.echo(json.dumps(estimated.as_dict()) if as_json else estimated.to_text())
             return
+        # `submit` only differs for Slurm: it does not wait for the job.
         run = api.evaluate if values["wait"] else api.submit
         output.finished(run(run_config, **arguments))
 
@@ -324,7 +326,7 @@ def _values_of_flags(values: Mapping[str, Any]) -> dict[str, Any]:
     flags = {}
     for name, path in FLAGS.items():
         value = values.get(name)
-        if value is not None and value is not False:
+        if value is not None and value is not False:  # False: the user did not give the flag
             flags[path] = value
     if values["samples"]:
         names = (name.strip() for name in values["samples"].split(","))
@@ -377,6 +379,7 @@ def doctor(
 
     if overrides and run_config is None:
         raise ConfigError("doctor: --overrides belong to a --run_config")
+    # None: the prerequisite was not tested, or does not work but is not needed by every run.
     marks = {True: "ok", False: "NO", None: "-"}
     stdout = tolerant_stream(sys.stdout)
     works = True

@@ -447,6 +447,7 @@ def run_leaderboard(
     debug = bool(ctx.obj and ctx.obj["debug"])
     flags = {}
     for flag in FLAGS:
+        # False: the user did not give the flag
         if values[flag] is not None and values[flag] is not False:
             flags[flag] = values[flag]
     settings = {option: values[option] for option in ("run_config", "conf", "reasoning", "dry_run")}

@@ -45,8 +45,8 @@ _PLAIN_INTERVAL_S = 10.0  # the time between two lines of progress, in seconds
 REFRESH_S = 0.25  # the time between two updates of the live table, in seconds
 _STATUS_WIDTH = max(map(len, RUN_STATUSES))  # the width of the column with the status
 _INTERVAL_S = 1.0  # the time after which `suite status --watch` reads the state again, in seconds
-# The width of the cells' names in the live table, in columns. A longer name is cut there; all other
-# outputs show the complete name.
+# The maximum width of the name of a cell (a run of the suite) in the live table, in characters.
+# Only the live table cuts longer names; all other outputs show the complete name.
 MAX_NAME = 36
 _RESUME_HINT = "the same command goes on:"
 
@@ -71,7 +71,8 @@ def cell_rows(status: SuiteStatus, text_width: int = 1000) -> list[CellRow]:
 def rows_that_fit(rows: Sequence[CellRow], max_rows: int) -> tuple[list[CellRow], str]:
     """Return at most `max_rows` rows in their order, and a text that counts the hidden rows.
 
-    Running and failed cells are hidden last. One line is reserved for the text.
+    The statuses that come first in `RUN_STATUSES` are hidden last. One line is reserved for the
+    text.
     """
     if len(rows) <= max_rows:
         return list(rows), ""
@@ -210,6 +211,7 @@ def _cell_text(cell: CellStatus, paused: Container[str], text_width: int) -> str
         if cell.attempt > 1:
             attempt = f" (attempt {cell.attempt})"
         text = f"{phase}{attempt}{f': {one_line(figures)}' if figures else ''}"
+        # On Slurm, add the number and place of the cell's Slurm task.
         if cell.job is None or cell.job.task is None:
             return text
         return f"{text}; {one_line(cell.job.task)}"
@@ -347,6 +349,7 @@ class SuiteScreen(SuiteObserver):
         status = self._reader.look()
         if self._live is not None:
             self._live.update(live_table(status, self._console, now), refresh=True)
+        # The first call prints no line: it only starts the interval.
         elif self._last and any(cell.progress is not None for cell in status.cells):
             self.say(f"  {progress_line(status)}")
         self._last = now
@@ -399,7 +402,9 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
             )
         if report.exit_code and not output.as_json:
             causes = [cell for cell in report.cells if cell.exit_code == report.exit_code]
-            why = report.summary.split("\n")[-1]  # the last line says why there is no table
+            # If no cell has this exit code, the last line of the summary has the reason: usually
+            # why the table of results could not be written.
+            why = report.summary.split("\n")[-1]
             if causes:
                 why = f"{causes[0].name}: {one_line(causes[0].reason or causes[0].status)}"
             screen = tolerant_stream(sys.stderr)
@@ -423,6 +428,8 @@ def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]
 
     All numbers are in suite_results.yaml.
     """
+    # Always None here, because the suite came to its end. The record of a failed command, which
+    # `failure_record` makes, has the facts about the failure under this key.
     table = {"results": str(report.folder.results_yaml), "error": None}
     outcome = {"event": "end", "exit_code": report.exit_code, "status": report.status}
     return {**view.status_document(status), **outcome, **table}
@@ -443,7 +450,7 @@ def watch(
     as_json: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Show a suite until it ends, or until the reader of standard output has gone.
+    """Show a suite until it ends, or until nobody reads standard output any more.
 
     Shows the same table or lines as `run_suite`, or, with `as_json`, a record for each change.
     """

@@ -424,7 +424,7 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)
     else:
-        lines = screen(Table(RUN_SPEC_COLUMNS, rows), 48)
+        lines = screen(Table(RUN_SPEC_COLUMNS, rows), 48)  # 48: the maximum width of a column
         click.echo("\n".join(lines[1:]))  # without the heading, for other programs
 
 

@@ -235,6 +235,7 @@ def _scale_of(limit: Limit, label: str, score: Score, instances: InstanceValues)
             f"{limit.name}: max_drop {limit.max_drop:g} is as large as the scale, {low:g} to "
             f"{high:g}: no score can drop by more; set a smaller max_drop"
         )
+    # If it is unknown whether higher is better (None), higher counts as better.
     return Scaled(label, low, high, score.higher_is_better is not False)
 
 
@@ -314,7 +315,11 @@ def read_values(folder: Path, sha256: str) -> PanelMeasurement:
 
 
 def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[dict[str, str]]:
-    """Return the runs of an asking as the ledger lists them: task, folder, hash of checksums."""
+    """Return the ledger's entries for the runs of an asking.
+
+    An entry has the name of the task, the run's folder inside the panel's folder, and the SHA-256
+    of the run's file of checksums.
+    """
     runs = []
     for task in tasks_of(limits):
         runs.append(
@@ -541,7 +546,7 @@ def dates_of(
 
 
 class Course:
-    """The evidence on a panel since its baseline, look by look."""
+    """The state of all tests of a panel: the evidence since its baseline, look by look."""
 
     def __init__(
         self, rules: Rules, limits: Sequence[Limit], repeats: Sequence[PanelMeasurement]
@@ -554,12 +559,13 @@ class Course:
         self.rules = rules
         self.numbers: list[int] = []
         """The numbers of the looks that were made."""
-        self._alarm: _Fields | None = None
+        self._alarm: _Fields | None = None  # the first alarm; all later looks have it too
         self._repeats = repeats
         self.streams = [_Stream(limit, rules, repeats) for limit in limits]
         self._figures: dict[str, ChangeDetector] = {}
         for name in rules.alarm_on:
             if name not in (CHANGED, STATED):
+                # A latency is None if no answer has one; it counts as 0 here and in `look`.
                 totals = [repeat.watched[name] or 0.0 for repeat in repeats]
                 self._figures[name] = ChangeDetector(totals, rules.looks, rules.seed_of(name))
 
@@ -728,8 +734,9 @@ def course_of(
 
     def measured(asking: Line) -> PanelMeasurement:
         """Return the values of a baseline's repeat or of a look."""
-        if load is load_result:
+        if load is load_result:  # the default: nothing has to be read again
             return read_values(folder / asking["folder"], asking["values"])
+        # The parent of a run's folder is the folder of the asked target.
         return measure((folder / asking["runs"][0]["folder"]).parent, limits, load)
 
     repeats = [measured(repeat) for repeat in baseline["repeats"]]
@@ -759,9 +766,11 @@ def limits_of(baseline: Line) -> list[Limit]:
 
 
 def power_of(course: Course) -> dict[str, Any]:
-    """Return limit -> the drops that the panel finds, and the runs that its baseline needs.
+    """Return limit -> a mapping with the results of simulations.
 
-    Both are simulated. `needed` is None if no simulated number of runs is enough.
+    `finds` are the simulated drops, with the shares of years in which the panel finds them.
+    `needed` is the number of runs that the baseline needs to find the drop `drop` reliably; None if
+    no simulated number of runs is enough.
     """
     baselines = [stream.baseline for stream in course.streams]
     finds = detector.simulated_findings(baselines, course.rules.harm_alpha)

@@ -209,6 +209,7 @@ class ShiryaevRobertsWealth:
         self._logs.append(logs)
         with np.errstate(over="ignore"):  # an infinite wealth is set to the maximum
             self._bet = np.minimum((self._bet + 1 / self.looks) * np.exp(logs), MAX_E_VALUE)
+        # The second summand is the part of the stake that is kept for later looks.
         return np.asarray(self._bet.mean(axis=-1) + (self.looks - self.seen) / self.looks)
 
     def grown(self) -> Array:
@@ -439,8 +440,9 @@ def _since(grown: Array) -> Array:
     return np.asarray(np.where(grown.max(axis=0) > 0, grown.argmax(axis=0) + 1, 0))
 
 
-# The rest of this module simulates years of a panel. The simulation shows which drops the panel can
-# find, and how many runs its baseline needs. Answers of a unit move together as `Baseline.sigma`
+# The rest of this module simulates years of a panel: a year is one panel with all its looks, one
+# look a week. The simulation shows which drops the panel can find, and how many runs its baseline
+# needs. Answers of a unit move together as `Baseline.sigma`
 # indicates. A drop sets random answers to the worst value. Only one limit drops, so the alarm is
 # raised when the e of this limit alone reaches (number of limits) / alpha. The measured runs of a
 # baseline are used, and further runs are drawn at random. With more measured runs, the advice on
@@ -474,7 +476,7 @@ class DropFinding:
     drop: float  # a share of the scale
     share: float  # the share of years with an alarm between the drop and the last look
     weeks: int | None
-    """The median number of looks from the drop to the alarm.
+    """The median number of looks, one a week, from the drop to the alarm.
 
     1 if the first look after the drop raises the alarm; None if most years have no alarm.
     """
@@ -508,6 +510,7 @@ def hardest_findings(findings: Sequence[Sequence[DropFinding]]) -> list[DropFind
     Args:
         findings: for each limit, its findings of the same drops.
     """
+    # Among limits with the same share, the one with the latest alarm is the hardest.
     hardest = []
     for findings_of_drop in zip(*findings, strict=True):
         hardest.append(
@@ -557,6 +560,7 @@ def assumed_findings(
     """
     from scipy.special import betaincinv  # imported here, because this import is slow
 
+    # Limits whose units have the same sizes, with the same max_drop, are simulated once.
     distinct = {}
     for labels, max_drop in zip(units, max_drops, strict=True):
         sizes = tuple(sorted(Units(labels).sizes.tolist()))
@@ -570,6 +574,8 @@ def assumed_findings(
         # strength. Two runs of an instance then differ with a mean probability of `rate`.
         strength = rate / max(2 * accuracy * (1 - accuracy) - rate, 1e-6)
         for labels, max_drop in distinct.values():
+            # Each instance has its own chance of a right answer: the quantiles of the distribution
+            # at evenly spaced `parts`, in a random order.
             parts = (np.arange(len(labels)) + 0.5) / len(labels)
             chances = rng.permutation(
                 betaincinv(accuracy * strength, (1 - accuracy) * strength, parts)
@@ -579,6 +585,7 @@ def assumed_findings(
                 runs.append(_together(rng, Units(labels), TOGETHER, 1)[0] >= 1 - chances)
             baseline = Baseline(np.stack(runs), labels, max_drop, looks)
             level = len(units) / alpha
+            # measured=0: no run of the simulated baselines is a measured run, all are drawn.
             findings.append(_finds(baseline, level, YEARS // 2, [0], _Runs(repeats, measured=0)))
         by_flip_rate[rate] = hardest_findings(findings)
     return by_flip_rate
@@ -681,7 +688,8 @@ def _weeks_until(
     for run in range(len(measured), baseline_runs.count):
         runs[:, run] = answers.draw()
     start = EDetectors(runs, answers.units, limit.max_drop, limit.looks)
-    before = limit.looks * 19 // 52  # the number of looks before the drop
+    # the number of looks before the drop: 19 of 52
+    before = limit.looks * 19 // 52
     by_drop = list[Array]()
     for look in range(before):
         if look < before - RUN_IN:

@@ -146,7 +146,7 @@ class Ledger:
                     raise ValueError
             except (ValueError, RecursionError):
                 problems.append(f"{label}: is not a JSON object")
-                line = {}
+                line = {}  # keeps the place of the line, so that later lines have their numbers
             if line.get("previous") != head:
                 problems.append(
                     f"{label}: does not follow the line before it: "
@@ -210,7 +210,7 @@ class Ledger:
         return line
 
     def looking(self, say: Callable[[str], object]) -> AbstractContextManager[None]:
-        """Lock the panel for one look; a second look waits until the first one has ended.
+        """Lock the panel for one look or change; a second one waits until the first one has ended.
 
         Args:
             say: prints a message if this process has to wait.

@@ -56,6 +56,7 @@ _VERSIONS = {
     "figures_version": FIGURES_VERSION,
 }
 """Field -> the newest version that this program knows."""
+# Fields that are checked if a line has them.
 _WHOLE_NUMBERS = ("number", "epoch", "look", "evidence", "change", "seed")
 _TEXTS = ("why", "by", "text", "reason")
 _OBJECTS = {

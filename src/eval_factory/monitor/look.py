@@ -148,7 +148,7 @@ def look(panel: Panel, options: RunOptions, new_baseline: str | None = None) -> 
             "choose another output_dir"
         )
     ledger = Ledger(panel.folder)
-    with ledger.looking(options.say):
+    with ledger.looking(options.say):  # a lock: one look or change at a time
         history = ledger.intact()
         if (
             history.baseline is None
@@ -170,6 +170,7 @@ def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
     baseline = history.baseline
     if baseline is None or history.looks:
         return False
+    # `fixed`: the settings that may not change after a baseline, such as limits and repeats
     fixed = panel.fixed(panel.identities(panel.folder / baseline["repeats"][0]["folder"]))
     baseline_fixed = baseline["fixed"]
     if fixed["repeats"] <= baseline_fixed["repeats"]:
@@ -198,7 +199,7 @@ def _ask_suite(suite: Suite, options: RunOptions) -> SuiteReport:
 
 def _unfinished(reports: Sequence[SuiteReport], panel: Panel) -> MonitorOutcome | None:
     """Return the outcome if a run is incomplete, not reportable or waiting; else None."""
-    if not reports:
+    if not reports:  # the results were imported
         return None
     worst = max(reports, key=lambda report: report.exit_code)
     if worst.exit_code:
@@ -231,7 +232,7 @@ def _make_baseline(
     section = panel.section
     _policy_sha256(panel)  # report a wrong policy before the panel is asked
     limits = panel.limits
-    epoch = history.epoch
+    epoch = history.epoch  # the number of the baseline
     is_longer = why is None and history.baseline is not None
     if is_longer:
         why = "more runs before the first look"
@@ -250,7 +251,7 @@ def _make_baseline(
         return unfinished
     measurements = [measure(folder, limits) for folder in target_folders]
     _refuse_different_runs(target_folders, limits)
-    course = Course(rules, limits, measurements)
+    course = Course(rules, limits, measurements)  # the tests, with the baseline and no look yet
     fixed = panel.fixed(panel.identities(folders[0]))
     write_atomic(panel.folder / PANEL_FILE, to_yaml({TOP: panel.portable_document}))
     if history.begun is not None:
@@ -389,6 +390,8 @@ def _make_look(
     line = ledger.append(
         LOOK,
         **common_fields,
+        # The number of this look among the looks since the baseline that are evidence. The number
+        # `look` also counts looks that were not made, and looks of earlier baselines.
         evidence=len(looks) + 1,
         folder=folder.relative_to(panel.folder).as_posix(),
         values=write_values(folder, measurement),
@@ -412,7 +415,11 @@ def _make_look(
 
 
 def _baseline_again(baseline: Line, course: Course) -> dict[str, Any]:
-    """Return the baseline's limits by the present reader, if another version read the baseline."""
+    """Return the ledger's entry for the baseline's figures, if they were computed again.
+
+    This is the case if the baseline's answers were read by another version of `reading` than the
+    present one. The entry has the figures that the present version gives for each limit.
+    """
     if line_reader(baseline) == VERSION:
         return {}
     return {BASELINE_AGAIN: course.of_baseline()["limits"]}
@@ -531,7 +538,8 @@ def what_it_may_find(panel: Panel) -> list[str]:
     """Return lines about the drops that the panel can be expected to find, before it is asked.
 
     Before the first answers, each question counts as a source of its own, and each metric as a
-    share from 0 to 1.
+    share from 0 to 1. The lines are about several flip rates: the assumed shares of answers that
+    differ between two runs.
     """
     section = panel.section
     alpha = Rules.of(vars(section)).harm_alpha
@@ -543,7 +551,7 @@ def what_it_may_find(panel: Panel) -> list[str]:
     by_rate = detector.assumed_findings(
         units, max_drops, section.baseline.repeats, section.looks, alpha
     )
-    by_flip_rate = {}
+    by_flip_rate = {}  # like `by_rate`, whose keys are flip rates too, but with drops as mappings
     for rate, drops in by_rate.items():
         by_flip_rate[rate] = [asdict(drop) for drop in drops]
     return list(assumed_lines(by_flip_rate))
@@ -587,11 +595,11 @@ def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcom
     unused_folder = panel.folder / "changes" / "0"  # for plans alone: it is never created
     _refuse_unknown_tasks(policy, new, unused_folder)
     ledger = Ledger(panel.folder)
-    with ledger.looking(options.say):
+    with ledger.looking(options.say):  # a lock: one look or change at a time
         history = ledger.intact()
         baseline = _baseline_for(policy, panel, history)
         line = _approved_before(history, new.fixed(new.identities(unused_folder)))
-        if line is not None:
+        if line is not None:  # an earlier call stopped after the approval, before the new baseline
             lines = [f"change {line['change']} was approved at {line['at']}"]
         else:
             _refuse_different_panel(panel, baseline, panel.identities(unused_folder))

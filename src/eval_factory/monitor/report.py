@@ -207,6 +207,7 @@ def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
         models = ", ".join(figures[STATED]) or "none"
         models_before = ", ".join(figures_before[STATED]) or "none"
         yield f"THE ANSWERS NAME ANOTHER MODEL: {models} (baseline {models_before})"
+    # The complete `alpha`, not the part for `alarm_on`: this line is a hint, not an alarm.
     level = alarm_level(len(last["changed"]), baseline["alpha"])
     for name, change in last["changed"].items():
         if change["e"] >= level:
@@ -574,6 +575,7 @@ class _Epoch:
         low = mean - 2 * limit["sigma"]
         high = mean + 2 * limit["sigma"]
         scores = {look: entry["value"] for look, entry in self.entries_of(limit["name"]).items()}
+        # `y` is a vertical axis; its method `x` returns the position on the axis.
         y = axis_of([*scores.values(), low, high, edge], LOWEST, TOP)
         alarm = self.history.alarm
         if alarm is not None:  # mark the alarm only in the plots of its limits
@@ -660,7 +662,7 @@ class _Plot:
             self.shapes.append(drawing.text_shape(LEFT - 6, y + FONT_SIZE / 3, label, "end"))
         self.shapes.append(drawing.line(LEFT, BOTTOM, RIGHT, BOTTOM))
         self.shapes.append(drawing.text_shape((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
-        step = 1 + len(self.epoch.numbered) // 15
+        step = 1 + len(self.epoch.numbered) // 15  # at most 15 looks have a number at the axis
         for look in self.epoch.numbered:
             if look["look"] % step == 0:
                 self.shapes.append(

@@ -182,7 +182,7 @@ def _target_of(line: Line, history: History, name: str) -> Mapping[str, Any]:
 
     `name` is the name of the folder that contains the run. For a change, the folder `candidate`
     belongs to the new target. Return an empty mapping if the current baseline's target has another
-    name.
+    name: the model of the run then counts as wrong.
     """
     if line["kind"] == CHANGE:
         key = "old"
@@ -249,7 +249,7 @@ def _figure_problems(folder: Path, baseline: Line, history: History) -> Iterator
     yield from _differences(baseline, figures)
     if not is_simulated_otherwise(baseline):
         yield from _power_problems(folder, baseline)
-    reader = line_reader(baseline)
+    reader = line_reader(baseline)  # the version of `reading`, which reads scores from answers
     for number, line in enumerate(looks):
         if line_reader(line) != reader:  # Another version of the reader read the later answers.
             reader = line_reader(line)
@@ -326,7 +326,7 @@ def _same(stored: Any, computed: Any) -> bool:
     The tolerance is relative for floats beyond 1 and absolute for others. It is needed because
     another processor rounds in another way.
     """
-    if isinstance(stored, bool) or isinstance(computed, bool):
+    if isinstance(stored, bool) or isinstance(computed, bool):  # Python's True is equal to 1
         return stored is computed
     if isinstance(stored, dict) and isinstance(computed, dict):
         return stored.keys() == computed.keys() and all(
@@ -369,7 +369,7 @@ def _is_same_drop(stored: Line, computed: Line) -> bool:
     if stored.keys() != computed.keys() or not _same(stored["drop"], computed["drop"]):
         return False
     if isinstance(stored["share"], bool) or isinstance(stored["weeks"], bool):
-        return False
+        return False  # Python would calculate with True as with 1
     if not abs(stored["share"] - computed["share"]) <= _MAX_SHARE_DIFFERENCE:  # also false for NaN
         return False
     if stored["weeks"] == computed["weeks"]:

@@ -209,6 +209,7 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
     record["instances"] = {name: count for name, count in counts if count is not None}
     if record["stopped_early"] is not None:
         record["stopped_early"] = rounded_fields(record["stopped_early"])
+        # These looks are the checks of the rule for stopping early, not the looks of a panel.
         record["stopped_early"]["looks"] = [
             rounded_fields(look) for look in record["stopped_early"]["looks"]
         ]

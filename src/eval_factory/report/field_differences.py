@@ -1,6 +1,7 @@
 """Finds the differences between a stored file and the same file made again.
 
-Documents are compared field by field, texts line by line.
+Documents (YAML and JSON files, and each line of a file of JSON lines) are compared field by field,
+other texts line by line.
 """
 
 from __future__ import annotations
@@ -124,7 +125,10 @@ def _text_differences(stored: str, made: str, field: str) -> Iterator[Difference
 
 
 def _first_difference(stored: str, made: str) -> int:
-    """Return the index of the first character that differs; 0 if one text begins with the other."""
+    """Return the index of the first character that differs.
+
+    Return 0 if one text begins with the other: messages then show both from their beginnings.
+    """
     for index, (stored_character, made_character) in enumerate(zip(stored, made, strict=False)):
         if stored_character != made_character:
             return index

@@ -73,7 +73,7 @@ def without_hosts(text: str, hosts: Iterable[str]) -> str:
         name = re.escape(host)
         # The name is not a part of a longer name; a period at the end of a sentence may follow it.
         pattern = rf"(?<![\w.-]){name}(?![\w-]|\.\w)"
-        if "." not in host and ":" not in host:
+        if "." not in host and ":" not in host:  # a name; a host with a colon is an IPv6 address
             pattern = rf"(?<=//){name}(?![\w.-])|(?<![\w.-]){name}(?=:\d)|(?<=host: ){name}\b"
         text = re.sub(pattern, PLACEHOLDER, text, flags=re.IGNORECASE)
     return text

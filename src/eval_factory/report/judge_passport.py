@@ -67,12 +67,15 @@ class JudgePassport:
     @property
     def agreement(self) -> str:
         """The judge's agreement with physicians: `AS_WELL`, `LESS`, `OPEN` or `NOT_SHOWN`."""
+        # `gap` is the judge's agreement less the physicians' own. `always` is the judge's only
+        # decision about all items; None if the judge made both decisions.
         low = self.found.gap.ci_low
         high = self.found.gap.ci_high
         if self.found.always is not None or low is None or high is None:
             return NOT_SHOWN
         physicians = self.found.total.physicians
-        # The physicians' own agreement must be better than chance, which has a kappa of 0.
+        # The physicians' own agreement must be better than chance, which has a kappa of 0. Without
+        # an interval (None), it is not shown to be better.
         if physicians is None or (physicians.kappa.ci_low or 0.0) <= 0:
             return NOT_SHOWN
         if low >= -MARGIN:

@@ -58,7 +58,7 @@ class Citations:
         """
         numbers = []
         for name in names:
-            self.sources[name]  # raises KeyError
+            self.sources[name]  # raises KeyError if there is no such source
             if name not in self._cited:
                 self._cited.append(name)
             numbers.append(str(self._cited.index(name) + 1))
@@ -70,7 +70,10 @@ class Citations:
 
 
 class Writer(Protocol):
-    """An object that writes a document's sentences about one run, or about several runs at once."""
+    """An object that writes a document's sentences about one run, or about several runs at once.
+
+    A document is a text that this module makes, such as a methods text or a checklist.
+    """
 
     @property
     def cite(self) -> Citations:
@@ -681,7 +684,7 @@ def run_of_pack(stored: StoredResult, cite: Citations) -> DescribedRun:
 
 @dataclass(frozen=True)
 class Item:
-    """An item of the document that an evidence pack answers."""
+    """An item of a published document, with the answers that an evidence pack has for the item."""
 
     number: str
     topic: str
@@ -707,7 +710,7 @@ class Area:
 
 @dataclass(frozen=True)
 class Pack:
-    """An evidence pack: facts about runs, or about a panel, in the order of a document's items."""
+    """An evidence pack: facts about runs or a panel, in the order of a published document."""
 
     title: str
     of: Sequence[str]  # sentences that name the runs or the panel

@@ -509,6 +509,7 @@ def bars(
 
     The bars begin at zero. Each bar has its number at its end.
     """
+    # Without a scale, (0, 0) is passed, which adds no value: with None, the axis would get margins.
     axis = axis_of(
         [0.0, *(row.value for row in rows)], _BAR_LABEL_ROOM, WIDTH - 150.0, scale or (0.0, 0.0)
     )

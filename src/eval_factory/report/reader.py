@@ -367,6 +367,7 @@ def result_in(
         instances=instances,
         reportable=validity["reportable"],
         status=RunStatus(document["status"]),
+        # Not stored. A partial result counts as one with missing answers that could be asked for.
         something_to_ask=document["status"] == RunStatus.PARTIAL,
         comparability=_to_optional_record(results.Comparability, document.get("comparability")),
         clinicians=_to_optional_record(results.Clinicians, document.get("clinicians")),
@@ -415,6 +416,7 @@ def instance_record(
             raise ValueError(
                 f"instances.jsonl and results.jsonl differ at instance {instance['id']}"
             )
+    # the optional fields of a line for which `InstanceRecord` has no defaults
     fields: dict[str, Any] = {"judges": {}, "unjudged": False, "injection": ()}
     for name in documents.INSTANCE_FIELDS:
         fields[name] = instance[name]
@@ -552,6 +554,7 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
     """
     paths = list(map(Path, folders))
     runs = run_folders(paths)
+    # In a suite, the name of a run's folder is the name of the evaluation.
     names = list(dict.fromkeys(run.name for run in runs))
     if len(names) <= 1 or not any(map(_belongs_to_suite, paths)):
         return runs

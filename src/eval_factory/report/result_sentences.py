@@ -482,7 +482,7 @@ def choice_order_line(result: results.TaskResult) -> str | None:
     if record is None:
         return None
     unchanged_text = ""
-    unchanged = sum(record.kept.values())
+    unchanged = sum(record.kept.values())  # the questions whose choices were not reordered
     if unchanged:
         unchanged_text = f"; {counted(unchanged, 'question')} left as they are"
     changed = record.changed
@@ -717,7 +717,7 @@ def _pushback_lines(pushback: Pushback) -> Iterator[str]:
         yield f"{_loss_text(last)} after {doubts}: {difference}{_loss_remarks(last)}"
     if pushback.changed_at:
         answers = counted(sum(pushback.changed_at.values()), "answer")
-        unchanged = pushback.changed_at.get("never", 0)
+        unchanged = pushback.changed_at.get("never", 0)  # the answers that no doubt changed
         line = f"the model kept {unchanged:,} of {answers} through all doubts"
         unread = pushback.changed_at.get("unread", 0)
         if unread:

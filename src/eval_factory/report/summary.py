@@ -174,7 +174,7 @@ def _other_split_lines(result: TaskResult) -> Iterator[str]:
 def _instance_lines(result: TaskResult) -> Iterator[str]:
     """Yield the numbers of instances by outcome, then the most frequent causes of failures."""
     counts = result.validity.instances
-    questions = sum(result.validity.splits.values())
+    questions = sum(result.validity.splits.values())  # each instance counted once
     line = (
         f"instances: {counts.scored} of {counts.requested} scored; {counts.failed} failed,"
         f" {counts.empty} empty, {counts.truncated} cut off, {counts.filtered} filtered"

@@ -54,7 +54,7 @@ def write_reports(
         shown_config = redactor.tree(user_config)
     document = documents.evaluation_config(result, shown_config, command)
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
-    with renamed_together():
+    with renamed_together():  # no file has its name before all files are complete
         # When a result is made a second time, `helm` is a link into the folder of the first result.
         folder_of_helm = rundir.helm.resolve().parent
         packer = InstancePacker(

@@ -83,7 +83,7 @@ def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
     epoch = None
     if instance.trial:  # The first trial has the number 0, and most results have no other trial.
         name = f"{instance.id}#{instance.trial}"
-        epoch = str(instance.trial + 1)
+        epoch = str(instance.trial + 1)  # the number of the trial, counted from 1
     completion = instance.completion or ""
     sample: dict[str, Any] = {
         "sample_id": name,

@@ -30,7 +30,8 @@ def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool)
 
     Args:
         stored: The result.
-        task_id: The id of the task in the data set on the Hub.
+        task_id: The id that the data set on the Hub has for this evaluation; not the name of
+            eval-factory's task.
         allow_not_reportable: Export a score even if it must not be reported; the notes of the
             entry then state the reason.
 

@@ -1,8 +1,8 @@
 """Exports a result as an evaluation log of Inspect (`inspect_ai`).
 
 The log has version 2 of Inspect's JSON format, as the classes of `inspect_ai.log` 0.3.285 read it.
-In this format, id and epoch together identify a sample, a sample with an error has no score, and an
-input is a text or a list of messages.
+In this format, a sample is identified by its id and its epoch, the number of a trial counted from
+1. A sample with an error has no score. An input is a text or a list of messages.
 """
 
 from __future__ import annotations

@@ -62,7 +62,8 @@ def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, 
             return existing_runs[0].info.run_id, True
         created = client.create_run(experiment_id, tags=dict(run.tags), run_name=run.name)
         _send(run, client, created.info.run_id)
-    except (MlflowException, OSError) as error:  # Uploads raise OSErrors of the package requests.
+    # Uploads use the package `requests`, whose exceptions are OSErrors.
+    except (MlflowException, OSError) as error:
         raise PrerequisiteError(
             f"MLflow did not accept {run.name}: {error}\n"
             "  check --tracking_uri and give the same command again: runs that are not complete "

@@ -380,7 +380,7 @@ def readable_page(page: str) -> str:
 
 def _unpacked_block(match: re.Match[str]) -> str:
     """Return a matched block in unpacked form, or unchanged if the block cannot be unpacked."""
-    unpacker = zlib.decompressobj(wbits=31)
+    unpacker = zlib.decompressobj(wbits=31)  # 31: the data have the header of gzip
     try:
         packed = base64.b64decode(match[2], validate=True)
         text = unpacker.decompress(packed, _MAX_UNPACKED).decode()
@@ -548,7 +548,7 @@ class InstancePacker:
             "perturbation": record.perturbation,
             "split": record.split,
             "value": value,
-            "flags": list(dict.fromkeys(flags_of(record))),
+            "flags": list(dict.fromkeys(flags_of(record))),  # names of signs, each once
             "groups": groups,
             "latency": record.latency_s,
             "tokens": record.completion_tokens,
@@ -588,7 +588,7 @@ class InstancePacker:
         """
         general_facts: dict[str, Any] = {
             "chunk": _CHUNK_SIZE,
-            "flags": list(SIGNS),
+            "flags": list(SIGNS),  # all names that flags may have
             "groups": self.fields,
             "middle": middle,
             "texts": self.with_texts,
