@@ -88,6 +88,7 @@ def _record(
 
     needs = needs_of(task, manifest, root, sources)
     listed = manifest.paths()
+    # the files that the bundle has; a need without files in the bundle has no paths
     paths = set(chain.from_iterable(need.paths for need in needs))
     # the first two parts of each path, such as scenarios/pubmed_qa
     folders = {str(root / "/".join(path.split("/")[:2])) for path in paths}

@@ -227,6 +227,7 @@ def status(panel: Path) -> None:
     folder = _folder_of(panel)
     history = Ledger(folder).read()
     problems = [f"THE LEDGER WAS CHANGED: {problem}" for problem in history.problems]
+    # The lines of a changed ledger are not shown, because they may be wrong.
     _print(problems or status_lines(str(folder), history))
 
 

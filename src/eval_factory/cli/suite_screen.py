@@ -206,7 +206,7 @@ def _cell_text(cell: CellStatus, paused: Container[str], text_width: int) -> str
         phase = one_line(progress.phase)
         if run_count > 1:
             phase = f"{number}/{run_count} {phase}"
-        figures = progress.figures(text_width - len(phase) - 2)
+        figures = progress.figures(text_width - len(phase) - 2)  # a text; `cell.figures` is a score
         attempt = ""
         if cell.attempt > 1:
             attempt = f" (attempt {cell.attempt})"

@@ -370,6 +370,7 @@ def _make_look(
             f"{panel.file}: all {baseline['looks']} looks of this panel are made; "
             "start a new baseline with --new_baseline WHY"
         )
+    # `panel` is the hash of the fixed settings, which all lines after a baseline repeat.
     common_fields = {"epoch": history.epoch, "panel": baseline["panel"], "look": number}
     if begun is None:
         begun = ledger.append(BEGUN, **common_fields)

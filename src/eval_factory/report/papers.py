@@ -751,6 +751,7 @@ def pack_of(
     for number, item in form["items"].items():
         answers = render_panel(item.get("panel", ""))
         if run is not None:
+            # `known` has facts, of which equal ones occur once; `measured` has each run's figures.
             answers += [
                 *run.render_sentences(item.get("known", "")),
                 *run.render_by_run(item.get("measured", "")),

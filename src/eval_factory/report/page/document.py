@@ -54,7 +54,8 @@ class ShownResult:
     instances: InstanceBlocks
     methods: str = ""  # a text for the methods section of a paper
     label: str = ""  # `A`, `B` ... if the page has several results
-    lost: LostAnswers | None = None  # None if the page must not have prompts and answers
+    # right answers that were lost in other words; None if the page must not have texts
+    lost: LostAnswers | None = None
     about: str = ""  # the description of the user's own benchmark; empty for other benchmarks
 
     @cached_property

@@ -399,7 +399,7 @@ class InstanceBlocks:
     """The data of one result's instances for a page."""
 
     blocks: tuple[Markup, ...]
-    numbers: InstanceNumbers
+    numbers: InstanceNumbers  # the values, latencies and ratings, for the plots
     counts: Mapping[str, int]  # name of a sign -> the number of questions with this sign
     total: int  # the number of questions; rewordings of a question are not counted
     middle: float | None
