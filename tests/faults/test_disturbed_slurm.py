@@ -105,7 +105,7 @@ def test_every_cell_is_complete_in_spite_of_all(disturbed: Disturbed) -> None:
     assert disturbed.last.returncode == 0, disturbed.last.stdout + disturbed.last.stderr
     assert "3 cells: 3 complete" in disturbed.last.stdout
     assert disturbed.failed_queue > 2
-    assert disturbed.last.stderr.count("queued: slurm_load_jobs error") == 1
+    assert disturbed.last.stderr.count("queue: slurm_load_jobs error") == 1
     assert waves(disturbed.folder) == [3, 1]  # only what was cancelled is submitted again
     assert begun(disturbed.folder) == [1, 2, 2]
     assert published(disturbed.folder) == 3

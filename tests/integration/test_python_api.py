@@ -161,7 +161,7 @@ def test_the_page_shows_what_is_there(cells: Cells, folder: Path) -> None:
         "2 [\"config.type: there is no task 'pubmedqa'"
     )
     result = api.load_result(folder / "results" / "five").result
-    lines = cells["Results that are there 1"]["printed"].splitlines()
+    lines = cells["Existing results 1"]["printed"].splitlines()
     assert lines[0] == f"5 {result.usage.this_run.total.completion_tokens}"
     assert [line.split()[0] for line in lines[1:]] == [instance.id for instance in result.instances]
     assert "stop" in cells["Data frames 1"]["printed"]

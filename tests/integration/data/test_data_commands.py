@@ -107,7 +107,7 @@ PATHS_THAT_CANNOT_BE = {
     ),
     "unpack x.tar.gz f/y": (3, "f/y: cannot be written to"),
     "unpack x.tar.gz f": (2, "f: is not a folder"),
-    "unpack x.tar.gz bundle": (2, "bundle: is there already"),
+    "unpack x.tar.gz bundle": (2, "bundle: already exists"),
     "unpack d.tar.gz y": (2, "d.tar.gz: is not a file"),
     "import given --to f": (2, "f: is not a folder"),
 }

@@ -67,7 +67,7 @@ def test_an_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
 def test_a_missing_program(tmp_path: Path) -> None:
     with RunDir(tmp_path).locked() as lock:
         spec = ProcessSpec(["/no/such/program"], {}, RunDir(tmp_path), lock, "run", Redactor())
-        with pytest.raises(PrerequisiteError, match="is not there"):
+        with pytest.raises(PrerequisiteError, match="is missing"):
             run_logged(spec, log=tmp_path / "log", on_tick=lambda: None)
 
 

@@ -130,7 +130,7 @@ def test_a_cell_that_fails_stops_nobody_else(undisturbed: Undisturbed) -> None:
     assert undisturbed.asked == INSTANCES
     assert "Authentication error" in str(report.cells[0].reason)
     says(report.summary, "2 cells", "1 complete", "1 failed")
-    says(report.summary, "same command goes on")
+    says(report.summary, "same command continues")
     table = yaml.safe_load(report.folder.results_yaml.read_text("utf-8"))
     statuses = {cell["target"]: cell["status"] for cell in table["cells"]}
     assert statuses == {"good": "complete", "refused": "failed"}
@@ -243,7 +243,7 @@ def test_killed_and_without_its_endpoint_for_a_while(
     assert INSTANCES // 2 <= asked_before < INSTANCES
     good.dead = True
     good.__exit__()
-    with pytest.raises(InterruptedRunError, match=naming("interrupted", "same command goes on")):
+    with pytest.raises(InterruptedRunError, match=naming("interrupted", "same command continues")):
         run_suite(build_suite(file, env=ENV), SuiteOptions(), env=ENV, screen=Impatient())
     assert told(folder, "suite_ended") == [("suite_ended", 130, "partial")]
     statuses = {
