@@ -209,7 +209,10 @@ def _by_question(
 
 
 def _question_keys(questions: Sequence[Question]) -> list[tuple[str, str]]:
-    """Return (digest of the question and its options, id) of each question with a text."""
+    """Return (digest of the question and its options, id) of each question with a text.
+
+    The order of the options does not matter.
+    """
     keys = []
     for question in questions:
         if question.text is not None:

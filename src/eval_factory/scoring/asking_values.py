@@ -76,7 +76,8 @@ class AskingValues:
             main: the values of the main metric for the first asking.
             metrics_asked_again: HELM's metrics of the further askings.
             right: the part that reads the answers.
-            unchanged: the questions that HELM asked again without a change.
+            unchanged: the further askings with the original prompt: HELM's perturbation was to
+                change the question, and found nothing to change.
             times: the number of askings of each question in the same words.
         """
         self._main = main
@@ -93,7 +94,9 @@ class AskingValues:
         self._repeats = names_of_repeats(times)[1:]
         self._by_name: dict[str, Mapping[InstanceKey, float]] = {FIRST_ASKING: main.values}
         self.perturbations_of_helm: dict[str, str] = {}
-        """The names of HELM's own perturbations, each mapped to itself."""
+        """The names of HELM's own perturbations, each mapped to itself: these perturbations have no
+        families, so each name stands for a family, too.
+        """
         for metric in same_metric(main, (*metrics_asked_again, *draft.metrics)):
             if metric.perturbation and not is_derived(metric):
                 self._add(metric.perturbation, metric.values, unchanged)
@@ -101,7 +104,9 @@ class AskingValues:
     def _add(
         self, name: str, values: Mapping[InstanceKey, float], unchanged: Collection[InstanceKey]
     ) -> None:
-        """Add the values of an asking, without the questions that HELM did not change."""
+        """Add the values of an asking, without the questions that the perturbation left as they
+        were.
+        """
         changed = {}
         for key, value in values.items():
             if key not in unchanged:
@@ -228,7 +233,12 @@ class AskingValues:
     def _flips(
         self, units: Sequence[Unit], before: Mapping[Unit, float], after: Mapping[Unit, float]
     ) -> dict[str, Share | None]:
-        """Return the shares of questions that became wrong or right, by their field in `Change`.
+        """Return three shares of questions, by their field in `Change`.
+
+        - `right_to_wrong`: the share that became wrong, among the questions that were right.
+        - `wrong_to_right`: the share that became right, among the questions that were wrong.
+        - `same_words`: for comparison, the share of wrong answers when questions that were right
+          were asked again in the same words.
 
         The mapping is empty if the metric is a rating.
         """

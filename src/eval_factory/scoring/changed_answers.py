@@ -138,7 +138,7 @@ class Askings(Part):
         return self.plan.evaluation.extra
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
-        """Store facts about an original question, or if HELM's further asking is unchanged."""
+        """Store facts about an original question, or that HELM's further asking has its prompt."""
         if key[2] is None:
             self._see_first_asking(key, state)
         elif not is_asked_again(key[2]) and self.prompts.get(key[:2]) == hash(prompt_of(state)):
@@ -203,6 +203,7 @@ class Askings(Part):
         """Return a copy of the main metric that also counts the letters from `extra.ask_unread`."""
         values = {key: self.right.value_with_reply(key) for key in metric.values}
         name = self.main + WITH_ASKED
+        # The label of a metric may continue with the split, such as `f1@test`.
         label = name + metric.label.removeprefix(self.main)
         return replace(metric, label=label, name=name, helm_mean=None, values=values)
 
@@ -339,7 +340,9 @@ class Askings(Part):
         answers = {}
         for unit in by_unit:
             answers[unit] = [
-                self.right.comparable_answer((*unit, name or None)) for name in asking_names
+                # The first asking has the name "", and None in the key of the instance.
+                self.right.comparable_answer((*unit, name or None))
+                for name in asking_names
             ]
         return answers
 
@@ -361,6 +364,7 @@ class Askings(Part):
                 lost: tuple[str, ...] = ()
                 if values.has_right:
                     lost = tuple(_lost_questions(values, name)[:MAX_LOST])
+                # The corrected p value (None) is set below, when all families are known.
                 reports[family] = InOtherWords(
                     change, values.not_asked(name), None, values.by_group(name), lost
                 )
@@ -383,7 +387,7 @@ class Askings(Part):
         changed: Counter[str] = Counter()
         for unit in self.units:
             keys = [(*unit, turn) for turn in turns]
-            if self.right.helm_matches.keys() >= set(keys):
+            if self.right.helm_matches.keys() >= set(keys):  # an answer arrived in each turn
                 changed[self._first_change(unit, keys)] += 1
         changes = []
         for turn in turns:

@@ -232,14 +232,15 @@ class ChoiceOrderCheck(Part):
         by_reader = {}
         for key, value in values.items():
             if not self.right.is_unread(key):
+                # `right` has no entry for a failed request, which keeps the metric's value.
                 by_reader[key] = float(self.right.right.get(key, value))
         return by_reader
 
     def _unread_in_some_order(self, units: Sequence[Unit]) -> set[Unit]:
         """Return the questions with an answer that no rule reads in at least one order.
 
-        These questions are left out elsewhere, because an unread answer may be right. The set is
-        empty if HELM's match decides which answers are right.
+        `_right_in_all_orders` leaves these questions out, because an unread answer may be right.
+        The set is empty if HELM's match decides which answers are right.
         """
         unread = set[Unit]()
         if self.right is None or not self.right.is_read_by_reader:
@@ -259,7 +260,7 @@ class ChoiceOrderCheck(Part):
         if self.right is None:
             return {}
         changes: dict[Unit, list[float]] = defaultdict(list)
-        for key in self.right.helm_matches:
+        for key in self.right.helm_matches:  # the keys are all askings that have an answer
             if not (key[2] or "").startswith((REPEAT, SAME_WORDS)):
                 continue
             first = self.right.comparable_answer((*key[:2], None))

@@ -395,6 +395,7 @@ def _ratings_by_answer(
     for rating in annotations.ratings:
         answer_code = (rating.sheet, rating.code)
         if answer_code in drawn_as:
+            # A rating has the number of its question from 1.
             by_answer[answer_code][rating.rater][rating.number - 1] = rating.value
     by_key = defaultdict(list)
     for sheet_and_code, by_rater in by_answer.items():
@@ -449,7 +450,7 @@ def _criteria_of_jury(result: TaskResult, sample: Sample) -> tuple[str, ...]:
         return ()
     names = tuple(question.name for question in sample.answers[0].questions)
     if names in ((IS_CORRECT,), (HOW_GOOD,)):
-        return ()
+        return ()  # The sheet asked a single question about the answer, and not the criteria.
     return names
 
 

@@ -121,7 +121,7 @@ class RunParts:
     """
     answers: journal.StoredAnswers
     tally: Tally
-    stated: StatedModels
+    stated: StatedModels  # the models that the endpoints' answers state
     readability: Readability
     right: RightAnswers
     orders: ChoiceOrderCheck | None
@@ -131,7 +131,7 @@ class RunParts:
     rubric: RubricTally | None
     correction: RubricCorrection | None
     jury: Jury | None
-    looks: Looks | None
+    looks: Looks | None  # the interim analyses of `extra.stop_when`
 
     @classmethod
     def of(

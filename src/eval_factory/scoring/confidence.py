@@ -275,7 +275,7 @@ def _gap(group: Sample) -> _Gap:
     variance = 0.0
     if count > 1:
         variance = variance_of(gaps) / count
-    inflation = 1.0
+    inflation = 1.0  # above 1 for few sources: the interval is then as wide as with a t quantile
     if is_shared(sources):
         effective = effective_clusters(sources)
         if effective >= MIN_CLUSTERS:
@@ -325,6 +325,7 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
     inflation = t_quantile(max(1, total - len(groups))) / t_quantile(math.inf)
     plausible *= inflation**2
     observed = squared_error(groups)
+    # If all gaps are 0, any divisor gives the same result, and 1 prevents a division by 0.
     size = math.sqrt(float(weights @ means**2)) or 1.0
     noise = _noise(groups, gaps, draws) * inflation
     # In another sample, the groups would have other sizes.
@@ -363,12 +364,12 @@ def _noise(groups: Sequence[Sample], gaps: Sequence[_Gap], draws: int) -> NDArra
     """
     import numpy as np
 
-    spread = np.sqrt(np.array(gaps)[:, 2])
+    spread = np.sqrt(np.array(gaps)[:, 2])  # column 2 is `_Gap.plausible`
     chance = np.random.default_rng(0)
     sources: dict[Hashable, int] = {}
     for answer in chain.from_iterable(groups):
         sources.setdefault(answer.source, len(sources))
-    if len(sources) == sum(map(len, groups)):
+    if len(sources) == sum(map(len, groups)):  # no two answers share a source
         return np.asarray(chance.normal(0.0, spread, (draws, len(groups))))
     moves = np.zeros((len(sources), len(groups)))
     for column, (group, gap) in enumerate(zip(groups, gaps, strict=True)):
@@ -378,6 +379,7 @@ def _noise(groups: Sequence[Sample], gaps: Sequence[_Gap], draws: int) -> NDArra
     is_constant = sizes == 0  # True for a group in which no source moves the gap
     divisors = np.where(is_constant, 1.0, sizes)
     noise = chance.normal(0.0, 1.0, (draws, len(sources))) @ (moves / divisors)
+    # The gap of a group with equal answers is uncertain, too, so it gets errors of its own.
     noise[:, is_constant] = chance.normal(0.0, 1.0, (draws, int(is_constant.sum())))
     return np.asarray(noise * spread)
 

@@ -51,7 +51,7 @@ _ALTERNATIVES = re.compile(
     rf"|(?<![^\W_])(?:between|zwischen|entre) {_DIGITS}{_UNIT} (?:and|und|y|e|et) {_DIGITS}",
     re.IGNORECASE,
 )
-# a number at the start of a text, such as "about 12.5 mg, because"
+# a number at the start of a text, such as "about 12.5 mg, because"; an age ("65 year") is no value
 _OPENING_NUMBER = re.compile(
     rf"[^\w\n+-]{{0,10}}(?:(?:about|approximately|roughly|ca\.?) )?([+-]?{_DIGITS})"
     rf"(?! ?-?(?:year|yr|y/?o)){_UNIT}\s*"
@@ -315,6 +315,7 @@ def ehr_sql_recall(case: Case) -> float | None:
 def _holds_a_query(case: Case) -> bool:
     """Return True if the answer has a query."""
     annotation = case.annotations.get("ehr_sql") or {}
+    # If the annotation does not state it, every text counts as a query.
     return bool(case.completion.strip()) and bool(annotation.get("query_written", True))
 
 
@@ -494,7 +495,7 @@ class Corrections(Part):
             if value is None:
                 continue
             if not answered:
-                value = 0.0
+                value = 0.0  # The rules were called only to see if the instance counts.
             self.values[label][key] = value
 
     def _corrected(self, value: float, case: Case, errata: Sequence[Erratum]) -> float | None:

@@ -34,7 +34,7 @@ _RUNS = re.compile(r"\s{2,}|([^\w\s])\1{2,}|(?:[^\w\s]\s){3,}")
 _IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 MIN_PLATEAU = 5  # the smallest number of prompts with nearly equal counts that make a plateau
-MIN_SPREAD = 1.1  # the least length of a plateau's longest prompt, in lengths of its shortest
+MIN_SPREAD = 1.1  # a plateau's longest prompt is at least this many times as long as its shortest
 _TOLERANCE_DIVISOR = 500  # counts are nearly equal if they differ by at most 1/500
 MIN_EQUAL = 10
 """The smallest number of prompts with exactly equal counts that is not a coincidence. They must
@@ -137,7 +137,7 @@ class CutPrompts:
         prompts grow; else nothing.
         """
         if self._counts_in_steps():
-            return ()
+            return ()  # Such a server gives equal counts to different prompts without any cut.
         if not self._prompts:
             return ()
         largest = max(map(_tokens_of, self._prompts))
@@ -154,7 +154,8 @@ class CutPrompts:
         if len(plateau) < MIN_PLATEAU or max(lengths) < MIN_SPREAD * min(lengths):
             return ()
         if below and max(map(_min_tokens_of, below)) > median(lengths):
-            # A longer prompt has fewer tokens, so the texts differ and the window is not full.
+            # A longer prompt has fewer tokens: the texts differ in characters per token, and the
+            # largest count is not the size of a window.
             return ()
         return plateau
 
@@ -166,7 +167,8 @@ class CutPrompts:
     def _has_many_equal(self, largest: int) -> bool:
         """Return True if many prompts have exactly the largest count, but differ in length.
 
-        Many means at least `MIN_EQUAL` prompts, and at least half of all prompts.
+        Many means at least `MIN_EQUAL` prompts, and at least half of all prompts. Their lengths
+        differ if the longest and the shortest are at least `MIN_DIFFERENCE` apart.
         """
         lengths = [prompt.min_tokens for prompt in self._prompts if prompt.tokens == largest]
         are_many = len(lengths) >= max(MIN_EQUAL, len(self._prompts) / 2)

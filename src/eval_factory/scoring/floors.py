@@ -100,7 +100,9 @@ class _Strategy:
             key: the instance.
             state: the request for the model's answer.
         """
-        # None for the strategy of a random option, for which only HELM's mean values are known.
+        # None for the strategy of a random option, for which only HELM's mean values are known. The
+        # rules then get an empty answer. This raises no floor, because the empty answer is a
+        # strategy, too.
         answer = self.scored.answer_to(number)
         if self.scored.annotation is not None:
             # HELM executed the model's query; the trivial answer's query takes its place.
@@ -129,7 +131,7 @@ class FloorScores(Part):
         self._trivial: TrivialScores | None = None
         trivial = read_trivial_scores(plan.rundir.helm)
         if trivial is None or trivial.run != run.run_spec.name:
-            return
+            return  # There are no scores, or they are from a run with another name.
         self._trivial = trivial
         for number, (instance, trial, _) in enumerate(trivial.questions):
             self._numbers[instance, trial, None] = number
@@ -159,8 +161,9 @@ class FloorScores(Part):
         assumed to be the mark of an empty answer.
         """
         floors = self._floors()
-        # A trivial answer is a label alone, or has no label. HELM, the lenient reading and the
-        # reading of reasoned answers therefore agree on it, and have the same floor.
+        # A trivial answer is an option's letter alone, or contains no option's letter. HELM, the
+        # lenient reading and the reading of reasoned answers therefore agree on it, and have the
+        # same floor.
         for ending in (LENIENT, SUFFIX):
             for metric in draft.metrics:
                 helm_label = metric.label.replace(ending, "", 1)
@@ -200,7 +203,7 @@ class FloorScores(Part):
         return floors
 
     def _corrected(self, strategy: _Strategy) -> list[MetricValues]:
-        """Return a strategy's corrected metrics; none if a rule failed for this or another one."""
+        """Return a strategy's corrected metrics; none if a rule failed for any strategy before."""
         if self._failed:
             return []
         try:
@@ -274,7 +277,9 @@ def notes_on_floors(
     """Yield the notes on the floors of the main score and of its corrected value.
 
     There is a note if a score is not better than its floor, the score of the best trivial answer.
-    There is another note if the floor of the main score is assumed.
+    The lenient score gets no such note. If the corrected or the lenient score is better than its
+    floor, the end of the note on the other scores says so. There is another note if the floor of
+    the main score is assumed.
     """
     not_better = []
     conclusion = "This score does not show that the model read the questions"
@@ -333,7 +338,10 @@ class ProbedJudges(Part):
     jury: Jury | None
 
     def weigh(self, draft: Draft) -> None:
-        """Report the judges' marks of a text that says nothing: they are the judges' floor."""
+        """Report the judges' marks of a text that says nothing: they are the judges' floor.
+
+        `FloorScores.weigh`, which is called after this method, uses them.
+        """
         if not draft.plan.evaluation.extra.probe_judges:
             return
         probes = output.read_run_record(draft.plan.rundir.helm).judge_probe

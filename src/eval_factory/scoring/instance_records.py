@@ -139,7 +139,7 @@ class InstanceRecords:
         return values
 
     def _judgements_in(self, state: output.RequestState) -> dict[str, Any]:
-        """Return the judgements in HELM's annotations, by judge."""
+        """Return the jury's judgements in HELM's annotations, by judge; none without a jury."""
         judgements: dict[str, Any] = {}
         if self.run.jury is None:
             return judgements

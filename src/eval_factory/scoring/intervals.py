@@ -334,6 +334,7 @@ def describe(
         stderr = math.sqrt(variance)
         if independent:  # L. Kish, Survey Sampling, 1965, section 8.2
             design_effect = variance / independent
+            # The effective number of values is at most their number.
             effective_n = count / max(1.0, design_effect)
     each_side = TAIL_ALPHA / looks  # the error is divided among the looks (Bonferroni)
     low, high, method = interval_of_mean(values, center, scale, clusters, lowest, each_side)
@@ -381,7 +382,7 @@ def interval_of_mean(
     low, high = scale or PROPORTION
     if lowest is not None and min(lowest) < low:
         low = lower_end(values, lowest, high)
-        is_off_scale = False
+        is_off_scale = False  # Each value is on the scale of its own instance.
     else:
         is_off_scale = min(values) < low or max(values) > high
     center = statistics.fmean(values)
@@ -402,7 +403,7 @@ def interval_of_mean(
         method = ON_A_SCALE
         ends_of_values = student_t(values, (low, high), sources, each_side)
     elif scale is not None and len(values) < MIN_UNBOUNDED:
-        return NO_INTERVAL
+        return NO_INTERVAL  # Some values are outside the stated scale, and the sample is small.
     else:
         method = STUDENT_T
         ends_of_values = student_t(values, None, sources, each_side)

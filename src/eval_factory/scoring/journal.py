@@ -145,6 +145,7 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
         return cached, None
     is_cut_off = choice.finish_reason == openai_api.CUT_OFF
     split = model.adapter.split_reasoning(choice.text, cut_off=is_cut_off)
+    # The thinking has a field of its own, and the answer was cut off before it began.
     is_only_thought = is_cut_off and not split.answer.strip() and bool(choice.reasoning)
     cached = replace(
         cached,
@@ -266,7 +267,7 @@ class _RoleUsage:
     """The usage of one role in one run: its requests, tokens, times and costs."""
 
     requests: int = 0
-    cached: int = 0
+    cached: int = 0  # the number of requests answered from the cache
     retries: int = 0
     tokens: list[tuple[int | None, int | None]] = field(default_factory=list)
     """The tokens of each answer: of the prompt, of the completion."""

@@ -131,7 +131,7 @@ class Calibration:
     """The agreement with each physician, the physician with most items first."""
     # the pairs of decisions by judge and physician, from which a score is corrected
     pairs: Sequence[LabelledPairs] = ()
-    # the decisions by item, which show the physicians' disagreement
+    # groups of items with equal decisions, which show the physicians' disagreement
     kinds: Sequence[LabelledItems] = ()
     # the 5 % and the 95 % quantile of the answers' lengths, in characters
     usual_lengths: tuple[float, float] | None = None
@@ -234,6 +234,7 @@ def _with_majority(items: Sequence[LabelledItem]) -> AgreementPart | None:
     for item in items:
         share = statistics.fmean(item.labels)
         if share != 0.5:
+            # The majority is one label, and no physician's name belongs to it.
             decided.append(replace(item, labels=(share > 0.5,), physicians=("",)))
     if not decided:
         return None
@@ -272,9 +273,12 @@ def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
 def _labelled_items(items: Sequence[LabelledItem]) -> list[LabelledItems]:
     """Count the items with equal decisions in each conversation and category.
 
-    Conversations have the same numbers as in `_labelled_pairs`.
+    Each result stands for a group of such items. Conversations have the same numbers as in
+    `_labelled_pairs`.
     """
     numbers: dict[str, int] = {}
+    # the keys: number of the conversation, category, the judge's decision, number of labels, number
+    # of labels `met`
     counts = Counter[tuple[int, str | None, bool, int, int]]()
     for item in items:
         number = numbers.setdefault(item.conversation, len(numbers))
@@ -404,7 +408,8 @@ def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
     judge_tables, judge_weights = tables_of(pairs, marks)
     physician_tables, physician_weights = tables_of(among_physicians, marks, pairs)
     agreement = _agreement_by(marks)
-    kinds = len(marks) ** 2  # the first columns are the judge's table, the others the physicians'
+    # The first `kinds` columns are the judge's table, and the others are the physicians' table.
+    kinds = len(marks) ** 2
     figure = 1  # the index of kappa among the figures, for marks on a scale
     if len(marks) == 2:
         figure = 0  # the index of macro F1, for decisions
@@ -551,7 +556,7 @@ def by_jackknife(
         return list(map(Figure, values))
     rows = np.vstack([tables, np.diag(weights)])
     center = function(rows.sum(axis=0))
-    without_one = function(rows.sum(axis=0) - rows)
+    without_one = function(rows.sum(axis=0) - rows)  # the figures without each row
     stderr = np.sqrt((len(rows) - 1) * without_one.var(axis=0))
     half_width = intervals.t_quantile(units - 1) * stderr
     lows = (center - half_width).tolist()
@@ -710,7 +715,7 @@ def best_juries(
     rows = np.array(list(decisions.values())[:MAX_JUDGES], bool)
     folds = _folds_of(items)
     juries_of_sizes = []
-    pairs = pairs_of(items)[0]
+    pairs = pairs_of(items)[0]  # only their conversations are used, not the decisions in `items`
     weights = tables_of(pairs)[1]
     for size in range(1, min(len(names), MAX_SIZE) + 1, 2):
         juries = list(combinations(range(len(names)), size))
