@@ -313,7 +313,7 @@ def rater_order(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
 # the names of the columns of a sheet
 SHEET = "sheet"
 RATER = "rater"
-ITEM = "item"
+ITEM = "item"  # the code of an answer
 _NUMBER = "number"
 ASKED = "asked"
 _RATING = "rating"
@@ -512,7 +512,7 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
             faults.append(row.fault(_RATING, fault))
     if faults:
         return faults
-    if value is None or number is None:
+    if value is None or number is None:  # without a number, the faults were returned above
         return None
     return Rating(sheet, code, number, rater, value, row.cells.get(COMMENT, "")[:2_000])
 
@@ -529,6 +529,7 @@ def _question_number(cell: str, questions: int) -> int | None:
     if not cell and questions == 1:
         return 1
     digits = cell.removesuffix(".0")
+    # No answer has a question of such a long number, and Python refuses to convert very long ones.
     if not (digits.isascii() and digits.isdigit()) or len(digits) >= _MAX_NAME:
         return None
     number = int(digits)
@@ -547,7 +548,8 @@ def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
     if word in by_label:
         return by_label[word]
     if "yes" in by_label:
-        # The choices are yes and no. A spreadsheet may have changed 1 to 1.0.
+        # The choices are yes and no. A spreadsheet may have changed 1 to 1.0. An unknown word
+        # becomes "", which is no label.
         return by_label.get(YES_AND_NO.get(word.removesuffix(".0"), ""))
     try:
         value = float(word.replace(",", "."))

@@ -347,6 +347,7 @@ def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     for pair in pairs:
         if pair.comparison is not None:
             p_values.append(pair.comparison.paired.p_value)
+    # A compared pair without a p value counts in the number of pairs, too.
     corrected_p_values = iter(holm(p_values, unknown_count=True))
     corrected_pairs = []
     for pair in pairs:
@@ -530,7 +531,7 @@ def _compare_two(
     difference = difference_of(a.values, b.values, keys, scale)
     if name.endswith(JUDGE_CORRECTED):
         difference = paired.with_labels_uncertainty(difference, _uncertainty_of_labels(a, b))
-    higher = score.higher_is_better is not False
+    higher = score.higher_is_better is not False  # An unknown direction (None) counts as higher.
     comparison = Comparison(
         task=a.stored.result.task,
         metric=name,
@@ -642,7 +643,8 @@ def difference_of(
     values_b = b.listed(keys)
     if scale is None and a.lowest.keys() >= set(keys):
         # The values of a case lie between its lowest score and 1, so the lowest possible difference
-        # depends on the case. `lower_end` computes the end of the scale of all differences.
+        # depends on the case. `lower_end` computes the lowest difference for all cases together. On
+        # a scale from `low` to 1, the lowest difference is `low` - 1, so `low` is 1 more than it.
         changes = list(map(operator.sub, values_b, values_a))
         widths = [1 - a.lowest[key] for key in keys]
         lowest_changes = list(map(operator.neg, widths))

@@ -405,7 +405,8 @@ def _different_data(record_a: Provenance, record_b: Provenance) -> str | None:
 def _data_files(record: Provenance) -> dict[str, str]:
     """Return the SHA-256 of each data file of a run, by name.
 
-    A judge's passport is left out, because it has no questions.
+    A judge's passport (the file with the results of its calibration) is left out, because it has no
+    questions.
     """
     files = dict(record.dataset_files)
     files.pop(PASSPORT_FILE, None)

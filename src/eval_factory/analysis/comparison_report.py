@@ -310,6 +310,7 @@ def _evidence(comparison: Comparison) -> str:
     evidence = f"95 % interval {_interval(comparison, ' to ')}; {test} p = {p_value}"
     if comparison.p_holm is not None:
         evidence += f", {p_holm} corrected for the number of pairs"
+    # The text of a very small p value begins with "< ".
     return evidence.replace("p = < ", "p < ") + _deciding(difference)
 
 
@@ -321,6 +322,7 @@ def _deciding(difference: PairedDifference) -> str:
     """
     if difference.p_value is None or difference.ci_low is None or difference.ci_high is None:
         return ""
+    # The product is positive if both ends are on the same side of 0.
     is_shown_by_interval = difference.ci_low * difference.ci_high > 0
     is_shown_by_test = difference.p_value < ALPHA
     if is_shown_by_interval == is_shown_by_test:
@@ -455,7 +457,7 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> Iterator[str]:
     for model, result, metric in zip(compared.models, stored, metrics, strict=True):
         score = result.result.scores.get(metric)
         if score is not None:
-            scale = score.scale
+            scale = score.scale  # The plot has one axis: the scale of the last result is used.
             rows.append(plotted_score(f"{model.label} {model.name}", score))
     if rows:
         yield svg(dot_plot(f"{title} of each result", rows, axis_label=title, scale=scale))

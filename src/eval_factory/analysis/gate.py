@@ -176,8 +176,8 @@ def _benchmark_outcome(
 def _could_fail(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> bool:
     """Return True if a bad model could fail the gate.
 
-    Only benchmarks that count, and whose inconclusive outcome counts as failed, are examined.
-    Return True if there are none: the user then chose a gate that is easy to pass.
+    Only benchmarks that count, and whose inconclusive outcome counts as failed, are examined. If no
+    benchmark is examined, return True: the user then chose a gate that is easy to pass.
     """
     blocking: list[Check] = []
     for benchmark, outcome in zip(policy.benchmarks, outcomes, strict=True):
@@ -252,7 +252,7 @@ def _notes_of_lock(task: str, candidate: StoredResult, locked_at: datetime | Non
 def _by_task(
     folders: Sequence[Path], side: str, load: Callable[[Path], StoredResult]
 ) -> dict[str, StoredResult]:
-    """Return the result of each task.
+    """Return the result of each task. A folder may be given twice.
 
     Args:
         folders: output folders, or folders of output folders.
@@ -332,7 +332,7 @@ def _checks(
             why = "; ".join(reason.message for reason in compared.reasons)
             yield _no_number(f"baseline (A) and candidate (B) cannot be compared: {why}")
             return
-        (comparison,) = compared.comparisons
+        (comparison,) = compared.comparisons  # two results make one pair
         change = _Change.between(baseline, candidate, comparison, policy.direction, score.scale)
         yield from change.drops(comparison.paired, policy)
     yield from _checks_of_groups(policy, metric, candidate, change)
@@ -473,7 +473,8 @@ class _Change:
         """Yield a check for each limit of a drop.
 
         The check is a test of the candidate's non-inferiority by the paired interval, in which the
-        baseline's score is a fixed number. A candidate with unchanged answers passes every limit.
+        baseline's score is a fixed number. If no drop is possible (`unchanged`), the candidate
+        passes every limit.
 
         Args:
             difference: the difference (candidate - baseline) over all instances or over a group.
@@ -492,6 +493,7 @@ class _Change:
                 f"this limit does not apply: the baseline's score {baseline} "
                 f"is not below relative_guard_below, {guard:g}"
             )
+            # No score of the candidate can break a limit that does not apply.
             yield Check("max_relative_drop", Verdict.PASS, message, group, can_fail=False)
             return
         allowed = share * abs(difference.value_a)
@@ -633,7 +635,7 @@ def _coverage_of_group(stored: StoredResult, score: Score, group: tuple[str, str
         elif record.criteria:
             due += judges * len(record.criteria)
             counted += sum(map(_decisions, record.criteria))
-        elif record.judges or not _is_empty(record):
+        elif record.judges or not _is_empty(record):  # An empty answer without a score is not due.
             due += judges
             counted += len(record.judges)
     if not due:

@@ -221,6 +221,7 @@ def _problems(benchmark: BenchmarkPolicy) -> Iterator[str]:
     for field, by_value in benchmark.groups.items():
         for value, limits in by_value.items():
             by_group[f"{key}.groups.{field}.{value}"] = limits
+    # the limits that both a benchmark and a group may have
     *names, last_name = [name for name in LIMITS if name in Limits.model_fields]
     limit_names = f"{', '.join(names)} or {last_name}"
     if not benchmark.numbers and not benchmark.groups:
@@ -285,7 +286,7 @@ def lock_path(policy: Path) -> Path:
 def lock(policy: Policy, now: datetime) -> Path:
     """Write the lock of a policy, and return the path of the lock.
 
-    The lock of a locked policy stays unchanged.
+    If the policy is already locked, its lock is not written again.
 
     Args:
         policy: the policy.
@@ -317,7 +318,7 @@ def _locked_at(file: Path, sha256: str) -> datetime | None:
         locked_sha256 = record["sha256"]
         locked_at = datetime.fromisoformat(record["locked_at"])
         if locked_at.tzinfo is None:
-            raise ValueError("a time without its zone")
+            raise ValueError("a time without its zone")  # is reported below, like other faults
         locked_at = locked_at.astimezone(timezone.utc)
     except FileNotFoundError:
         return None

@@ -139,6 +139,7 @@ def evidence_of_panel(
     cite = papers.citations()
     several = None
     if runs:
+        # Without the folder of a suite, each run is a cell.
         several = _SeveralRuns(suite_results(_cells([], runs)), cite)
     return papers.pack_of(
         name, render_panel(papers.pack_texts()["panel"]["of"]), cite, several, render_panel
@@ -148,9 +149,9 @@ def evidence_of_panel(
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
     """Yield the cells of a suite, or a cell for each run.
 
-    The cells of a suite are those in its table, including cells without a result. Other runs are
-    named by their model and task. If several runs have the same model and task, the folder is
-    appended to the name of the model.
+    A cell is one evaluation of one target. The cells of a suite are those in its table, including
+    cells without a result. Other runs are named by their model and task. If several runs have the
+    same model and task, the folder is appended to the name of the model.
     """
     if len(folders) == 1 and is_suite_folder(folders[0]):
         suite = SuiteDir(folders[0])

@@ -1,6 +1,6 @@
 """Writes a suite's results as YAML documents, CSV, Markdown and an HTML page.
 
-If the program is killed, a file is complete or unchanged, never half written.
+If the program is killed, each file has its old or its new contents, and is never half written.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
         "reportable",
     )
     paid = _named(cell, "cost", "unpriced", "prompt_tokens", "completion_tokens")
-    paid["unpriced"] = cell.unpriced or None
+    paid["unpriced"] = cell.unpriced or None  # 0 is left out, like None
     scale = None
     if cell.scale is not None:
         scale = list(cell.scale)
@@ -105,6 +105,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
     for score in cell.group_scores:
         scores.append(OneLine(without_nulls(rounded_fields(asdict(score), "value"))))
     validity = _named(cell, "requested", "failed", "coverage", "unreadable")
+    # The fields that are None are left out below.
     further = {
         **_named(cell, "reason", "model", "task", "upstream", "higher_is_better", "unit"),
         "scale": scale,
@@ -463,7 +464,7 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         "runs": _runs_of_page(results, root),
         "asked_again": messages.asked_again_table(results),
     }
-    top = set()  # the cells of models than which no model is shown to be better
+    top = set()  # (model, benchmark) for each model whose best possible rank is 1
     for benchmark in results.benchmarks:
         for rank in benchmark.ranks:
             if rank.best == 1:

@@ -147,7 +147,7 @@ def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
             f"{counted(unread, 'answer')} could not be read: no score counts them as right."
         )
     measured = [verdict for verdict in verdicts if verdict is not Verdict.DEMO]
-    worst = Verdict.CHANCE
+    worst = Verdict.CHANCE  # for a suite without scores: its colour is not that of a good suite
     if measured:
         worst = max(measured, key=list(Verdict).index)  # the class lists the best verdict first
     elif verdicts:
@@ -256,7 +256,7 @@ def _difference(difference: float, comparison: Comparison) -> str:
     """
     text = difference_text(formats.rounded(difference), comparison.scale, sign="+")
     if float(text) == 0:
-        return text[1:]
+        return text[1:]  # without the sign
     return text
 
 

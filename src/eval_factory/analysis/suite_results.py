@@ -52,7 +52,7 @@ class RunUsage:
     attempts: int  # the number of starts in the last invocation
     requests: int  # all requests from the folder, with retries
     retries: int
-    cached: int  # the number of answers from the cache
+    cached: int  # the number of answers from the cache, in the last helm-run
     wall_s: float  # the duration of the last helm-run, in seconds
     latency_p50_s: float | None
     latency_p95_s: float | None
@@ -320,6 +320,8 @@ def _with_facts(cell: CellResult, result: TaskResult) -> CellResult:
         upstream = f"{record.upstream} {record.helm}"
     first_asking = None
     if validity.asked_again is not None:
+        # With repeats, the main score is the mean over the repeats. Without `REPEATS_MEAN`, its
+        # label is that of the first asking's score.
         score = result.scores.get(result.main_metric.replace(REPEATS_MEAN, ""))
         if score is not None:
             first_asking = score.value
@@ -450,6 +452,7 @@ def _column(
         corrected_pairs: the benchmark's pairs, with p values that are corrected for the pairs of
             all benchmarks.
     """
+    # All cells have the same task and direction: `_reason_against` found no reason against them.
     first = next(iter(entering.values()))
     values = {}
     for target, cell in entering.items():
@@ -481,7 +484,7 @@ def _models_in(columns: Iterable[Column]) -> set[str]:
 def _reason_against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -> str | None:
     """Return the reason why a benchmark does not count for the win rates.
 
-    Return None if the benchmark counts, or if no value of the benchmark does.
+    Return None if the benchmark counts, or if none of its values counts.
 
     Args:
         benchmark: the benchmark.
@@ -507,8 +510,8 @@ def _group_win_rates(
 ) -> Iterator[tuple[str, tuple[WinRate, ...]]]:
     """Yield each metric group that a run computed, with its win rates.
 
-    A column is a score of a benchmark, as in HELM's tables. Columns without a value of some model
-    are left out, and benchmarks whose models were asked in two ways.
+    A column is a score of a benchmark, as in HELM's tables. A column is left out if it has no value
+    of some model of the group. A benchmark is left out if its models were asked in two ways.
     """
     in_two_ways = set()
     for benchmark in benchmarks:

@@ -285,7 +285,7 @@ def _differences_by_source(first: str, second: str, columns: Sequence[Column]) -
     sums: dict[str, float] = {}
     for number, column in enumerate(columns):
         if first in column.values and second in column.values:
-            source = f"column {number}"
+            source = f"column {number}"  # A column without a source is flipped alone.
             if column.source is not None:
                 source = f"source {column.source}"
             difference = (column.wins(first) - column.wins(second)) / column.opponents

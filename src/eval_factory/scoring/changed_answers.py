@@ -138,7 +138,7 @@ class Askings(Part):
         return self.plan.evaluation.extra
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
-        """Store facts about an original question, or that HELM's further asking has its prompt."""
+        """Store facts about an original question, or that HELM asked it again without a change."""
         if key[2] is None:
             self._see_first_asking(key, state)
         elif not is_asked_again(key[2]) and self.prompts.get(key[:2]) == hash(prompt_of(state)):

@@ -315,7 +315,7 @@ def ehr_sql_recall(case: Case) -> float | None:
 def _holds_a_query(case: Case) -> bool:
     """Return True if the answer has a query."""
     annotation = case.annotations.get("ehr_sql") or {}
-    # If the annotation does not state it, every text counts as a query.
+    # If the annotation has no `query_written`, every text counts as a query.
     return bool(case.completion.strip()) and bool(annotation.get("query_written", True))
 
 

@@ -203,7 +203,7 @@ class FloorScores(Part):
         return floors
 
     def _corrected(self, strategy: _Strategy) -> list[MetricValues]:
-        """Return a strategy's corrected metrics; none if a rule failed for any strategy before."""
+        """Return a strategy's corrected metrics; none if a rule failed for any strategy so far."""
         if self._failed:
             return []
         try:

@@ -145,7 +145,7 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
         return cached, None
     is_cut_off = choice.finish_reason == openai_api.CUT_OFF
     split = model.adapter.split_reasoning(choice.text, cut_off=is_cut_off)
-    # The thinking has a field of its own, and the answer was cut off before it began.
+    # True if the thinking has a field of its own, and the text was cut off before the answer began
     is_only_thought = is_cut_off and not split.answer.strip() and bool(choice.reasoning)
     cached = replace(
         cached,
