@@ -300,7 +300,7 @@ def _finding(comparison: Comparison) -> str:
 def _evidence(comparison: Comparison) -> str:
     """Return a phrase with the interval and the test of a difference.
 
-    If interval and test disagree, the phrase also says whether the interval or the test decides.
+    If the interval and the test disagree, the phrase ends with the one that decides.
     """
     difference = comparison.paired
     p_value, p_holm = _p_values(comparison)
@@ -315,10 +315,11 @@ def _evidence(comparison: Comparison) -> str:
 
 
 def _deciding(difference: PairedDifference) -> str:
-    """Return a phrase that says which decides, if only the test or only the interval shows it.
+    """Return a phrase that says whether the test or the interval decides, if they disagree.
 
-    A difference counts as shown only if both show it, so the one that does not show it decides.
-    Return an empty text if they agree, or if there is no test or interval.
+    A difference counts as shown only if both the test and the interval show it. The one that does
+    not show the difference therefore decides. Return an empty text if they agree, or if there is no
+    test or interval.
     """
     if difference.p_value is None or difference.ci_low is None or difference.ci_high is None:
         return ""

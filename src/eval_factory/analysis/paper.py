@@ -170,7 +170,8 @@ def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCe
 def _cells_of_table(suite: SuiteDir, runs: Sequence[Path]) -> Iterator[FinishedCell]:
     """Yield the cells in a suite's table, with the folders of their runs.
 
-    A cell without a run has the folder of the suite instead.
+    A cell without a run has the folder of the suite instead. A cell with a run has the status in
+    the run's result, which may be newer than the table.
     """
     by_name = {(run.parent.name, run.name): run for run in runs}
     for cell in parse_own(suite.results_yaml.read_text(encoding="utf-8"))["cells"]:

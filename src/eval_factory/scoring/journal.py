@@ -374,6 +374,7 @@ def _spent_by_role(
     by_role: dict[str, list[_RoleUsage]] = defaultdict(list)
     for (_, role), usage in usages.items():
         by_role[role].append(usage)
+    # False is sorted before True: of the other roles, the model's comes first.
     ordered = (*roles, *sorted(by_role, key=lambda role: (role != MODEL_ROLE, role)))
     # `dict.fromkeys` drops the second occurrence of a role.
     spent = {role: _spent(by_role[role]) for role in dict.fromkeys(ordered) if role in by_role}
@@ -440,8 +441,8 @@ def _sum_counted(values: Iterable[int | None]) -> int | None:
 def response_statistics(cache_db: Path) -> ResponseStatistics:
     """Return the statistics of the requests to the evaluated model, over all runs in the folder.
 
-    Only requests whose time was measured count. Requests to judges are left out, because
-    EvalFactory does not count them.
+    Only requests whose time was measured count. Requests to judges are left out, because NVIDIA's
+    EvalFactory, which has these statistics in its results, does not count them.
     """
     # run id -> the time at which its first request started, and its last request ended
     spans: dict[str, tuple[float, float]] = {}

@@ -1,7 +1,8 @@
 """Computes the agreement of a judge with physicians, and of the physicians with each other.
 
-Judge and physicians give decisions (met or not) or marks on a scale. The figures are computed from
-pairs of marks of one item: each pair of the judge and a physician, and each ordered pair of two
+Judge and physicians give decisions (met or not) or marks on a scale. An item is one criterion or
+question about one answer. A label is a physician's mark. The figures are computed from pairs of
+marks of one item: each pair of the judge and a physician, and each ordered pair of two
 physicians, as in the published figures of HealthBench (arXiv 2505.08775, section 6). Every interval
 treats conversations as clusters. All functions are pure.
 """
@@ -81,7 +82,7 @@ class AgreementPart:
     """
 
     items: int  # the number of items
-    labels: int  # the number of the physicians' labels of these items
+    labels: int  # the number of the physicians' marks of these items
     judge: Figures | None  # None if there are too few items
     # None if there are too few items, or if no item has the labels of two physicians
     physicians: Figures | None
