@@ -359,7 +359,7 @@ def _listing_need(
             present.append(path)
         else:
             absent.append(path)
-    missing = first_of(absent, 1) or None
+    missing = first_of(absent, 1) or None  # `first_of` returns an empty text if none is absent
     if not absent and len(names) < listing.count:
         missing = f"{file_list} names {len(names)} of {listing.count} files"
     return Need("listing", "texts", source, (file_list, *present), missing)
@@ -465,6 +465,7 @@ class Staging:
             before = files.get(name)
             size = path.stat().st_size
             sha256 = sha256_of(path)
+            # A file that did not change keeps its entry, with the earlier date.
             if before is None or (before.size, before.sha256, before.source) != (
                 size,
                 sha256,

@@ -347,6 +347,8 @@ def _fetch_error(name: str, endpoint: str, error: Exception) -> FetchError:
     status = getattr(getattr(error, "response", None), "status_code", None)
     if type(error).__name__ == "OfflineModeIsEnabled":
         return FetchError(f"{name}: HF_HUB_OFFLINE is set; unset it to pull")
+    # A plain OSError comes from this machine, such as from a full disk. The errors of HTTP
+    # libraries are classes of their own, of which some are OSErrors, too.
     if isinstance(error, OSError) and not status and type(error).__module__ == "builtins":
         return FetchError(f"{name}: {error}")
     if status:

@@ -129,6 +129,7 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     check_checksums(folder, names, say)
     for line in describe_choice_files(folder / bundle.SCENARIOS, sources):
         say(line)
+    # the source of each file in the bundle's manifest; not an origin of sources.yml
     origin = f"import:{printable(os.fsdecode(folder.resolve().name))}"
     with bundle.staging(root, sources) as stage:
         for name in names:
@@ -139,6 +140,7 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
         repositories = (path for path in (folder / HUB_FOLDER).glob("*/*") if path.is_dir())
         for repository in sorted(repositories):
             name = repository.relative_to(folder / HUB_FOLDER).as_posix()
+            # For a data set that no task of the table needs, no configuration is chosen.
             dataset = datasets.get(name) or HubDataset(id=name, config=None, revision=None)
             prepare_cache(repository, dataset, revision=None, source=origin, staging=stage)
             say(f"{name}: prepared; its revision is not known")
@@ -236,6 +238,7 @@ def _read_checksums(path: Path) -> dict[str, str]:
         if not line.strip():
             continue
         digest, _, name = line.rstrip("\r").partition(" ")
+        # sha256sum separates the name by two blanks, or by a blank and an asterisk (binary mode).
         name = name.lstrip(" *").removeprefix("./")
         try:
             if len(digest) != 64:

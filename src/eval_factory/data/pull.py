@@ -270,7 +270,7 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
         pulled = False  # True if the data of at least one task were added
         for name in dict.fromkeys(tasks):
             try:
-                if (task := wanted.get(name)) is None:
+                if (task := wanted.get(name)) is None:  # `LEADERBOARDS`: unknown tasks are refused
                     notes = _pull_confs(sources, stage, fetcher)
                 else:
                     notes = _pull_task(name, task, sources, stage, fetcher, say)

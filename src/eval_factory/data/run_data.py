@@ -131,7 +131,7 @@ def how_to_get(plan: Plan, to: str) -> str:
         if has_perturbation_files or name is None:
             task_argument = plan.task_name
         else:
-            task_argument = f"{name}:{task.variant}".rstrip(":")
+            task_argument = f"{name}:{task.variant}".rstrip(":")  # the name alone without a variant
         lines.append(
             f"  on a machine with a network: eval-factory data pull "
             f"{shlex.quote(task_argument)} {to}"
@@ -476,12 +476,14 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     urls: list[str] = []
     for endpoint in plan.endpoints:
         for url in endpoint.urls:
+            # A model that its suite serves has a URL without a host. Only the suite's processes
+            # know the addresses of its servers; elsewhere, such a URL is left out below.
             urls += reached(url, env) if env.get(SERVED_AT) else [url]
         if endpoint.oauth is not None:
             urls.append(
                 env.get(variable_of(endpoint.oauth.service, "TOKEN_URL"))
                 or endpoint.oauth.token_url
-                or ""
+                or ""  # an empty URL has no host, and is left out below
             )
         if endpoint.use_nvcf:
             from eval_factory.endpoint.retrying_client import (
@@ -541,6 +543,7 @@ def hash_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
         status = path.stat()
         times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
         record = {"path": str(path.resolve()), "size": status.st_size, **times}
+        # With the known hash, a record equals the known record only if the file did not change.
         records[name] = {**record, "sha256": known_files.get(name, {}).get("sha256")}
     changed = []
     for name, record in records.items():

@@ -224,7 +224,10 @@ class Sources(StrictModel):
     presentation: Presentation | None = None
 
     def url(self, template: str) -> str:
-        """Return the URL with the address of its origin filled in."""
+        """Return the URL of a template such as `{raw}/pubmedqa/pubmedqa/...`.
+
+        The name in braces is an origin: a key of `origins`, which has the address of the server.
+        """
         return template.format_map(self.origins)
 
     def perturbation_files(self, task: TaskSources) -> list[SourceFile]:
@@ -352,7 +355,7 @@ def requested_sources(text: str, sources: Sources) -> TaskSources | None:
     )
     task_read = next((task for task in tasks if task is not None), None)
     if task_read is None:
-        raise ConfigError(problems[:1])
+        raise ConfigError(problems[:1])  # each upstream may add a problem; one is enough
     task = sources_of(task_read, framework, task_read.helm.arguments, sources)
     for perturbation in task.perturbations:
         if (reason := sources.perturbations[perturbation].reason) is not None:

@@ -44,7 +44,7 @@ def baseline_answer(prompt: str) -> str:
         if match and ord(match[1]) == ord("A") + len(block):
             block.append((match[1], match[2]))
             if len(block) >= 2:
-                last_block = block
+                last_block = block  # the same list, so it also gets the block's later options
         elif match and match[1] == "A":
             block = [("A", match[2])]  # the first option of a new block
         else:

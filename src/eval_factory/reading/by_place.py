@@ -19,7 +19,7 @@ _OPENS = compiled(rf"\W{{0,20}}{_NUMBER}{_LEAD_IN}{_OPTION}\W{{0,3}}")
 _PREAMBLE = compiled(rf"\W{{0,5}}{any_of('preamble')}")
 _LISTS = compiled(r"(?<!\w)(?:options|choices)\W*$")  # "Step 2: evaluate the options\nA."
 _STOPS = compiled(r"['\")\]]*\s*(?:$|[.:\n])")
-_IS_NOT_A = compiled(r"\W*\w+ not (?!correct|right|the)")
+_IS_NOT_A = compiled(r"\W*\w+ not (?!correct|right|the)")  # " is not a virus" calls nothing wrong
 _GOES_ON = compiled(rf" ?[{UNSPACED}]|\.\.")  # a word without a blank before it, or an ellipsis
 _NO_ANSWER = compiled(rf"\W{{0,3}}{any_of('no_answer')}{WORD_END}")
 _SHARE = compiled(r"\W{0,3}(?:\d+(?:\.\d+)? ?%|[01]?\.\d)")  # "A (20 %), B (70 %)", "A: 0.2"
@@ -186,6 +186,7 @@ def last_sentence(document: Document) -> Iterator[Statement]:
 
     A label at the start of a line is left to `label_alone`.
     """
+    # `clauses` has no clauses without an option, so further text may follow the last clause.
     clause = document.clauses[-1]
     group = clause.groups[-1]
     words = clause.before(group) + clause.after(group) + document.text[clause.end :]
@@ -213,6 +214,7 @@ def named_before_the_others(document: Document) -> Iterator[Statement]:
                 return
             if group.first.is_marked:
                 groups.append(group)
+    # An option that begins a later line is one of the others, not the answer.
     named = set(chain.from_iterable(group.labels for group in groups))
     if len(named) == 1 and not named & _items_from(document, start):
         yield statement_of(groups[-1], Strength.PREFERRED)

@@ -144,6 +144,8 @@ def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
         return None
     first = later[0]
     after = clause.after(first)
+    # `match` ends behind the filler words after the cue. If the first option starts no later, no
+    # other word stands between cue and option.
     last = first.mentions[-1]
     if first.start <= match.end() and (cues.ends_at(last, after) or last.is_before_name):
         return _with_joined(clause, first, later)

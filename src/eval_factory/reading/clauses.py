@@ -121,14 +121,15 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """A text, split into lines and clauses."""
+    """The text of an answer, split into lines and clauses; not a stored document of results."""
 
     text: str  # in lower case
     lines: tuple[Line, ...]  # all lines
     clauses: tuple[Clause, ...]  # the clauses that mention an option
     mentions: tuple[Mention, ...]
     bounds: tuple[int, ...]  # the starts of all clauses, and the end of the text
-    headed: frozenset[int]  # the starts of lines below a heading such as "The answer is:"
+    # the starts of lines with an option, directly below a heading such as "The answer is:"
+    headed: frozenset[int]
 
     def is_headed(self, line: Line) -> bool:
         """Return True if a heading above the line says that the line is the answer."""

@@ -62,6 +62,7 @@ _STEPS = compiled(
 )
 
 # Cues behind an option
+# After such a cue, no words may restrict the statement to another case: "B is the answer in ...".
 _ELSEWHERE = r"(?! (?:in|for|if|when|only|to)(?! (?:this|the (?:question|patient|case|above))))"
 CALLED_ANSWER = compiled(
     rf"{_APPOSITION}\W*{_VERB} {_ADVERB}{any_of('is_answer')}{WORD_END}{_ELSEWHERE}"

@@ -9,6 +9,8 @@ import json
 import re
 from typing import Any
 
+# The key of a field for an answer consists of `_KEY` (may be empty), `_NAME` and `_END` (may be
+# empty): "final_answer", "answer_choice".
 _KEY = r"(?:(?:final|correct|best|selected|chosen|your|my|predicted)[ _]?)?"
 _NAME = r"(?:answer|choice|option|letter|label|prediction|antwort|respuesta|resposta|réponse)"
 _END = r"(?:[ _](?:letter|choice|option|label|text))?"
@@ -18,7 +20,7 @@ _CUT_OFF = re.compile(
     re.IGNORECASE,
 )
 _DECODER = json.JSONDecoder(strict=False)
-_OBJECT = re.compile(r"\{\s*(?:[\"'{]|$)")
+_OBJECT = re.compile(r"\{\s*(?:[\"'{]|$)")  # the beginning of an object, also if it is cut off
 
 
 def answer_fields(text: str) -> list[str] | None:
@@ -31,12 +33,15 @@ def answer_fields(text: str) -> list[str] | None:
     if begin is None:
         return None
     values = _values_in(text, begin.start())
+    # If no object has such a field, a text before the first object may state the answer.
     if values is not None and (values or not text[: begin.start()].strip()):
         return values
     matches = _CUT_OFF.findall(text)
     if matches:
+        # A match has the key and three forms of the value, of which one is not empty: in double
+        # quotes, in single quotes, and a number or null.
         return ["".join(match[1:]) for match in matches if match[3] != "null"]
-    if text.lstrip().startswith("{"):
+    if text.lstrip().startswith("{"):  # the whole answer is an object, without such a field
         return []
     return None
 

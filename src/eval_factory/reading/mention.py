@@ -22,7 +22,7 @@ class Mention(NamedTuple):
     start: int
     end: int
     form: Form
-    is_marked: bool = False  # True for "option B", "(B)", "'B'": the letter must be a label
+    is_marked: bool = False  # True for "option B", "(B)", "'B'": certainly a label, not a word
     is_common: bool = False  # True if the option's text is a frequent word: "no", "maybe"
     is_word: bool = False  # True if the label may be a word: "A patient", "B cells"
     # True if a capitalised word follows the label: "B Coxiella". This word may be the option's text

@@ -61,7 +61,12 @@ def _joined(text: str, mentions: Sequence[Mention]) -> list[Mention]:
 def _pair(text: str, mention: Mention, later: Sequence[Mention]) -> Mention | None:
     """Return one mention for a label and a text that follow each other.
 
-    Return None if the mention and the later mentions do not belong together.
+    Return None if the mention and the mention after it do not belong together.
+
+    Args:
+        text: the complete text.
+        mention: a mention by label or by text.
+        later: the next two mentions, or fewer at the end of the text.
     """
     if not later:
         return None
@@ -79,6 +84,9 @@ def _pair(text: str, mention: Mention, later: Sequence[Mention]) -> Mention | No
         return None  # In "A cohort study", A is an article.
     if mention.label == following.label:
         return mention._replace(end=following.end, form=Form.BOTH, is_marked=True, is_word=False)
+    # From here on, the label and the text belong to two options. This is a conflict only if the
+    # label stands before the text like a heading ("B. Colitis"), if the text has no label of its
+    # own behind it, and if the text is not a frequent word.
     text_has_label = len(later) == 2 and _has_label(text, following, later[1])
     is_heading = between.strip()[:1] in _HEADING_SIGNS or between == ", "
     if not is_heading or text_has_label or following.is_common:

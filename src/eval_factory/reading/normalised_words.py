@@ -28,7 +28,8 @@ class Words:
     """The words of a text, without apostrophes and in American spelling, and their positions."""
 
     texts: tuple[str, ...]  # the normalised words
-    bounds: Sequence[int]  # start and end of each word in turn, as positions in the text
+    # start and end of each word in turn, as positions in the text; at last, the text's end
+    bounds: Sequence[int]
     distinct: frozenset[str]  # the distinct words
 
     def start(self, number: int) -> int:

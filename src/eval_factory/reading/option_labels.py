@@ -49,6 +49,7 @@ def mentions_by_label(
     labels = {label.lower(): label for label in options if len(label) <= MAX_LABEL}
     has_suffixes = _SUFFIX.search(text) is not None
     for number, word in enumerate(words.texts):
+        # `words.texts` has no apostrophes: the word of "B'dir" is "bdir".
         is_possible = word in labels or (has_suffixes and len(word) <= MAX_SUFFIXED)
         if not is_possible or number in taken:
             continue
@@ -100,6 +101,7 @@ def _is_lower_case_label(text: str, start: int, end: int) -> bool:
         return False
     if _OPTION_BEFORE.search(text, max(0, start - _BEFORE), start):
         return True
+    # The letter before the label is "" at the start of the text.
     if text[start - 1 : start] in ("", "\n") and _IN_LINE.match(text, end):
         return True
     is_article = start > 0 and text[start - 1 : end] == " a" and text[start - 2] not in ":-"

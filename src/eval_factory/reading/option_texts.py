@@ -66,7 +66,7 @@ def mentions_by_text(words: Words, texts: Sequence[OptionText]) -> tuple[list[Me
     taken: set[int] = set()
     mentions = []
     by_initial = _by_initial(words)
-    for option in texts:
+    for option in texts:  # the longest first: "ulcer" is not found again in "duodenal ulcer"
         starts = _starts_of(words, numbers_by_word[option.words[0]], option)
         if not starts:
             starts = _starts_of_misspelt(words, by_initial, option)
@@ -157,7 +157,7 @@ def _starts_of_misspelt(
         for number, spellings_of_word in enumerate(spellings, first):
             if words.texts[number] not in spellings_of_word:
                 break
-        else:
+        else:  # no word broke off the loop, so all words fit
             starts.append(first)
     return starts
 

@@ -178,7 +178,8 @@ def without_corrected(statements: list[Statement], document: Document) -> list[S
     for bound in document.bounds:
         if _RETRACTION.match(document.text, bound):
             last_retraction = bound
-        # "B, or rather A" retracts B, but "The answer is B. Actually, it is rare" does not.
+        # "B, or rather A" retracts B, but "The answer is B. Actually, it is rare" does not: a
+        # correction needs an option in its own clause, or a statement at or after its place.
         is_followed = bound <= last or bound in clause_starts
         if is_followed and _CORRECTION.match(document.text, bound):
             last_retraction = bound

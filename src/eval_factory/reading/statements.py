@@ -47,6 +47,7 @@ def statements_in(document: Document) -> Iterator[Statement]:
         return
     for place_kind in BY_PLACE:
         yield from place_kind(document)
+    # the labels of the options that begin lines, as in a list of options
     items = {line.item.label for line in document.lines if line.item is not None}
     for clause in document.clauses:
         if clause.is_question():

@@ -329,6 +329,7 @@ def corrected_by_labels(
     left_out = _rates(rows.sum(axis=0) - rows)
     deviations = left_out - left_out.mean(axis=0)
     variances = (len(rows) - 1) / len(rows) * deviations.T @ deviations
+    # The interval uses the rates with the pseudo-clusters; the score uses those without.
     interval = _interval(cases, _rates(rows.sum(axis=0)), variances, units)
     if interval is None or not sensitivity + specificity > 1:  # `not >` also catches nan
         return NotCorrected(SAYS_LITTLE)
@@ -345,6 +346,7 @@ def corrected_by_labels(
         ci_high=min(1.0, max(high, value)),
         sensitivity=sensitivity,
         specificity=specificity,
+        # the variance of sensitivity + specificity: both variances, and twice their covariance
         youden_stderr=math.sqrt(variances.sum()),
     )
 
@@ -421,7 +423,8 @@ class RubricCorrection(Part):
     passport: StoredPassport
     rubric: RubricTally
     corrected: CorrectedByLabels | None = None  # None until, and unless, the score is corrected
-    why_absent: str = FEW_CASES  # the reason, if the score is not corrected
+    # the reason, if the score is not corrected; `FEW_CASES` until `corrected_score` was called
+    why_absent: str = FEW_CASES
     matched: float = 0.0  # the share of the run's points whose category has enough labels
 
     @classmethod
@@ -480,6 +483,7 @@ class RubricCorrection(Part):
         """Return the judge's decision about each criterion, and the source of its case."""
         votes: list[tuple[float, Hashable]] = []
         for key, case in self.rubric.cases.items():
+            # If the task declares no sources, each instance is a source of its own.
             source = draft.tally.clusters.get(key[0], key[0])
             for vote in case.votes or ():
                 met = vote.get(self.passport.judge)
@@ -680,6 +684,7 @@ class RubricCorrection(Part):
     def _decided(self, case: JudgedCase, category: str) -> list[bool]:
         """Return the judge's decisions about the case's criteria of this category."""
         decided = []
+        # A case without an answer has criteria, but no votes.
         for criterion, vote in zip(case.criteria, case.votes or (), strict=False):
             met = vote.get(self.passport.judge)
             if category in criterion.tags and met is not None:

@@ -122,6 +122,7 @@ def check_passport(plan: Plan) -> None:
     """
     # `passport_text` raises the error with a remedy if the file is absent.
     if passport_text(plan) is not None:
+        # The folder is not None here; `str` says so to the type checker.
         passport_of(plan, Path(str(plan.evaluation.extra.judge_passport)))
 
 
@@ -197,6 +198,7 @@ class _Passport(BaseModel):
     judge: _Name
     date: str
     asked: _AskedPart | None
+    # category -> its figures; `pairs` and `items` name a category by its position here, from 1
     categories: dict[str, Any]
     pairs: Annotated[list[str], Field(min_length=1)]
     items: list[str] = []  # empty for a passport of schema version 1
@@ -315,6 +317,7 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
             )
         roles = {}
         for judge in plan.judges:
+            # If `criteria_per_request` is not set, each request asks about one criterion.
             judge_hash = judge_sha256(judge, extra.criteria_per_request or 1)
             roles[(judge_hash, judge.model_id)] = judge.role
         role = roles.get((asked_judge.judge_sha256, asked_judge.model))

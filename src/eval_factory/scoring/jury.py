@@ -97,7 +97,7 @@ class Jury(Part):
                 reason = output.reason_of(state.annotations, self._jury_names, name)
                 tally.causes.add(judge, reason)
         if is_empty:
-            tally.ratings.lowest.add(key)
+            tally.ratings.lowest.add(key)  # the answer gets the lowest mark without a judge
         elif not is_rated:  # HELM gives this instance a default value
             tally.unjudged.add(key)
 
@@ -121,6 +121,7 @@ class Jury(Part):
         for judge, due in self._asked.items():
             scored = self._scored[judge]
             is_related = same_family(model, judges.get(judge, ""))
+            # the numbers of answers that the judge was asked about, rated, and failed to rate
             draft.tally.judges[judge] = JudgeCounts(due, scored, due - scored, is_related)
             # Move each judge to the end in turn: all ratings then have the order of the judges. A
             # judge whose first ratings failed was added after the other judges.
@@ -153,6 +154,7 @@ def with_lowest_marks(metric: MetricValues, tally: Tally) -> MetricValues:
     """
     form = tally.ratings.form
     marks = dict.fromkeys(tally.silent & metric.values.keys(), form.lowest)
+    # HELM's mean stays valid only if its default values equal the marks.
     if all(metric.values[key] == mark for key, mark in marks.items()):
         return replace(metric, scale=form.scale)
     return replace(metric, scale=form.scale, values=metric.values | marks, helm_mean=None)
@@ -170,6 +172,7 @@ def scores_with_helm_defaults(
         return scores
     for metric in metrics:
         if metric.name == jury_metric and metric.helm_mean is not None:
+            # Only the number and the mean are known: HELM's defaults get no interval.
             stats = Stats(len(metric.values), metric.helm_mean, None, None, None, None, None)
             scores[f"{metric.label}.helm"] = metric.score(metric.helm_mean, stats)
     return scores

@@ -63,7 +63,11 @@ class _Kinds:
     Rows 0 to 4 belong to the logarithms of the five parameters p, rows 5 to 9 to those of 1 - p.
     """
     decisions: NDArray[Any]
-    """One row (kinds, 4) for each kind: 1, the judge's decision (1: met), labels, labels `met`."""
+    """One row for each kind: (kinds, 4).
+
+    The columns are: the constant 1, the judge's decision (1 if the judge says met, else 0), the
+    number of labels, the number of labels that say met.
+    """
 
     @classmethod
     def of(cls, judged: NDArray[Any], labels: NDArray[Any], met: NDArray[Any]) -> _Kinds:
@@ -103,7 +107,8 @@ def judge_rates(
     have two or more labels, or if there are too few conversations.
 
     Args:
-        items: the labelled items of a passport.
+        items: groups of labelled items from the labels of a judge's passport. Each group counts
+            `labelled.items` items of one conversation that got the same decisions.
         weights: category -> weight of an item; 1 if the category is absent.
     """
     import numpy as np  # inside functions in all modules, so that `eval-factory ls` starts quickly
@@ -127,6 +132,7 @@ def judge_rates(
         return None
     kind_matrices = _Kinds.of(*np.array(kinds, float).T)
     total = tables.sum(axis=0)[None]
+    # 8: right and wrong decisions for each of the four sensitivities and specificities of `START`
     equal_pseudo_items = np.full((1, 8), PSEUDO_ITEMS)
     fitted = _fitted(kind_matrices, total, equal_pseudo_items, np.array([START]))
     rng = np.random.default_rng(SEED)
@@ -168,6 +174,8 @@ def _fitted(
         # limited, because exp() of a greater number overflows.
         share = 1 / (1 + np.exp(np.clip(logs @ kinds.against_met, -500, 500)))
         of_met = (counts * share) @ kinds.decisions
+        # The four columns of `decisions`, first for items that are met in truth, then for the
+        # others: items, items that the judge calls met, labels, labels that say met.
         met, judged_met, labels_met, labelled_met = of_met.T
         not_met, judged_wrong, labels_not, labelled_wrong = (total - of_met).T
         judged_not = not_met - judged_wrong

@@ -112,6 +112,7 @@ def _means_of_questions(
         by_unit[question, trial].append(value)
     means: dict[InstanceKey, float] = {}
     for (question, trial), values_of_unit in by_unit.items():
+        # None: the mean over the askings belongs to no perturbation.
         means[question, trial, None] = statistics.fmean(values_of_unit)
     name = main.name + suffix
     # The label is the name, followed by the split if it is not the main split.

@@ -86,7 +86,7 @@ class MetricScores(Part):
 def _add_score(metric: MetricValues, draft: Draft) -> None:
     """Add the metric's score with its bounds; if there is no score, add a note with the cause."""
     tally = draft.tally
-    metric.clusters = tally.clusters or None
+    metric.clusters = tally.clusters or None  # None if the task declares no sources
     metric.looks = draft.looks
     missing, as_zero = missing_judgements(
         metric, draft.jury_metric, tally, failed_as_zero=draft.failed_as_zero

@@ -264,7 +264,7 @@ def tango_interval(
     def excess_of_statistic(difference: float) -> float:
         """Return the absolute score statistic of a difference minus the critical value."""
         excess = b_only - a_only - count * difference
-        if excess == 0:
+        if excess == 0:  # the statistic is 0, even if the variance below is 0
             return -critical
         linear = (2 * count - b_only + a_only) * difference - b_only - a_only
         constant = -a_only * difference * (1 - difference)
@@ -353,6 +353,8 @@ def mean_mde(
         center, stderr = _mean_and_stderr(_shifted(clusters, shift, mean), scale, weight)
         next_shift = 0.0
         if stderr:
+            # If the scale is known, pseudo-values pull `center` towards 0, below `shift`. The
+            # quotient of the two turns the center that the test needs into a shift.
             next_shift = needed * stderr * shift / center
     if next_shift > width:
         return None
@@ -392,7 +394,7 @@ def _test_means(
     tested: dict[str, Any] = {"method": _METHODS[are_few, bool(clusters)]}
     if stderr is None or freedom < intervals.MIN_CLUSTERS - 1:
         absent = ("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde")
-        return tested | dict.fromkeys(absent)
+        return tested | dict.fromkeys(absent)  # all None
     width = _width_of(scale)
     # With too few clusters that differ from 0, the sign-flip interval would be infinite.
     unequal = [values for values in members if not _sums_to_0(values)]
@@ -413,7 +415,7 @@ def _test_means(
     else:
         tested["p_value"] = float(2 * stats.t.sf(abs(center) / stderr, freedom))
     tested["mde"] = None
-    if smallest_p < ALPHA:
+    if smallest_p < ALPHA:  # otherwise the test cannot detect any difference
         scale_of_values = scale
         if by_flips:  # the sign-flip interval uses no pseudo-values
             scale_of_values = None

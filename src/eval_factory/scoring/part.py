@@ -41,6 +41,8 @@ class Part:
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         """Process a request whose answer counts for the plain score, or for a check of the score.
 
+        A check is, for example, the same question in the same words, asked once more.
+
         Args:
             key: the instance of the request.
             state: HELM's record of the request, with the answer.

@@ -87,8 +87,8 @@ def permutation_p(
     if (len(rest), sorted(rest)) < (len(group), sorted(group)):
         return permutation_p(rest, group, rest_sources, group_sources)
     units = _units_of(group, rest, group_sources, rest_sources)
-    observed = _statistics(units, units.in_group[None])[0]
-    tolerance = 0.0
+    observed = _statistics(units, units.in_group[None])[0]  # [None]: as a matrix of one row
+    tolerance = 0.0  # for an infinite statistic, which has no rounding error
     if np.isfinite(observed):
         tolerance = ROUNDING * max(1.0, abs(observed))
     rng = np.random.default_rng(SEED)
@@ -123,6 +123,7 @@ def _units_of(
     """
     import numpy as np
 
+    # source -> (the values in the rest, the values in the group)
     by_source: dict[Hashable, tuple[list[float], list[float]]] = {}
     for side, (values, sources) in enumerate(((rest, rest_sources), (group, group_sources))):
         for value, source in zip(values, sources, strict=True):

@@ -88,7 +88,10 @@ class Stratum:
         return [people for people, _ in self.rated]
 
     def residuals(self, power: float) -> list[float]:
-        """Return people's score minus `power` times judge's score, for each rated answer."""
+        """Return people's score minus `power` times judge's score, for each rated answer.
+
+        `power` is lambda, as in `Corrected`; it is not the power of a test.
+        """
         return [people - power * judge for people, judge in self.rated]
 
 
@@ -278,6 +281,7 @@ def _clustering(strata: Sequence[Stratum], scale: Bounds) -> tuple[float, float,
     # The mean number of rated answers per source is taken to be at least 1.25; otherwise the
     # extrapolation to all answers would divide by a number near 0.
     full_effect = 1 + (rated_effect - 1) * (sharing - 1) / (max(1.25, rated_sharing) - 1)
+    # If all answers of each source were equal, the design effect would be `sharing`, the maximum.
     return min(sharing, full_effect), rated_effect, effective
 
 

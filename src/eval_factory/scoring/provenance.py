@@ -387,6 +387,7 @@ class Remembered:
         for name, digest in stored.dataset_files.items():
             if name not in current_hashes or name.startswith(OUTSIDE_PREFIXES):
                 stored_hashes[name] = digest
+        # Data outside the folder are in the record only if the stored record names them.
         data = {}
         for name, digest in current_hashes.items():
             if name in stored.dataset_files or not name.startswith(OUTSIDE_PREFIXES):

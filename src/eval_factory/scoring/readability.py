@@ -372,6 +372,7 @@ class Readability(Part):
             self.times_given[answer_hash, hash(state.instance.input.text)] += 1
         # An answer that HELM can read counts as an answer, also if the endpoint reports a refusal.
         is_read = form is not None and has_text and form.reads(state, answer)
+        # The endpoint may report that the model refused. A readable answer counts nevertheless.
         declined = not is_read and stored.declined
         label = None
         if not declined:
@@ -388,6 +389,7 @@ class Readability(Part):
         elif not is_read and has_text and form is not None:
             self.signs["unparsed"].add(key)
             self.kinds[key] = Unreadable.UNPARSED
+        # The answer is empty here, or it can be read, or it is open text.
         # With max_tokens 0, HELM measures the prompt alone: an empty answer is normal.
         elif not has_text and state.request.get("max_tokens") != 0 and not nothing_is_right(state):
             self.empty.add(key)

@@ -54,6 +54,7 @@ class ReasonedValue(AnswerForm):
         """
         gold = next(iter(right_answers(state)), "")
         extra = state.instance.extra_data or {}
+        # None: there is no value of HELM to correct, because the last line alone is rated here.
         case = Case(state.instance.input.text, last_line(answer), gold, None, extra)
         if reader_of(case.prompt, extra.get("category"), gold)(case.completion) is None:
             return None

@@ -224,7 +224,7 @@ def why_not_reportable(result: TaskResult, min_coverage: float) -> str | None:
     is_covered = result.validity.instances.coverage >= min_coverage
     if not has_main_score and not result.something_to_ask:
         messages.insert(0, "NOT REPORTABLE: HELM computed no main metric; validity.notes say why")
-    elif not is_covered or not messages:
+    elif not is_covered or not messages:  # without a stored reason, one of these two is the reason
         messages.insert(0, _message_of_coverage(result, min_coverage))
     return "\n".join(messages)
 

@@ -178,6 +178,7 @@ class RightAnswers(Part):
             answers &= set(keys)
         read_by_helm = len(answers - self.unread_by_helm)
         if not self.is_read_by_reader:
+            # HELM's match is the rule here: it reads as many answers as the rule.
             return RightBy(BY_HELM, len(answers), read_by_helm, read_by_helm)
         return RightBy(BY_READER, len(answers), read_by_helm, len(answers & self.stated.keys()))
 

@@ -80,7 +80,7 @@ class JudgedCase:
         Args:
             judge: the name of the judge, as in `votes`.
         """
-        if self.votes is None:
+        if self.votes is None:  # without an answer, all criteria are undecided
             return case_score(self.criteria, [None] * len(self.criteria))
         return case_score(self.criteria, [_as_share(votes.get(judge)) for votes in self.votes])
 
@@ -103,7 +103,7 @@ class JudgedCase:
         if tag is not None:
             criteria = tuple(criterion for criterion in criteria if tag in criterion.tags)
         bounds = case_bounds(criteria, [(0.0, 1.0)] * len(criteria))
-        if bounds is None:
+        if bounds is None:  # the case cannot have a score
             return 0.0
         return bounds[0]
 
@@ -385,6 +385,7 @@ class RubricTally(Part):
         criteria = sum(len(case.votes or ()) for case in self.cases.values())
         for judge in self.judges:
             reasons = self.errors.get(judge, [])
+            # the numbers of criteria that the judge was asked about, decided, and left undecided
             tally.judges[judge] = JudgeCounts(
                 criteria, criteria - len(reasons), len(reasons), self.families[judge]
             )
@@ -404,7 +405,7 @@ class RubricTally(Part):
         """
         values = {}
         for key, value in metric.values.items():
-            # A length of 2,000 leaves the value unchanged.
+            # With a length of 2,000, the adjusted value equals the value.
             values[key] = length_adjusted(value, self.lengths.get(key, 2000))
         label = f"{metric.label}{LENGTH_ADJUSTED}"
         return MetricValues(

@@ -73,7 +73,7 @@ def _notes_on_target(draft: Draft) -> Iterator[Note]:
             "and target.api_endpoint.model_id only names them"
         )
         yield Note(Importance.BACKGROUND, text)
-    origin = read_origin(plan.rundir.cache_db)
+    origin = read_origin(plan.rundir.cache_db)  # the run whose answers this run scores again
     if origin is not None:
         text = (
             f"the model's answers are those of the run of {origin.started_at}; "
@@ -327,6 +327,7 @@ def notes_on_age(plan: Plan, provenance: Provenance) -> Iterator[Note]:
 
     There is no note for the demo endpoint and the sample benchmark.
     """
+    # A try of this program; not a trial of HELM, which differs from others in its examples.
     is_trial = plan.evaluation.endpoint.is_demo or "sample" in plan.evaluation.task.about.tags
     if not is_trial:
         yield from note_on_cutoff(provenance, "target.api_endpoint.training_cutoff")
@@ -394,5 +395,5 @@ def _has_rows(database: Path) -> bool:
                 connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone()  # noqa: S608
                 for name in quoted
             )
-    except sqlite3.Error:
+    except sqlite3.Error:  # a file that cannot be read is not shown to be empty
         return True

@@ -43,7 +43,9 @@ class MetricValues:
     """Worst case -> the instances whose lowest value is its value; empty for other metrics."""
     # id of an instance -> its source; None if the task declares no sources
     clusters: Mapping[str, str] | None = None
-    looks: float = 1  # the number of looks at the sample, as `intervals.describe` needs it
+    # the number of looks at the sample, as `intervals.describe` needs it; not always a whole
+    # number, because scoring/sequential.py expresses another alpha by more or fewer looks
+    looks: float = 1
     # the lowest possible value of each instance, if these differ, as for a rubric
     lowest: Mapping[InstanceKey, float] | None = None
 
@@ -137,7 +139,7 @@ def _add_worst_cases(
         return
     family = _family_of(metric)
     only_original = str(metric.perturbation).endswith(ORIGINAL)
-    perturbations = {None, *applied[family]}
+    perturbations = {None, *applied[family]}  # None: the original instances
     values: dict[InstanceKey, float] = {}
     for candidate in metrics:
         has_same_name = candidate.name == metric.name and candidate.split == metric.split
@@ -343,6 +345,7 @@ def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
     interval. There is no interval if HELM computed the value over all instances at once, or if the
     run looks at its sample several times.
     """
+    # the number of instances and the value; no standard error and no interval
     without_interval = Stats(len(metric.values), value, None, None, None, None, None)
     counts = []
     sums = []

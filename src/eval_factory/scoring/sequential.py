@@ -100,6 +100,7 @@ class Looks(Part):
     @property
     def max_instances(self) -> int:
         """The number of instances that the run may ask."""
+        # `limit_samples` is None if all instances may be asked; `drawn.of` is their number.
         return min(self.plan.evaluation.params.limit_samples or self.drawn.of, self.drawn.of)
 
     @property
@@ -109,6 +110,7 @@ class Looks(Part):
 
     def see(self, key: InstanceKey, _state: output.RequestState) -> None:
         """Store the position of the instance in the order of drawing."""
+        # An instance may be seen again, such as in another trial: it keeps its first position.
         self._position.setdefault(key[0], len(self._position))
 
     def weigh(self, draft: Draft) -> None:

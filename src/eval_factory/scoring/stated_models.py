@@ -133,6 +133,7 @@ class StatedModels(Part):
                 if an endpoint has several servers.
         """
         self._servers = servers or {}
+        # The role of an endpoint is `model` or the name of a judge; not that of a chat message.
         self._asked = {endpoint.role: endpoint for endpoint in endpoints}
         self._used = used
         self._counts: dict[str, _Counts] = defaultdict(_Counts)
@@ -200,6 +201,7 @@ class StatedModels(Part):
                 stated_models=dict(all_stated.most_common(MAX_LISTED)),
                 other_model=counts.other_model,
                 prompt_sha256=judge_prompts.get(role),
+                # Without answers, both times are infinite, and `utc_of` returns None.
                 first_answer=utc_of(counts.first),
                 last_answer=utc_of(counts.last),
                 servers=servers,

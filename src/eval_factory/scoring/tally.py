@@ -105,7 +105,7 @@ def _labels_in(records: Sequence[Any], rule: ClusterRule) -> Iterator[tuple[str,
     for record in records:
         if not isinstance(record, Mapping):
             continue
-        key = record.get(rule.key or "")
+        key = record.get(rule.key or "")  # `or ""` for the type checker: such a rule has a key
         labels = [record[name] for name in rule.labels if record.get(name)]
         if key and labels:
             yield str(key), str(labels[0])
@@ -205,6 +205,8 @@ class Tally(Part):
         source = None
         if self.sources is not None:
             source = self.sources.rule.field
+            # A perturbation may alter the words that the rule finds, so the original text decides
+            # if it is seen.
             if instance.perturbation is None or instance.id not in self.clusters:
                 self.clusters[instance.id] = self.sources.label_of(instance)
         for name, value in groups_of(instance, source).items():
