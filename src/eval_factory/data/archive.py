@@ -70,6 +70,7 @@ def pack(root: Path, target: Path) -> int:
     with _opened_exclusively(partial, target) as raw:
         try:
             with (
+                # without a name and a time, so that equal bundles give equal bytes
                 gzip.GzipFile(
                     filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6
                 ) as zipped,

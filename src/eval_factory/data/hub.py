@@ -170,7 +170,7 @@ def _build_by_script(
     workspace.mkdir(parents=True, exist_ok=True)
     work_path = str(workspace.resolve())
     home_variables = ("HOME", "TMPDIR", "HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME")
-    homes = dict.fromkeys(home_variables, work_path)
+    homes = dict.fromkeys(home_variables, work_path)  # the only folder that the script can write to
     passed_on = {}
     for name in SCRIPT_VARIABLES:
         if name in os.environ:

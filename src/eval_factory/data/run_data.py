@@ -476,8 +476,8 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     urls: list[str] = []
     for endpoint in plan.endpoints:
         for url in endpoint.urls:
-            # A model that its suite serves has a URL without a host. Only the suite's processes
-            # know the addresses of its servers; elsewhere, such a URL is left out below.
+            # A model that its suite serves has a URL of the scheme `served`. Only the processes
+            # that ask the model know its servers; elsewhere, such a URL is left out below.
             urls += reached(url, env) if env.get(SERVED_AT) else [url]
         if endpoint.oauth is not None:
             urls.append(

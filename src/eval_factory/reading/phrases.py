@@ -16,7 +16,7 @@ WORD_END = r"(?!\w)"
 
 
 def words(topic: str) -> tuple[str, ...]:
-    """Return the entries of a topic in phrases.yml."""
+    """Return the entries of a topic in phrases.yml: plain words, or regular expressions."""
     return tuple(str(entry) for entry in _PHRASES[topic])
 
 

@@ -32,7 +32,7 @@ _CORRECTION = compiled(rf"\W{{0,5}}{any_of('correction')}(?!\w)")
 class Kind(Enum):
     """The kind of a reading."""
 
-    STATED = "stated"  # the answer states one option
+    STATED = "stated"  # the answer states one option, by statements of any `Strength`
     SEVERAL = "several"  # the answer states two or more options together
     CONFLICT = "conflict"  # the answer has statements that disagree, without a correction
     NOTHING = "nothing"  # the answer has no statement of a known kind

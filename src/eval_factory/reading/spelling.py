@@ -20,7 +20,10 @@ MIN_LENGTH = 7
 
 
 def is_same_word(word: str, right: str) -> bool:
-    """Return True if `word` is the word `right` with one letter more or less."""
+    """Return True if `word` is the word `right` with one letter more or less.
+
+    `right` is a word in its right spelling, from an option's text; the option may be wrong.
+    """
     length = len(word)
     if abs(length - len(right)) != 1 or length < MIN_LENGTH or word[0] != right[0]:
         return False

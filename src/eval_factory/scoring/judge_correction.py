@@ -79,8 +79,8 @@ MIN_MATCHED_SHARE = 0.5
 PSEUDO_CLUSTERS = 0.5
 """The weight of the pseudo-cluster of each kind of pair, in mean cluster sizes.
 
-`judge_calibration` needs 0.75. benchmarks/judge_coverage.py prints how often the intervals cover
-the true score.
+The constant of the same name in scoring/judge_calibration.py is 0.75. benchmarks/judge_coverage.py
+prints how often the intervals of this module cover the true score.
 """
 
 

@@ -107,8 +107,9 @@ def judge_rates(
     have two or more labels, or if there are too few conversations.
 
     Args:
-        items: groups of labelled items from the labels of a judge's passport. Each group counts
-            `labelled.items` items of one conversation that got the same decisions.
+        items: groups of the labelled items of a judge's passport, the file that `calibrate` writes.
+            A group consists of `labelled.items` items of one conversation and category that got the
+            same decisions.
         weights: category -> weight of an item; 1 if the category is absent.
     """
     import numpy as np  # inside functions in all modules, so that `eval-factory ls` starts quickly
