@@ -293,6 +293,7 @@ def _write_checksums_of(
         if name not in changed_names:
             unchanged[name] = digest
     result = load_result(rundir.root).result
+    # An imported result has neither a run state nor folders of HELM, hence `()`.
     if old_provenance.imported is not None:
         rundir.forget_checksums()
         write_checksums(rundir, result, {**unchanged, **digests_of(rundir, (), unchanged)})

@@ -104,8 +104,9 @@ class AskingPhase:
     def _probe_while_helm_is_imported(self) -> str:
         """Send a trial request to each endpoint while helm-run imports HELM.
 
-        Only the first look of a command sends trial requests. Returns the roles whose endpoints
-        answered, as a JSON list. helm-run reads this list.
+        Only the first look of a command sends trial requests, and only if the settings do not
+        already name the roles. Returns the roles whose endpoints answered, as a JSON list. helm-run
+        reads this list.
         """
         refuse_full_disk(self._plan.rundir.root)
         start_preparing_collection(self._plan)
@@ -178,7 +179,7 @@ def probe_all(
 def checked_runs(
     context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False
 ) -> FinishedRun:
-    """Return the run folders of a helm-run, after checking that it succeeded.
+    """Return the finished run with HELM's run folders, after checking that helm-run succeeded.
 
     Args:
         context: The context of the run; its screen shows the hosts that an offline run could not

@@ -157,6 +157,7 @@ class Batches:
             else:
                 self.send_and_wait()
             # Single requests have another price than batches, and the price is stored per run ID.
+            # With None, helm-run gets a new run ID.
             price_changes = asks_singly or settings.asks_rest_of_batches
             settings = replace(
                 settings,
@@ -170,6 +171,7 @@ class Batches:
         one by one.
         """
         unanswered = []
+        # The ledger also counts it as a reply that a batch ended without an answer to the request.
         for line in self._ledger.waiting():
             if self._roles[line.role].asks_rest and self._ledger.replies(line.key):
                 unanswered.append(line)
@@ -289,7 +291,7 @@ class Batches:
                     f"{self._label(batch)}: it is unknown whether the endpoint created it: "
                     f"{error}\n  {SAME_COMMAND}, and first looks for this batch"
                 ) from None
-            self._ledger.uploaded(batch.intent, file_id)
+            self._ledger.uploaded(batch.intent, file_id)  # back to the state before `creating`
             raise
 
     def _resolve_unknown(self, batch: Batch) -> None:
@@ -316,7 +318,9 @@ class Batches:
             return named
         if self._choice.resend:
             return None
+        # If the endpoint lists metadata of any batch, a batch without this intent does not exist.
         has_metadata = False
+        # asked twice, because the endpoint may list a new batch late
         for pause in (0.0, SETTLING_S):
             time.sleep(pause)
             for status in self._with_retries(role, lambda: list(role.api.listed())):

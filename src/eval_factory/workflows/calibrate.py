@@ -71,6 +71,8 @@ RUN = "run"  # the output folder of the run that asks the judges
 BENCHMARK = "benchmark.yaml"
 CASES = "cases.jsonl"
 _UNCHANGED_REPEATS = 2  # times that a judge is asked the unchanged question again
+# Two texts that changed questions add to the end of the answer. They have no medical content, so a
+# steady judge decides as before.
 _PADDING = (
     "\n\nThank you very much for your question. "
     "It is good that you look after your health, and I hope that this is of"
@@ -196,6 +198,7 @@ def calibrate_by_asking(
                 steadiness[change] = steadiness_of(judged, comparable)
         undecided = len(items) - len(decided)
         calibration = calibration_of(decided)
+        # "": the decisions come from the judge, not from a field of the label file
         passports.append(
             JudgePassport(name, "", digest, calibration, asked_judges[name], steadiness, undecided)
         )
@@ -550,6 +553,7 @@ def _run_config_document(evaluation: Evaluation, asking: Asking) -> dict[str, An
     endpoint = {
         **user_settings["target"]["api_endpoint"],
         "type": "chat",
+        # not a model: the questions already have their answers, and only the judges are asked
         "model_id": "labelled-answers",
     }
     return {"config": config, "target": {"api_endpoint": endpoint}}

@@ -98,6 +98,7 @@ def lock_folder(
         plan.rundir.locked(lambda text: print(text, file=screen)) as lock,
         open_log(plan.rundir, redactor, debug=debug) as log,
     ):
+        # `evaluate` itself shows the warnings about the configuration on the screen.
         for line in (*(f"warning: {text}" for text in plan.evaluation.warnings), *keys.lines):
             log.info(line)
         for warning in keys.warnings:

@@ -188,7 +188,7 @@ def _run_findings(request: Request, env: Mapping[str, str]) -> Iterator[Finding]
     redactor = redactor_of(plan.evaluation, env)
     for endpoint in plan.endpoints:
         for name in endpoint.secret_variables:
-            redactor.learn(secret_in(env, name) or "")
+            redactor.learn(secret_in(env, name) or "")  # the redactor ignores an empty text
         about = "endpoint" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}"
         if endpoint.is_demo:
             yield Finding(about, True, f"{endpoint.url}: the embedded demo endpoint")

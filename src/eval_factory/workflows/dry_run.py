@@ -220,6 +220,7 @@ def _configuration_lines(evaluation: Evaluation, *, shows_nulls: bool) -> Iterat
     for path, source in sorted(source_of_path.items()):
         value: Any = values
         for name in path.split("."):
+            # None if an outer key of the path is null
             value = value.get(name) if isinstance(value, Mapping) else None
         yield f"#   {path:<{width}}  {source.value}: {value}"
 

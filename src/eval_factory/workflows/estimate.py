@@ -210,6 +210,7 @@ class Estimate(Total):
 
     def to_text(self) -> str:
         """Return the estimate for the screen."""
+        # `'at most ' * False` is an empty text
         lines = [f"{self.task}: {'at most ' * self.at_most}{figures_text(self)}"]
         for role in self.roles:
             lines.append(f"  {role.role} ({role.model_id}): {figures_text(role)}")
@@ -324,7 +325,7 @@ def _with_judge_probes(
     if not plan.evaluation.extra.probe_judges or not count or not questions:
         return judge_requests
     # The judges also rate a padded answer to some of the questions. The number of requests for one
-    # question is `count // questions`.
+    # question is `count // questions`. The product comes first, so that only the end is rounded.
     probes = count * min(PADDED_QUESTIONS, questions) // questions
     return count + probes, f"{source}; {probes} more with probe_judges"
 

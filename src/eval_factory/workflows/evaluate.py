@@ -196,7 +196,7 @@ def unchanged_evaluation(
         "this run is complete already, and nothing has changed since: "
         "its result stands (--fresh starts over)"
     )
-    return _evaluated(context, plan, result, result)
+    return _evaluated(context, plan, result, result)  # a stored result has rounded numbers only
 
 
 def collect_and_report(

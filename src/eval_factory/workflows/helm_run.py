@@ -170,6 +170,7 @@ def run_helm(
     for service in evaluation.oauth_services():  # helm-run may have received new tokens
         from eval_factory.endpoint.sign_in import cached_token
 
+        # the redactor ignores an empty text, which means that no token is cached
         context.redactor.learn(cached_token(oauth_of(evaluation, service), context.env) or "")
     ended = EndedHelmRun(
         run_id, time.monotonic() - started, finished.returncode, finished.tail, events
@@ -197,6 +198,7 @@ def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = Tru
     """
     env = child_environment(context.env, (), {})
     log = context.rundir.summarize_log
+    # The run id is "", because helm-summarize is not a run.
     spec = ProcessSpec(argv, env, context.rundir, context.lock, "", context.redactor)
     for _ in range(SUMMARIZE_TRIES):
         context.log.info("%s", shlex.join(argv))

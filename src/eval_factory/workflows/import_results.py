@@ -270,6 +270,7 @@ def _with_rescored_values(result: TaskResult, stored: StoredResult) -> TaskResul
     if imported is None or imported.rescored_folder is None:
         return result
     rundir = RunDir(stored.folder)
+    # An imported result has run files only if a run asked judges about its answers.
     judged = load_result(rundir.judged) if stored.result.provenance.run_files else None
     return rescored(result, Path(imported.rescored_folder), rundir, judged)
 

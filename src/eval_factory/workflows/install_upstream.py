@@ -204,6 +204,7 @@ def _run_pip(
         .splitlines(keepends=True)
     )
     if "--require-hashes" not in arguments:
+        # A requirement continues with a backslash in the lines of its hashes, which are left out.
         lines = [line.replace("\\\n", "\n") for line in lines if not line.startswith("    --hash")]
     lock = environment / LOCKS[upstream.name]
     lock.write_text("".join(lines), encoding="utf-8")

@@ -49,7 +49,9 @@ class Options:
     fresh: bool = False  # True: delete earlier answers and results first
     debug: bool = False  # True: write more to the log
     no_preflight: bool = False  # True: send no trial request before the run
-    # roles whose endpoints already answered a trial request; None: all roles are tried
+    # A set: this run sends no trial request itself, and the set has the roles whose endpoints
+    # answered one before. None: this run sends a trial request to the endpoint of each role, unless
+    # `no_preflight` is set.
     probed: frozenset[str] | None = None
     # the limits that this run shares with other runs; None: the run only has its own limits
     limits: SharedLimitsSettings | None = None

@@ -70,7 +70,10 @@ def prepare(
 
 
 def _write_passport(plan: Plan) -> None:
-    """Copy the judge's passport that the configuration names, if any, to the output folder."""
+    """Copy the judge's passport that the configuration names, if any, to the output folder.
+
+    A passport is a file that says how often the judge agrees with physicians.
+    """
     if plan.evaluation.extra.judge_passport is None:
         return
     # imported late: few runs have a passport
@@ -153,6 +156,7 @@ def data_settings(
         probe_judges=extra.probe_judges,
         only_generate=extra.only_generate,
         sample=sample,
+        # passes the variable that the user has set on to helm-run
         libraries={ALL_FILES: "1"} if run_data.takes_all_files(plan, env) else {},
     )
     if bundle is not None:

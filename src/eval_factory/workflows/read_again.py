@@ -43,7 +43,7 @@ def read_by_one_rule(
         # The yielded function raises the error for a folder without a result.
         with suppress(EvalFactoryError):
             versions.add(load_result(folder).result.provenance.reader_version)
-    if len(versions) < 2:
+    if len(versions) < 2:  # one version, or none if no folder has a result
         yield load_result
         return
     with ExitStack() as stack:

@@ -178,6 +178,7 @@ def _stored_benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchma
             path=path,
             name=document["name"],
             description=document["description"],
+            # a rubric has no file with a prompt: its cases are in the data file
             prompt_file=Path(document["dataset_file" if is_rubric else "prompt_file"]),
             dataset_file=Path(document["dataset_file"]),
             max_tokens=document.get("max_tokens"),
@@ -280,6 +281,8 @@ def _collect_again(
     for name in ("config", "target"):
         set_by_user[name] = values_at(old_result.get(name), config[name])
     try:
+        # The redactor knows no secrets: the stored texts, with which the new texts are compared,
+        # were already redacted.
         write_result(plan, result, command, set_by_user, Redactor())
     except jsonschema.ValidationError as error:
         raise HelmError(f"{rundir.helm}: gives an invalid result: {error.message}") from error
@@ -492,6 +495,7 @@ def differences_now(plan: Plan, old: Provenance, rundir: RunDir) -> Iterator[str
     # imported late: the import is slow
     from eval_factory.scoring.provenance import installed_packages, provenance_of
 
+    # Only versions are compared with this record: the name of the scenario may be empty.
     current = provenance_of(plan, "", old.prompts_sha256, old.git_hash, old.data_bundle)
     installed = installed_packages(environment_of_plan(plan))
     yield from versions_that_differ(old, current, _listed_packages(rundir), installed)

@@ -211,6 +211,9 @@ def _with_users_paths(problems: Sequence[str], benchmark: Path, judging: Judging
 def _first_url(judges: Any) -> str:
     """Return the URL of the first judge.
 
+    Every judge must have a URL: a judge without one would be asked at the target's URL, and an
+    imported result has no endpoint.
+
     Raises:
         ConfigError: The configuration has no judge, or a judge has no URL.
     """

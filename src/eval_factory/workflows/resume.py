@@ -305,6 +305,7 @@ def unchanged_result(
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
     current = replace(state, program=this_program_sha256(), given=digest_of_given(plan))
     current = current.with_files(listed, rundir)
+    # The hash of the prompts ("") and the data bundle (None) are not in `INPUT_FIELDS`.
     current_provenance = provenance.provenance_of(
         plan, scenario, "", git_hash, None, run_id=state.run_id
     )

@@ -200,7 +200,8 @@ def _unreadable_folder(
 def _findings_and_notes(rundir: RunDir, state_findings: list[Finding]) -> Iterator[Finding | str]:
     """Yield the findings and notes about an output folder.
 
-    `state_findings`: gets the findings about files that .run_state.json names.
+    `state_findings`: gets the findings from the digests in .run_state.json. They are separate,
+    because such a finding adds nothing if another finding is about the same file.
     """
     yield from _checksum_findings(rundir)
     stored = _loaded(rundir)

@@ -247,11 +247,12 @@ class _Handler(SimpleHTTPRequestHandler):
     def send_head(self) -> Any:
         """Answer GET and HEAD requests for files below the prefix, and all others with 404."""
         prefix = self.server.prefix
+        # The prefix is a secret: the time of the comparison must not depend on its characters.
         is_known = secrets.compare_digest(self.path[: len(prefix)].encode(), prefix.encode())
         if self.headers.get("Host") != self.server.own_name or not is_known:
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
-        self.path = self.path[len(prefix) - 1 :]
+        self.path = self.path[len(prefix) - 1 :]  # with the slash at the end of the prefix
         return super().send_head()
 
     def list_directory(self, path: Any) -> None:  # noqa: ARG002 - the base class has `path`

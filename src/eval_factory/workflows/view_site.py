@@ -110,6 +110,8 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
     helm_runs: list[_HelmRun] = []
     for result_folder in folders:
         helm_runs += _runs_of(load_result(result_folder))
+    # HELM's folder of a run is named after the scenario and its arguments: two results have the
+    # same run if the folders have the same name.
     run_counts = Counter((run.folder.name, run.helm_model) for run in helm_runs)
     models_with_several_rows = set()
     for run in helm_runs:

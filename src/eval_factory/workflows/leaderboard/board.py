@@ -122,7 +122,7 @@ class NotRun:
 class Board:
     """A leaderboard with all its planned runs. Creating a board writes no files."""
 
-    row: Leaderboard
+    row: Leaderboard  # the leaderboard, as the catalogue describes it; not a `BoardRow`
     schema: Path  # HELM's schema, or the changed copy if the row has `schema_changes`
     models: Mapping[str, str]  # the model's ID for each target of the suite
     folder: Path  # the output folder of the leaderboard
@@ -365,6 +365,7 @@ def _ready_cells(
         screen.writelines(
             f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells)
         )
+        # The dry run also shows the commands of cells that lack a prerequisite.
         cells = tuple(replace(cell, missing=()) for cell in cells)
     plans = []
     for cell in cells:
@@ -506,7 +507,8 @@ def evaluation_of(
             run_spec=row.name,
             scenario=row.name,
             main_metric=None,
-            # the judges that the run config may configure
+            # The judges that the run config may configure, in the form of HELM's deployments
+            # (`organization/model`). `prescribed_roles` derives the same roles from this form.
             prescribed_judges=tuple(f"{role}/{role}" for role in roles),
         ),
         about=About(tags=(), access=row.access, source=row.conf, instances=None),
@@ -543,6 +545,7 @@ class BoardRow:
     model_id: str
     state: str
     reason: str | None = None
+    # the numbers of instances in `validity.instances` of the result; None without a result
     requested: int | None = None
     failed: int | None = None
     unjudged: int | None = None
@@ -739,7 +742,8 @@ def tables_of(
     )
     runs = runs_in_tables(board.folder, all_rows)
     work = RunDir(board.folder / "helm")
-    suite = work.root / names.RUNS_FOLDER / board.row.name  # the path that helm-server expects
+    # HELM's suite, a folder of HELM's runs, at the path that helm-server expects
+    suite = work.root / names.RUNS_FOLDER / board.row.name
     for folder in (work.model_configs, work.logs, suite.parent):
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with work.locked() as lock:

@@ -216,8 +216,8 @@ DATA_PATH = "data_path"
 class Entry:
     """A run entry of a HELM conf file."""
 
-    run_spec: str
-    arguments: tuple[tuple[str, str], ...]
+    run_spec: str  # the name of HELM's function that makes the run spec
+    arguments: tuple[tuple[str, str], ...]  # pairs (name, value)
     priority: int | None = None  # None: the entry is always run
     groups: tuple[str, ...] | None = None
     """HELM's groups of tables to which the run belongs, in addition to those of its run spec."""
@@ -353,6 +353,7 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
         # The earlier entry is replaced only if it is the wrong one of the two kinds.
         chosen = plain if has_limit != earlier_has_limit and has_limit == reasoning else earlier
         always = earlier.priority is None or plain.priority is None
+        # `or 0` is only for the type checker: without `always`, no priority is None
         priority = None if always else min(earlier.priority or 0, plain.priority or 0)
         entry_of_key[key] = replace(chosen, priority=priority)
     return list(entry_of_key.values())

@@ -262,7 +262,9 @@ class CellRun:
     planned: PlannedCell
     record: Path  # the file in which the process records its end
     has_result: bool  # True if the folder holds a partial result of an earlier attempt or run
-    attempts: int = 0  # the number of ended attempts that count towards `max_attempts`
+    # the number of ended attempts that count towards `max_attempts`; events and reports do not have
+    # this number: their `attempt` and `attempts` are `starts`
+    attempts: int = 0
     starts: int = 0  # the number of times that the cell was started
     last_reported_start: int = 0  # the number of the last start that is in the journal
     # when the folder's lock is tried again, in seconds of time.monotonic;
@@ -332,6 +334,7 @@ class CellLoop:
         try:
             while self._waiting or self._running:
                 self._start_ready_cells()
+                # `look` waits for at most `_TICK_S` seconds before it reads the states
                 self._process_states(self.executor.look(_TICK_S))
                 self._check_server()
                 self._check_pauses()
@@ -387,6 +390,7 @@ class CellLoop:
                 run_config=str(suite.folder.cell_config(cell.target, cell.evaluation)),
                 log=str(suite.folder.cell_log(cell.target, cell.evaluation)),
                 record=str(run.record),
+                # a later start of the cell keeps the answers of the first
                 fresh=options.fresh and run.starts == 1,
                 debug=options.debug,
                 probed=None if probed is None else tuple(sorted(probed)),
@@ -593,4 +597,5 @@ class CellLoop:
             self.work.end(
                 run.planned, final_status, exit_code, reason, run.starts, collected=run.was_finished
             )
+            # The cell is still here if an interrupt came before the executor had started it.
             self._running.pop(run.planned.cell.name, None)

@@ -71,6 +71,8 @@ def main(parent: int) -> int:
     collect_rarely()
     spec = RUN_SPEC.validate_json(sys.stdin.readline())
     end_with_parent(parent)
+    # `interrupt_on_signals` handles SIGINT only if it has Python's own handler. Python does not set
+    # this handler if the parent process ignores SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_on_signals()
     log = os.open(spec.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)

@@ -116,7 +116,7 @@ def _probe_key(endpoint: EndpointSettings) -> str:
     )
 
 
-_PROBES_AT_ONCE = 16
+_PROBES_AT_ONCE = 16  # the maximum number of probes that wait for an answer at the same time
 
 
 class News(Enum):
@@ -175,6 +175,7 @@ class EndpointPauses:
             if pause.probe is not None and pause.probe.done():
                 answer = pause.probe.result()
                 pause.probe = None
+                # no answer yet: a text is the warning that a server did not answer
                 if isinstance(answer, (str, EndpointUnreachableError)):
                     pause.failed_probes += 1
                     # the next probe follows after 1, 2, 4, 8, 16, and then always 30 seconds

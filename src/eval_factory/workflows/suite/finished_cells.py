@@ -58,6 +58,7 @@ def finished(plan: Plan) -> str | None:
     there is no complete result of this configuration, the data that the cell reads may have
     changed, or a setting that changes the content of a result has another value.
     """
+    # `DataRead()` has the facts of a run that reads neither a data bundle nor the user's files.
     if reads_own_data(plan) or finished_run(plan, DataRead()) is None:
         return None
     try:

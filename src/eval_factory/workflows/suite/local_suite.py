@@ -62,6 +62,10 @@ def run_by_server(
     Cells of targets without `serve` run first, all together. The other targets run one after
     another, because the server of a single target may need the complete machine.
 
+    Args:
+        work: the invocation of the suite.
+        run: runs some cells. It gets `work`, the cells, and the server of their model, or None.
+
     Raises:
         KeyboardInterrupt: the run was interrupted; all servers and cells have been ended.
     """

@@ -145,7 +145,8 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
         problems = (*_secrets_in(cell.document, [plan], env), *data_problems, *key_problems)
         checked.append(CheckedCell(cell, plan, problems, (*missing_data, *missing_keys)))
     # The suite's own file is checked too: it has keys that the run configs of the cells do not
-    # have, such as `limit_group`. If a cell already reports this problem, the suite need not.
+    # have, such as `limit_group`. If a cell already reports this problem, the suite need not. If
+    # the suite has no problem, the empty set is a subset of the problems of any cell.
     plans = []
     for checked_cell in checked:
         if checked_cell.plan is not None:
@@ -309,6 +310,9 @@ def limits_of(
     runs: Iterable[tuple[Sequence[EndpointSettings], str | None]],
 ) -> tuple[dict[str, LimitOf], list[dict[str, str]]]:
     """Return the limits by name, and for each run a dict: role -> the name of its limits.
+
+    If an endpoint has several servers, the dict also has an entry for each server: `ROLE at server
+    NUMBER` -> the name of the server's limits.
 
     The models of two runs share limits if their group is the same, or without groups, if their URLs
     are the same. Judges of two runs share limits if model and URLs are the same. If runs state

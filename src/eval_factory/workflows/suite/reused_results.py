@@ -51,6 +51,7 @@ def copy_reused_results(work: Work) -> list[CellReport]:
             report, identity = _copy_if_needed(cell, work.suite.folder)
         except EvalFactoryError as error:
             reason = str(error).split("\n")[0]
+            # the identity of the run is unknown, because the result could not be read or copied
             report = _report(cell, RunStatus.FAILED, reason, error.exit_code)
             identity = None
         reports.append(report)

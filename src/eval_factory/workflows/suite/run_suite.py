@@ -158,6 +158,7 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
         code = InterruptedRunError.exit_code
         reason = "interrupted before it was started"
         work.reports[planned.number] = CellReport.of(planned.cell, status, reason, exit_code=code)
+    # the reports of the suite's own cells; the reports of reused results follow in the table
     cells = [work.reports[planned.number] for planned in work.cells]
     try:
         reports, table_error = write_table([*cells, *work.reused], suite.folder)

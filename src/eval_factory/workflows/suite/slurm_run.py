@@ -47,7 +47,10 @@ _ERROR_OF_EXIT_CODE = {
 
 
 class JobLines(ScreenLines):
-    """Shows lines about the job, but no events: with one cell, the lines say the same."""
+    """Shows the lines about the job, but not the events.
+
+    With only one cell, the events would repeat what the lines say.
+    """
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Ignore the event."""
@@ -90,6 +93,7 @@ def run_as_job(
     # reportable.
     if cell.status == RunStatus.COMPLETE:
         collect_options = replace(options, fresh=False, only_collect=True)
+        # The request is empty, because the evaluation was already built.
         return evaluate(Request(), collect_options, env=env, screen=screen, evaluation=evaluation)
     show_warnings(evaluation, screen)
     root = shlex.quote(str(plan.rundir.root))

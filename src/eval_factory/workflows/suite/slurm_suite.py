@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from eval_factory.workflows.suite.cell_loop import Work
 
 WORKER = ("-m", "eval_factory.workflows.suite.slurm_worker")
-_POLL_S = 3.0
+_POLL_S = 3.0  # the interval between two queries of Slurm's queue, in seconds
 QUEUED = "queued in Slurm"  # the reason of a cell whose job is queued or runs
 _LOST = "its task is gone from Slurm and left no result; see its log"
 
@@ -110,7 +110,9 @@ class SlurmRun:
     silent_since: float | None = None
 
     def states(self) -> Mapping[str, RunState] | None:
-        """Return the state of each run; None if Slurm did not answer and will be asked again.
+        """Ask Slurm, and return the state of each run by the run's name.
+
+        Returns None if Slurm did not answer and will be asked again.
 
         Raises:
             QueueUnknownError: Slurm has not answered for `max_outage_s` seconds, or Slurm did not
@@ -146,7 +148,7 @@ class SlurmRun:
                 self.runs.end([name])
         to_submit = []
         for name, planned in cells.items():
-            state = states.get(name, Lost())
+            state = states.get(name, Lost())  # a run that was never submitted has no state
             if isinstance(state, Waiting) and state.never_starts:
                 self.runs.end([name])
                 reason = (
@@ -186,7 +188,7 @@ class SlurmRun:
                 return True
             end = None  # somebody has deleted the folder of the run: the cell is submitted again
         if not self.submitted[name]:
-            return False
+            return False  # the end, if any, is of an earlier invocation; the cell is submitted now
         if end is not None:
             status = RunStatus.FAILED
             if keeps_partial_result(planned.plan):
@@ -267,13 +269,17 @@ def script_lines(
     for number, array in enumerate(arrays(specs, 1000), 1):
         names = ", ".join(cell_of(run.name) for run in array)
         yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {names}"
+        # `ID` stands for the suite's id, which a dry run does not make
         yield script_of(array, f"ef-ID-w{number}", number, store, WORKER).rstrip("\n")
 
 
 def specs_of(
     cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, options: SuiteOptions
 ) -> list[RunSpec]:
-    """Return the specification of each cell's run."""
+    """Return a `RunSpec` for each cell: what an executor needs to start the cell's run.
+
+    A `RunSpec` has nothing to do with HELM's run specs.
+    """
     # The number of cells that run at once, by limit group. A limit of the endpoint is divided by
     # this number, so the number must not exceed the limit: each cell needs at least one request.
     at_once: dict[str, int] = {}
@@ -306,8 +312,9 @@ def specs_of(
                 name,
                 run_config=str(store.run_config(name).absolute()),
                 log=str(suite.folder.cell_log(cell.target, cell.evaluation).absolute()),
-                record="",
+                record="",  # the Slurm task records the end of the run in the files of the wave
                 debug=options.debug,
+                # (): the task sends no trial requests; None: it sends them
                 probed=() if options.no_preflight else None,
                 asks=asdict(asks),
             )

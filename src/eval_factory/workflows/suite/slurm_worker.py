@@ -179,6 +179,7 @@ def work(wave_file: Path, index: int) -> int:
     try:
         with Start(store, wave, left) as start:
             start.wait_for_older()
+            # `probed` is () with the option `no_preflight`, else None (see `specs_of`)
             options = SuiteOptions(debug=left[0].debug, no_preflight=left[0].probed is not None)
             try:
                 code = run_suite(
@@ -191,6 +192,7 @@ def work(wave_file: Path, index: int) -> int:
         return error.exit_code
     except EvalFactoryError as error:  # the error ends all runs: write the message to each log
         code = error.exit_code
+        # The last value of the `RunEnd` below is the number of attempts.
         message = failure_record(error, code)["error"]["message"]
         for run in left:
             append_line(Path(run.log), message)
@@ -215,7 +217,7 @@ def work(wave_file: Path, index: int) -> int:
 
 
 def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
-    """Return True if this task still has to do the run.
+    """Return True if this Slurm task still has to do the run.
 
     Records the run as failed if it was already started `MAX_STARTS` times; then returns False.
     """
@@ -282,7 +284,7 @@ def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
     return Suite(
         folder=folder,
         cells=tuple(cells),
-        budget=Budget(),
+        budget=Budget(),  # no limits: a suite with limits is not submitted to Slurm
         max_processes=asks.max_processes,
         max_attempts=asks.max_attempts,
         max_outage_s=asks.max_outage_s,
@@ -295,7 +297,9 @@ def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
 
 
 def main(arguments: list[str]) -> int:
-    """Do the task that SLURM_ARRAY_TASK_ID names; return the exit code."""
+    """Do the Slurm task that SLURM_ARRAY_TASK_ID names; return the exit code."""
+    # `interrupt_on_signals` handles SIGINT only if it has Python's own handler. Python does not set
+    # this handler if the parent process ignores SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_on_signals()
     try:

@@ -75,7 +75,7 @@ class SuiteCheck:
 
     @property
     def missing(self) -> list[CellCheck]:
-        """The cells that are not complete."""
+        """The cells that are not complete, of any other status: also partial and failed cells."""
         incomplete: list[CellCheck] = []
         for cell in self.cells:
             if not cell.is_complete:
@@ -358,7 +358,7 @@ def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
     document = parse_own(folder.results_yaml.read_text(encoding="utf-8"))
     table = {(str(cell["target"]), str(cell["evaluation"])): cell for cell in document["cells"]}
     reported = suite_state_of(EventTail(folder.events, None).new()).cells
-    finished = []
+    finished = []  # these cells have ended, but not always with a result
     for key in reported or table:
         cell_folder = folder.cell(*key)
         row = table.get(key, {})

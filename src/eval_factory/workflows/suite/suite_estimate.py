@@ -103,6 +103,7 @@ class SuiteEstimate(Total):
         return {
             **self.figures(),
             "beyond": self.exceeded_limits,
+            # `endpoint` has the name of the limit group: its targets usually ask one endpoint
             "cells": [
                 {"cell": cell.name, "endpoint": cell.limit_group, **cell.estimate.as_dict()}
                 for cell in self.cells

@@ -117,7 +117,7 @@ def locked(folder: SuiteDir) -> Iterator[None]:
         os.pwrite(descriptor, Holder.this_process().as_json().encode(), 0)
         yield
     finally:
-        os.close(descriptor)
+        os.close(descriptor)  # the lock ends with its descriptor
 
 
 def _is_lock_acquired(descriptor: int, folder: SuiteDir) -> bool:

@@ -149,6 +149,7 @@ class CellState(CellRecord):
             return self
         if self.before is not None:
             return self.before
+        # A cell that waits for its next attempt (`attempt` > 0) was started before.
         if self.status != RunStatus.WAITING or self.attempt:
             reason = WAS_STOPPED
         else:
@@ -180,7 +181,7 @@ class SuiteState:
     def update(self, event: Mapping[str, Any]) -> None:
         """Update the state by one more event. Unknown events and unknown cells are ignored."""
         kind = event.get("event")
-        group = str(event.get("group"))
+        group = str(event.get("group"))  # only used for events about endpoints, which have a group
         now = event.get("time")
         since = float(now) if isinstance(now, (int, float)) else None
         if kind == SUITE_STARTED:

@@ -39,7 +39,7 @@ class RequestCount:
 
     # None if neither the task states its number of instances nor the user limits the samples
     to_model: int | None
-    to_judges: int
+    to_judges: int  # 0 also if `to_model` is None
     # True if judges get a request for each criterion of an answer. `to_judges` counts only one
     # request for each answer, so that the real number may be larger.
     by_criterion: bool = False
@@ -72,6 +72,7 @@ def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
         if count.to_model is not None:
             known_counts.append(count)
     return RequestCount(
+        # `or 0` is only for the type checker: the known counts have no None
         sum(count.to_model or 0 for count in known_counts),
         sum(count.to_judges for count in known_counts),
         any(count.by_criterion for count in known_counts),
@@ -142,7 +143,7 @@ def _lines(
         yield f"#   {cell.name}: {cell.source}"
     yield "\n# limits of endpoints, for all cells together"
     yield from _limits(planned)
-    keys: list[tuple[Cell, str]] = []
+    keys: list[tuple[Cell, str]] = []  # lines that say where each API key is sent
     # settings without effect, and facts about the tasks' scores
     notes: list[tuple[Cell, str]] = []
     for planned_cell in planned:
@@ -184,6 +185,8 @@ def _cell_lines(
         "each command below then runs one cell without the suite"
     )
     section = suite.document[TOP]
+    # for each cell by its name: dotted path of a parameter -> (the entry of the suite's file that
+    # sets the parameter, the value)
     origins = {}
     for combination in combinations(section, []):
         origins[f"{combination.target['name']}/{combination.name}"] = origins_of(

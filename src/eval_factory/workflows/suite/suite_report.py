@@ -197,6 +197,8 @@ def _next_steps(
 
     `stopped`: why cells were not started; empty if all cells could be started.
     """
+    # `stopped` is a sentence that names the limit, if a limit was reached. More time needs no
+    # change of max_wall_s, which counts from the start of each command.
     limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
     first = ""
     if limit is not None:

@@ -338,6 +338,8 @@ class SuiteReader:
             return status
         states = self._jobs() if store.has_open_waves() else {}
         if states and status.state != RUNNING:
+            # This process has not locked the suite. Another command may be submitting jobs now, and
+            # its new file with keys must stay: only older files are deleted.
             self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
             if any(isinstance(state, (Waiting, Started)) for state in states.values()):
                 status = replace(status, state=RUNNING, pid=None, host=None)
@@ -364,7 +366,7 @@ class SuiteReader:
         if self._queue is None or now - self._queue[0] >= _INTERVAL_S:
             states = None
             with suppress(PrerequisiteError):
-                states = self._runs.look()
+                states = self._runs.look()  # asks Slurm
             self._queue = (now, states)
         return self._queue[1]
 
@@ -388,6 +390,7 @@ class SuiteReader:
         elif isinstance(state, Started):
             reason = task = state.where
             status = RunStatus.RUNNING
+            # the events since Slurm's last start of the run, by the time of the start's mark
             progress = self._progress(cell, starts[-1].stat().st_mtime) if starts else None
         else:  # The run is not queued, as far as Slurm reports, and its result was not collected.
             ended = store.ended(wave, run)
@@ -402,6 +405,7 @@ class SuiteReader:
                 reason = f"its job has ended: {ended.status}"
                 if ended.reason:
                     reason += f": {ended.reason}"
+            # A waiting cell belongs to a command that is running: it will notice the lost task.
             elif not has_ended and status != RunStatus.WAITING:
                 reason = TASK_GONE
         job = CellJob(task, len(starts), store.task_log(wave, run))
@@ -436,6 +440,7 @@ def figures_of(folder: Path) -> CellFigures | None:
 def _spent_in(folder: Path) -> Spending:
     """Return the spending of all runs in the folder; zero if the file of answers is damaged."""
     with suppress(sqlite3.Error):  # the run itself reports a damaged file
+        # no prices (`{}`): only the costs that were recorded with the answers count
         return spent_so_far(RunDir(folder).cache_db, {})
     return Spending()
 
