@@ -154,7 +154,7 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
                 )
                 continue
             try:
-                parsed = ""
+                parsed = ""  # YAML would read an empty value as null.
                 if value.strip():
                     parsed = parse(value)
             except YamlSyntaxError:

@@ -38,7 +38,7 @@ _ALWAYS_INCLUDED = {*FLAG_OF_KEY, "config.type", "target.api_endpoint.type"}
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A merged and validated run config, with its task and the origin of each value."""
+    """A merged and validated run config, with its task and the layer that set each value."""
 
     task: Task
     framework: Framework

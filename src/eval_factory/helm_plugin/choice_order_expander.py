@@ -42,7 +42,8 @@ class ChoiceOrder(AsItIs):
         super().__init__(name_of(order))
         self._order = order
 
-    def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002 - the id is the seed
+    # HELM's `seed` is not used: the orders depend on the instance's id and choices.
+    def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
         choices = [reference.output.text for reference in instance.references]
         orders = orders_of(str(instance.id), choices, self._order)
         if len(orders) < self._order:

@@ -393,9 +393,11 @@ class Endpoint:
         return _Reply(key, completion, latency, created, cached=is_cached)
 
     def _is_of_earlier_pass(self, key: str) -> bool:
-        """Return True if an earlier pass of this run asked for the key.
+        """Return True if an earlier pass of this run got the answer of the key.
 
-        Only the first call for a key returns True.
+        A run with batches consists of several passes of helm-run. The answer of an earlier pass is
+        not a cached answer for the user, because this run paid for the answer. Only the first call
+        for a key returns True; at further calls the answer counts as cached.
         """
         with self._lock:
             is_first = key in self._keys_of_earlier_passes
@@ -425,6 +427,7 @@ class Endpoint:
             number: int, outcome: str, error: RequestFailed, started: float, latency: float
         ) -> None:
             """Note a failed attempt in the journal."""
+            # Without a new reply of the batch, the journal already has this failure.
             if batched is not None and not batched.consume():
                 return
             self._report_busy(error)
@@ -456,7 +459,7 @@ class Endpoint:
             answered = replace(answered, latency_s=batched.waited_s)
         self._store(keyed, answered)
         if batched is not None:
-            batched.consume()
+            batched.consume()  # The journal now has the reply of the batch.
         completion = answered.completion
         return _Reply(keyed.key, completion, answered.latency_s, answered.started, cached=False)
 
@@ -508,6 +511,7 @@ class Endpoint:
             )
         server = answered.server if self._has_several_servers else None
         self._cache.save(answer, attempt, url_and_changes, server)
+        # If the answer becomes doubted later, the session archives it, and asks again.
         answered.doubt.then(partial(self._session.doubt, self._role, keyed.key))
         self._session.spending.answered(self._role, keyed.body, completion)
         with self._lock:

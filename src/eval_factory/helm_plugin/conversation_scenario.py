@@ -209,6 +209,7 @@ def conversations(config_path: str) -> RunSpec:
     }
     # `exact_match` can only be 1 if the right answer has the form of the model's answer: a letter.
     if any(metric.name == "exact_match" for metric in document.metrics):
+        # Problems of the file are reported by the scenario, which reads the file again.
         content = read_conversations(Path(document.dataset_file))
         if not content.problems and right_letters_of(content.rows):
             scenario["maps_right_answers"] = True

@@ -56,7 +56,8 @@ from eval_factory.tasks.rubric_case import ANSWER
 class SameInput(Input):  # type: ignore[misc]
     """An input with the original text that does not compare equal to the original input.
 
-    HELM drops a perturbed instance whose input equals the original input. This class prevents that.
+    HELM drops a perturbed instance whose input equals the original input. An instance with this
+    input is not dropped, because objects of two different dataclasses are never equal.
     """
 
 
@@ -350,6 +351,8 @@ _register_askings(
 _register_askings("options_only", lambda *_: [spec_of(OptionsOnly)])
 _register_askings("none_of_the_others", lambda *_: [spec_of(NoneOfTheOthers)])
 _register_askings("ask_unread", lambda *_: [spec_of(AsItIs, name=asking_forms.ASK_LETTER)])
+# A single asking. Its name states the maximum number of questions that are asked again; see
+# `chance_repeats`.
 _register_askings(
     "chance_questions", lambda _, count: [spec_of(AsItIs, name=f"{asking_forms.SAME_WORDS}{count}")]
 )
@@ -387,8 +390,8 @@ class AskingWhatFollows:
     """A wrapper of HELM's executor that also asks the further turns.
 
     A run without further askings is executed by HELM's executor alone. If the data hold all answers
-    (`has_answers`), no model is asked. The benchmark has to state `has_answers`: a column with
-    answers cannot be recognized, because a column of a user's table may have any name.
+    (`has_answers`), no model is asked. The caller has to state `has_answers`. An instance with the
+    key `ANSWER` does not prove it, because a column of a user's table may have this name too.
     """
 
     def __init__(self, inner: Any, output_path: Path, *, has_answers: bool = False) -> None:
@@ -472,7 +475,10 @@ class AskingWhatFollows:
     def _answered(
         self, scenario_state: ScenarioState, states: list[RequestState]
     ) -> Iterator[RequestState]:
-        """Ask the questions that have no result yet, and yield all questions with their results."""
+        """Ask the questions that have no result yet, and yield all questions with their results.
+
+        Only a further turn after a failed request already has a result: that of the failed request.
+        """
         to_ask = []
         for state in states:
             if state.result is None:
@@ -584,7 +590,9 @@ def within_chance_limit(states: Sequence[RequestState]) -> list[RequestState]:
     """Return the requests without those that exceed the limit on questions asked again in the same
     words.
 
-    The name of that asking states the limit. These questions come last in the returned list.
+    This is for counts and estimates before any answer is known; `chance_repeats` later chooses
+    which of these questions are asked. The name of that asking states the limit. These questions
+    come last in the returned list.
     """
     same_words = []
     rest = []
@@ -643,7 +651,8 @@ def is_right(state: RequestState) -> bool | None:
         if answer in options:
             return options[answer].strip() in right
         return None
-    # Single letters decide. A longer answer may be right although its text differs.
+    # If every right reference is a letter, another letter is wrong. A longer answer may be right
+    # although its text differs.
     if len(answer) == 1 and all(len(text) == 1 for text in right):
         return answer in right
     if answer in right:

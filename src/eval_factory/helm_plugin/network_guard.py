@@ -57,11 +57,12 @@ class NetworkGuard:
         self._ports: dict[str, set[int]] = {}
         for host, port in allowed:
             self.allow(host, port)
+        # An IP address that an allowed host was found to have -> the allowed ports of that host.
         self._learned: dict[str, set[int]] = {}
         self._own_name = host_of(socket.gethostname())
         self.blocked: list[str] = []
-        """Each refusal in order: `host:port` of a connection, the host of a look-up, or the words
-        for a socket.
+        """Each refusal in order: `host:port` of a connection, the host of a look-up, or a text such
+        as "a socket of the family AF_PACKET".
         """
         self.report: Callable[[str], None] = lambda _refused: None
         """A function that is called at each refusal, with the entry of `blocked`."""
@@ -134,7 +135,10 @@ class NetworkGuard:
             self._refuse(f"a socket of the family {_family_name(family)}")
 
     def _refuse(self, host: str, port: int | None = None) -> None:
-        """Record and report a refusal, and raise BlockedConnectionError."""
+        """Record and report a refusal, and raise BlockedConnectionError.
+
+        `host` is the refused host, or the description of a refused socket.
+        """
         refused = _as_text(host, port)
         self.blocked.append(refused)
         self.report(refused)
@@ -194,6 +198,7 @@ def take_settings_and_guard() -> None:
         The guard needs the addresses, because a connection names an address and not a host name.
         """
         entries = look_up(host, *args, **kwargs)
+        # The last part of an entry is the socket address, which begins with the IP address.
         guarded.learn(host_of(host), (str(entry[4][0]) for entry in entries))
         return entries
 

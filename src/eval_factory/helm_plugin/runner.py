@@ -83,7 +83,8 @@ _PROMPT_IN_MESSAGE = re.compile(
 )
 _MAX_NAME = 200
 """The maximum length of a run folder's name, in bytes. A longer name is cut to this length, and a
-hash of 9 bytes is appended. File systems allow 255 bytes, and HELM appends a suffix to the name.
+hyphen and 8 digits of a hash are appended. File systems allow 255 bytes, and HELM appends a suffix
+to the name.
 """
 
 
@@ -104,7 +105,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._guard.report = lambda address: self._session.events.emit(
                 logs.BLOCKED, place=address
             )
-        self._blocked_before = 0
+        self._blocked_before = 0  # the number of refused connections before the run began
+        # The answered and annotated requests of the current run, for the trivial answers.
         self._annotated: ScenarioState | None = None
         executor = _BatchStoppingExecutor(self.executor, self._session)
         asking = AskingWhatFollows(
@@ -374,6 +376,8 @@ def without_uncomputed_metrics(run_spec: RunSpec, settings: HelmRunSettings) -> 
     metric_specs = []
     for metric_spec in run_spec.metric_specs:
         is_left_out = metric_spec.class_name in settings.uncomputed
+        # A run that only generates pictures leaves out all metrics of pictures, also those that
+        # this machine could compute.
         if settings.only_generate:
             is_left_out = not needs_no_torch(metric_spec)
         if not is_left_out:
@@ -619,6 +623,7 @@ class Unscorable:
                 if hasattr(annotator, "_auto_client"):  # The annotator asks judges.
                     raise AnnotationExecutorError(f"{error} Request: {state.request}") from error
                 state = self.give_up(state, type(annotator).__name__, error)
+                # HELM's metrics need an annotation, so annotate the empty answer.
                 annotations[annotator.name] = annotator.annotate(state)
         return replace(state, annotations=annotations)
 

@@ -301,6 +301,8 @@ class _Scorer:
             annotation: the annotation of an executed answer; None if no answer is executed.
         """
         state = self._states[number]
+        # Other metrics than HELM's basic metrics may read anything of a question, so only equal
+        # answers to one question share their scores.
         key: Any = (number, answer)
         if self._all_basic:
             key = self._score_key(state, answer)

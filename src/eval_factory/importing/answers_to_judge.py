@@ -96,6 +96,7 @@ def write_judged_answers(stored: StoredResult, judging: Judging, folder: Path) -
             if line is None:
                 continue
             if has_sources:
+                # Repeats of a question have the same id, and become one cluster.
                 line["cluster"] = record.cluster or record.id
             file.write(json.dumps(line) + "\n")
             written += 1

@@ -79,7 +79,8 @@ class SampleCounts:
     empty: int = 0  # answers without a visible character
     truncated: int = 0  # answers that reached the limit of output tokens
     filtered: int = 0  # answers that a content filter has ended
-    unread: int = 0  # readable answers in which the reader finds no option
+    # readable answers in which the reader finds no option; includes refusals and empty answers
+    unread: int = 0
     refused: int = 0
     unparsed: int = 0
     readable: int = 0  # answers that the reader can compare with options (`is_readable`)
@@ -115,7 +116,7 @@ class SampleCounts:
         if sample.cluster is not None:
             self.clusters[sample.id] = sample.cluster
         self._add_categories(sample, key)
-        if sample.options and sample.repeat == 0:
+        if sample.options and sample.repeat == 0:  # each question once
             self._add_options(sample)
         if sample.prompt_tokens is not None:
             self.prompt_tokens += sample.prompt_tokens

@@ -69,7 +69,7 @@ def _with_checked_samples(run: ForeignRun) -> ForeignRun:
 
 def _checked_samples(run: ForeignRun) -> Iterator[ForeignSample]:
     """Yield the samples of a run. Raises SourceError if a sample has an unexpected form."""
-    if run.samples is None:
+    if run.samples is None:  # never true: `_with_checked_samples` has checked this
         return
     samples = run.samples()
     number = 0

@@ -166,6 +166,7 @@ def _value(text: str, location: str, column: str) -> float | None:
     if word in _WORD_VALUES:
         return _WORD_VALUES[word]
     try:
+        # Some languages write a decimal comma.
         number = number_of(float(word.replace(",", ".")))
     except ValueError:
         number = None

@@ -56,6 +56,7 @@ SHORT_LIMIT_S = 1.0  # the limit of each query in ehr_sql after TOTAL_LIMIT_S is
 
 # The pattern of a query between <sql> and </sql>; the slash of the closing tag may be missing.
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
+# The pattern of the language's name at the beginning of a code fence (```sql).
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
 _PASSED_VARIABLES = ("PATH", "LD_LIBRARY_PATH")
 """The environment variables of a process that executes queries. The run's API keys are not passed,
@@ -136,6 +137,7 @@ def _run_in_sandbox(
         sandbox_worker.__file__,
         json.dumps(settings),
     ]
+    # HELM's check of an answer first imports HELM. The worker measures the answer's own time.
     seconds += 0 if argv else _START_LIMIT_S
     allowed = _allowed(processes=processes)
     return sandbox.run(
@@ -150,6 +152,7 @@ def _run_in_sandbox(
 
 def _allowed(*, processes: bool = False) -> sandbox.Allowed:
     """Return the permissions of a sandbox, which may read the interpreter and all packages."""
+    # The prefix "/" is left out, because it would make all files readable.
     prefixes = {os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix} - {"/"}
     libraries = [
         folder
@@ -272,7 +275,7 @@ def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleName
     The command is `timeout SECONDS g++ ... FILE -o PROGRAM` or `timeout SECONDS PROGRAM`. The
     command can only write to the folder of PROGRAM.
     """
-    seconds, *program = argv[1:]
+    seconds, *program = argv[1:]  # `argv[0]` is `timeout`: the sandbox has its own time limit.
     folder = Path(program[-1]).parent.resolve()
     is_compiler = len(program) > 1  # The compiler starts other programs.
     ended = _run_in_sandbox(
@@ -303,6 +306,7 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
         ended = _run_in_sandbox(program, folder, ASSEMBLY_LIMIT_S, processes=True)
         if ended.returncode != 0:
             raise subprocess.CalledProcessError(1, list(argv), stderr="")
+        # A symbolic link in place of the output could name a file outside of the sandbox.
         with os.fdopen(os.open(output, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             assembly.write_bytes(file.read(MAX_ASSEMBLY))
 
@@ -361,7 +365,7 @@ class _Worker:
             raise
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self.end()
+        self.end()  # closes the pipes of an earlier process that has ended
         process = self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", sql_worker.__file__],
             env={name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ},
@@ -499,6 +503,7 @@ def as_evaluated(query: str) -> str:
     function does not, because such a change can correct or break a model's query.
     """
     query = _CURRENT_TIME.sub(CURRENT_TIME, query).replace("%j", "%J")
+    # The comparison with "upper" is the index of the bound: False (0) or True (1).
     return _BOUND.sub(
         lambda bound: str(NORMAL_RANGES[bound[1].lower()][bound[2].lower() == "upper"]), query
     )
@@ -520,6 +525,7 @@ def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
     gold_of_helm = _CURRENT_TIME_ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold
     gold_rows, _ = _rows_of(database, gold_of_helm)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
+    # Rows and error are both None if the answer holds no SQL statement.
     predicted_rows, error = _predicted_rows(database, predicted)
     # If the gold query gives no rows, HELM uses the stated value as the gold result.
     stated = (request_state.instance.extra_data or {}).get("value", {})

@@ -311,6 +311,7 @@ def import_only_the_run_specs_that_are_asked(
         for name in sorted(run_specs - registered.keys()):
             if name in index:
                 importlib.import_module(f"helm.benchmark.run_specs.{index[name].module}")
+        # `run_specs` is empty if the arguments of helm-run do not show the run specs.
         if not run_specs or not run_specs <= registered.keys():
             discover_all()
 

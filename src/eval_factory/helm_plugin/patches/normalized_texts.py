@@ -1,4 +1,4 @@
-"""Compares long answers with references in less time than HELM, and with HELM's results.
+"""Compares long answers with references as HELM does, with the same results in less time.
 
 HELM normalizes the complete answer twice for each right reference, letter by letter. With one
 reference, an answer of 5 MB takes 1.0 s. Here an answer is normalized once, which takes 0.2 s for
@@ -62,6 +62,7 @@ def _quasi_exact_match(gold: str, pred: str) -> float:
     if not pred:
         return 0
     normalized_gold = metrics.normalize_text(gold)
+    # A mere beginning of the answer is longer than the reference, so it never equals the reference.
     return int(_normalized_beginning(pred, len(normalized_gold)) == normalized_gold)
 
 
@@ -79,6 +80,8 @@ def _normalized_beginning(text: str, length: int) -> str:
     The beginning has more than `length` characters. The text is cut at white space, because no step
     of HELM's normalization looks beyond white space.
     """
+    # A text of this length is remembered. The other comparison with the same reference needs the
+    # same beginning, and then does not normalize it again.
     end = MIN_REMEMBERED + length
     while (space := _SPACE.search(text, end)) is not None:
         beginning: str = metrics.normalize_text(text[: space.start()])

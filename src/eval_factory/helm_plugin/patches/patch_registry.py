@@ -142,7 +142,7 @@ def owner_of(target: str) -> tuple[Any, str]:
 def _patch(entry: Mapping[str, Any]) -> Patch:
     """Return the patch that an entry of `patches.yaml` describes."""
     specs = entry.get("run_specs")
-    if specs == "of juries":
+    if specs == "of juries":  # short for all run specs whose answers a jury of models scores
         specs = names.JURY_RUN_SPECS
     typed = {
         "targets": tuple(entry.get("targets", ())),

@@ -74,6 +74,7 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
         except (datasets.exceptions.DatasetNotFoundError, ValueError) as error:
             # Offline, the package does not choose among several configurations. AIR-Bench has one
             # configuration more, with the judges' prompts.
+            # `load_dataset` always passes a name: None if its caller chose no configuration.
             must_choose = kwargs.get("name", "") is None and "There are multiple" in str(error)
             is_pin_unreadable = pinned is not None and any(
                 sign in str(error) for sign in UNREADABLE_REVISION_SIGNS
@@ -116,6 +117,7 @@ def refuse_old_media(file: Path, media_files: Iterable[Path]) -> None:
     old_revisions = {
         (entry["id"], entry["config"]): entry["revision"] for entry in record.get("datasets", ())
     }
+    # A data set that the previous run did not read cannot have left old pictures or sounds.
     if all(
         old_revisions.get(key, entry["revision"]) == entry["revision"]
         for key, entry in _loaded.items()

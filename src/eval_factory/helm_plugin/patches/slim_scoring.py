@@ -44,7 +44,7 @@ def pack_statistics() -> None:
     helms_own = runner.remove_per_instance_stats_nans
 
     def without_nans(records: list[Any]) -> list[Any]:
-        # Packed statistics need no change, because their values are numbers.
+        # Packed statistics need no change: `packed` refuses NaN, which is not equal to itself.
         return [
             record if isinstance(record.stats, PackedStats) else helms_own([record])[0]
             for record in records
@@ -78,7 +78,10 @@ class PackedStats(Sequence[Any]):
     __slots__ = ("names", "values")
 
     def __init__(self, names: tuple[Any, ...], values: tuple[Any, ...]) -> None:
-        """Take the name and the value of each statistic; None for a statistic without a value."""
+        """Take the name and the value of each statistic; None for a statistic without a value.
+
+        HELM's `Stat.add` ignores None.
+        """
         self.names = names
         self.values = values
 
@@ -122,6 +125,8 @@ def _process(self: Any, generation_states: list[Any]) -> Sequence[Any]:
         )
     )
     context = MetricContext.from_instance(state.instance)
+    # The list on the right is used if `packed` returns None. It is also used if there are no
+    # statistics, and is then empty too.
     return packed(stats, context) or [metric.add_context(stat, context) for stat in stats]
 
 

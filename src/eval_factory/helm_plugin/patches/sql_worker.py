@@ -86,6 +86,7 @@ def answer(uri: str, query: str, max_size: int = MAX_RESULT) -> dict[str, Any]:
         except TooLarge as error:
             return {FAILED: str(error), TOO_LARGE: True}
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as error:
+            # A MemoryError may have no text.
             return {FAILED: str(error)[:MAX_MESSAGE] or "out of memory"}
 
 
