@@ -64,7 +64,7 @@ def find_benchmark(
             Path(os.path.abspath(folder / os.path.expanduser(written_path))) for folder in folders
         )
     )
-    existing = [path for path in paths if path.exists()]
+    existing = [path for path in paths if path.exists()]  # at most two paths
     if not existing:
         problems.append(f"{key_path}: there is no file {' or '.join(map(str, paths))}")
         return None
@@ -271,7 +271,10 @@ def _validated(
 
 
 def _explained(path: str, detail: Any, sources: ValueSources, request: Request) -> str:
-    """Return the message about one of pydantic's findings, with the origin of the value."""
+    """Return the message about one of pydantic's findings.
+
+    The message begins with the file or the flag from which the value came, if this is known.
+    """
     if detail["type"] == "missing":
         if path in FLAG_OF_KEY:
             return f"{path}: is missing; write it in the run config or give {FLAG_OF_KEY[path]}"

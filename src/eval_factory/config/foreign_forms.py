@@ -311,7 +311,7 @@ def _take_model(name: str, conversion: _Conversion, *, has_url: bool) -> None:
         url = f"${{{prefix}_BASE_URL}}"
         conversion.values |= {_MODEL: model, _URL: url, _KEY: f"{prefix}_API_KEY"}
     else:
-        conversion.values[_MODEL] = model or name
+        conversion.values[_MODEL] = model or name  # A name without "/" has no provider.
         url = "" if has_url else f"the URL of an OpenAI-compatible endpoint as {_URL}, and "
         conversion.note(
             "model",

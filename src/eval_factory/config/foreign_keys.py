@@ -35,6 +35,7 @@ ONLY: Mapping[str, Mapping[str, Any]] = {
 """
 _PATHS: list[str] = []  # the dotted paths of all foreign keys
 for _section, _keys in NO_EFFECT.items():
+    # The section of the keys at the top of the file is the empty text.
     _PATHS += [f"{_section}.{_key}".lstrip(".") for _key in _keys]
 _PATHS += [*ONLY, INTERCEPTORS, TASK, "command", "framework_name"]
 Foreign = dict[str, Any]  # the dotted path of a foreign key -> its value in the configuration
@@ -101,7 +102,7 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
                 f"does not use it; {advice}"
             )
     name = framework.framework.name
-    # Any of these names may be the value of the foreign key TASK.
+    # Any of these names may be the value of the foreign key TASK, which may also be missing.
     names = () if task is None else (task.name, f"{name}.{task.name}", task.helm.run_spec)
     if names and foreign.get(TASK, names[0]) not in names:
         yield f"{TASK}: is not the task of config.type, {names[0]}; give only one of the two"

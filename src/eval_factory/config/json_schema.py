@@ -54,7 +54,7 @@ def run_config_schema(framework: Framework) -> _Schema:
         schema["properties"][name] = _field(
             field, name, suite_model["$defs"], framework.defaults.suite[name]
         )
-    params = schema["properties"]["config"]["properties"]
+    params = schema["properties"]["config"]["properties"]  # the keys of the section `config`
     names = [task.name for task in framework.evaluations]
     program = framework.framework.name
     known_tasks = {

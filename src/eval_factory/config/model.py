@@ -239,6 +239,7 @@ TopP = Annotated[Number, Field(gt=0.0, le=1.0)]
 def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields; raise ValueError if they hold a secret."""
     field = secret_field_of(fields)
+    # A redactor without known secrets still replaces texts that look like keys.
     if field is not None or Redactor().tree(fields) != fields:
         secret = "a key" if field is None else f"a secret in its field {_quoted(field)}"
         raise ValueError(
@@ -437,6 +438,7 @@ class StopWhen(StrictModel):
             "beats_floor": self.beats_floor,
             "differs_from": self.differs_from,
         }
+        # The value of a rule that is not set is None or False.
         return {name: value for name, value in rules.items() if value}
 
     @property

@@ -156,6 +156,7 @@ def _judges_of(
     """
     extra = params.get("extra") or {}
     upstream = UPSTREAMS.get(str(extra.get("upstream")), HELM)
+    # The check of the cell reports the problems of the task.
     task = task_named(combination.evaluation["type"], framework, [], upstream)
     if task is None:
         return []

@@ -350,6 +350,7 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
                     "letters count as the same)"
                 )
     problems += [f"{layer.message_prefix}{problem}" for problem in problems_of_layer]
+    # `read_layers` has already read the preset and the extended files.
     for key in ("preset", "extends"):
         tree.pop(key, None)
     return tree
@@ -370,6 +371,7 @@ def _absolute_paths(
         stop["differs_from"] = os.path.abspath(os.path.expanduser(stop["differs_from"]))
     written_path = extra.get(BENCHMARK_KEY)
     if isinstance(written_path, str):
+        # The path in a preset is relative to the folder of the presets only.
         if layer.is_preset and layer.folder is not None:
             written_path = str(layer.folder / written_path)
         path = find_benchmark(
@@ -388,6 +390,7 @@ def _evaluations(
         if entry.get("select") is not None:
             yield from _selected(entry, path, framework, problems)
         elif entry.get("type") is None:
+            # Another layer may state the type. `build_suite` checks the types after the merge.
             yield entry
         else:
             name = entry.get("name") or name_of_type(entry["type"], framework)

@@ -396,8 +396,8 @@ class Endpoint:
         """Return True if an earlier pass of this run got the answer of the key.
 
         A run with batches consists of several passes of helm-run. The answer of an earlier pass is
-        not a cached answer for the user, because this run paid for the answer. Only the first call
-        for a key returns True; at further calls the answer counts as cached.
+        not reported as cached, because this run asked for it. Only the first call for a key returns
+        True; at further calls the answer counts as cached.
         """
         with self._lock:
             is_first = key in self._keys_of_earlier_passes
@@ -511,7 +511,7 @@ class Endpoint:
             )
         server = answered.server if self._has_several_servers else None
         self._cache.save(answer, attempt, url_and_changes, server)
-        # If the answer becomes doubted later, the session archives it, and asks again.
+        # If the answer becomes doubted later, the session notes its key, to archive the answer.
         answered.doubt.then(partial(self._session.doubt, self._role, keyed.key))
         self._session.spending.answered(self._role, keyed.body, completion)
         with self._lock:

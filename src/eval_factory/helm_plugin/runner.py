@@ -623,7 +623,7 @@ class Unscorable:
                 if hasattr(annotator, "_auto_client"):  # The annotator asks judges.
                     raise AnnotationExecutorError(f"{error} Request: {state.request}") from error
                 state = self.give_up(state, type(annotator).__name__, error)
-                # HELM's metrics need an annotation, so annotate the empty answer.
+                # Metrics may read the annotation, so annotate the empty answer.
                 annotations[annotator.name] = annotator.annotate(state)
         return replace(state, annotations=annotations)
 

@@ -104,6 +104,7 @@ def read_value(record: InstanceRecord) -> float | None:
     right = _right_letters(record, options)
     if len(options) < 2 or not right:
         return None
+    # `stated_option` returns None if the answer states no option, and None is not in `right`.
     return float(stated_option(record.completion, options) in right)
 
 

@@ -155,6 +155,7 @@ class SampleCounts:
             self.readable += 1
             if index is None:
                 self.unread += 1
+            # An answer without a stated option (None) has the value 0.
             self.read_values[key] = float(index in sample.right_options)
 
     def _add_categories(self, sample: ForeignSample, key: SampleKey) -> None:

@@ -361,6 +361,7 @@ def _sample(
     turns = _turns(messages)
     texts = _as_list(output.get("raw"))
     completion = str(texts[0]) if texts else None
+    # In a conversation, the answer is the last turn.
     if completion is None and turns and turns[-1]["role"] == "assistant":
         completion = turns.pop()["content"]
     error = line.get("error")

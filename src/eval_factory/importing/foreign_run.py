@@ -31,7 +31,8 @@ class ForeignSample:
     completion_tokens: int | None = None
     latency_s: float | None = None  # the time from the request to the answer, in seconds
     reasoning: str | None = None  # the thinking of the model, if the program stores it
-    judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by scorer
+    # scorer -> criterion -> explanation
+    judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     categories: Mapping[str, Any] = field(default_factory=dict)  # category -> value, for groups
     cluster: str | None = None  # the group of related questions to which the question belongs
 

@@ -109,6 +109,7 @@ def write_import(
     )
     document = run_config(redactor.tree(config), redactor.text(command), FRAMEWORK, FRAMEWORK)
     write_atomic(rundir.run_config, to_yaml(document))
+    # `()`: an imported result has no run folders of HELM.
     files = {**digests_of(rundir, ()), **written.provenance.run_files}
     write_checksums(rundir, written, files)
     return written

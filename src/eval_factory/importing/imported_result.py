@@ -165,12 +165,14 @@ def _score(name: str, reported: ReportedValue, counts: SampleCounts, notes: list
         scale = PROPORTION
     question_mean = math.fsum(means.values()) / len(means)
     answer_mean = math.fsum(values.values()) / len(values)
+    # With repeats, a program may average the means of the questions, or all answers.
     if not any(_is_equal(reported.value, mean) for mean in (question_mean, answer_mean)):
         notes.append(
             f"{name}: the reported {reported.value:g} is not the mean of its samples' values, "
             f"{question_mean:g}, so it has no interval."
         )
         return Score(reported.value, plain, name, SPLIT, None, better, scale, None)
+    # A metric from 0 to 1 without a stated direction is taken as better if it is higher.
     if better is None and scale is not None:
         better = True
     stats = describe(list(means.values()), reported.value, scale, _clusters(counts, means))
@@ -281,11 +283,13 @@ def _failures(counts: SampleCounts, redactor: Redactor) -> tuple[FailureCause, .
 
 def _usage(run: ForeignRun, counts: SampleCounts) -> Usage:
     """Return the requests and tokens of the other program."""
+    # A sum of 0 means that no sample states its tokens, so the number is not known (None).
     prompt = run.prompt_tokens or counts.prompt_tokens or None
     completion = run.completion_tokens or counts.completion_tokens or None
     answered = counts.requested - len(counts.failed)
     spent = Spent(answered, 0, 0, prompt, completion, None, None)
     by_role = SpentByRole(spent, {MODEL_ROLE: spent})
+    # One run, which took 0 seconds here: eval-factory has sent no request.
     return Usage(by_role, by_role, 1, 0.0, "the program that asked did not record the cost")
 
 

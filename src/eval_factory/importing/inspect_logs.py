@@ -276,6 +276,7 @@ def _texts(content: Any) -> tuple[str, str | None]:
         return content, None
     texts = []
     reasoning = []
+    # The reader of samples (`refuse_other_form`) reports a TypeError as a wrong field.
     if content is not None and not isinstance(content, list):
         raise TypeError("content is neither text nor a list")
     for part in content or []:
@@ -342,6 +343,8 @@ def _values(scores: Any, location: str) -> tuple[dict[str, float], dict[str, dic
             values[name] = value
         explanation = score.get("explanation")
         if explanation:
+            # The keys are the judge and the criterion. A scorer has no criteria, so its name is
+            # used for both.
             judgements[scorer] = {scorer: {"explanation": str(explanation)}}
     return values, judgements
 

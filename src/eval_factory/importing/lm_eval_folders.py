@@ -293,7 +293,8 @@ def _compared_options(requests: Sequence[tuple[str, str]]) -> tuple[tuple[str, .
     In tasks with `multiple_input`, such as WinoGrande, each option has its own prompt. An option is
     then the prompt with its continuation, and the target does not identify the right option.
     """
-    # The metric acc_mutual_info makes another request for each option, without a prompt.
+    # The metric acc_mutual_info makes another request for each option, without a prompt. These
+    # requests are left out. If the first request has no prompt, the question has none.
     compared = [request for request in requests if request[0] or not requests[0][0]]
     if len({prompt for prompt, _ in compared}) == 1:
         return tuple(continuation.strip() for _, continuation in compared), True

@@ -525,7 +525,7 @@ def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
     gold_of_helm = _CURRENT_TIME_ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold
     gold_rows, _ = _rows_of(database, gold_of_helm)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
-    # Rows and error are both None if the answer holds no SQL statement.
+    # Rows and error are both None for a query without a statement, such as a comment.
     predicted_rows, error = _predicted_rows(database, predicted)
     # If the gold query gives no rows, HELM uses the stated value as the gold result.
     stated = (request_state.instance.extra_data or {}).get("value", {})

@@ -88,8 +88,8 @@ def end_this_process_after(seconds: float) -> None:
     A timer measures the elapsed time. A limit on CPU time ends the process if the interpreter is
     busy in a way that the timer's thread cannot run.
     """
-    # The CPU time that this process has already used counts towards the limit. The 2 seconds let
-    # the timer end the process first.
+    # The CPU time that this process has already used counts towards the limit. With the 2 further
+    # seconds, the timer normally ends the process first.
     used = resource.getrusage(resource.RUSAGE_SELF)
     set_limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds) + 2)
     timer = threading.Timer(seconds, os._exit, [_TIMED_OUT])

@@ -117,7 +117,7 @@ def refuse_old_media(file: Path, media_files: Iterable[Path]) -> None:
     old_revisions = {
         (entry["id"], entry["config"]): entry["revision"] for entry in record.get("datasets", ())
     }
-    # A data set that the previous run did not read cannot have left old pictures or sounds.
+    # A data set that the previous run did not read counts as unchanged.
     if all(
         old_revisions.get(key, entry["revision"]) == entry["revision"]
         for key, entry in _loaded.items()
