@@ -238,6 +238,7 @@ def _lm_eval_runs(document: Mapping[str, Any], conversion: _Conversion) -> Itera
         conversion.values[_TYPE] = kind
     elif model is not None:
         conversion.note("model", f"{one_line(model, 120)} {conversion.advice('model')}")
+    # These models of the harness ask OpenAI's own endpoint, which needs a key.
     if model in conversion.table["keyed"]:
         _take_provider(_OPENAI, conversion)
     conversion.take({"model_args": rest.pop("model_args", None)})

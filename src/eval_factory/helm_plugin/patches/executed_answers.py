@@ -199,6 +199,7 @@ def check_correctness(
         "completion": completion,
         "timeout": timeout,
     }
+    # With HELM's check, the worker ends itself after `timeout` + 1 seconds. This limit is later.
     outcome = check_answer(question, timeout + 2)
     if isinstance(outcome, dict) and outcome.keys() >= {"passed", "result"}:
         passed = bool(outcome["passed"])
