@@ -111,6 +111,7 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
                 new = _leaves_at(merged, path) or new
             # Remove the leaves above or below the path, which the new leaves replace.
             for merged_path in list(merged):
+                # True if one of the two paths begins with the other
                 is_related = merged_path[: len(path)] == path[: len(merged_path)]
                 if is_related and merged_path not in new:
                     del merged[merged_path]

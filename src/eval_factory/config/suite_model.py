@@ -68,7 +68,7 @@ servers as a step of the job.
 """
 _MAX_NAME_LENGTH = 100  # the maximum length of a folder's name, in characters
 _FOLDER = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}"
-NAME = re.compile(rf"^{_FOLDER}\Z")
+NAME = re.compile(rf"^{_FOLDER}\Z")  # matches the name of a folder
 SUITE_FILE_PREFIX = "suite_"
 """The beginning of the names of the suite's own files, which are next to the targets' folders."""
 
@@ -217,8 +217,8 @@ Health = Annotated[
 BasePath = Annotated[
     OneLineText, _like(_PATH, "a path, such as /v1"), AfterValidator(lambda text: text.rstrip("/"))
 ]
-UpToAWeek = Annotated[Number, Field(gt=0.0, le=7 * 24 * 3600.0)]
-UpToAYear = Annotated[Number, Field(gt=0.0, le=366 * 24 * 3600.0)]
+UpToAWeek = Annotated[Number, Field(gt=0.0, le=7 * 24 * 3600.0)]  # in seconds
+UpToAYear = Annotated[Number, Field(gt=0.0, le=366 * 24 * 3600.0)]  # in seconds
 _Tree = dict[str, Any]
 
 

@@ -81,7 +81,7 @@ class RunSpending:
 
     def begin(self) -> str | None:
         """Return None if a request may be sent, else the name of the limit that forbids sending."""
-        if not self.is_countable:
+        if not self.is_countable:  # The cost so far is unknown, and may have reached the limit.
             return MAX_COST
         return None if self._tracker is None else self._tracker.begin()
 
@@ -250,7 +250,7 @@ class Session:
         with self.lock:
             is_first = self.limit_reached is None
             self.limit_reached = limit
-        if is_first:
+        if is_first:  # Later refusals find that the clients have already stopped.
             self.ask_no_more(limit)
 
     def ask_no_more(self, limit: str) -> None:

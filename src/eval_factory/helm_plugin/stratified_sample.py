@@ -137,6 +137,7 @@ def stratifying_field(instances: Sequence[Any], source: str | None) -> str | Non
     for name, values_of_field in values.items():
         if can_form_groups(len(values_of_field), len(instances)):
             suitable.append(name)
+    # False sorts before True, so the sub-split comes first.
     return min(suitable, key=lambda name: (name != SUB_SPLIT, name), default=None)
 
 
@@ -170,6 +171,7 @@ def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
     remainders = {}
     for name, count in large_strata.items():
         shares[name], remainders[name] = divmod(count * remaining_size, total)
+    # the number of instances that rounding down has left over
     missing = remaining_size - sum(shares[name] for name in large_strata)
     largest_first = sorted(remainders, key=lambda name: (-remainders[name], _rank(seed, name)))
     for name in largest_first[:missing]:

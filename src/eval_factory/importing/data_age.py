@@ -46,6 +46,7 @@ def age_of_data(
         training_cutoff: the month in which the model's training data end (`YYYY-MM`).
     """
     if published is not None:
+        # The user's month is the month since which the answers are public too.
         return DataAge(published, True, training_cutoff)
     about = None if dataset is None else facts_of_data_set(dataset)
     if about is None:

@@ -103,6 +103,7 @@ def digest_of(path: Path, algorithm: str = "sha256") -> str:
 
     `algorithm`: the name of the algorithm in `hashlib`. Raises OSError if the file cannot be read.
     """
+    # Without this argument, some builds of Python refuse MD5.
     digest = hashlib.new(algorithm, usedforsecurity=False)
     with open_regular(path) as file:
         while chunk := file.read(_CHUNK):
@@ -155,7 +156,7 @@ def json_document(path: Path) -> Any:
     """
     try:
         with open_regular(path) as file:
-            text = file.read(MAX_DOCUMENT_BYTES + 1)
+            text = file.read(MAX_DOCUMENT_BYTES + 1)  # One more byte shows that it is too large.
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(text) > MAX_DOCUMENT_BYTES:

@@ -42,5 +42,6 @@ class RubricMetric(Metric):  # type: ignore[misc]
             # 0 or leaves the case out.
             return [Stat(MetricName(self._name)).add(0.0)]
         decided = decisions_of(request_state.annotations, self._judges, len(criteria))
+        # None if no judge decided about one of the criteria, or if none has positive points.
         score = case_score(criteria, [share_met(by_judge.values()) for by_judge in decided])
         return [] if score is None else [Stat(MetricName(self._name)).add(score)]
