@@ -276,7 +276,7 @@ class RatedQuestion:
                 turns.append((role, text))
         return ShownAnswer(
             AnswerKey(record.id, record.trial),
-            tuple(turns or [("user", record.prompt)]),
+            tuple(turns or [("user", record.prompt)]),  # a record without messages has its prompt
             record.completion or "",
             tuple(
                 str(reference["text"])
@@ -454,8 +454,8 @@ def ratings_on_scale(
 ) -> tuple[RatingChoice, ...]:
     """Return the ratings on a scale in ascending order; yes and no if all values are 0 or 1.
 
-    A scale of at most ten steps between whole numbers has all whole numbers as ratings; other
-    scales have five ratings at equal distances.
+    A scale of two to ten steps between whole numbers has all whole numbers as ratings. Other
+    scales, such as 0 to 1, have five ratings at equal distances.
 
     Args:
         scale: the lowest and the highest value; None: the result is empty.

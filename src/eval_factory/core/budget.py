@@ -223,7 +223,7 @@ class LongPrompts(Rates):
 class Price(Rates):
     """The price of one model at one endpoint."""
 
-    source: str = BY_TABLE  # the source of the price
+    source: str = BY_TABLE  # who states the price; begins with `BY_TABLE` or `BY_LIBRARY`
     long_prompts: tuple[LongPrompts, ...] = ()
 
     def of(self, prompt: float, completion: float, cached: float = 0) -> float:
@@ -272,7 +272,8 @@ class Cost:
     """The cost of answers, as far as it is known."""
 
     value: float  # the cost of the requests with a known cost
-    source: str  # the source of the cost; all sources if they differ between requests
+    # who states the cost or the price; all sources if they differ between requests
+    source: str
     priced_requests: int  # the number of answered requests with a known cost
     # the number of answered requests without a known cost: no price, or no count of tokens
     unpriced_requests: int

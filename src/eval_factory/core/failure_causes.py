@@ -53,6 +53,7 @@ class Causes:
             error: the message; None if no error was recorded.
         """
         line = one_line(error or _UNKNOWN)
+        # An HTTP status at the beginning is not a variable part: another status is another cause.
         status = _STATUS.match(line)
         pieces = []
         end = 0

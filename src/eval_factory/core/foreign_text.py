@@ -24,10 +24,10 @@ More characters are read than shown, because white space and tags are removed.
 NO_MESSAGE = "an error without a message"
 QUOTED_PROMPT = "[text of the prompt]"  # replaces a quote of the prompt
 SHORTEST_QUOTE = 24
-"""The minimum length in characters of a text that is in the line and in the prompt, and counts as a
-quote.
+"""A text that is both in the line and in the prompt is a quote if it has at least this length, in
+characters.
 """
-_PIECE = SHORTEST_QUOTE // 2
+_PIECE = SHORTEST_QUOTE // 2  # the length of the pieces that `_without_quotes` searches for
 _MAX_DEPTH = 6
 """The maximum number of nested levels of an error object in which a message is searched."""
 

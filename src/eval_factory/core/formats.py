@@ -4,9 +4,9 @@ digits.
 Numbers are rounded as by hand: from the shortest decimal text, with halves away from zero. The
 screen, the pages and Markdown therefore show the number that a reader gets by rounding the number
 in the JSON file: 2.96385 becomes 2.9639. (Python's own format rounds the binary number and gives
-2.9638.) Derived statistics, such as the ends of an interval, are first rounded to six significant
-digits, as in documents. JSON and CSV files contain all digits of the result. Zero never has a minus
-sign.
+2.9638.) Derived statistics, such as the ends of an interval, have six significant digits in the
+result documents (`report/documents.py`), and are therefore rounded to six digits before they are
+shown. Scores have all their digits in these documents. Zero never has a minus sign.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from decimal import ROUND_HALF_UP, Decimal
 def rounded(number: float, digits: int = 6) -> float:
     """Return a number rounded to significant digits: 0.001623436 with 4 digits is 0.001623.
 
-    Documents contain figures that are derived from scores with six digits: such figures are
-    estimates.
+    Result documents contain six digits of a figure that is derived from scores, because such a
+    figure is an estimate. Unlike the other functions of this module, this one rounds as Python
+    does.
     """
     return float(f"{number:.{digits}g}")
 
@@ -34,7 +35,8 @@ def round_half_up(value: float, exponent: int) -> float:
         exponent: -2 for hundredths, 0 for whole numbers.
     """
     number = Decimal(repr(float(value)))
-    if not number.is_finite() or number.adjusted() - exponent > 15:  # the digits of a double
+    # A double has no more than 16 or 17 significant digits: there is nothing to round.
+    if not number.is_finite() or number.adjusted() - exponent > 15:
         return value
     # `+ 0.0` makes 0.0 of -0.0
     return float(number.quantize(Decimal(1).scaleb(exponent), ROUND_HALF_UP)) + 0.0

@@ -60,7 +60,8 @@ class SampleSettings:
     """The settings with which eval-factory itself, not HELM, draws a sample of the instances."""
 
     seed: int
-    # the field with the source that instances share; it is not used as a group of the sample
+    # the field of the extra data that names the source which several instances share; it is not one
+    # of the fields by whose groups the sample may be stratified
     source: str | None = None
     # True if groups are ignored: a larger sample then contains each smaller sample
     in_one_order: bool = False

@@ -45,7 +45,9 @@ SCORING = "scoring"
 
 UNREACHABLE = "unreachable"
 REFUSED_BY_ENDPOINT = "refused"
-"""The `kind` of a fatal event: an endpoint does not answer, or rejects all requests."""
+"""The `kind` of an event `FATAL`: an endpoint does not answer, or rejects all requests. (The event
+`REFUSED` has the same word, but is not about an endpoint.)
+"""
 
 _STOPS = "eval-factory stops"  # the start of helm-run's last line on standard error
 
@@ -118,7 +120,7 @@ def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | Non
     """
     mark = f"{_STOPS} [{run}]: "
     messages = [line.removeprefix(mark) for line in tail if line.startswith(mark)]
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError):  # a line that was cut does not end as JSON
         if messages and returncode != 0:
             return str(json.loads(messages[0]))
         return None

@@ -108,7 +108,10 @@ def _whole_number(loader: Any, node: yaml.ScalarNode) -> int | str:
 
 
 def _number(loader: Any, node: yaml.ScalarNode) -> float | str:
-    """Return a number; a text such as `1:30.5` is returned unchanged (see `_whole_number`)."""
+    """Return a number; a text such as `1:30.5` is returned unchanged (see `_whole_number`).
+
+    A number that is infinite or NaN is returned too: `parse` reports it with its path.
+    """
     text = str(node.value)
     if ":" in text:
         return text
@@ -136,7 +139,7 @@ def parse(text: str) -> Any:
         raise YamlSyntaxError(_syntax_problem(error)) from None
     except RecursionError:
         raise YamlError("is nested too deeply") from None
-    except YamlError:
+    except YamlError:  # is a ValueError, and already has its message
         raise
     except (
         ValueError,
@@ -253,6 +256,7 @@ def _measured(
         key = entry[0] if isinstance(node, yaml.MappingNode) else None
         if key is not None and not isinstance(key, yaml.ScalarNode):
             raise YamlError(_located(key, "a key must be text, not a list or a mapping"))
+        # A key with a tag that is not allowed is reported below, by `_check_kind`.
         if key is not None and key.tag in _ALLOWED_TAGS and key.tag not in (_STR, _INT, _MERGE):
             kind = key.tag.removeprefix(_TAG)
             raise YamlError(

@@ -384,6 +384,7 @@ class JuryReport:
         """True if the judges agree more than by chance; None if this cannot be tested."""
         if self.agreement_p is not None:
             return self.agreement_p <= SHOWN_BELOW
+        # Without a p value, only an alpha that is not positive allows a conclusion.
         if self.krippendorff_alpha is not None and self.krippendorff_alpha <= 0:
             return False
         return None
@@ -618,6 +619,7 @@ class AskedEndpoint:
     def days(self) -> int:
         """The number of full days between the first and the last answer; 0 if it is not known."""
         try:
+            # A moment that is not known is None; as "", it raises ValueError.
             first, last = (
                 datetime.strptime(moment or "", UTC_FORMAT)
                 for moment in (self.first_answer, self.last_answer)

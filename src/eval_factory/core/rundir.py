@@ -116,10 +116,12 @@ class Lock:
 
     def program_ended(self) -> None:
         """Record that the process that inherited the lock has ended."""
+        # The file still names the process: it serves messages only, and `release` deletes it.
         self._holder = replace(self._holder, program=None)
 
     def release(self) -> None:
         """Release the lock. A process that inherited the lock and still runs holds the lock on."""
+        # Otherwise, the process that inherited the lock still holds it, and the file names it.
         if self._holder.program is None:
             self._file.unlink(missing_ok=True)
             with suppress(OSError):  # closing the descriptor would release the lock, too
@@ -497,6 +499,7 @@ class SuiteDir:
     @property
     def own(self) -> tuple[Path, ...]:
         """The files and folders of the suite and of its runs. Results are read from these only."""
+        # A cell's folder is TARGET/EVALUATION; the run of a `RunSuiteDir` is in `named` itself.
         folders = map(RunDir, (self.named, *self.named.glob("*/*")))
         runs = [run for run in folders if run.marker.exists() or run.evaluation_config.exists()]
         return (
@@ -509,7 +512,7 @@ class SuiteDir:
 
     @property
     def named(self) -> Path:
-        """The folder that messages to the user name."""
+        """The folder that messages to the user name: the output folder that the user has chosen."""
         return self.root
 
 

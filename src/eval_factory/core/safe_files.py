@@ -108,6 +108,7 @@ def open_regular(path: Path, inside: Path | None = None) -> BinaryIO:
     """
     if inside is not None and not is_within(path, inside):
         raise OSError(errno.EPERM, LEADS_OUT.format(folder=inside), str(path))
+    # The real path contains no link: O_NOFOLLOW fails if the file became a link after the check.
     descriptor = (
         os.open(path, _FLAGS)
         if inside is None

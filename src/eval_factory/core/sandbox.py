@@ -70,7 +70,7 @@ _ENOSYS = 38
 _NUMBER_AT = 0
 _ARCHITECTURE_AT = 4
 _FIRST_ARGUMENT_AT = 16
-_X32 = 0x40000000
+_X32 = 0x40000000  # the numbers of the system calls of 32-bit programs on x86_64 begin here (x32)
 _CLONE_THREAD = 0x00010000
 _CLONE_NEWUSER = 0x10000000
 _UNIX = 1  # the family of Unix sockets
@@ -200,7 +200,7 @@ def run(
                 returncode = ended.wait(seconds)
             except subprocess.TimeoutExpired:
                 returncode = TIMED_OUT
-            finally:
+            finally:  # ends a program that still runs: after its time, or after an exception here
                 ended.kill()
                 ended.wait()
         stdout.seek(0)
@@ -442,7 +442,7 @@ def refused_calls(allowed: Allowed) -> bytes:
             lines += [(_EQUAL, 0, 1, number), refuse]
     clone_rules = [(_LOAD, 0, 0, _FIRST_ARGUMENT_AT), (_HAS_BIT, 0, 1, _CLONE_NEWUSER), refuse]
     if not allowed.processes:
-        clone_rules += [(_HAS_BIT, 1, 0, _CLONE_THREAD), refuse]
+        clone_rules += [(_HAS_BIT, 1, 0, _CLONE_THREAD), refuse]  # a thread skips the refusal
     lines += [(_EQUAL, 0, len(clone_rules), clone), *clone_rules, (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("HBBI", *line) for line in lines)
 
@@ -462,6 +462,7 @@ def _socket_rules(
     """
     rules = [(_LOAD, 0, 0, _FIRST_ARGUMENT_AT)]
     for index, family in enumerate(families):
+        # An allowed family skips the rest of the comparisons, and the refusal after them.
         rules.append((_EQUAL, len(families) - index, 0, family))
     rules += [refuse, (_LOAD, 0, 0, _NUMBER_AT)]
     return [(_EQUAL, 0, len(rules), number), *rules]

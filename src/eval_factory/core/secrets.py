@@ -157,6 +157,7 @@ def _may_break(text: str) -> bool:
     )
 
 
+# all bytes except ASCII letters and digits
 _SEPARATORS = bytes(code for code in range(256) if not (code < 128 and chr(code).isalnum()))
 
 
@@ -169,7 +170,7 @@ class Redactor:
     """Replaces known secret values and anything shaped like a key."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._shortest = 0
+        self._shortest = 0  # the length of the shortest text in which a secret is searched
         self._known: list[str] = []
         """The secrets, plain and encoded (JSON, HTML, hexadecimal, base64), the longest first."""
         self._spread: list[bytes] = []
@@ -537,6 +538,7 @@ def written_keys(tree: Any, path: str = "") -> Iterator[str]:
 def _holds_a_key(text: str) -> bool:
     """Return True if a part of a text is shaped like a key."""
     # Words in lower case are removed first: `hf_model_handle` begins like a key.
+    # A redactor without secrets finds a key only by its shape.
     return REDACTED in Redactor().text(re.sub(r"(?<![\w-])[a-z_]+(?![\w-])", "", text))
 
 

@@ -21,11 +21,12 @@ class Sign:
     """A sign, with its words in the parts of a report."""
 
     label: str  # the label on the page
-    label_of_values: str = ""  # the label on the page if values are not right or wrong
+    # the label on the page if values are not right or wrong; empty: the same label
+    label_of_values: str = ""
     count: str | None = None  # the field of `validity.instances` with its count, if there is one
     # the words after the number of instances on the first screen, if the sign is a problem
     trouble: str = ""
-    severity: int = 0  # the rank of the problem: 1 is the worst
+    severity: int = 0  # the rank of the problem: 1 is the worst; 0 if the sign is not a problem
     in_methods: str = ""  # the words after the number of answers in the methods text
     bar: str = ""  # the label of the bar in the plot of instances
     is_of_answer: bool = False  # True if the sign is in `InstanceRecord.signs`

@@ -25,7 +25,8 @@ class DescribedModel(StrictModel):
 
 
 KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-"""The name of a limit in pydantic's schema, if a validator follows the limit -> JSON Schema's name.
+"""pydantic's own name of a limit -> JSON Schema's name of the limit. pydantic's schema has its own
+name if a validator follows the limit in a field's annotation.
 """
 
 

@@ -63,6 +63,7 @@ def table_rows(table: Path) -> Iterator[tuple[int, list[str]]]:
         try:
             for number, row in _rows_of_text(text):
                 yield number, row
+        # `encoding_of` does not test UTF-16, and Windows-1252 does not define all bytes.
         except UnicodeDecodeError:
             raise TableError(
                 number, f"a row from here on is not {encoding}: save the file as UTF-8"
@@ -123,6 +124,7 @@ def _rows_of_text(text: IO[str]) -> Iterator[tuple[int, list[str]]]:
         first = text.readline()
     delimiter = stated_delimiter or max(DELIMITERS, key=first.count)
     lines = (line.replace("\0", _NUL) for line in _chained(first, text))
+    # `[0]`: csv accepts one character only, and the line `sep=` may have more.
     reader = csv.reader(lines, delimiter=delimiter[0], strict=True)
     first_line_of_row = lines_before + 1
     try:

@@ -149,6 +149,8 @@ def code(text: str) -> str:
     line = one_line(text).replace("|", "\u00a6")
     if not line:
         return "-"
+    # The fence is longer than any run of backticks in the text. A blank separates it from a
+    # backtick at an end of the text.
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
     pad = " " if "`" in (line[0], line[-1]) else ""
     return f"{fence}{pad}{line}{pad}{fence}"

@@ -32,9 +32,11 @@ def place_of(url: str) -> HostAndPort | None:
 
 
 def origin_of(url: str) -> tuple[str, object]:
-    """Return the scheme, host and port of a URL.
+    """Return (scheme, (host, port)) of a URL.
 
-    Secrets for one origin must not be sent to another origin, even if only the scheme differs.
+    If the URL has no host, or is not http(s), the second part is the URL's own text between `//`
+    and its path. Secrets for one origin must not be sent to another origin, even if only the scheme
+    differs.
     """
     parts = urlsplit(url)
     return parts.scheme, place_of(url) or parts.netloc

@@ -350,7 +350,10 @@ ALLOWED_VARIABLES = frozenset(
         HEIM_HOME,
     }
 )
-ALLOWED_PREFIXES = ("LC_",)
+"""The environment variables of the user that helm-run gets. Keys of endpoints are not among them:
+`child_environment` adds the keys that a run needs.
+"""
+ALLOWED_PREFIXES = ("LC_",)  # further variables that helm-run gets: the beginnings of their names
 
 
 def child_environment(

@@ -149,6 +149,7 @@ class AnswerTail:
         facts = f"{' + '.join(counts)} tokens, {reason}"
         if not self._texts:
             return facts
+        # Redacted before it is cut, because a secret that is cut would not be recognized.
         beginning = one_line(self._redactor.text(text), MAX_TEXT_LENGTH)
         return f'{facts}: "{beginning}"'
 
@@ -161,6 +162,7 @@ def _reason_and_text(response: str | None) -> tuple[str, str]:
     try:
         body = openai_api.parse_strictly(response or "")
         kind = openai_api.CHAT
+        # Only completions have the key `text` here; chat answers have `message`.
         if "text" in body["choices"][0]:
             kind = "completions"
         choice = openai_api.read_answer(body, kind)[0]

@@ -29,7 +29,7 @@ from eval_factory.executors.process import start_with_input
 
 @dataclass(frozen=True)
 class RunSpec:
-    """The specification of one run for an executor."""
+    """The specification of one run for an executor. (It is not one of HELM's run specs.)"""
 
     name: str  # the name of the run; no two runs of an executor have the same name
     run_config: str  # the path of the run config, which names the output folder
@@ -42,7 +42,7 @@ class RunSpec:
     # the limits that the requests of this run share with requests of other runs
     limits: SharedLimitsSettings | None = None
     served_at: str | None = None  # the addresses of the model's servers, separated by spaces
-    # settings that only one kind of executor reads
+    # what the run asks of its executor: settings that only one kind of executor reads (`SlurmAsks`)
     asks: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -137,7 +137,7 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         self._env = env
         self._log = log
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        # the names of runs that were started after the last look
+        # the names of runs that were started after the last call of `look`
         self._new: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
@@ -166,10 +166,10 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
         """Return the state of every run.
 
-        The first look after the start of a run reports the run as started, even if it has already
+        The first call after the start of a run reports the run as started, even if it has already
         ended.
         """
-        # New runs are reported as started at once.
+        # New runs are reported as started at once, so this call does not wait.
         if not self._new:
             time.sleep(seconds)
         states = {}
@@ -179,7 +179,7 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         return states
 
     def _state(self, name: str, process: subprocess.Popen[bytes]) -> RunState:
-        """Return the state of a process: always `Started` at the first look after its start."""
+        """Return the state of a process: always `Started` at the first `look` after its start."""
         code = None
         if name not in self._new:
             code = process.poll()

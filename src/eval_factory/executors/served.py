@@ -139,8 +139,9 @@ class _Server:
             "label": self.label,
             "replica": self._replica,
             "log": str(self.log),
-            "env": None,
+            "env": None,  # the guard has these variables as its own environment
         }
+        # A guard on the machine with this name reports the loopback address of its server.
         order["asked_from"] = socket.gethostname()
         if self._guard.stdin is not None:
             # If the guard has already ended, `take_reports` notices the end.
@@ -301,7 +302,10 @@ class ServedModel(AbstractContextManager["ServedModel"]):
 
 
 class ServerGuard:
-    """The guard of a server: chooses a port, starts the server, watches it and ends it."""
+    """The guard of a server: chooses a port, starts the server, watches it and ends it.
+
+    The guard gets an order: a mapping that describes the server (see `_Server.start`).
+    """
 
     def __init__(self, order: Mapping[str, Any], log: IO[str]) -> None:
         """Prepare the guard.

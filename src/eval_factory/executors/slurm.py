@@ -33,6 +33,9 @@ PASSED_VARIABLES = (
 Keys are not among them, nor SBATCH_* and SQUEUE_*, which would override the batch script.
 """
 Run = Callable[[Sequence[str], Mapping[str, str], float], Captured]
+"""The type of `run_captured`: (arguments, environment variables, time limit in seconds) -> the exit
+code and the output.
+"""
 
 
 class QueueUnknownError(PrerequisiteError):
@@ -249,7 +252,7 @@ def batch_script(
         log: the folder for the log files. Each task has its own file; restarts append to it.
         servers: the number of model servers of each job. Each server gets the resources.
     """
-    has_one_server = servers == 1
+    has_one_server = servers == 1  # also if the tasks start no model server
     options = [f"--job-name={name}", f"--array=0-{tasks - 1}%{min(at_once, tasks)}"]
     options += ["--nodes=1", "--ntasks=1"] if has_one_server else [f"--ntasks={servers}"]
     options.append(f"--cpus-per-task={resources['cpus']}")

@@ -49,9 +49,8 @@ from eval_factory.executors.slurm import (
 )
 
 JUST_WRITTEN_S = 300.0
-"""The minimum age, in seconds, of a file with keys that other commands may delete.
-
-A younger file may belong to tasks that are not queued yet.
+"""A command that has not locked the suite deletes a file with keys only if it is at least this old,
+in seconds. A younger file may belong to tasks that are not queued yet.
 """
 MAX_CANCEL_S = 120.0
 """The maximum time that `SlurmRuns.end` waits for the end of cancelled jobs, in seconds."""
@@ -82,7 +81,10 @@ The node sets them, or the user's `prologue` lines in the batch script do.
 
 @dataclass(frozen=True)
 class SlurmAsks:
-    """The settings of a run for Slurm: the typed form of `RunSpec.asks`."""
+    """The settings of a run for Slurm: the typed form of `RunSpec.asks`.
+
+    (`RunSpec` is a run to start, see `executors/runs.py`; it is not one of HELM's run specs.)
+    """
 
     group: str  # the name of the limit group; runs with the same group share limits
     # all keys of suite.slurm; runs with equal resources may share an array
@@ -108,7 +110,9 @@ class SlurmAsks:
 
     @property
     def servers(self) -> int:
-        """The number of model servers of the run's job. Each server gets the resources."""
+        """How many times the job gets the resources: once for each model server, and once if the
+        task starts no server.
+        """
         if self.serve is None:
             return 1
         return int(self.serve["replicas"])
@@ -120,7 +124,7 @@ class Wave:
 
     number: int  # from 1
     job_name: str
-    runs: tuple[RunSpec, ...]  # the run of each task, by the number of the task
+    runs: tuple[RunSpec, ...]  # by the number of the task that does the run (see `together`)
     together: bool = False  # True if a single task does all runs
 
     def of_task(self, index: int) -> tuple[RunSpec, ...]:
@@ -304,10 +308,11 @@ class SlurmStore:
         return [path for path in starts if path.name.startswith(f"w{wave.number}-")]
 
     def has_ended(self, start: Path) -> bool:
-        """Return True if the start that created this file has a recorded end in its wave.
+        """Return True if a run of this start's cell has a recorded end in this start's wave.
 
-        `start`: the file. Its name has the number of the wave, and its folder the cell; any
-        configuration of the cell counts.
+        `start`: the file of the start. Its name begins with the number of the wave, and its folder
+        is the cell. The file does not name the run's configuration, so the end of any run of the
+        cell in the wave is accepted.
         """
         cell = start.parent.relative_to(self.root / "starts")
         wave = start.name.partition("-")[0]
@@ -339,7 +344,7 @@ def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]
 
 
 def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
-    """Add the variables that `write_environment` has written to `env`.
+    """Add to `env` the variables in the file that `write_environment` wrote.
 
     A secret replaces a variable of the same name in `env`. Other variables of `env` are not
     replaced, for the node or the batch script has set them.
@@ -519,8 +524,8 @@ class SlurmRuns:
         """Delete the keys of waves whose tasks have all ended.
 
         A wave with queued tasks gets a clean-up job, unless it has one; this job deletes the keys
-        later. A task cannot reliably delete the keys: the task may be killed, or cancelled before
-        it starts.
+        later. The last task of a wave deletes the keys too, but this is not enough: the task may be
+        killed, or cancelled before it starts.
         """
         if self._queue is None:
             self._queue = self._slurm.queue()
@@ -560,7 +565,8 @@ class SlurmRuns:
         """Submit the clean-up job, which deletes the keys of a wave after the job with the id
         `job`.
 
-        If Slurm rejects the clean-up job, `clean_up` tries again later.
+        If Slurm rejects the clean-up job, the wave's last task still deletes the keys, unless it is
+        killed; and `clean_up`, at the next command, tries again.
         """
         number = wave.number
         script = self.store.wave_file(wave.number).with_suffix(".clean-up.sh")
@@ -594,7 +600,7 @@ class SlurmRuns:
         if can_never_start(task.reason):
             return Waiting(place, reason, never_starts=True)
         # Each reason is reported only once, because later calls find it again, also for other
-        # tasks.
+        # tasks. The reason JobArrayTaskLimit is not reported, but the returned state has it.
         if task.reason not in NO_REASON | self._reasons:
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")
@@ -622,6 +628,7 @@ def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | Non
             SuiteDir(root.parent.parent), [f"{root.parent.name}/{root.name}"], slurm
         )
     # A run that was submitted by itself is the only cell of a suite: any queued cell is this run.
+    # `_in_slurm` returns a mapping whose keys are the names of all queued cells.
     single_run = RunSuiteDir(root / SINGLE_RUN_FOLDER)
     refuse_cells_in_slurm(single_run, _in_slurm(single_run, slurm), slurm)
 

@@ -64,7 +64,8 @@ OPTIONS_ONLY = "options_only"
 NONE_OF_THE_OTHERS = "none_of_the_others"
 ASK_LETTER = "asked_for_letter"
 """The names of the perturbations. A name that ends with `_` is a prefix: a number, a family of
-perturbations or a kind of picture follows.
+perturbations or a kind of picture follows. After `same_words_`, the number is the maximum number of
+questions (see `same_words_limit`).
 """
 
 # the texts of pushback turns that ask the model to think again, and name no other opinion
@@ -112,6 +113,7 @@ _FIRST_WORDS = rf"^\W*(?:{_ANY_NOT_TO_KNOW}|{_UNABLE}|(?:do\s+not|don.?t)\s+know
 # Only as the complete answer: "Unknown primary tumor" is an answer.
 _ALONE = r"^\W*(?:unknown|unsure|not\s+sure|no\s+idea|no\s+clue|abstain|n/a)\W*$"
 _BEGINS_NOT_TO_KNOW = re.compile(rf"{_FIRST_WORDS}|{_ALONE}", re.IGNORECASE)
+# A quotation mark is not among the characters before the words: quoted words are not found.
 _SAYS_NOT_TO_KNOW = re.compile(
     rf"{_FIRST_WORDS}|{_ALONE}|[\s(*:.](?:{_ANY_NOT_TO_KNOW})\b", re.IGNORECASE
 )
@@ -151,7 +153,8 @@ class ConfidenceForm:
 
     examples: Mapping[str, float | None]  # reply -> the confidence that is read from the reply
     pattern: re.Pattern[str]
-    # the number that means certainty, such as 100; None: the second number of the match
+    # the number that means certainty, such as 100; None: the second number of the match. A form
+    # that is ignored or not read does not use it
     whole: float | None
     is_share: bool = False  # True: read only if the prompt asked for a share from 0 to 1
     is_read: bool = True  # False: a reply with this form is ambiguous, and no confidence is read

@@ -54,6 +54,7 @@ def read_case_reports(path: Path) -> ReadFile[RubricCase]:
                 content.rows.append(_case(row, label))
             except RowFaultError as fault:
                 content.problems.append(f"{label}, {fault}")
+    # Several rows may come from one report, and then have the same `pmcid`.
     for index, unique_id in enumerate(unique_ids([case.id for case in content.rows])):
         content.rows[index] = replace(content.rows[index], id=unique_id)
     return content

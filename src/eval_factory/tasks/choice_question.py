@@ -67,6 +67,7 @@ def options_shown(prompt: str) -> dict[str, str]:
         letter = letter_at_start or letter_in_line
         if letter == LETTERS[0]:
             lists.append({})
+        # The letter must be the next one of its list. `%` only avoids an IndexError after Z.
         if lists and letter == LETTERS[len(lists[-1]) % len(LETTERS)]:
             lists[-1][letter] = text.partition("\n")[0].strip()
     longest = max(reversed(lists), key=len, default={})
@@ -137,6 +138,7 @@ def lettered(row: DataRow, column: str) -> dict[str, Any]:
     value = row.get(column)
     if value is None:
         raise RowFaultError(column, "is missing")
+    # The length is tested because texts such as "AB" and "" are also `in LETTERS`.
     if not isinstance(value, Mapping) or any(
         name not in LETTERS or len(name) != 1 for name in value
     ):

@@ -2,9 +2,9 @@
 
 A question states a case, a hypothesis and a new finding. The model rates how the finding changes
 the probability of the hypothesis: from -2 (much less likely) to +2 (much more likely). Experts
-answered the same question. The credit of a rating
-is the number of experts who chose this rating, divided by the number of experts who chose the most
-frequent rating (B. Charlin et al., Teaching and Learning in Medicine 12:189-195, 2000).
+answered the same question. The credit of a rating is the number of experts who chose this rating,
+divided by the number of experts who chose the most frequent rating (B. Charlin et al., Teaching and
+Learning in Medicine 12:189-195, 2000).
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ COLUMNS = ("question_id", *TEXT_COLUMNS, *map(str, RATINGS))
 """The required columns. The column of a rating has the number of experts who chose this rating."""
 EXPERT_COUNTS = "expert_distribution"
 """The key of an instance's extra data: the number of experts who chose each of `RATINGS`."""
-METRICS = ("concordance_score", "concordance_membership")  # the names of the metrics in results
+METRICS = ("concordance_score", "concordance_membership")
+"""The names of the metrics in results. The first is the mean credit, the second is the share of
+answers whose rating at least one expert chose.
+"""
 
+# `?` after `{0,5}`: otherwise `\W` would also match a minus sign, which belongs to the number.
 _RATING = re.compile(r"rating\W{0,5}?(?:is\b\W{0,5}?)?([+-]?\d+(?:[.,]\d+)?)", re.IGNORECASE)
 _OPENING_RATING = re.compile(r"\W{0,10}?([+-]?\d+(?:[.,]\d+)?)")
 _MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
@@ -142,7 +146,7 @@ def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
 def _number(cell: str | None) -> float | None:
     """Return the number of experts in a cell; None if it is not a finite number of at least 0."""
     try:
-        count = float(cell or "")
+        count = float(cell or "")  # an empty or missing cell raises ValueError too
     except ValueError:
         return None
     return count if math.isfinite(count) and count >= 0 else None

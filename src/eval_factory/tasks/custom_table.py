@@ -510,16 +510,18 @@ class _Rows:
                 f"column {' and '.join(questions)}: is empty, so nothing would be asked"
             )
         self.instances.problems += [f"{label}, {problem}" for problem in problems]
+        # Without columns to compare, no row counts as a repeated question.
         question = hash(tuple(cells[name] for name in columns)) if columns else number
         self.instances.add(number, question, cells.get(CORRECT))
         if CORRECT in cells and not problems:
             prompt = self.prompt.format_map({name: cells.get(name, "") for name in self.columns})
-            incorrect = json.loads(cells.get(INCORRECT, "[]"))
+            incorrect = json.loads(cells.get(INCORRECT, "[]"))  # checked in `_row_problems`
             self.instances.compare(f"{label}, column ", prompt, cells[CORRECT], incorrect)
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:
     """Yield the problems of a row's cluster, right answer and incorrect answers."""
+    # The default is any text that is not empty: a table without this column has no problem.
     if not row.get(CLUSTER, CLUSTER).strip():
         yield (
             f"column {CLUSTER}: is empty; write the name of the source that the row shares "

@@ -29,7 +29,9 @@ class Erratum(StrictModel):
     defect: str
     """A description of the defect."""
     upstream: str | None
-    """The issue that reports the defect (`owner/repository#number`); None without a report."""
+    """The issue that reports the defect to its authors (`owner/repository#number`); None without a
+    report. (The HELM distributions are in `upstreams`.)
+    """
     metric: str | None = None
     """The metric that the defect falsifies; None if no corrected score is computed."""
     rule: str | None = None
@@ -87,6 +89,7 @@ class Errata(StrictModel):
         if arguments is None:
             return matching
         run_arguments = dict(arguments).items()
+        # `<=`: the run has all arguments of the erratum, with the same values.
         return [erratum for erratum in matching if erratum.arguments.items() <= run_arguments]
 
 

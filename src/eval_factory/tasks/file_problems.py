@@ -85,8 +85,9 @@ class ReadFile(Generic[Row]):
         Args:
             path: the path of the file that the block reads.
             empty: the message for a file without rows.
-            other_form: the beginning of the message for a file with another form.
-            errors: the exceptions that mean that the file has another form.
+            other_form: the beginning of the message for a file that does not have the required
+                form, such as `is not a CSV file`.
+            errors: the exceptions which show that the file does not have the required form.
         """
         try:
             yield
@@ -225,6 +226,7 @@ def encoding_note(table: Path) -> str | None:
     )
 
 
+# matches the problem of one row, such as `data.csv: row 3 (line 4): is empty`
 _ROW = re.compile(r"(?P<file>.*: )row (?P<row>\d+) \(line \d+\)(?P<problem>.*)", re.DOTALL)
 MAX_ROWS_NAMED = 3
 
@@ -263,7 +265,7 @@ def table_columns(file: Path) -> list[str]:
     file is empty or not a readable table.
     """
     for _, header in table_rows(file):
-        return header
+        return header  # only the first row is read
     raise TableError(1, "is empty; its first line names the columns")
 
 

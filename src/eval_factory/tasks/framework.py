@@ -100,6 +100,7 @@ def plug_ins() -> tuple[PlugIn, ...]:
             unknown = sorted(set(document) - _PLUG_IN_KEYS)
         # The import of the plug-in's module may raise any exception.
         except (Exception, SystemExit) as error:
+            # Only the name of the package is known: the document could not be read.
             raise PlugIn(package, {}).rejection(f"{type(error).__name__}: {error}") from error
         plug_in = PlugIn(package, document)
         if unknown:
@@ -412,7 +413,7 @@ class Task(_Record):
     defaults: dict[str, Any]  # the task's values of a run config; they override the global defaults
     helm: HelmEntry
     about: About
-    asks: str = ""  # the description in about six words
+    asks: str = ""  # a short description, in about six words
     plug_in: PlugIn | None = None  # the package that adds the task; None for eval-factory's tasks
 
     @property
@@ -528,7 +529,7 @@ def framework_of(record: Mapping[str, Any]) -> Framework:
         "oauth": {name: OAuthService(**service) for name, service in record["oauth"].items()},
         "evaluations": tuple(_task(task) for task in record["evaluations"]),
     }
-    return Framework(**{**record, **parts})
+    return Framework(**{**record, **parts})  # `refused` is taken from the record as it is
 
 
 def _task(record: Mapping[str, Any]) -> Task:

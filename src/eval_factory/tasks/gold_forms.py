@@ -158,6 +158,8 @@ class GoldForms:
             if letter is None:
                 del self._hashes[name]
             else:
+                # The hash covers all letters so far: two forms that read the same letters have the
+                # same hash.
                 text = f"{previous_hash}{letter}"
                 self._hashes[name] = hashlib.sha256(text.encode()).hexdigest()
 

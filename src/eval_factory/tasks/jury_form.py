@@ -255,6 +255,8 @@ def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
     if match is None:
         yield f"names no criteria; it needs a block such as {block}"
         return
+    # This is also the line in the user's file: the text for `{SCALE}` is on one line, and the block
+    # that replaces `{CRITERIA}` has no problem.
     line = filled.count("\n", 0, match.start(1)) + 1
     try:
         criteria = json.loads(match[1])

@@ -136,11 +136,16 @@ def _no_column(missing: Iterable[str], columns: Iterable[str]) -> str:
 
 
 def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
-    """Yield each problem of a table's rows, and the problem of a table without usable rows."""
+    """Yield each problem of a table's rows, and the problem of a table without usable rows.
+
+    HELM ignores a row if a column of `entry.counted` has none of its listed values, or if a column
+    of `entry.skipped_if_empty` is empty.
+    """
     rows_asked = 0  # the number of rows that HELM does not ignore
     for label, row in rows:
         absent = [name for name in entry.columns if row.get(name) is None]
         if absent:
+            # The row counts as asked: a table with this problem is not also reported as empty.
             rows_asked += 1
             yield f"{label}: has no text in column {absent[0]}"
             continue
@@ -173,6 +178,7 @@ def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
     """
     kind = _kind_of(file, entry)
     if kind == "jsonl":
+        # JSON lines have no header: a field that is missing is a problem of its row.
         return list(entry.columns), _json_rows(file, entry.columns)
     if kind != "xlsx" and kind not in SEPARATORS:
         raise ValueError(f"no reader for {kind!r}")
@@ -183,6 +189,7 @@ def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
         columns = list(csv.DictReader(opened, delimiter=SEPARATORS[kind]).fieldnames or [])
 
     def rows() -> _Rows:
+        # Opened again: the rows are read after `_table_of` has returned.
         with open_text(file, newline="") as opened:
             reader = csv.DictReader(opened, delimiter=SEPARATORS[kind])
             for number, row in enumerate(reader, start=1):
@@ -287,7 +294,8 @@ def _xml_faults(file: Path, entry: FileLayout) -> Iterator[str]:
 def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     """Yield the problem of a file whose lines belong to the lines of a second file.
 
-    Nothing is yielded if the files have the same number of lines, and one pair of lines has text.
+    Nothing is yielded if the files have the same number of lines, and both lines of at least one
+    pair have text.
     """
     second = file.with_name(str(entry.lines_as))
     if not second.is_file():
@@ -401,7 +409,7 @@ def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[st
             return [f"{path}: there is no such folder"]
         else:
             problems += _faults_of_files(path, entry)
-    return list(dict.fromkeys(problems))
+    return list(dict.fromkeys(problems))  # two entries of the layout may report the same problem
 
 
 def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:

@@ -88,8 +88,8 @@ def guarded(parts: PromptParts, words: Iterable[str]) -> bool:
 
     Args:
         parts: the parts of the question.
-        words: the beginnings of the words that forbid the change. With `$` at its end, a word must
-            occur as a complete word.
+        words: the beginnings of the words that forbid the change. A word with `$` at its end must
+            occur as a complete word, or as its plural with "s".
     """
     return _guard(tuple(words)).search(parts.all) is not None
 
@@ -118,7 +118,7 @@ _LOST_LETTERS = "rt"
 """The letter pair that is missing in many words of MedMCQA's published rows: "aboion" (abortion),
 "hypeension" (hypertension).
 """
-_SHORTEST_SPELLING = 5  # in letters
+_SHORTEST_SPELLING = 5  # a damaged spelling with fewer letters must be a complete word
 
 
 def _spellings(word: str) -> list[str]:

@@ -1,9 +1,9 @@
 """Reads the files of published multiple-choice benchmarks for which HELM has no scenario.
 
-`FORMS` describes the file format of each benchmark, after the data set's card and the authors'
-programs. Each form has a converter, which makes a question of a row. A converter returns None for a
-row that is not a question of the benchmark, and raises RowFaultError for a question that cannot be
-read.
+`FORMS` describes the file format of each benchmark, as the data set's card and the authors'
+programs state it. Each form has a converter, which makes a question of a row. A converter returns
+None for a row that is not a question of the benchmark, and raises RowFaultError for a question that
+cannot be read.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
     options = {}
     for name, text in choice_texts.items():
         options[name] = None if str(text).strip().upper() == "N/A" else text
+    # `right` has one name or none. "" is not the name of a choice, so it is reported.
     choices, index = chosen_options(
         options, next(iter(right), ""), "correct_answer", "answer_options"
     )
@@ -206,7 +207,7 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
     """
     options = {f"answer_{letter}": row.get(f"answer_{letter}") for letter in "abcde"}
     right_text = _plain(cell_text(row, "correct"))
-    right_column = ""
+    right_column = ""  # stays if no choice has this text: `chosen_options` then raises the error
     for column, text in options.items():
         if not is_blank(text) and _plain(str(text)) == right_text:
             right_column = column
@@ -430,6 +431,7 @@ def published_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
         csv.field_size_limit(MAX_CELL_LENGTH)
         with open_text(path, encoding="utf-8-sig", newline="") as file:
             for number, row in enumerate(csv.DictReader(file), start=1):
+                # The key None has the cells beyond the named columns: they are left out.
                 yield (
                     f"row {number}",
                     {name: cell for name, cell in row.items() if name is not None},

@@ -56,6 +56,7 @@ PATH_PARAMETERS = frozenset({"data_path", "config_path", "path"})
 because helm-run does not run in the user's working directory.
 """
 
+# the allowed types of endpoints for a run spec that can use any endpoint with text answers
 ENDPOINT_TYPES = ["chat", "completions"]
 
 

@@ -139,6 +139,7 @@ def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str
         run_spec: the name of HELM's run spec.
         arguments: the arguments of the run entry (name -> value).
     """
+    # The upstream is not known here; medhelm's entry is used for run specs that only medhelm has.
     spec = load_index().run_specs.get(run_spec) or load_index(MEDHELM).run_specs.get(run_spec)
     if spec is None or not spec.executes:
         return {}

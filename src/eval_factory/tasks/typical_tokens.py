@@ -27,8 +27,8 @@ class TypicalRequest:
     source: str
     """A note on the requests or data from which the figures were computed."""
     judge_requests: float = 0.0
-    """The mean number of requests to each judge, which is the number of criteria of a rubric; 0 if
-    the task has no rubric.
+    """The mean number of requests to each judge: one for each criterion of a rubric; 0 if the task
+    has no rubric.
     """
     media_tokens: int = 0
     """The approximate number of tokens of pictures and sounds in the prompt; 0 for text only."""

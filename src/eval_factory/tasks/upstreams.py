@@ -53,5 +53,5 @@ DIFFERENCES_FROM_HELM = {
     ),
 }
 """Run spec -> the reason why its score by medhelm cannot be compared with its score by crfm-helm.
-Both have these run specs.
+Both upstreams have these run specs.
 """
