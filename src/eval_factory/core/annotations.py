@@ -164,6 +164,7 @@ class Annotations:
         )
         by_id = {sample.id: sample for sample in self.samples}
         used = dict.fromkeys([*by_id, *(rating.sheet for rating in returned)])
+        # A sample that has ratings already stays as it is.
         return Annotations(tuple(by_id.get(name) or samples[name] for name in used), tuple(ratings))
 
     def as_lines(self) -> list[str]:

@@ -134,6 +134,7 @@ class HelmRunSettings:
         """
         try:
             values = json.loads(text)
+            # A missing key raises KeyError: `environment` and `file_text` write all fields.
             probed = values["probed"]
             allowed = values["allowed"]
             pins = values["pins"]

@@ -546,6 +546,8 @@ def _is_written_out(field: str, value: str) -> bool:
     """Return True if a field for a key holds the key itself, not the name of a variable."""
     if field != "api_key_name" and not field_names_a_secret(field):
         return False
+    # In other programs' configurations, `host:NAME`, `runtime:NAME` and `$NAME` name a variable,
+    # and `lit:` is the start of a value that is written out.
     name = re.sub(r"\A(?:host:|runtime:|\$)(?=\w+\Z)", "", value)
     if is_variable_name(name):
         return looks_like_key(name)

@@ -322,6 +322,7 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
         now = time.monotonic()
         elapsed = event["time"] - self._phase_started
         if self._bar is not None and self._task is not None:
+            # The last 2 are the blanks between the three columns of the bar.
             room = self._console.width - len(self._bar.tasks[0].description) - MIN_BAR_WIDTH - 2
             figures = figures_text(event, elapsed, room)
             # For rich, a total of None means an unknown total.

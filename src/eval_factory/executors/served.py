@@ -451,6 +451,7 @@ class ServerGuard:
                 )
             with suppress(subprocess.TimeoutExpired):
                 process.wait(START_POLL_INTERVAL_S)
+        # `or 0`: the server still runs if the guard is ending, and no user then sees this text.
         return (
             f"{_how_it_ended(process.returncode or 0)} before it was ready; "
             f"see {log}, then run the same command again"

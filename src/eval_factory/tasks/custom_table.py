@@ -308,7 +308,8 @@ class Instances:
     _letter_problems: list[str] = field(default_factory=list)
     """Problems of rows whose right answer is a letter, but not an option's letter."""
     _by_letter: bool = False  # True if the right answer of a row is an option's letter
-    _lists_none: bool = False  # True if a row has no options to compare the right answer with
+    # True if a row has no options to compare the right answer with, or if nothing is compared
+    _lists_none: bool = False
     # question -> the first row with this question
     _first_rows: dict[object, int] = field(default_factory=dict)
     # (first row with a question, later row with the same question)
@@ -356,6 +357,7 @@ class Instances:
         """
         options = options_shown(prompt)
         answer = correct.strip()
+        # If the prompt lists no options, the letters among the answers are the options.
         letters = list(options) if options else sorted({*incorrect, answer} & set(LETTERS))
         self._by_letter |= answer in letters
         are_letters = incorrect and set(incorrect) <= set(LETTERS)

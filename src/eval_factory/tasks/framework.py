@@ -139,9 +139,9 @@ class _Record:
 
 @dataclass(frozen=True)
 class FrameworkInfo(_Record):
-    """The description of the harness itself."""
+    """The description of the harness, which is HELM as eval-factory runs it."""
 
-    name: str
+    name: str  # the start of names in `config.type`, such as `helm.NAME`
     pkg_name: str
     full_name: str
     description: str
@@ -406,7 +406,7 @@ class OAuthService(_Record):
 
 @dataclass(frozen=True)
 class Task(_Record):
-    """One benchmark that can be run."""
+    """One benchmark that can be run. (A task of a Slurm job is a `QueuedTask`.)"""
 
     name: str
     description: str

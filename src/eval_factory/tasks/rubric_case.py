@@ -57,7 +57,7 @@ class Criterion:
 
     text: str
     points: float
-    tags: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # the labels of the criterion in the benchmark's file
 
     def as_dict(self) -> dict[str, Any]:
         """Return the criterion in the form of HealthBench's files."""
@@ -79,7 +79,7 @@ class RubricCase:
     criteria: tuple[Criterion, ...]
     reference: str | None = None  # a good answer, which is shown to the judges
     cluster: str | None = None  # the source that several cases share
-    tags: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # the labels of the case itself, not of its criteria
     canary: str | None = None  # a string that marks test data, so that no model is trained on them
     answer: str | None = None  # an existing answer to judge: the model is then not asked
     sample: int | None = None
