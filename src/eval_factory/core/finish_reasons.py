@@ -54,6 +54,8 @@ def from_inspect(word: str) -> str:
 
     Inspect uses `content_filter` for refusals, too: the result is then FILTERED.
     """
+    if not word:  # the log states no reason; INTERRUPTED has no word of Inspect's either
+        return word
     if word == "model_length":  # the context window of the model was full
         return FinishReason.LENGTH.value
     for reason, facts in FINISH_REASONS.items():

@@ -82,3 +82,7 @@ def test_the_page_of_results_names_each() -> None:
     page = (Path(__file__).parents[3] / "docs" / "results.md").read_text("utf-8")
     assert [reason for reason in ANSWERS if f"`{reason}`" not in page] == []
     assert json.dumps(FinishReason.LENGTH) == '"length"'
+
+
+def test_no_reason_of_inspect_stays_no_reason() -> None:
+    assert from_inspect("") == ""
