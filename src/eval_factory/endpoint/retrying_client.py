@@ -478,7 +478,6 @@ class RetryingClient:
                 if isinstance(refused, EndpointUnusable):
                     raise
                 own_changes = refused_parameters.merged_changes(own_changes, refused.changes)
-                # Without changes, the token was renewed.
                 has_renewed = has_renewed or not refused.changes
                 continue  # `attempt` stays: only retries are counted
             except TransportError as error:

@@ -87,7 +87,6 @@ def _unused_services(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
     used = set(plan.evaluation.oauth_services())
     services = services_in(env)
     for endpoint in plan.endpoints:
-        # the service whose tokens are sent if the endpoint refuses its key
         fallback = fallback_service(endpoint, services)
         if fallback is not None:
             used.add(fallback.service)
@@ -124,8 +123,7 @@ def credentials_of(
     oauth_variables, values = _variables_of(endpoints, env)
     report.found = {}
     for variable, value in values.items():
-        # Equal if `secret_in` did not correct the value, or if the variable is not set. A variable
-        # with nothing but white space has no key (None): helm-run gets an empty text instead.
+        # helm-run gets the value that `secret_in` corrected; an empty text if no key is left.
         if value != env.get(variable, value):
             report.found[variable] = value or ""
     urls = (endpoint.urls for endpoint in endpoints if endpoint.role == MODEL_ROLE)

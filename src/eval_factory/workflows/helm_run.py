@@ -170,7 +170,6 @@ def run_helm(
     for service in evaluation.oauth_services():  # helm-run may have received new tokens
         from eval_factory.endpoint.sign_in import cached_token
 
-        # the redactor ignores an empty text, which means that no token is cached
         context.redactor.learn(cached_token(oauth_of(evaluation, service), context.env) or "")
     ended = EndedHelmRun(
         run_id, time.monotonic() - started, finished.returncode, finished.tail, events

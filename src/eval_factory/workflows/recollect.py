@@ -178,7 +178,6 @@ def _stored_benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchma
             path=path,
             name=document["name"],
             description=document["description"],
-            # a rubric has no file with a prompt: its cases are in the data file
             prompt_file=Path(document["dataset_file" if is_rubric else "prompt_file"]),
             dataset_file=Path(document["dataset_file"]),
             max_tokens=document.get("max_tokens"),
@@ -281,8 +280,7 @@ def _collect_again(
     for name in ("config", "target"):
         set_by_user[name] = values_at(old_result.get(name), config[name])
     try:
-        # The redactor knows no secrets: the stored texts, with which the new texts are compared,
-        # were already redacted.
+        # No secrets: the stored texts, with which the new ones are compared, are redacted.
         write_result(plan, result, command, set_by_user, Redactor())
     except jsonschema.ValidationError as error:
         raise HelmError(f"{rundir.helm}: gives an invalid result: {error.message}") from error

@@ -125,8 +125,7 @@ def ask_in_looks(
                 f"{plan.rundir.helm}: no file records which instances were drawn; log: "
                 f"{plan.rundir.helm_log}"
             )
-        # `of` is the number of the benchmark's instances; without a limit, all may be asked
-        max_instances = min(limit or stopped.of, stopped.of)
+        max_instances = min(limit or stopped.of, stopped.of)  # `of`: the benchmark's number
         size = min(2 * size, max_instances)
         is_last = stopped.holds or stopped.asked == max_instances
         context.say(_look_line(result.main_metric, stopped, None if is_last else size))

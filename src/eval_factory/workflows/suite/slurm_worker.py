@@ -179,7 +179,6 @@ def work(wave_file: Path, index: int) -> int:
     try:
         with Start(store, wave, left) as start:
             start.wait_for_older()
-            # `probed` is () with the option `no_preflight`, else None (see `specs_of`)
             options = SuiteOptions(debug=left[0].debug, no_preflight=left[0].probed is not None)
             try:
                 code = run_suite(
@@ -192,7 +191,6 @@ def work(wave_file: Path, index: int) -> int:
         return error.exit_code
     except EvalFactoryError as error:  # the error ends all runs: write the message to each log
         code = error.exit_code
-        # The last value of the `RunEnd` below is the number of attempts.
         message = failure_record(error, code)["error"]["message"]
         for run in left:
             append_line(Path(run.log), message)
