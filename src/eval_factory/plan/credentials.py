@@ -123,8 +123,7 @@ def credentials_of(
     oauth_variables, values = _variables_of(endpoints, env)
     report.found = {}
     for variable, value in values.items():
-        # helm-run gets the value that `secret_in` corrected; an empty text if no key is left.
-        if value != env.get(variable, value):
+        if value != env.get(variable, value):  # `secret_in` corrected the value
             report.found[variable] = value or ""
     urls = (endpoint.urls for endpoint in endpoints if endpoint.role == MODEL_ROLE)
     model_origins = set(map(origin_of, chain.from_iterable(urls)))

@@ -280,7 +280,6 @@ def _collect_again(
     for name in ("config", "target"):
         set_by_user[name] = values_at(old_result.get(name), config[name])
     try:
-        # No secrets: the stored texts, with which the new ones are compared, are redacted.
         write_result(plan, result, command, set_by_user, Redactor())
     except jsonschema.ValidationError as error:
         raise HelmError(f"{rundir.helm}: gives an invalid result: {error.message}") from error
