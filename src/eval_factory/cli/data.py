@@ -148,7 +148,7 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
     if "all" in tasks:
         names = [*sources.tasks, LEADERBOARDS]
     else:
-        # A task may also be given as its `type` in `ls --json`, which has this prefix.
+        # A task may also be given as `eval-factory ls --json` shows its `type`: with this prefix.
         names = [name.removeprefix("helm.") for name in tasks]
     pull(names, target, sources, _say)
 
@@ -159,7 +159,7 @@ def verify_data(folder: Path) -> None:
     """Compare every file of a bundle with the bundle's manifest."""
     from eval_factory.data.bundle import compare_files, read_manifest, settle
 
-    settle(folder)
+    settle(folder)  # finish a change of the bundle that was interrupted
     manifest = read_manifest(folder)
     differences = compare_files(folder, manifest)
     for line in differences.lines():

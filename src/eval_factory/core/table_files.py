@@ -47,9 +47,9 @@ def file_of_table(table: Path) -> Path:
 
 
 def table_rows(table: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of the row's last line, cells) for the first row and each row below it.
+    """Yield (number of the row's last line, cells) for each row; the first row has the titles.
 
-    Empty rows are skipped. Raises OSError and TableError.
+    Empty rows below the first row are skipped. Raises OSError and TableError.
     """
     file = file_of_table(table)
     if is_workbook(file):
@@ -80,7 +80,7 @@ def encoding_of(opened: IO[bytes]) -> str:
     """Return the encoding of a table: UTF-16 if it has a byte-order mark, UTF-8 if all of it can be
     decoded, else Windows-1252.
 
-    Raises TableError if the table contains a NUL or is too large.
+    UTF-16 is not decoded here. Raises TableError if any other table contains a NUL or is too large.
     """
     beginning = opened.read(2)
     opened.seek(0)
@@ -130,7 +130,7 @@ def _rows_of_text(text: IO[str]) -> Iterator[tuple[int, list[str]]]:
     try:
         for row in reader:
             line = reader.line_num + lines_before
-            if any(_NUL in cell for cell in row):
+            if any(_NUL in cell for cell in row):  # in UTF-16: `encoding_of` refuses other tables
                 raise TableError(line, "holds a NUL character (a byte that is 0)")
             is_first_row = first_line_of_row == lines_before + 1
             if is_first_row or any(cell.strip() for cell in row):

@@ -1,8 +1,9 @@
 """Downloads all data that runs of some tasks need into a bundle (`data pull`).
 
 Only complete files become a part of the bundle. The SHA-256 of a file is compared if the table of
-sources states it. Files of a listing are compared with git's hash. For all other files, the server
-has to report the length of the file, or the end of its content.
+sources states it. If files are found by GitHub's list of a folder (a listing), each is compared
+with git's hash in this list. For all other files, the server has to report the length of the file,
+or to mark the end of its content (chunked transfer).
 """
 
 from __future__ import annotations
@@ -135,6 +136,8 @@ class Fetcher:
                     problem = f"its content has changed (SHA-256 {digest}, expected {sha256})"
             elif blob is not None:
                 problem = difference_from_blob(partial, *blob)
+            # A web page in place of the file explains any other problem. If the expected content is
+            # not known, a web page is a problem by itself.
             is_content_known = sha256 is not None or blob is not None
             if (problem is not None or not is_content_known) and is_page(partial):
                 problem = WEB_PAGE
@@ -249,7 +252,7 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
     If the data of a task are not available, the other tasks are downloaded nevertheless.
 
     Raises:
-        ConfigError: a task is unknown, or the data of a run entry cannot be downloaded.
+        ConfigError: a task is unknown, or is a run entry whose data this function does not support.
         PrerequisiteError: the data of some tasks are not completely available. No data of these
             tasks were added to the bundle; the message lists the tasks.
     """
@@ -270,7 +273,7 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
         pulled = False  # True if the data of at least one task were added
         for name in dict.fromkeys(tasks):
             try:
-                if (task := wanted.get(name)) is None:  # `LEADERBOARDS`: unknown tasks are refused
+                if (task := wanted.get(name)) is None:  # only `LEADERBOARDS` has no entry here
                     notes = _pull_confs(sources, stage, fetcher)
                 else:
                     notes = _pull_task(name, task, sources, stage, fetcher, say)
@@ -434,9 +437,9 @@ def _pull_listing(
     fetcher: Fetcher,
     say: _Say,
 ) -> str:
-    """Stage GitHub's list of the files in a folder, and all text files in the list.
+    """Stage GitHub's list of the files in a folder, and the text files in the list.
 
-    Returns a note with the number of files.
+    At most `bundle.LIST_LIMIT` files are staged. Returns a note with the number of files.
 
     Raises:
         FetchError: the list or a file cannot be downloaded, or has another content than expected.

@@ -184,7 +184,8 @@ class StopMessages:
 
     Attributes:
         settings: the endpoint's settings.
-        url: the URL of the requests, without secrets; from `of_all`, a list of URLs as a text.
+        url: the URL of the requests, without secrets. Messages of `of_all` have the URLs of all
+            servers as one text.
         key_name: the variable whose key is sent; None if no key is sent.
         service_with_client: the name of a service for which the environment has client
             credentials, such as `azure`; None if there are no client credentials.
@@ -395,6 +396,7 @@ class StopMessages:
         if self.settings.role == MODEL_ROLE:
             return f"{advice} (target.api_endpoint.api_key names the variable)"
         set_first = ""
+        # A key that others use too was sent: advise to set the judge's own variable first.
         if self.key_name and key_names and key_names[0] != self.key_name:
             set_first = f"set this judge's own, {key_names[0]}, or "
         return (

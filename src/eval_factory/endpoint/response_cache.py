@@ -60,6 +60,7 @@ class GroupCommit:
         """
         job = _Job(statements)
         self._waiting.append(job)
+        # Other requests of the loop may add their statements first: one transaction writes them.
         bridge.give_way()
         with self._writing:
             if not job.is_done:
@@ -160,7 +161,10 @@ CREATE TABLE IF NOT EXISTS answers_of (
     attempts INTEGER NOT NULL
 )
 """
-"""The table that names the run whose answers were copied; only a run with copied answers has it."""
+"""The table that names the run whose answers were copied; only a run with copied answers has it.
+
+`attempts` is the id of the last row of the table `attempts` that was copied.
+"""
 _ORIGIN_IF_ALL_COPIED = """
 SELECT * FROM answers_of
 WHERE NOT EXISTS (
@@ -476,6 +480,7 @@ def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[s
         run_id: the id of the helm-run.
         most: the maximum number of attempts to return; the earliest attempts are returned.
     """
+    # `created` of an answer is `started` of its attempt. An archived answer has another key.
     query = """
         SELECT attempts.*, response FROM attempts LEFT JOIN responses
         ON outcome = 'answered' AND created = started  -- archived, or not

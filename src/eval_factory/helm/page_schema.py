@@ -1,6 +1,7 @@
 """Makes the schema from which helm-summarize makes HELM's web pages.
 
-MedHELM's tasks have HELM's own words, all other tasks have those of eval-factory. HELM's
+On the pages, MedHELM's tasks have HELM's own titles and descriptions; all other tasks have those of
+eval-factory. HELM's
 `schema_medhelm.yaml` alone is not enough: it has a column for each of its scenarios, even for
 scenarios that were not run, and shows no other tasks.
 
@@ -24,7 +25,8 @@ from eval_factory.helm.names import model_entry
 SCHEMA_FILE = "schema_medhelm.yaml"
 _MAIN = "main_metric"  # the name of the table with the main metrics
 ALL_OF = "all_metrics_of_"  # the beginning of the names of the tables with all metrics
-_OTHER_EVALUATIONS = "other_evaluations"  # the name of the group of all groups that HELM lacks
+_OTHER_EVALUATIONS = "other_evaluations"
+"""The name of the group that contains every group that HELM's schema lacks."""
 
 _PLAIN = re.compile(r"[\w.@+:,=() -]+", re.ASCII)
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.@+,=-]", re.ASCII)
@@ -50,7 +52,8 @@ def is_plain(metric: str) -> bool:
 def plain_name(name: str, longest: int = _MAX_NAME) -> str:
     """Return a name that is safe in file names, on every system, and in templates.
 
-    Every other character becomes `_`; dots at the beginning are removed. The result is never empty.
+    All characters that are not safe become `_`; dots at the beginning are removed. The result is
+    never empty.
 
     Args:
         name: any text.
@@ -87,11 +90,15 @@ def page_schema(runs: Sequence[PageRun], helm_schema: Mapping[str, Any]) -> dict
 
 
 def _runs_by_group(runs: Sequence[PageRun], used: set[str]) -> dict[str, PageRun]:
-    """Return a run for each group that HELM's schema lacks, with the metrics of all its runs.
+    """Return the run that stands for each group that HELM's schema lacks, by the group's name.
 
-    The run of a group is the group's last run, but with these metrics. `used` are the groups of
-    HELM's schema that the runs have. A run with such a group, or without any group, is left out.
-    The group of a run is the last of its groups, which is the most special.
+    A run belongs to the last of its groups, which is the most specific one. If several runs belong
+    to a group, the last run stands for the group, with the metrics of all these runs. Runs without
+    a group are left out, and so are runs with a group in `used`.
+
+    Args:
+        runs: the runs of the pages.
+        used: the groups of HELM's schema that the runs have.
     """
     by_group: dict[str, PageRun] = {}
     for run in runs:
@@ -166,7 +173,7 @@ def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> l
 def _groups_of(
     by_group: Mapping[str, PageRun],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return (tables, groups) for the runs of `_runs_by_group`.
+    """Return HELM's `metric_groups` (its tables) and `run_groups` for the runs of `_runs_by_group`.
 
     A first table compares the main metrics; each group also has a table of all its metrics. The
     tables have no win rates, which only make sense for a set of benchmarks that was composed on

@@ -30,6 +30,7 @@ from eval_factory.tasks.choice_question import name_of, orders_of
 class ChoiceOrder(AsItIs):
     """A perturbation that shows the choices of a question in another order.
 
+    The base class asks a question once more without a change; this class also reorders its choices.
     A question stays unchanged if its choices have fewer orders than the number of this order, or if
     its choices must not be reordered.
     """
@@ -52,7 +53,7 @@ class ChoiceOrder(AsItIs):
         reordered = [instance.references[position] for position in orders[-1]]
         return replace(
             instance,
-            input=same_input(instance),
+            input=same_input(instance),  # the same text, but unequal: HELM skips an equal input
             references=reordered,
             perturbation=self.description,
         )

@@ -106,9 +106,11 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 logs.BLOCKED, place=address
             )
         self._blocked_before = 0  # the number of refused connections before the run began
-        # The answered and annotated requests of the current run, for the trivial answers.
+        # The answered and annotated requests of the current run, for the scores of answers that
+        # need no model.
         self._annotated: ScenarioState | None = None
         executor = _BatchStoppingExecutor(self.executor, self._session)
+        # asks the model, and then the questions that are asked again
         asking = AskingWhatFollows(
             executor, Path(self.output_path), has_answers=self._session.has_answers
         )
@@ -231,6 +233,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._session.events.emit(logs.FATAL, role=MODEL_ROLE, message=str(missing))
             return
         redactor = self._session.redactor
+        # HELM logs lines of the level INFO only with --debug. Only then may a prompt be shown.
         is_debug = logging.getLogger("helm").isEnabledFor(logging.INFO)
         if is_debug:
             message = one_line(redactor.text(str(error)), MAX_LOG_LINE)
@@ -261,7 +264,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         )
         run_record.note(datasets=scenarios.loaded_datasets())
         run_record.write_to(file)
-        total = 0
+        total = 0  # if the answers are in the data, no request is sent
         if not self._session.has_answers:
             total = len(within_chance_limit(state.request_states))
         self._session.expect(MODEL_ROLE, total)
@@ -302,7 +305,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """Apply the patches of the scoring.
 
         Raises:
-            PrerequisiteError: this run scores stored answers only, and answers are missing.
+            PrerequisiteError: this run only scores the stored answers again, after a change of the
+                configuration, and some answers are not stored.
         """
         self._session.report(MODEL_ROLE, final=True)
         # Check for missing answers before any judge is asked, because judges cost money.
@@ -334,8 +338,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session.events.emit(logs.PHASE, phase=logs.SCORING)
 
     def _probe_judges(self, state: ScenarioState) -> None:
-        """Ask the judges about answers without content to a few questions, and record the verdicts.
+        """Let the judges rate an answer that has no content, and record their verdicts.
 
+        They rate it as the answer to a few of the questions.
         If this fails, a warning is emitted, and the run goes on.
         """
         originals = [
@@ -376,8 +381,8 @@ def without_uncomputed_metrics(run_spec: RunSpec, settings: HelmRunSettings) -> 
     metric_specs = []
     for metric_spec in run_spec.metric_specs:
         is_left_out = metric_spec.class_name in settings.uncomputed
-        # A run that only generates pictures leaves out all metrics of pictures, also those that
-        # this machine could compute.
+        # A run that only generates pictures leaves out all metrics that look at pictures (they need
+        # torch), also those that this machine could compute.
         if settings.only_generate:
             is_left_out = not needs_no_torch(metric_spec)
         if not is_left_out:
@@ -514,6 +519,7 @@ class MeasuringRunner(EvalRunner):
         self._stop_if_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data")
+        # the requests as the client would send them
         states = map(with_room, within_chance_limit(state.request_states))
         requests = [sent_with_text(request_state).request for request_state in states]
         files = media_files(requests)
@@ -556,8 +562,8 @@ def prompt_bytes(request: Any) -> int:
 
 
 _MAX_ONE_UNSCORABLE_IN = 2
-"""The run tolerates at most one unscorable answer in this number of answers, but always tolerates a
-single unscorable answer. The run fails if more answers, or all answers, cannot be scored. Otherwise
+"""The run tolerates at most one unscorable answer in this number of answers, or a single one in
+fewer answers. The run fails if more answers, or all answers, cannot be scored. Otherwise
 the result counts the unscorable answers as failed, and states the reason. The result's coverage
 then decides whether the result may be reported.
 """
@@ -599,8 +605,9 @@ class Unscorable:
         _active_trackers.remove(self)
 
     def watch(self, state: ScenarioState) -> None:
-        """Track the requests and answers of `state`, whose list HELM writes after the metrics.
+        """Track the requests and answers of `state`.
 
+        HELM writes the list of `state` to its file after the metrics, with the emptied answers.
         Answers that are already known to be unscorable are emptied at once.
         """
         with self._lock:

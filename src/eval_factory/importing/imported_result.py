@@ -128,9 +128,10 @@ def _count_samples(run: ForeignRun) -> SampleCounts:
 def _scores_and_bounds(
     run: ForeignRun, counts: SampleCounts, notes: list[str]
 ) -> tuple[dict[str, Score], dict[str, tuple[float, float]]]:
-    """Return the scores by name with the score of the reader, and the bounds of the scores.
+    """Return the scores by name, and the bounds of the scores.
 
-    Notes about the scores are appended to `notes`.
+    The scores include `READER_METRIC`, which counts the options that our reader of answers finds,
+    if the source has no such score. Notes about the scores are appended to `notes`.
     """
     scores: dict[str, Score] = {}
     bounds = {}
@@ -156,6 +157,7 @@ def _score(name: str, reported: ReportedValue, counts: SampleCounts, notes: list
     """
     values = counts.values.get(name, {})
     better = reported.higher_is_better
+    # the reported value and standard error, without an interval
     plain = Stats(len(values), reported.value, None, reported.stderr, None, None, None)
     if not values:
         return Score(reported.value, plain, name, SPLIT, None, better, None, None)
@@ -287,6 +289,7 @@ def _usage(run: ForeignRun, counts: SampleCounts) -> Usage:
     prompt = run.prompt_tokens or counts.prompt_tokens or None
     completion = run.completion_tokens or counts.completion_tokens or None
     answered = counts.requested - len(counts.failed)
+    # no retries and no answers from a cache; the seconds and the cost are not known
     spent = Spent(answered, 0, 0, prompt, completion, None, None)
     by_role = SpentByRole(spent, {MODEL_ROLE: spent})
     # One run, which took 0 seconds here: eval-factory has sent no request.

@@ -3,6 +3,10 @@
 The page is a single file that works offline. It shows the verdict, the course of each score, and
 the users' notes about alarms. Its plots show the current baseline and the looks since; tables list
 the earlier baselines and looks.
+
+A limit of a panel is a score that is monitored, with the drop that is permitted. The e-value of a
+look is the evidence against "the score has not dropped by more than permitted": an alarm is raised
+when the mean e-value of the limits reaches 1 / alpha.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ def status_lines(name: str, history: History) -> list[str]:
     looks = history.looks
     if baseline is None:
         return [f"{name}: no baseline yet"]
-    baseline = as_read_again(baseline, looks)
+    baseline = as_read_again(baseline, looks)  # its scores as the last look's version reads them
     runs = counted(len(baseline["repeats"]), "run")
     model = baseline["target"]["model"]
     lines = [
@@ -207,7 +211,8 @@ def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
         models = ", ".join(figures[STATED]) or "none"
         models_before = ", ".join(figures_before[STATED]) or "none"
         yield f"THE ANSWERS NAME ANOTHER MODEL: {models} (baseline {models_before})"
-    # The complete `alpha`, not the part for `alarm_on`: this line is a hint, not an alarm.
+    # An alarm gets only a part of `alpha`; the rest is for the figures in `alarm_on`. This line is
+    # a hint and not an alarm, so the complete `alpha` is used.
     level = alarm_level(len(last["changed"]), baseline["alpha"])
     for name, change in last["changed"].items():
         if change["e"] >= level:
@@ -220,7 +225,7 @@ def power_lines(baseline: Line) -> Iterator[str]:
     """Yield lines about the drops that a panel can find, and the runs that its baseline needs."""
     flips = {limit["name"]: limit["flip_rate"] for limit in baseline["limits"]}
     repeats = len(baseline["repeats"])
-    needed = 0  # the number of runs that is enough for all limits with such a number
+    needed = 0  # the runs that the baseline needs; `lacking` has limits that no number satisfies
     lacking = []
     for name, power in baseline["power"].items():
         flip = formats.percent(flips[name])
@@ -330,7 +335,7 @@ def monitor_page(name: str, history: History) -> str:
         head=history.head,
         lines=history.lines,
         epoch=epoch,
-        history=History,
+        history=History,  # the class: the template makes histories of earlier lines
         edge_of=edge_of,
         named=_named,
         markup=markup,
@@ -488,7 +493,10 @@ class _Epoch:
         return lines
 
     def entries_of(self, name: str) -> dict[int, Line]:
-        """Return number of a look -> the entry of a limit; the key `change` has its change."""
+        """Return the entries of a limit, by the number of the look.
+
+        The key `change` of an entry has the evidence that the score changed in any direction.
+        """
         entries: dict[int, Line] = {}
         for look in self.looks:
             for limit in look["limits"]:
@@ -746,8 +754,8 @@ class LedgerWriter:
 
         Args:
             history: the panel's ledger.
-            plan: `change`, a description of the planned changes; `policy` and `locked_at` of the
-                gate, if the policy of the baseline can be read.
+            plan: the key `change` describes the planned changes. The keys `policy` and `locked_at`
+                describe the gate's policy, if the policy that the baseline names can be read.
         """
         baseline = history.baseline or {}
         looks = history.looks
@@ -800,7 +808,11 @@ class LedgerWriter:
         return [run["folder"] for run in askings[-1].get("runs", ())]
 
     def _alarms(self) -> Iterator[Line]:
-        """Yield each alarm as its last look states it, with the notes of its epoch since then."""
+        """Yield each alarm as the last look with this alarm states it.
+
+        The key `notes` has the notes that were written since the first look with this alarm, until
+        the next baseline.
+        """
         raised: dict[tuple[int, str], list[Line]] = {}
         for look in self._history.of_kind(LOOK):
             if look["alarm"]:

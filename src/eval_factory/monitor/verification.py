@@ -54,8 +54,8 @@ from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.read_again import read_by_one_rule
 
 # The same simulation may give slightly different numbers on another kind of processor.
-_MAX_SHARE_DIFFERENCE = 0.02  # the tolerated difference of shares of simulated years
-_MAX_WEEKS_DIFFERENCE = 1  # the tolerated difference of weeks until the alarm
+_MAX_SHARE_DIFFERENCE = 0.02  # the tolerated difference of shares of simulated panels
+_MAX_WEEKS_DIFFERENCE = 1  # the tolerated difference of the number of looks until the alarm
 
 
 def verify_panel(folder: Path, head: str | None = None) -> list[str]:
@@ -102,7 +102,7 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
 
 
 def _safely(label: str, problems: Iterator[str]) -> list[str]:
-    """Return the problems; if a line raises an error, a message about the error is the last."""
+    """Return the problems. If a line of the ledger cannot be read, the last of them says so."""
     findings: list[str] = []
     try:
         findings.extend(problems)
@@ -181,8 +181,8 @@ def _target_of(line: Line, history: History, name: str) -> Mapping[str, Any]:
     """Return the target that a run of this line should have asked.
 
     `name` is the name of the folder that contains the run. For a change, the folder `candidate`
-    belongs to the new target. Return an empty mapping if the current baseline's target has another
-    name: the model of the run then counts as wrong.
+    belongs to the new target. Any other folder has the name of the target of the last baseline.
+    Return an empty mapping if these names differ: the model of the run then counts as wrong.
     """
     if line["kind"] == CHANGE:
         key = "old"
@@ -259,7 +259,7 @@ def _figure_problems(folder: Path, baseline: Line, history: History) -> Iterator
         if BASELINE_AGAIN in line:
             figures[BASELINE_AGAIN] = course.of_baseline()["limits"]
         figures = json.loads(json_line(figures))  # converts the figures to JSON types
-        figures["evidence"] = number + 1
+        figures["evidence"] = number + 1  # the number of looks that count as evidence
         figures["panel"] = baseline["panel"]
         for text in _differences(line, figures):
             yield f"look {line['look']} (line {line['number']}): {text}"
@@ -370,7 +370,8 @@ def _is_same_drop(stored: Line, computed: Line) -> bool:
         return False
     if isinstance(stored["share"], bool) or isinstance(stored["weeks"], bool):
         return False  # Python would calculate with True as with 1
-    if not abs(stored["share"] - computed["share"]) <= _MAX_SHARE_DIFFERENCE:  # also false for NaN
+    # With NaN the comparison is False, and the simulations differ.
+    if not abs(stored["share"] - computed["share"]) <= _MAX_SHARE_DIFFERENCE:
         return False
     if stored["weeks"] == computed["weeks"]:
         return True

@@ -60,7 +60,7 @@ def write_reports(
         packer = InstancePacker(
             result.scores.get(result.main_metric), tuple(result.groups), folder=folder_of_helm
         )
-        lost = LostAnswers(result.validity.asked_again)
+        lost = LostAnswers(result.validity.asked_again)  # when their questions were asked again
         # Reading a record is slow: one pass over the records fills both files and the page's data.
         with (
             atomic_file(rundir.instances, mode=PRIVATE) as instances,
@@ -105,8 +105,8 @@ def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
     """Return the redacted JSON line of one stored answer, with the line break.
 
     The bodies of request and response become a part of the line's JSON. If Python cannot parse one
-    of the two bodies, both are strings: the body may not be JSON, be nested too deeply, or have a
-    number with too many digits.
+    of the two bodies, both are strings. Python fails if a body is not JSON, is nested too deeply,
+    or has a number with too many digits.
     """
     line = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
     texts = {"request": row["request"], "response": row["response"]}
@@ -133,7 +133,7 @@ def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: Ru
 
 
 def _run_times(asking_runs: Iterable[tuple[float, float]]) -> dict[str, dict[str, Any]]:
-    """Return number of a run, from 0 -> its times, with NeMo's keys.
+    """Return the times of each run with NeMo's keys, by the number of the run, counted from 0.
 
     `asking_runs` has the times of each run's first request and last response, in seconds since the
     epoch. NeMo's key `last_request_time` has the time of the last response.

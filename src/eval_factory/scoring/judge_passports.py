@@ -210,7 +210,8 @@ class _Passport(BaseModel):
     @classmethod
     def _check_version(cls, value: object) -> object:
         """Return the version. Raise ValueError if it is not an int."""
-        if type(value) is not int:  # not isinstance(): True is an int, and 1.0 equals 1, too
+        # The permitted values are compared with `==`, which takes True and 1.0 for 1.
+        if type(value) is not int:
             raise ValueError("must be a whole number")
         return value
 
@@ -263,6 +264,7 @@ class _Passport(BaseModel):
         labelled = []
         kinds = set()
         for line in self.items:
+            # see `items_as_lines`; `items` is the number of items with these decisions
             conversation, category, judged, labels, met, items = _numbers_in(line)
             kind = (conversation, category, judged, labels, met)
             if kind in kinds:
@@ -300,7 +302,7 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
     Raises:
         ConfigError: The passport is absent or damaged, or it belongs to none of the run's judges.
             Or its judge was never asked, because `calibrate` read the judge's decisions from the
-            labels.
+            file of the labels.
     """
     file = folder / PASSPORT
     problem = f"{KEY}: {folder}"

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 RESAMPLES = 1_000  # the number of resamples of the conversations
 SEED = 20_261_128  # fixed, so that the same labels give the same rates
 PSEUDO_ITEMS = 0.5
-"""The number of pseudo-items for each kind of mistake and right decision, as in Jeffreys' prior."""
+"""The number of pseudo-items added to the right and to the wrong decisions of each rate.
+
+This is Jeffreys' prior.
+"""
 MIN_DOUBLE = 20
 """The smallest number of items with two or more labels that allows an estimate."""
 MAX_STEPS = 300  # the maximum number of steps of a fit
@@ -85,8 +88,9 @@ class _Kinds:
         judged_not = ones - judged
         labelled_not = labels - met
         # Each array has a row for each parameter p of `START`. The likelihood of an item is the
-        # product of powers of p and of 1 - p. The arrays contain the exponents: first for an item
-        # that is met in truth, then for an item that is not met.
+        # product of powers of p and of 1 - p. The arrays contain the exponents: `met_...` for an
+        # item that is met in truth, `not_met_...` for one that is not. `met` itself is the number
+        # of labels that say met.
         met_exponents = np.array([ones, judged, zeros, met, zeros])
         met_complements = np.array([zeros, judged_not, zeros, labelled_not, zeros])
         not_met_exponents = np.array([zeros, zeros, judged_not, zeros, labelled_not])
@@ -102,14 +106,15 @@ def judge_rates(
 ) -> JudgeRates | None:
     """Return the judge's sensitivity and specificity, with resampled values of both.
 
-    Conversations are resampled. Pseudo-items get random weights in each resample, because the
-    labels may contain no example of a rare mistake. Return None if fewer than `MIN_DOUBLE` items
-    have two or more labels, or if there are too few conversations.
+    Conversations are resampled. Pseudo-items get random weights in each resample: the labels may
+    contain no example of a rare mistake, and its rate would then hardly differ between resamples.
+    Return None if fewer than `MIN_DOUBLE` items have two or more labels, or if there are too few
+    conversations.
 
     Args:
         items: groups of the labelled items of a judge's passport, the file that `calibrate` writes.
-            A group consists of `labelled.items` items of one conversation and category that got the
-            same decisions.
+            The attribute `items` of a group is the number of its items, which are of one
+            conversation and category and got the same decisions.
         weights: category -> weight of an item; 1 if the category is absent.
     """
     import numpy as np  # inside functions in all modules, so that `eval-factory ls` starts quickly
@@ -176,7 +181,7 @@ def _fitted(
         share = 1 / (1 + np.exp(np.clip(logs @ kinds.against_met, -500, 500)))
         of_met = (counts * share) @ kinds.decisions
         # The four columns of `decisions`, first for items that are met in truth, then for the
-        # others: items, items that the judge calls met, labels, labels that say met.
+        # others: items, items that the judge calls met, labels of these items, labels that say met.
         met, judged_met, labels_met, labelled_met = of_met.T
         not_met, judged_wrong, labels_not, labelled_wrong = (total - of_met).T
         judged_not = not_met - judged_wrong

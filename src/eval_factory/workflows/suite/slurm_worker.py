@@ -200,7 +200,7 @@ def work(wave_file: Path, index: int) -> int:
             raise
         code = PrerequisiteError.exit_code
         place = error.filename or store.suite.root
-        # If the record cannot be written either, a repeated `run_suite` submits the run again.
+        # If the record cannot be written either, the next `eval-factory run_suite` submits the run.
         with suppress(OSError):
             _record(
                 store,
@@ -267,7 +267,7 @@ def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
 
     Each run has its own output folder. Its log is a link to the log in the submitting suite.
     """
-    asks = SlurmAsks.of(runs[0])
+    asks = SlurmAsks.of(runs[0])  # the submitting suite's settings, equal for all runs of a task
     target = cell_of(runs[0].name).split("/")[0]
     task_folder = store.root / "tasks" / target / f"w{wave.number}-{uuid.uuid4().hex[:12]}"
     folder = SuiteDir(task_folder.absolute())

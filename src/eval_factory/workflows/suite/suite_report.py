@@ -1,4 +1,7 @@
-"""Defines the options and the report of a suite's run, and writes the suite's table and summary."""
+"""Defines the options and the report of a suite's run, and writes the suite's table and summary.
+
+A cell of a suite is one target with one evaluation. Each cell has one run, in its own folder.
+"""
 
 from __future__ import annotations
 
@@ -197,8 +200,8 @@ def _next_steps(
 
     `stopped`: why cells were not started; empty if all cells could be started.
     """
-    # `stopped` is a sentence that names the limit, if a limit was reached. More time needs no
-    # change of max_wall_s, which counts from the start of each command.
+    # `stopped` is a sentence that names the limit, if a limit was reached. max_wall_s is not in the
+    # list below: it counts from the start of each command, so the next command has new time.
     limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
     first = ""
     if limit is not None:
