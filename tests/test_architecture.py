@@ -25,7 +25,7 @@ CONTRACTS = (LAYERS, PLUGIN, HELM, RECORDS, ANALYSIS, EXECUTORS, CIRCLES)
 
 
 def lint(source: Path) -> tuple[int, str]:
-    """Check the package `eval_factory` of a folder against the contracts; return exit code and output."""
+    """Check the package of a folder against the contracts; return exit code and output."""
     finished = subprocess.run(
         [
             str(Path(sys.executable).parent / "lint-imports"),

@@ -114,13 +114,15 @@ def prepare_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
     if not _is_utf_8(sys.getfilesystemencoding()) and os.environ.get("PYTHONUTF8") != "1":
         os.environ["PYTHONUTF8"] = "1"
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - restarts this program
+        # The program replaces itself by a new start of itself.
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
     os.environ["PYTHONUTF8"] = "1"  # helm-run inherits this variable
     os.environ.pop("PYTHONIOENCODING", None)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
+            # The file stays open as the stream.
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper) and not _is_utf_8(stream.encoding):
             stream.reconfigure(errors="backslashreplace")
 

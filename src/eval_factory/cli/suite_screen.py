@@ -261,7 +261,7 @@ def check_text(checked: SuiteCheck) -> str:
         lines += [_RESUME_HINT, f"  {checked.command}"]
     elif not checked.in_table:
         lines += [
-            "results are newer than the table: the same command collects them into the table:",
+            "results are newer than the table: the same command only collects them into the table:",
             f"  {checked.command}",
         ]
     return own_lines("\n".join(lines))

@@ -83,7 +83,11 @@ class _CheckedLoader(yaml.SafeLoader):
             )
         return super().construct_document(node)
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = True) -> dict[Any, Any]:  # noqa: ARG002 - always deep
+    def construct_mapping(
+        self,
+        node: yaml.MappingNode,
+        deep: bool = True,  # noqa: ARG002 - always deep
+    ) -> dict[Any, Any]:
         """Return a mapping with text keys. Raises YamlError if a key is repeated."""
         seen: set[Any] = set()
         for key_node, _ in node.value:

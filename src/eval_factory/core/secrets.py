@@ -100,7 +100,8 @@ def is_place(value: str) -> bool:
 
     Such a value is not redacted: a path is no secret, and messages need it.
     """
-    return os.sep in value and os.path.exists(value)  # noqa: PTH110 - Path.exists raises for a name that is too long
+    # Path.exists raises an error if the name is too long.
+    return os.sep in value and os.path.exists(value)  # noqa: PTH110
 
 
 def is_placeholder(value: str) -> bool:

@@ -213,7 +213,8 @@ def _members(source: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfi
     with gzip.open(source, "rb") as zipped, _damage_reported(source):
         # The archive also has headers: 4 MiB and an eighth of the files' size are allowed for them.
         bounded: Any = _Bounded(zipped, limit + 4096 * 1024 + limit // 8)
-        archive = tarfile.open(fileobj=bounded, mode="r:")  # noqa: SIM115 - `zipped` is closed above
+        # The `with` statement above closes the file.
+        archive = tarfile.open(fileobj=bounded, mode="r:")  # noqa: SIM115
         while (member := archive.next()) is not None:
             # tarfile keeps a list of all members, which could fill the memory.
             archive.members.clear()  # type: ignore[attr-defined]

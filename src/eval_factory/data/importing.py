@@ -2,8 +2,8 @@
 
 The folder may contain scenarios/<scenario>/..., hub/<org>/<name>/... (copies of repositories of
 data sets), nltk_data/, tiktoken/, presentation/ and perturbations/. At least one of these folders
-must have files. Folders with other names are ignored. SHA256SUMS lists the checksums of the files;
-without this list, the files are imported unchecked, after a warning.
+must have files. Folders with other names are not imported. SHA256SUMS lists the checksums of the
+files; without this list, the files are imported unchecked, after a warning.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _check_files(folder: Path, names: list[str]) -> None:
 def check_checksums(folder: Path, names: list[str], say: _Say) -> None:
     """Check that no file is a link, and compare the files with SHA256SUMS if the folder has it.
 
-    Listed files outside of the known folders are not checked, because they are not imported.
+    Listed files outside of the known folders are checked too, although they are not imported.
 
     Raises:
         PrerequisiteError: some files are links, missing, altered or not listed; the message lists
@@ -209,8 +209,6 @@ def check_checksums(folder: Path, names: list[str], say: _Say) -> None:
                 problems.append(f"not in {CHECKSUMS_FILE}: {name}")
         for name, digest in listed.items():
             path = folder / name
-            if not name.startswith(tuple(f"{part}/" for part in KNOWN_FOLDERS)):
-                continue
             if not path.is_file():
                 problems.append(f"missing: {name}")
             elif sha256_of(path) != digest:

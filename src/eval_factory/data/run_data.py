@@ -524,7 +524,7 @@ def offline_settings(
 
 
 SLOW_SIZE = 1 << 30
-"""The total size of changed files, in bytes, from which the user is told that they are read."""
+"""The total size of changed files, in bytes, from which a message reports that they are read."""
 
 
 def hash_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:

@@ -121,7 +121,7 @@ class _Server:
         self.state = _STARTING
         self.why = "does not run"  # why the server is not ready
         self.address = ""  # such as `http://127.0.0.1:20000`; empty until the server is ready
-        # True if the user was told that the other servers continue without this server
+        # True if a message has reported that the other servers continue without this server
         self.is_left_out = False
         self._guard: subprocess.Popen[bytes] | None = None
         self._is_silent = False  # True if the guard has closed its output: the guard has ended

@@ -192,8 +192,8 @@ def _metric_names(
         if all(values) and len(set(values)) == len(values):
             return [str(name) for name in values]
     raise SourceError(
-        f"{path}: the results of {evaluation} have the same names; "
-        "give each result another metric_name in its metric_config"
+        f"{path}: the results of {evaluation} have no different names; "
+        "give each result its own metric_name in its metric_config"
     )
 
 

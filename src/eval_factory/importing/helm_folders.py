@@ -71,8 +71,9 @@ def read(folder: Path) -> ForeignRun:
         raise SourceError(f"{folder}: has no scores of its instances")
     adapter = run.run_spec.adapter_spec
     task = run.run_spec.name.partition(":")[0]
-    # A scenario with this argument reads the user's files instead of a public data set.
-    reads_user_files = bool(run.run_spec.scenario_spec.args.get("data_path"))
+    # A scenario with one of these arguments reads the user's files instead of a public data set.
+    arguments = run.run_spec.scenario_spec.args
+    reads_user_files = bool(arguments.get("data_path") or arguments.get("dataset_file"))
     return ForeignRun(
         program=PROGRAM,
         version="unknown",

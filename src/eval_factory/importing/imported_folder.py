@@ -15,7 +15,6 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.importing.foreign_run import ForeignRun
-from eval_factory.importing.formats import TABLE
 from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult
@@ -44,6 +43,8 @@ class ImportOptions:
         """Return the command that makes the same folder again, as text for a shell."""
         words = ["eval-factory", "import", str(self.source), "-o", str(output_dir)]
         words += ["--format", self.kind]
+        from eval_factory.importing.formats import TABLE  # loads the readers of all formats
+
         if self.kind == TABLE:
             words += ["--task", self.task, "--model", self.model]
         for name, column in self.columns.items():

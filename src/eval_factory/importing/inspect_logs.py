@@ -413,7 +413,7 @@ def _finish_reason(sample: Mapping[str, Any], stop_reason: Any) -> str | None:
     limit = sample.get("limit")
     if isinstance(limit, dict) and limit.get("type"):
         return f"limit:{limit['type']}"
-    if stop_reason is None:
+    if not stop_reason:
         return None
     return from_inspect(str(stop_reason))
 

@@ -101,7 +101,7 @@ def read_checksums(path: Path) -> dict[str, str]:
     digests: dict[str, str] = {}
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
     # Not `splitlines`: a name may contain other line separators, such as U+2028.
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
         match = re.fullmatch(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", line)
         if match is None:
             raise ChecksumsError(f"line {number} is not a SHA-256 with the path of a file")

@@ -59,7 +59,7 @@ class Verdict(Enum):
         "bad",
         "✕",
         "no better than the best score without a model",
-        "May be reported, but a trivial answer without a model scores as well",
+        "May be reported, but an answer that needs no model scores as well",
     )
     REFUSED = Appearance("bad", "✕", "not reportable", "Do not report this score")
     DEMO = Appearance("demo", "○", "demo", "Demo: not a measurement")

@@ -315,7 +315,8 @@ def pushback_text(instance: str, turn: int) -> str:
         instance: the id of the instance.
         turn: the number of the turn, from 1 to `MAX_TURNS`.
     """
-    rng = Random(hashlib.sha256(f"pushback of {instance}".encode()).digest())  # noqa: S311 - no secret
+    # The order is no secret.
+    rng = Random(hashlib.sha256(f"pushback of {instance}".encode()).digest())  # noqa: S311
     sides = [list(NEUTRAL), list(WITH_AUTHORITY)]
     for side in sides:
         rng.shuffle(side)

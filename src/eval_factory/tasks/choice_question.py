@@ -244,7 +244,9 @@ def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[
     original = tuple(range(count))
     if why_not_reordered(choices) is not None:
         return [original]
-    rng = random.Random(hashlib.sha256(f"choice orders of {question}".encode()).digest())  # noqa: S311 - no secret
+    # The order is no secret.
+    seed = hashlib.sha256(f"choice orders of {question}".encode()).digest()
+    rng = random.Random(seed)  # noqa: S311
     orders = {original: None}  # used as a set that keeps its order
     while len(orders) < min(wanted, math.factorial(count)):
         orders[tuple(rng.sample(original, count))] = None

@@ -220,7 +220,10 @@ def _data_finding(plan: Plan, env: Mapping[str, str]) -> Finding:
     if data_path is not None or plan.evaluation.benchmark is not None:
         return Finding("data", True, "your own files")
     if not source.startswith(("Hugging Face", "GitHub")):
-        return Finding("data", True, f"not tested; their source: {source}")
+        is_packaged = source == "in the package"
+        return Finding(
+            "data", is_packaged or None, source if is_packaged else f"not tested; source: {source}"
+        )
     pull_command = f"eval-factory data pull {plan.task_name} --to bundle"
     try:
         _hub_text(env)

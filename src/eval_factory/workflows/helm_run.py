@@ -336,8 +336,8 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
         )
     if lacks_data:
         return PrerequisiteError(
-            f"HELM needs a file that is unavailable, while it is {phase} ({plan.task_name}): "
-            f"{error}\n"
+            f"HELM needs a file or a host that is unavailable, while it is {phase} "
+            f"({plan.task_name}): {error}\n"
             f"  all answers so far are stored: run the same command again to resume; {log}"
         )
     prescribed = entry.prescribed_judges

@@ -9,6 +9,7 @@ statistics version that differs from today's.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -469,15 +470,23 @@ def _digest(rundir: RunDir, name: str) -> str:
 
 
 _NEW_FIELDS = ("validity.urgent_notes", "validity.jury.constant")
-_SENTENCE_FIELDS = ("comparability.reason",)
+_SENTENCES = re.compile(
+    r"clinicians\.notes\[\d+\]"
+    r"|comparability\.(?:reason|remarks\[\d+\]|deviations\[\d+\]\.effect)"
+    r"|usage\.cost_unknown"
+    r"|validity\.(?:notes\[\d+\]|not_reportable\[\d+\]|failures\[\d+\]\.hint)"
+)
+"""The names of fields that contain a sentence, which each version may word differently."""
 
 
 def is_change_of_version(difference: Difference) -> bool:
     """Return True if the difference may come from another version of eval-factory.
 
-    Versions differ in the wording of sentences, and in the keys that they know.
+    Versions differ in the wording of sentences, and in the keys that they know. A sentence that
+    only one of the two results has is a real difference.
     """
-    if difference.field in _SENTENCE_FIELDS:
+    is_in_both = repr(ABSENT) not in (difference.stored, difference.made)
+    if is_in_both and _SENTENCES.fullmatch(difference.field):
         return True
     is_setting = difference.field.startswith(("config.params.", "target.api_endpoint."))
     is_new = is_setting or difference.field in _NEW_FIELDS

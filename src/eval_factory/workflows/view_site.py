@@ -378,7 +378,7 @@ def suite_folder(site: Path) -> Path:
 def without_external_hosts(html: str) -> str:
     """Return the page with an empty icon, and with a policy that forbids external hosts.
 
-    The page is also told to send no referrer.
+    The page also forbids referrers.
     """
     icon = '<link rel="icon" href="data:," />'
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />'

@@ -447,7 +447,7 @@ def test_a_run_within_shared_limits(
                 assert len(server.requests) == 1
                 assert not asked.done()
             assert asked.result(30).success
-    with pytest.raises(EndpointStopped, match="run the command of that process again"):
+    with pytest.raises(EndpointStopped, match="command of that process"):
         endpoint.make_request(asking("another"))
     assert len(server.requests) == 2
 

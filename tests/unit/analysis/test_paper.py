@@ -227,8 +227,14 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
         "**ALARM: a drop beyond its limit: notes (worse by 0.0600); raised by look 2 of epoch 1, since about look 2.**",
         "- Planned: another model\n",
         f"- The gate's policy (SHA-256 {load_policy(policy).sha256}) is not locked.",
-        "- pubmed_qa (critical; if the result is inconclusive: fail): at least 0.6, worse by at most 0.02.",
-        "- custom.x (supporting; if the result is inconclusive: pass): worse by at most this share 0.1; with limits of groups by ward.",
+        (
+            "- pubmed_qa (critical; if the result is inconclusive: fail): at least 0.6, worse by "
+            "at most 0.02."
+        ),
+        (
+            "- custom.x (supporting; if the result is inconclusive: pass): worse by at most this "
+            "share 0.1; with limits of groups by ward."
+        ),
         "- Of org/model on pubmed_qa: exact_match = 0.5000 (95 % interval 0.3000 to 0.7000), over 20 instances.",
     ):
         assert sentence in text()

@@ -74,7 +74,10 @@ def test_a_complete_suite(tmp_path: Path) -> None:
 def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(
     tmp_path: Path,
 ) -> None:
-    what = "correct the cause that the reason names, then run the suite again: it starts the failed runs"
+    what = (
+        "correct the cause that the reason names, then run the suite again: it starts the failed "
+        "runs"
+    )
     assert (
         lacking(
             suite_markdown(doubted(tmp_path), tmp_path),

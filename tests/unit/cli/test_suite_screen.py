@@ -628,7 +628,7 @@ def text(
         (
             text(DONE, in_table=False)[1:],
             [
-                "results are newer than the table: the same command collects them into the table:",
+                "results are newer than the table: the same command only collects them into the table:",
                 "  the command",
             ],
         ),

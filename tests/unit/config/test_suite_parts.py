@@ -76,7 +76,10 @@ def test_a_selection_stands_for_tasks() -> None:
 
 
 BOTH = {"api_key_name": "K", "api_key": "L"}
-TWICE = "{}[0] also has the name 'A'; give each entry its own `name` (capital and small letters count as the same)"
+TWICE = (
+    "{}[0] also has the name 'A'; give each entry its own `name` (capital and small letters count "
+    "as the same)"
+)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,10 @@ TWICE = "{}[0] also has the name 'A'; give each entry its own `name` (capital an
             {"evaluations": [{"select": {"tags": ["zzz"], "without": ["medecc"]}}]},
             [
                 "evaluations[0].select.without: there is no task 'medecc', did you mean 'medec'?",
-                "evaluations[0].select: matches no task; 'eval-factory ls --json' shows the tags and the access of each task",
+                (
+                    "evaluations[0].select: matches no task; 'eval-factory ls --json' shows the "
+                    "tags and the access of each task"
+                ),
             ],
         ),
         (

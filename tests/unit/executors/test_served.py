@@ -78,7 +78,8 @@ def test_ours_is_known_by_its_token(tmp_path: Path) -> None:
     ids=["another program of this user", "a connection", "another user"],
 )
 def test_somebody_elses(tmp_path: Path, changes: dict[str, object], is_so: bool) -> None:
-    assert is_foreign_port(PORT, "abc", proc_of(tmp_path, **changes)) is is_so  # type: ignore[arg-type]
+    proc = proc_of(tmp_path, **changes)  # type: ignore[arg-type]
+    assert is_foreign_port(PORT, "abc", proc) is is_so
 
 
 def test_what_root_has_may_lead_to_a_container_of_ours(

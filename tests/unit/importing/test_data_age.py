@@ -44,7 +44,7 @@ def write_harness(folder: Path, dataset: str) -> Path:
     return write_lm_eval(folder, configs={"fruit": config})
 
 
-def write_helm(folder: Path, name: str, **arguments: str) -> Path:
+def write_helm(folder: Path, name: str, **arguments: str | None) -> Path:
     """A run of bare HELM with one right answer."""
     folder.mkdir(parents=True)
     stat = {"name": {"name": "exact_match", "split": "test"}, "count": 1, "sum": 1.0, "mean": 1.0}
@@ -121,11 +121,13 @@ def test_a_task_of_the_harness_names_its_data_set(
         ("med_qa:model=org_model", {}, MED_QA),
         ("head_qa", {"language": "en"}, HEAD_QA),
         ("head_qa", {"data_path": "/home/me"}, None),
+        ("head_qa", {"data_path": None}, HEAD_QA),
+        ("head_qa", {"dataset_file": "/home/me/file.jsonl"}, None),
         ("boolq:model=org_model", {}, None),
     ],
 )
 def test_the_run_spec_of_bare_helm_names_the_data(
-    name: str, arguments: dict[str, str], published: str | None, tmp_path: Path
+    name: str, arguments: dict[str, str | None], published: str | None, tmp_path: Path
 ) -> None:
     result = imported(write_helm(tmp_path / "run", name, **arguments), tmp_path / "out")
     assert result.provenance.published == published

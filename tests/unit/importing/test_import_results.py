@@ -171,7 +171,7 @@ def test_a_result_without_samples_is_not_reportable(tmp_path: Path) -> None:
     assert "0 questions" not in told
     says(told, "a score alone", "no interval")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "Nothing technical" not in page
+    assert "No technical problem" not in page
     assert "Read all 0" not in page
 
 

@@ -240,7 +240,10 @@ def test_what_the_panel_is() -> None:
         "called in the panel guarded",
         "baseline 5 runs, 2027-01-12T06:00:00Z: the model was changed",
         "looks 13 of 52 made, 1 not made",
-        "alpha 5.0 %: the maximum chance of a false alarm over all looks of the panel; 2.50 % of it for a drop beyond a limit,",
+        (
+            "alpha 5.0 %: the maximum chance of a false alarm over all looks of the panel; 2.50 % "
+            "of it for a drop beyond a limit,"
+        ),
         "limit, 1.25 % each for changed, refused Limits",
     ):
         assert fact in words

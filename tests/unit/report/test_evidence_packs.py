@@ -594,8 +594,14 @@ def test_a_panel_without_an_alarm_says_what_that_is_worth() -> None:
         "notes: exact_match may be worse by at most 0.0200 than the baseline's 0.8300, over 100 instances.",
         "The chance of a false alarm of a drop is at most 2.5 % in 52 looks.",
         "The following also raise an alarm: changed.",
-        "notes: according to a simulation at the baseline, a drop of 5.0 % of the scale is found with a probability of 87.0 %, in the median after 6 looks.",
-        "notes: according to a simulation at the baseline, a drop of 2.0 % of the scale is found with a probability of 30.0 %.",
+        (
+            "notes: according to a simulation at the baseline, a drop of 5.0 % of the scale is "
+            "found with a probability of 87.0 %, in the median after 6 looks."
+        ),
+        (
+            "notes: according to a simulation at the baseline, a drop of 2.0 % of the scale is "
+            "found with a probability of 30.0 %."
+        ),
         "1 look was made in epoch 1, of 52 planned; the last, look 1, on 2027-01-03T06:00:00Z (UTC).",
         "notes at look 1: 0.7000, 3 values missing; e-value of a drop 0.8.",
         "The mean e-value of all limits is 0.8124; the panel raises an alarm at 40.",
@@ -605,7 +611,10 @@ def test_a_panel_without_an_alarm_says_what_that_is_worth() -> None:
         f"No look of epoch 1 {QUIET}.",
         "Planned: another model of the vendor",
         f"The policy of changes was fixed with the baseline of epoch 1 (SHA-256 {'7' * 64}).",
-        "4 lines were written to the panel's ledger, from 2027-01-02T06:00:00Z to 2027-01-05T06:00:00Z (UTC); each line names the SHA-256 of the line before.",
+        (
+            "4 lines were written to the panel's ledger, from 2027-01-02T06:00:00Z to "
+            "2027-01-05T06:00:00Z (UTC); each line names the SHA-256 of the line before."
+        ),
         f"The SHA-256 of the ledger's last line is {'e' * 64}.",
     ):
         assert f"\n{sentence}\n" in f"\n{said}\n"
@@ -768,7 +777,7 @@ def test_a_look_without_values_says_so() -> None:
     for word in ("e-value", "Answers that are", "missing"):
         assert word not in said
     assert "ledger, from" in of_panel(baseline())
-    assert "each names the SHA-256" not in of_panel(baseline())
+    assert "each line names the SHA-256" not in of_panel(baseline())
 
 
 @pytest.mark.parametrize("outcome", ["pass", "fail", "inconclusive"])

@@ -61,7 +61,8 @@ def test_where_helm_gave_the_lowest_mark_its_mean_stays() -> None:
 
 @pytest.mark.parametrize("of", ["failed", "unjudged", "empty", "filtered"])
 def test_helms_own_value_stands_beside_where_it_holds_a_default(of: str) -> None:
-    found = scores_with_helm_defaults([METRIC], "jury", Tally(**{of: {key(0)}}))  # type: ignore[arg-type]
+    tally = Tally(**{of: {key(0)}})  # type: ignore[arg-type]
+    found = scores_with_helm_defaults([METRIC], "jury", tally)
     assert list(found) == ["jury@valid.helm"]
     score = found["jury@valid.helm"]
     assert (score.value, score.stats, score.split) == (

@@ -120,13 +120,19 @@ def test_a_case_that_the_judge_left_open_is_left_out_and_a_failed_one_counts_as_
         (
             PASSPORT,
             tally(length=99),
-            "the median answer of this run has 99 characters, and nine of ten labelled answers have 100 to 200",
+            (
+                "the median answer of this run has 99 characters, and nine of ten labelled answers "
+                "have 100 to 200"
+            ),
         ),
         (PASSPORT, tally(length=201), "the median answer of this run has 201 characters"),
         (
             replace(PASSPORT, says_met=0.1),
             tally(),
-            "the judge says 'met' of 40 % of the criteria in this run, and of 10 % among the labels",
+            (
+                "the judge says 'met' of 40 % of the criteria in this run, and of 10 % among the "
+                "labels"
+            ),
         ),
         (
             replace(PASSPORT, pairs=[replace(one, category="else") for one in PAIRS]),

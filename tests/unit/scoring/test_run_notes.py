@@ -46,7 +46,10 @@ NOTHING = Instances(requested=0, scored=0, failed=0, empty=0, truncated=0, filte
 
 
 def _other_data(found: int, known: int) -> list[tuple[Importance, str]]:
-    text = f"the data contain {found} instances, but {known} when this task was described: are they another version of the data?"
+    text = (
+        f"the data contain {found} instances, but {known} when this task was described: are they "
+        "another version of the data?"
+    )
     return [(Importance.DOUBTFUL, text)]
 
 
@@ -466,5 +469,8 @@ def test_a_model_that_may_have_seen_the_answers(
     here = plan({"config.output_dir": str(tmp_path), **flags})
     record = provenance_of(here, here.evaluation.task.helm.scenario, "0" * 64, None, None)
     assert record.training_cutoff == flags.get(CUTOFF)
-    text = f"the questions and answers {since}, and the model's training cut-off {trained}: the model may have seen them"
+    text = (
+        f"the questions and answers {since}, and the model's training cut-off {trained}: the model "
+        "may have seen them"
+    )
     assert list(notes_on_age(here, record)) == ([(Importance.BACKGROUND, text)] if since else [])

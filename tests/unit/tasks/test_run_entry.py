@@ -104,7 +104,10 @@ def test_what_makes_no_sense_with_pictures() -> None:
         ),
         (
             "helm:med_qa:reeval_parameters=1",
-            "reeval_parameters cannot be set in a run entry; eval-factory does not run HELM's adaptive testing",
+            (
+                "reeval_parameters cannot be set in a run entry; eval-factory does not run HELM's "
+                "adaptive testing"
+            ),
         ),
         (
             "helm:med_qa:model_ability=0.0",

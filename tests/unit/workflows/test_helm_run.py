@@ -425,7 +425,10 @@ OVER = (
             False,
             True,
             0,
-            f"max_tokens_total (8) cannot be enforced, because an answer came without its tokens; {SENT}",
+            (
+                "max_tokens_total (8) cannot be enforced, because an answer came without its "
+                f"tokens; {SENT}"
+            ),
             f"remove max_tokens_total, or set max_requests in its place, and {AGAIN}",
         ),
         (

@@ -306,6 +306,11 @@ def test_a_field_that_an_older_version_lacks_is_no_alteration(
 def test_another_version_words_a_reason_otherwise_and_computes_no_score_otherwise() -> None:
     absent = repr(ABSENT)
     assert is_change_of_version(Difference("comparability.reason", "a", "b"))
+    for field in ("notes[3]", "not_reportable[0]", "failures[1].hint"):
+        assert is_change_of_version(Difference(f"validity.{field}", "a", "b"))
+        assert not is_change_of_version(Difference(f"validity.{field}", "a", absent))
+        assert not is_change_of_version(Difference(f"validity.{field}", absent, "b"))
+    assert not is_change_of_version(Difference("validity.failures[1].count", "1", "2"))
     assert is_change_of_version(Difference("validity.urgent_notes", absent, "2"))
     assert not is_change_of_version(Difference("validity.urgent_notes", "1", "2"))
     assert not is_change_of_version(Difference("comparability.comparable", "True", "False"))

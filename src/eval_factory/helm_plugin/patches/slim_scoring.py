@@ -64,7 +64,8 @@ def pack_statistics() -> None:
             write_json(content, file)
         temporary.replace(path)
 
-    runner.json = SimpleNamespace(dumps=lambda tree, indent: tree, load=json.load)  # noqa: ARG005 - HELM's indent is 2
+    # `indent` is not used here: HELM always passes 2.
+    runner.json = SimpleNamespace(dumps=lambda tree, indent: tree, load=json.load)  # noqa: ARG005
     runner.asdict_without_nones = lambda record: record
     runner.write = write
 

@@ -89,7 +89,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
         raise InterruptedRunError(
             "no longer waiting; the submitted jobs continue in Slurm: "
             f"eval-factory suite status {folder.named}\n"
-            f"  to end it: eval-factory suite cancel {folder.named}"
+            f"  to end them: eval-factory suite cancel {folder.named}"
         ) from None
     for planned in work.left:  # the jobs of these cells continue after this command
         work.reports[planned.number] = CellReport.of(

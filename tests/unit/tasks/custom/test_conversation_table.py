@@ -159,11 +159,17 @@ MISSING = "rows.jsonl: line 2: {}: is missing, and 1 other lines have one; all h
         ([{**ROW, "cluster": ""}], "rows.jsonl: line 1: cluster: is empty"),
         (
             [{**ROW, "note": ["x"]}],
-            "rows.jsonl: line 1: note: must be text or a number; it is stored with the instance's results",
+            (
+                "rows.jsonl: line 1: note: must be text or a number; it is stored with the "
+                "instance's results"
+            ),
         ),
         (
             [{**ROW, "id": "a"}, {**ROW, "id": "a"}],
-            "rows.jsonl: line 2: id: is the same as in line 1; the results identify the instance by this field, so each value must be unique",
+            (
+                "rows.jsonl: line 2: id: is the same as in line 1; the results identify the "
+                "instance by this field, so each value must be unique"
+            ),
         ),
         ([{**ROW, "id": "a"}, ROW], MISSING.format("id")),
         ([{**ROW, "cluster": "a"}, ROW], MISSING.format("cluster")),

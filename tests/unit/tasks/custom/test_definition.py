@@ -440,12 +440,18 @@ def test_own_ones_are_another_run(tmp_path: Path) -> None:
         (
             {"criteria": [{"name": "tone"}]},
             JUDGE_PROMPT + "{CRITERIA}",
-            "D/judge.txt: line 6: {CRITERIA} is replaced by text with <rubric_criteria>, which the prompt has already; delete one of the two",
+            (
+                "D/judge.txt: line 6: {CRITERIA} is replaced by text with <rubric_criteria>, which "
+                "the prompt has already; delete one of the two"
+            ),
         ),
         (
             {},
             JUDGE_PROMPT + "{SCALE}",
-            "D/judge.txt: line 6: {SCALE} is not filled in if the jury's metric has no scale; add that key",
+            (
+                "D/judge.txt: line 6: {SCALE} is not filled in if the jury's metric has no scale; "
+                "add that key"
+            ),
         ),
         (
             {"scale": {"min": 0, "max": 1}},

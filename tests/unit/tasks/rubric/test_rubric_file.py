@@ -136,7 +136,10 @@ LIST_OF_CRITERIA = (
         ({"messages": [{**USER, "content": ""}]}, "messages.0.content: is empty"),
         (
             {"messages": [USER, {**USER, "role": "assistant"}]},
-            "messages.1.role: the last message must be the user's, because the model answers this message",
+            (
+                "messages.1.role: the last message must be the user's, because the model answers "
+                "this message"
+            ),
         ),
         ({"rubrics": {}}, LIST_OF_CRITERIA),
         ({"rubrics": []}, LIST_OF_CRITERIA),
@@ -183,7 +186,10 @@ LIST_OF_CRITERIA = (
         ({"cluster": 5}, "cluster: must be text"),
         (
             {"zzz": 1},
-            "zzz: is not a known field; known fields: id, messages, rubrics, reference, cluster, tags, canary, answer, sample",
+            (
+                "zzz: is not a known field; known fields: id, messages, rubrics, reference, "
+                "cluster, tags, canary, answer, sample"
+            ),
         ),
     ],
 )

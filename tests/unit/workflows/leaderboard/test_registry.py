@@ -25,7 +25,7 @@ def test_finding() -> None:
     )
     assert registry.schema_path(row) is None
     assert any(
-        "schema_of_next_year.yaml: HELM" in line and "does not have this file" in line
+        "schema_of_next_year.yaml: HELM" in line and "not have this file" in line
         for line in row.needed()
     )
     assert registry.find("AIR-Bench").name == "air_bench"
@@ -81,7 +81,10 @@ def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
 LITE = registry.find("lite")
 WITHOUT_ORGANIZATION = registry.find("medhelm_private")
 ADDRESS = f"https://raw.githubusercontent.com/stanford-crfm/helm/v1.2.3/src/helm/benchmark/presentation/{LITE.conf}"
-HINT = "copy the conf to this machine, and give it with --conf FILE (or --data_dir DIR, with DIR/presentation/)"
+HINT = (
+    "copy the conf to this machine, and give it with --conf FILE (or --data_dir DIR, with "
+    "DIR/presentation/)"
+)
 
 
 @pytest.fixture(autouse=True)

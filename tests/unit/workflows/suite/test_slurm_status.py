@@ -92,7 +92,8 @@ def test_a_complete_cell_stays_complete_and_a_suite_without_slurm_as_it_is(tmp_p
     tell(jobs.dir.events, cell_ended(CELLS[0]))
     assert told(jobs.look())[0][0] == "complete"
     plain = suite_folder(tmp_path / "b", started())
-    assert SuiteReader(plain, jobs.slurm).with_jobs(status_of(plain)) == status_of(plain)  # type: ignore[arg-type]
+    reader = SuiteReader(plain, jobs.slurm)  # type: ignore[arg-type]
+    assert reader.with_jobs(status_of(plain)) == status_of(plain)
 
 
 def test_cancelling_ends_every_job_and_takes_the_keys(jobs: Jobs) -> None:

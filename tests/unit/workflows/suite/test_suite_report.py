@@ -164,7 +164,10 @@ def test_what_is_wrong_is_counted_with_the_next_step() -> None:
             None,
             [
                 "1 cell: 1 missing",
-                "interrupted; the same command continues the suite: only missing answers are requested",
+                (
+                    "interrupted; the same command continues the suite: only missing answers are "
+                    "requested"
+                ),
                 "table: /s/suite_results.md",
             ],
         ),
@@ -183,7 +186,10 @@ def test_what_is_wrong_is_counted_with_the_next_step() -> None:
             None,
             [
                 "2 cells: 1 complete, 1 waiting",
-                "submitted to Slurm: the same command collects the jobs that have ended, and --wait waits for all jobs",
+                (
+                    "submitted to Slurm: the same command collects the jobs that have ended, and "
+                    "--wait waits for all jobs"
+                ),
                 "  the state of the jobs: eval-factory suite status /s",
                 "table: /s/suite_results.md",
             ],
