@@ -72,7 +72,7 @@ def test_a_model_whose_score_measures_nothing_is_marked_beside_its_name() -> Non
     compared = Compared((demo, below, C), (), (), (), ())
     first, second, third, *_ = comparison_text(compared).splitlines()
     says(first, "org/a", "Demo: not a measurement")
-    says(second, "org/b", "without a model scores")
+    says(second, "org/b", "needs no model scores")
     assert third == "C  org/c  (results/c)"
     says(comparison_markdown(compared), "Demo: not a measurement")
 

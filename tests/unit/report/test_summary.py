@@ -42,7 +42,7 @@ def test_the_best_trivial_answer_and_what_people_say_stand_below_the_score(
     floor = Floor("always A", 0.55, 4, {"always A": 0.55})
     other = Floor("empty", 0.2, 4, {"empty": 0.2})
     of_two = changed(result, floors={"exact_match": floor, "other": other})
-    says(shown(of_two)[1], "without a model scores")
+    says(shown(of_two)[1], "needs no model scores")
     says(shown(of_two)[2], "without a model: 0.5500", "always answering A")
     assert "corrected" not in shown(of_two)[2]
     both = changed(result, floors={"exact_match": floor, "exact_match.corrected": other})

@@ -131,7 +131,9 @@ def test_a_file_of_helm_that_was_edited_is_not_patched(monkeypatch: pytest.Monke
     known = {here: {**patch_registry.CHECKED_FILES[here], "helm.common.general": "0" * 64}}
     monkeypatch.setattr(patch_registry, "CHECKED_FILES", known)
     for target in (GENERAL, "helm.common.general"):
-        with pytest.raises(PrerequisiteError, match=rf"helm\.common\.general differ from{here}"):
+        with pytest.raises(
+            PrerequisiteError, match=rf"helm\.common\.general differ from the published {here}"
+        ):
             apply_patches(Stage.START, (patch(targets=(target,)),))
     assert done == []
 
