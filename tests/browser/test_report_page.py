@@ -62,7 +62,15 @@ def whole_result(right_every: int = 3, count: int = FEW) -> results.TaskResult:
     value = sum(record.metrics.get("exact_match", 0.0) for record in made_up) / count
     score = results.Score(
         value,
-        results.Stats(count, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"),
+        results.Stats(
+            count,
+            value,
+            stddev=0.4,
+            stderr=0.04,
+            ci_low=value - 0.08,
+            ci_high=value + 0.08,
+            ci_method="wilson",
+        ),
         "exact_match",
         "test",
         None,

@@ -67,6 +67,17 @@ def endpoint_settings(**changes: Any) -> EndpointSettings:
 
 def draft(run: HelmRun | None = None, **known: Any) -> Draft:
     """A result in the making of which nothing but this is known."""
-    none = SpentByRole(Spent(0, 0, 0, None, None, None, None), {})
+    none = SpentByRole(
+        Spent(
+            requests=0,
+            cached=0,
+            retries=0,
+            prompt_tokens=None,
+            completion_tokens=None,
+            latency_p50_s=None,
+            latency_p95_s=None,
+        ),
+        {},
+    )
     of_run = run or HelmRun(Path(), StoredRunSpec(name="r"), [])
     return replace(Draft(plan(), of_run, "test", Tally(), [], Usage(none, none, 0, 0.0)), **known)

@@ -25,7 +25,9 @@ ODD = "\u202eodd \x1b[2J\n# | `x` <script>alert(1)</script> @someone #12 [a](jav
 
 def plain(**changes: Any) -> results.TaskResult:
     """Twenty questions of pubmed_qa, of which one failed."""
-    stats = results.Stats(19, 0.7368, 0.45, 0.1, 0.5121, 0.8819, "wilson")
+    stats = results.Stats(
+        19, 0.7368, stddev=0.45, stderr=0.1, ci_low=0.5121, ci_high=0.8819, ci_method="wilson"
+    )
     made = result([instance(f"q{n}", 1.0 if n else None) for n in range(20)])
     validity = replace(
         made.validity,
@@ -76,7 +78,15 @@ def plain(**changes: Any) -> results.TaskResult:
 def of_a_jury(**changes: Any) -> results.TaskResult:
     """Three instances of medication_qa, rated by two judges, of which one missed a third."""
     made = plain()
-    stats = results.Stats(3, 4.25, 0.5, 0.3, 2.1, 4.9, "student-t-pseudo-values")
+    stats = results.Stats(
+        3,
+        4.25,
+        stddev=0.5,
+        stderr=0.3,
+        ci_low=2.1,
+        ci_high=4.9,
+        ci_method="student-t-pseudo-values",
+    )
     judge = results.AskedEndpoint(
         "judge/one", "h", ({"temperature": 0.0},), 3, {"judge/one": 3}, 0, ("c" * 64,)
     )

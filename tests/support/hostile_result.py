@@ -138,7 +138,13 @@ def _groups(texts: list[str]) -> dict[str, dict[str, dict[str, Score]]]:
         field: {
             value: {
                 METRIC: Score(
-                    0.5, Stats(4, 0.5, 0.1, 0.1, 0.3, 0.7, "wilson"), METRIC, "test", None
+                    0.5,
+                    Stats(
+                        4, 0.5, stddev=0.1, stderr=0.1, ci_low=0.3, ci_high=0.7, ci_method="wilson"
+                    ),
+                    METRIC,
+                    "test",
+                    None,
                 )
             }
             for value in values

@@ -38,7 +38,18 @@ PROVENANCE = results.Provenance(
 )
 JUDGE = results.AskedEndpoint("judge/one", "host", (), 4, {}, 0, ("c" * 64,))
 MODEL = results.AskedEndpoint("org/model", "host", (), 4, {}, 0, None)
-_SPENT = results.SpentByRole(results.Spent(1, 0, 0, 1, 1, 0.1, 0.1), {})
+_SPENT = results.SpentByRole(
+    results.Spent(
+        requests=1,
+        cached=0,
+        retries=0,
+        prompt_tokens=1,
+        completion_tokens=1,
+        latency_p50_s=0.1,
+        latency_p95_s=0.1,
+    ),
+    {},
+)
 
 
 def instance(
@@ -97,9 +108,7 @@ def result(
 
 def _score(label: str) -> results.Score:
     metric, _, split = label.partition("@")
-    return results.Score(
-        0.5, results.Stats(4, 0.5, None, None, None, None, None), metric, split or "test", None
-    )
+    return results.Score(0.5, results.Stats.without_interval(4, 0.5), metric, split or "test", None)
 
 
 def written(folder: Path, made: results.TaskResult, config: Mapping[str, Any] = CONFIG) -> Path:

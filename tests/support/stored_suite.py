@@ -36,7 +36,15 @@ def made(target: str, evaluation: str, values: str, **changes: Any) -> TaskResul
 def share(values: str, **changes: Any) -> Score:
     known = [int(one) for one in values if one != "x"]
     mean = sum(known) / len(known)
-    stats = Stats(len(known), mean, 0.5, 0.1, max(0.0, mean - 0.1), min(1.0, mean + 0.1), "wilson")
+    stats = Stats(
+        len(known),
+        mean,
+        stddev=0.5,
+        stderr=0.1,
+        ci_low=max(0.0, mean - 0.1),
+        ci_high=min(1.0, mean + 0.1),
+        ci_method="wilson",
+    )
     score = Score(
         mean,
         stats,

@@ -46,7 +46,13 @@ def scored(folder: Path, values: str, **changes: Any) -> Path:
     """An output folder whose score is the share of right answers, with an interval of 0.4."""
     share = values.count("1") / len(values)
     stats = Stats(
-        len(values), share, None, None, max(0.0, share - 0.2), min(1.0, share + 0.2), "wilson"
+        len(values),
+        share,
+        stddev=None,
+        stderr=None,
+        ci_low=max(0.0, share - 0.2),
+        ci_high=min(1.0, share + 0.2),
+        ci_method="wilson",
     )
     score = Score(
         share, stats, "exact_match", "test", unit="share", scale=(0.0, 1.0), higher_is_better=True

@@ -76,7 +76,7 @@ def form_of(document: Mapping[str, Any]) -> str | None:
 
 
 @dataclass(frozen=True)
-class ForeignRun:
+class ConvertedRun:
     """The converted settings of one benchmark of a file."""
 
     task: str | None  # the name of the task here; None if no task is this benchmark
@@ -97,7 +97,7 @@ class ForeignRun:
 
 def runs_of(
     form: str, document: Mapping[str, Any], framework: Framework, note: Note
-) -> list[ForeignRun]:
+) -> list[ConvertedRun]:
     """Return a run for each benchmark that is a task here; else a single run without a task.
 
     The list is empty if the file has no benchmarks, which only happens in the form `NEL` or with an
@@ -215,10 +215,10 @@ class _Conversion:
         return None
 
 
-_Reader = Callable[[Mapping[str, Any], _Conversion], Iterator[ForeignRun]]
+_Reader = Callable[[Mapping[str, Any], _Conversion], Iterator[ConvertedRun]]
 
 
-def _lm_eval_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[ForeignRun]:
+def _lm_eval_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[ConvertedRun]:
     """Yield a run for each task that a run config of lm-evaluation-harness names."""
     rest = dict(document)
     has_tasks = rest.get("tasks") is not None
@@ -245,10 +245,10 @@ def _lm_eval_runs(document: Mapping[str, Any], conversion: _Conversion) -> Itera
     conversion.take(rest)  # Taken last, so that gen_kwargs overwrite the limits of model_args.
     if not has_tasks:
         conversion.missing("tasks")
-        yield ForeignRun(None, conversion.values)
+        yield ConvertedRun(None, conversion.values)
     for number, entry in enumerate(names):
         name = entry.get("task", entry) if isinstance(entry, Mapping) else str(entry).strip()
-        yield ForeignRun(conversion.task(name, f"tasks[{number}]"), conversion.values)
+        yield ConvertedRun(conversion.task(name, f"tasks[{number}]"), conversion.values)
 
 
 def _arguments(text: str) -> _Tree:
@@ -270,7 +270,7 @@ def _number_or_text(text: str) -> Any:
     return text
 
 
-def _inspect_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[ForeignRun]:
+def _inspect_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[ConvertedRun]:
     """Yield the run of a run config of inspect_ai."""
     rest = dict(document)
     task = rest.pop("task", None)
@@ -292,9 +292,9 @@ def _inspect_runs(document: Mapping[str, Any], conversion: _Conversion) -> Itera
     conversion.values.setdefault(_TYPE, "chat")
     if task is None:
         conversion.missing("task")
-        yield ForeignRun(None, conversion.values)
+        yield ConvertedRun(None, conversion.values)
     else:
-        yield ForeignRun(conversion.task(task, "task"), conversion.values)
+        yield ConvertedRun(conversion.task(task, "task"), conversion.values)
 
 
 def _take_model(name: str, conversion: _Conversion, *, has_url: bool) -> None:
@@ -333,7 +333,7 @@ def _take_provider(provider: str, conversion: _Conversion) -> bool:
     return True
 
 
-def _nel_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[ForeignRun]:
+def _nel_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[ConvertedRun]:
     """Yield a run for each benchmark of a run config of `nel eval run`."""
     known_sections = ("services", "benchmarks", "output", "cluster", "sandboxes")
     for name in document:
@@ -356,7 +356,7 @@ def _nel_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[
         own_conversion.take(benchmark, "benchmark.", f"benchmarks[{number}].")
         for section in ("output", "cluster", "sandboxes"):
             _take_section(document.get(section), section, own_conversion)
-        yield ForeignRun(task, own_conversion.values)
+        yield ConvertedRun(task, own_conversion.values)
     for name in services:
         if name not in asked_services:
             conversion.note(f"services.{name}", conversion.advice("services"))

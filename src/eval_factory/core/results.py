@@ -272,6 +272,22 @@ class Stats:
     p_value: float | None = None
     p_holm: float | None = None  # the p value, corrected for all groups of the field (Holm)
 
+    @classmethod
+    def without_interval(
+        cls, count: int, mean: float, *, stderr: float | None = None, clusters: int | None = None
+    ) -> Stats:
+        """Return the statistics of a mean that has no interval."""
+        return cls(
+            count,
+            mean,
+            stddev=None,
+            stderr=stderr,
+            ci_low=None,
+            ci_high=None,
+            ci_method=None,
+            clusters=clusters,
+        )
+
 
 @dataclass(frozen=True)
 class Score:

@@ -238,7 +238,7 @@ class StopMessages:
         return self.of_role(
             f"{self.url} answers 404: there is no such address, "
             f"or no model {self.settings.model_id!r}{_it_says(error_text)}\n"
-            f"  check {self._settings('url', 'model_id')}{self._url_hint()}"
+            f"  check {self._setting_names('url', 'model_id')}{self._url_hint()}"
         )
 
     def _url_hint(self) -> str:
@@ -262,7 +262,7 @@ class StopMessages:
         """
         advice = hint_for(f"HTTP {status}: {error_text}", self.settings.role)
         if advice is None:
-            advice = f"check {self._settings('model_id', 'url', 'api_key')}"
+            advice = f"check {self._setting_names('model_id', 'url', 'api_key')}"
         return self.of_role(
             f"{self.url} refuses a first short request: HTTP {status}{_it_says(error_text)}\n"
             f"  {advice}; --no_preflight starts without a first short request"
@@ -279,7 +279,7 @@ class StopMessages:
         not_shown = sum(cause.count for cause in listed[SHOWN_CAUSES:])
         if not_shown:
             lines.append(f"{not_shown} x something else")
-        check = f"check {self._settings('url', 'model_id')}, and the server"
+        check = f"check {self._setting_names('url', 'model_id')}, and the server"
         if not causes.all_permanent:
             check += "; then run the same command again"
         lines.append(check)
@@ -313,7 +313,7 @@ class StopMessages:
     def moved(self, status: int) -> str:
         """Return the message for an endpoint that redirects to another URL."""
         return self.of_role(
-            f"{self.url} answers {status}, it has moved\n  check {self._settings('url')}"
+            f"{self.url} answers {status}, it has moved\n  check {self._setting_names('url')}"
         )
 
     def proxy_login(self, status: int, url: str) -> str:
@@ -332,7 +332,8 @@ class StopMessages:
     def unreachable(self, error: str) -> str:
         """Return the message for an endpoint that never answered."""
         return self.of_role(
-            f"cannot reach {self.url}: {error}\n  check {self._settings('url')} and the network"
+            f"cannot reach {self.url}: {error}\n"
+            f"  check {self._setting_names('url')} and the network"
         )
 
     def outage(self, error: str) -> str:
@@ -351,7 +352,7 @@ class StopMessages:
             return message
         return f"judge {self.settings.role}: {message}"
 
-    def _settings(self, *names: str) -> str:
+    def _setting_names(self, *names: str) -> str:
         """Return the names of settings, with the section of the configuration that holds them."""
         if self.settings.role == MODEL_ROLE:
             return f"target.api_endpoint: {_listed(names)}"

@@ -157,8 +157,7 @@ def _score(name: str, reported: ReportedValue, counts: SampleCounts, notes: list
     """
     values = counts.values.get(name, {})
     better = reported.higher_is_better
-    # the reported value and standard error, without an interval
-    plain = Stats(len(values), reported.value, None, reported.stderr, None, None, None)
+    plain = Stats.without_interval(len(values), reported.value, stderr=reported.stderr)
     if not values:
         return Score(reported.value, plain, name, SPLIT, None, better, None, None)
     means = question_means(values)
@@ -289,8 +288,15 @@ def _usage(run: ForeignRun, counts: SampleCounts) -> Usage:
     prompt = run.prompt_tokens or counts.prompt_tokens or None
     completion = run.completion_tokens or counts.completion_tokens or None
     answered = counts.requested - len(counts.failed)
-    # no retries and no answers from a cache; the seconds and the cost are not known
-    spent = Spent(answered, 0, 0, prompt, completion, None, None)
+    spent = Spent(
+        requests=answered,
+        cached=0,
+        retries=0,
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        latency_p50_s=None,
+        latency_p95_s=None,
+    )
     by_role = SpentByRole(spent, {MODEL_ROLE: spent})
     # One run, which took 0 seconds here: eval-factory has sent no request.
     return Usage(by_role, by_role, 1, 0.0, "the program that asked did not record the cost")

@@ -322,7 +322,7 @@ def describe(
     if clusters is not None:
         cluster_count = len(set(clusters))
     if count < 2:
-        return Stats(count, center, None, None, None, None, None, clusters=cluster_count)
+        return Stats.without_interval(count, center, clusters=cluster_count)
     stddev = statistics.stdev(values)
     stderr: float | None = stddev / math.sqrt(count)
     design_effect = effective_n = None
@@ -343,11 +343,11 @@ def describe(
     return Stats(
         count,
         center,
-        stddev,
-        stderr,
-        low,
-        high,
-        method,
+        stddev=stddev,
+        stderr=stderr,
+        ci_low=low,
+        ci_high=high,
+        ci_method=method,
         clusters=cluster_count,
         design_effect=design_effect,
         effective_n=effective_n,

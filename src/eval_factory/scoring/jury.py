@@ -173,7 +173,7 @@ def scores_with_helm_defaults(
     for metric in metrics:
         if metric.name == jury_metric and metric.helm_mean is not None:
             # Only the number and the mean are known: HELM's defaults get no interval.
-            stats = Stats(len(metric.values), metric.helm_mean, None, None, None, None, None)
+            stats = Stats.without_interval(len(metric.values), metric.helm_mean)
             scores[f"{metric.label}.helm"] = metric.score(metric.helm_mean, stats)
     return scores
 

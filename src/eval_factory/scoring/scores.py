@@ -345,8 +345,7 @@ def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
     interval. There is no interval if HELM computed the value over all instances at once, or if the
     run looks at its sample several times.
     """
-    # the number of instances and the value; no standard error and no interval
-    without_interval = Stats(len(metric.values), value, None, None, None, None, None)
+    without_interval = Stats.without_interval(len(metric.values), value)
     counts = []
     sums = []
     for key, mean in metric.values.items():

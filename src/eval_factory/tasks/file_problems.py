@@ -116,21 +116,21 @@ class ReadFile(Generic[Row]):
             self.problems.append(f"line {line}: {name}: is missing, and {count} other {ending}")
 
 
-def read_text(path: Path, role: str, named_in: Path, findings: Findings) -> str | None:
+def read_text(path: Path, called: str, named_in: Path, findings: Findings) -> str | None:
     """Return the text of a prompt's file.
 
     If the file cannot be read, None is returned, and a problem is added to `findings`.
 
     Args:
         path: the path of the file.
-        role: what messages call the file, such as the key that names the file.
+        called: what messages call the file, such as the key that names the file.
         named_in: the user's file that names this file.
         findings: receives the problem.
     """
     try:
         text = safe_files.read_text(path)
     except OSError as error:
-        problem = why_unreadable(error, role, named_in)
+        problem = why_unreadable(error, called, named_in)
     except UnicodeDecodeError:
         problem = not_utf8(path)
     else:
@@ -152,14 +152,14 @@ def line_of(text: str, part: str) -> int:
     return text.count("\n", 0, max(text.find(part), 0)) + 1
 
 
-def why_unreadable(error: OSError, role: str, named_in: Path) -> str:
+def why_unreadable(error: OSError, called: str, named_in: Path) -> str:
     """Return the message for a file that cannot be opened; arguments as in `read_text`."""
     if isinstance(error, FileNotFoundError):
         return (
-            f"there is no such file; {named_in} names it as {role} "
+            f"there is no such file; {named_in} names it as {called} "
             f"(relative to the folder of {named_in.name})"
         )
-    return f"cannot be read: {error.strerror} ({named_in} names it as {role})"
+    return f"cannot be read: {error.strerror} ({named_in} names it as {called})"
 
 
 def kind_problem(path: Path) -> str | None:

@@ -76,7 +76,7 @@ def sum_or_none(parts: Iterable[float | None]) -> float | None:
     return sum(part for part in values if part is not None)
 
 
-def figures_text(figures: RoleEstimate | Total) -> str:
+def estimate_text(figures: RoleEstimate | Total) -> str:
     """Return the figures as a text: `40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
     cost = "unknown cost" if figures.cost is None else formats.money(figures.cost)
     time = "unknown time" if figures.hours is None else formats.hours(figures.hours)
@@ -211,9 +211,9 @@ class Estimate(Total):
     def to_text(self) -> str:
         """Return the estimate for the screen."""
         # `'at most ' * False` is an empty text
-        lines = [f"{self.task}: {'at most ' * self.at_most}{figures_text(self)}"]
+        lines = [f"{self.task}: {'at most ' * self.at_most}{estimate_text(self)}"]
         for role in self.roles:
-            lines.append(f"  {role.role} ({role.model_id}): {figures_text(role)}")
+            lines.append(f"  {role.role} ({role.model_id}): {estimate_text(role)}")
             lines += [f"    {name}: {source}" for name, source in role.sources.items()]
         if self.cached_answers:
             lines.append(

@@ -234,7 +234,13 @@ def test_a_share_of_a_negative_baseline_is_a_drop_of_that_size(tmp_path: Path) -
 
 def scored(folder: Path, value: float, interval: tuple[float, float] | None) -> Path:
     low, high = interval or (None, None)
-    score = Score(value, Stats(40, value, None, None, low, high, None), "exact_match", "test", None)
+    score = Score(
+        value,
+        Stats(40, value, stddev=None, stderr=None, ci_low=low, ci_high=high, ci_method=None),
+        "exact_match",
+        "test",
+        None,
+    )
     return written(folder, replace(result([instance("q0", 1.0)]), scores={"exact_match": score}))
 
 
@@ -274,7 +280,7 @@ def test_no_least_score_is_held_of_a_metric_where_lower_is_better(
     """Of all instances and of a group alike; what the policy says of the direction is stronger than the metric's own."""
     score = Score(
         0.7,
-        Stats(40, 0.7, None, None, 0.65, 0.8, None),
+        Stats(40, 0.7, stddev=None, stderr=None, ci_low=0.65, ci_high=0.8, ci_method=None),
         "exact_match",
         "test",
         None,
@@ -297,7 +303,7 @@ def test_a_metrics_own_direction_decides_what_a_drop_is(tmp_path: Path) -> None:
     for name, value in (("new", 0.4), ("old", 0.1)):
         score = Score(
             value,
-            Stats(40, value, None, None, None, None, None),
+            Stats.without_interval(40, value),
             "error_rate",
             "test",
             None,
@@ -450,7 +456,13 @@ def grouped(folder: Path, values: Mapping[str, str]) -> Path:
         for number, value in enumerate(answers):
             categories = {"topic": topic}
             records.append(instance(f"{topic}{number}", float(value), categories=categories))
-    score = Score(0.5, Stats(9, 0.5, None, None, 0.4, 0.6, None), "exact_match", "test", None)
+    score = Score(
+        0.5,
+        Stats(9, 0.5, stddev=None, stderr=None, ci_low=0.4, ci_high=0.6, ci_method=None),
+        "exact_match",
+        "test",
+        None,
+    )
     groups = {"topic": {topic: {"exact_match": score} for topic in values}}
     return written(folder, result(records, groups=groups))
 
@@ -633,7 +645,13 @@ def test_coverage_of_a_judged_group_is_of_its_judgements(tmp_path: Path) -> None
         instance("q2", 1.0, **{**of_heart, "completion": " "}),
         instance("q3", 1.0, judges={"a": 1.0, "b": 1.0}, **{**of_heart, "completion": " "}),
     ]
-    score = Score(0.5, Stats(9, 0.5, None, None, 0.4, 0.6, None), "exact_match", "test", None)
+    score = Score(
+        0.5,
+        Stats(9, 0.5, stddev=None, stderr=None, ci_low=0.4, ci_high=0.6, ci_method=None),
+        "exact_match",
+        "test",
+        None,
+    )
     made = result(records, groups={"topic": {"heart": {"exact_match": score}}})
     judges = {"a": JudgeCounts(2, 2, 0), "b": JudgeCounts(2, 1, 1)}
     validity = replace(made.validity, judges=judges, judgements=Judgements(4, 3))
@@ -644,7 +662,13 @@ def test_coverage_of_a_judged_group_is_of_its_judgements(tmp_path: Path) -> None
 
 
 def test_nothing_is_covered_of_a_group_without_an_instance(tmp_path: Path) -> None:
-    score = Score(1.0, Stats(9, 1.0, None, None, 0.4, 1.0, None), "exact_match", "test", None)
+    score = Score(
+        1.0,
+        Stats(9, 1.0, stddev=None, stderr=None, ci_low=0.4, ci_high=1.0, ci_method=None),
+        "exact_match",
+        "test",
+        None,
+    )
     made = result([instance("q0", 1.0)], groups={"topic": {"heart": {"exact_match": score}}})
     policy = {"pubmed_qa": {"groups": {"topic": {"heart": {"min_coverage": 0.5}}}}}
     (check,) = only(held(tmp_path, policy, [written(tmp_path / "new", made)])).checks
@@ -660,7 +684,13 @@ def test_coverage_of_a_rubrics_group_is_of_its_decisions(tmp_path: Path) -> None
         {**criterion, "judges": {"a": decided, "b": {"error": "no verdict"}}},
     ]
     record = instance("q0", 1.0, criteria=criteria, categories={"topic": "heart"})
-    score = Score(1.0, Stats(9, 1.0, None, None, 0.4, 1.0, None), "exact_match", "test", None)
+    score = Score(
+        1.0,
+        Stats(9, 1.0, stddev=None, stderr=None, ci_low=0.4, ci_high=1.0, ci_method=None),
+        "exact_match",
+        "test",
+        None,
+    )
     made = result([record], groups={"topic": {"heart": {"exact_match": score}}})
     judges = {"a": JudgeCounts(2, 2, 0), "b": JudgeCounts(2, 1, 1)}
     validity = replace(made.validity, judges=judges, judgements=Judgements(4, 3))

@@ -236,7 +236,13 @@ def test_foreign_text_is_text(tmp_path: Path) -> None:
 def suite(root: Path, *, disturbed: bool) -> SuiteDir:
     """A disturbed run was killed, went on, and tried again: it has other times and more requests, and paid the same."""
     spent = Spent(
-        70 if disturbed else 40, 30 if disturbed else 0, 30 if disturbed else 0, 400, 80, 0.3, 0.9
+        requests=70 if disturbed else 40,
+        cached=30 if disturbed else 0,
+        retries=30 if disturbed else 0,
+        prompt_tokens=400,
+        completion_tokens=80,
+        latency_p50_s=0.3,
+        latency_p95_s=0.9,
     )
     part = replace(spent, prompt_tokens=100) if disturbed else spent
     usage = Usage(

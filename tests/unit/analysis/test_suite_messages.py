@@ -163,7 +163,7 @@ def test_pairs_as_rows(tmp_path: Path) -> None:
 
 
 def test_differences_of_what_is_no_share_are_in_their_own_unit(tmp_path: Path) -> None:
-    stats = Stats(2, 3.0, None, None, None, None, None)
+    stats = Stats.without_interval(2, 3.0)
     scores = {"exact_match": share("11", stats=stats, scale=(1.0, 5.0), unit="rating")}
     given = [
         cell(tmp_path, name, "x", "11", scores=scores, instances=[instance("q0", rating)])

@@ -366,8 +366,24 @@ def test_two_ways_of_asking_stand_side_by_side_without_a_win_or_a_difference(
 
 
 def test_what_was_paid_is_that_of_all_runs_and_what_it_took_stands_apart(tmp_path: Path) -> None:
-    this = Spent(3, 2, 1, 10, 5, 0.2, 0.3)
-    whole = Spent(9, 4, 2, 30, 15, 0.4, 0.5)
+    this = Spent(
+        requests=3,
+        cached=2,
+        retries=1,
+        prompt_tokens=10,
+        completion_tokens=5,
+        latency_p50_s=0.2,
+        latency_p95_s=0.3,
+    )
+    whole = Spent(
+        requests=9,
+        cached=4,
+        retries=2,
+        prompt_tokens=30,
+        completion_tokens=15,
+        latency_p50_s=0.4,
+        latency_p95_s=0.5,
+    )
     usage = Usage(SpentByRole(this, {"model": this}), SpentByRole(whole, {"model": whole}), 3, 7.5)
     given = replace(cell(tmp_path, "a", "x", SAME, usage=usage), attempts=2)
     (one,) = suite_results([given]).cells

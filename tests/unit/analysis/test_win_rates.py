@@ -13,7 +13,7 @@ from stored_results import result
 
 MAIN = Score(
     0.5,
-    Stats(4, 0.5, None, None, 0.3, 0.7, None),
+    Stats(4, 0.5, stddev=None, stderr=None, ci_low=0.3, ci_high=0.7, ci_method=None),
     "exact_match",
     "test",
     None,

@@ -27,8 +27,21 @@ SUMMARY = "pubmed_qa: exact_match = 0.5000\n  note: " + "long words " * 12
 
 
 def made(not_reportable: str | None = None, **changes: Any) -> Evaluated:
-    score = Score(0.5, Stats(4, 0.5, None, None, 0.15, 0.85, "wilson"), "exact_match", "test")
-    total = Spent(7, 1, 2, 100, 40, 0.5, 0.9)
+    score = Score(
+        0.5,
+        Stats(4, 0.5, stddev=None, stderr=None, ci_low=0.15, ci_high=0.85, ci_method="wilson"),
+        "exact_match",
+        "test",
+    )
+    total = Spent(
+        requests=7,
+        cached=1,
+        retries=2,
+        prompt_tokens=100,
+        completion_tokens=40,
+        latency_p50_s=0.5,
+        latency_p95_s=0.9,
+    )
     usage = Usage(SpentByRole(total, {}), SpentByRole(total, {}), 1, 2.5)
     records = [instance(f"q{number}", float(number % 2)) for number in range(4)]
     found: TaskResult = replace(

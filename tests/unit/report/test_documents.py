@@ -179,7 +179,11 @@ LONG = 1 / 3
 
 def long_score(**more: Any) -> Score:
     """With digits that say nothing."""
-    return Score(LONG, Stats(3, LONG, LONG, LONG, LONG, 2 / 3, "wilson"), **more)
+    return Score(
+        LONG,
+        Stats(3, LONG, stddev=LONG, stderr=LONG, ci_low=LONG, ci_high=2 / 3, ci_method="wilson"),
+        **more,
+    )
 
 
 def test_a_score_says_only_what_its_name_does_not(result: TaskResult) -> None:

@@ -28,7 +28,7 @@ from eval_factory.report.summary import markdown_report, result_summary
 from facts import each_says, says
 from stored_results import instance, result, written
 
-STATS = Stats(40, 0.5, None, None, 0.3, 0.7, "wilson")
+STATS = Stats(40, 0.5, stddev=None, stderr=None, ci_low=0.3, ci_high=0.7, ci_method="wilson")
 SHARE = Score(0.5, STATS, "exact_match", "test", None, True, (0.0, 1.0), "share")
 RATING = Score(
     3.456, replace(STATS, ci_low=3.0, ci_high=4.0), "jury", "test", None, True, (1.0, 5.0), "rating"
@@ -300,7 +300,19 @@ WITHOUT = "Cost: 0.5 USD in this run (table); without the 2 answers whose cost i
 def usage(
     now: Cost | None, ever: Cost | None, runs: int = 1, unknown: str | None = None
 ) -> results.Usage:
-    spent = [results.Spent(1, 0, 0, 1, 1, None, None, cost) for cost in (now, ever)]
+    spent = [
+        results.Spent(
+            requests=1,
+            cached=0,
+            retries=0,
+            prompt_tokens=1,
+            completion_tokens=1,
+            latency_p50_s=None,
+            latency_p95_s=None,
+            cost=cost,
+        )
+        for cost in (now, ever)
+    ]
     of = [results.SpentByRole(one, {"model": one}) for one in spent]
     return results.Usage(of[0], of[1], runs, 1.0, unknown)
 

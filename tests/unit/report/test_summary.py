@@ -140,7 +140,15 @@ def test_a_score_over_fewer_instances_says_so(result: TaskResult) -> None:
 
 
 def spent(requests: int, tokens: int | None) -> Spent:
-    return Spent(requests, 1, 2, tokens, tokens, 0.5, None)
+    return Spent(
+        requests=requests,
+        cached=1,
+        retries=2,
+        prompt_tokens=tokens,
+        completion_tokens=tokens,
+        latency_p50_s=0.5,
+        latency_p95_s=None,
+    )
 
 
 def used(
@@ -275,7 +283,22 @@ def test_a_jury_is_shown_by_its_means_and_agreement(
 
 def test_tokens_are_shown_where_both_are_known(result: TaskResult) -> None:
     def line(prompt: int | None, completion: int | None) -> str:
-        lines = shown(replace(result, usage=used(Spent(1, 0, 0, prompt, completion, None, None))))
+        lines = shown(
+            replace(
+                result,
+                usage=used(
+                    Spent(
+                        requests=1,
+                        cached=0,
+                        retries=0,
+                        prompt_tokens=prompt,
+                        completion_tokens=completion,
+                        latency_p50_s=None,
+                        latency_p95_s=None,
+                    )
+                ),
+            )
+        )
         return next(line for line in lines if "sent" in line)
 
     says(line(7, 8), "1 sent", "0 from the cache", "0 retries", "7 prompt", "8 completion tokens")

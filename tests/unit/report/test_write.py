@@ -225,7 +225,15 @@ def used(
     model: tuple[int | None, int | None] = (40, 8),
     wall_s: float = 9.0,
 ) -> TaskResult:
-    spent = Spent(9, 0, 0, *model, 1.0, 1.0)
+    spent = Spent(
+        requests=9,
+        cached=0,
+        retries=0,
+        prompt_tokens=model[0],
+        completion_tokens=model[1],
+        latency_p50_s=1.0,
+        latency_p95_s=1.0,
+    )
     judge = replace(spent, prompt_tokens=1000)
     by_role = SpentByRole(judge, {"gpt": judge, "model": spent})
     return replace(result, usage=Usage(by_role, by_role, runs, wall_s))
@@ -282,7 +290,18 @@ def test_what_is_not_known_is_null_or_left_out(result: TaskResult) -> None:
     found = metrics_document(used(result, 1), NOTHING)["evaluation"]
     assert "scoring_time_seconds" not in found
     assert found["runtime_seconds"] == 9.0
-    by_role = SpentByRole(Spent(0, 0, 0, 0, 0, None, None), {})
+    by_role = SpentByRole(
+        Spent(
+            requests=0,
+            cached=0,
+            retries=0,
+            prompt_tokens=0,
+            completion_tokens=0,
+            latency_p50_s=None,
+            latency_p95_s=None,
+        ),
+        {},
+    )
     found = metrics_document(replace(result, usage=Usage(by_role, by_role, 1, 1.0)), NOTHING)
     assert found["evaluation"]["token_usage"] is None
 

@@ -271,7 +271,9 @@ def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> N
 
 
 def score(value: float, low: float | None, high: float | None) -> Score:
-    return Score(value, Stats(10, value, None, None, low, high, None))
+    return Score(
+        value, Stats(10, value, stddev=None, stderr=None, ci_low=low, ci_high=high, ci_method=None)
+    )
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,9 @@ def test_a_mean_that_was_computed_elsewhere_is_reported_and_is_the_middle() -> N
     assert (stats.mean, *ends(stats)) == near((5.0, 5 - half, 5 + half), abs=1e-5)
     assert describe([2.0, 4.0], mean=0.0).mean == 0.0
     assert describe([2.0], mean=3.0).mean == 3.0
-    assert describe([2.0, 2.0], mean=3.0) == Stats(2, 3.0, 0.0, 0.0, None, None, None)
+    assert describe([2.0, 2.0], mean=3.0) == Stats(
+        2, 3.0, stddev=0.0, stderr=0.0, ci_low=None, ci_high=None, ci_method=None
+    )
     rated, moved = (describe([2.0, 4.0, 5.0], mean=mean, scale=(1, 9)) for mean in (None, 4.0))
     assert moved.ci_low == near(ends(rated)[0] + 1 / 3)
     assert describe([1.0, 0.0], mean=0.25).mean == 0.25
@@ -268,7 +270,9 @@ def test_only_zeros_and_ones_are_proportions() -> None:
 
 
 def test_values_beyond_their_scale_are_on_none() -> None:
-    assert describe([0.25] * 3, scale=(0.5, 1.0)) == Stats(3, 0.25, 0.0, 0.0, None, None, None)
+    assert describe([0.25] * 3, scale=(0.5, 1.0)) == Stats(
+        3, 0.25, stddev=0.0, stderr=0.0, ci_low=None, ci_high=None, ci_method=None
+    )
     beyond = describe([0.25, 0.75, 0.75], scale=(0.5, 1.0))
     assert (beyond.ci_low, beyond.ci_high, beyond.ci_method) == (None, None, None)
     assert describe([0.25, 0.75, 0.75] * 33, scale=(0.5, 1.0)).ci_method is None
@@ -346,8 +350,10 @@ def test_each_instance_a_source_of_its_own_is_no_clustering() -> None:
 
 def test_instances_of_one_source_and_equal_values_of_an_unknown_scale_have_no_interval() -> None:
     """A width of zero would be wrong, and nothing says how far away another value could be."""
-    assert describe([0.5]) == Stats(1, 0.5, None, None, None, None, None)
-    assert describe([4.0, 4.0, 4.0]) == Stats(3, 4.0, 0.0, 0.0, None, None, None)
+    assert describe([0.5]) == Stats.without_interval(1, 0.5)
+    assert describe([4.0, 4.0, 4.0]) == Stats(
+        3, 4.0, stddev=0.0, stderr=0.0, ci_low=None, ci_high=None, ci_method=None
+    )
     stats = describe([1.0, 0.0, 1.0], clusters="aaa")
     assert (stats.clusters, stats.stderr, stats.design_effect, stats.effective_n) == (
         1,
@@ -357,7 +363,7 @@ def test_instances_of_one_source_and_equal_values_of_an_unknown_scale_have_no_in
     )
     assert (stats.ci_low, stats.ci_high, stats.ci_method) == (None, None, None)
     assert stats.stddev is not None
-    assert describe([1.0], clusters="a") == Stats(1, 1.0, None, None, None, None, None, clusters=1)
+    assert describe([1.0], clusters="a") == Stats.without_interval(1, 1.0, clusters=1)
 
 
 SUMS = [2.0, 0.0, 3.0, 1.0, 4.0, 0.0, 1.0, 2.0]

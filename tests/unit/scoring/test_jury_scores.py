@@ -67,7 +67,7 @@ def test_helms_own_value_stands_beside_where_it_holds_a_default(of: str) -> None
     score = found["jury@valid.helm"]
     assert (score.value, score.stats, score.split) == (
         4.0,
-        Stats(3, 4.0, None, None, None, None, None),
+        Stats.without_interval(3, 4.0),
         "valid",
     )
 

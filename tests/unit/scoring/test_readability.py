@@ -430,7 +430,7 @@ def test_what_an_answer_was_before(response: dict[str, Any], expected: CachedAns
 
 
 def score(value: float, metric: str = "exact_match") -> Score:
-    return Score(value, Stats(4, value, None, None, None, None, None), metric)
+    return Score(value, Stats.without_interval(4, value), metric)
 
 
 UNPARSED = (

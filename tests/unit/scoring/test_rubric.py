@@ -57,7 +57,7 @@ def test_the_score_is_the_majoritys_and_each_judge_has_its_own() -> None:
 
 
 def score(value: float, low: float | None, high: float | None) -> Stats:
-    return Stats(3, value, 0.1, 0.1, low, high, "x")
+    return Stats(3, value, stddev=0.1, stderr=0.1, ci_low=low, ci_high=high, ci_method="x")
 
 
 def test_a_benchmarks_score_is_clipped() -> None:
@@ -256,7 +256,7 @@ def test_what_it_tells_the_tally(two: rubric.RubricTally) -> None:
 
 
 def test_the_published_score_takes_the_place_of_the_mean(two: rubric.RubricTally) -> None:
-    mean = Score(-0.25, Stats(2, -0.25, None, None, None, None, None), "rubric_score", scale=(0, 1))
+    mean = Score(-0.25, Stats.without_interval(2, -0.25), "rubric_score", scale=(0, 1))
     found = draft(scores={"rubric_score": mean})
     without = draft()
     for one in (found, without):
@@ -273,7 +273,7 @@ def test_the_published_score_takes_the_place_of_the_mean(two: rubric.RubricTally
 
 
 def test_notes(two: rubric.RubricTally) -> None:
-    raw = Score(-0.25, Stats(2, -0.25, None, None, None, None, None))
+    raw = Score(-0.25, Stats.without_interval(2, -0.25))
     notes = list(two.notes({"rubric_score.unclipped": raw}))
     for note, (importance, begins) in zip(
         notes,
@@ -314,7 +314,7 @@ def grouped(
 
 def test_groups_of_criteria_stand_beside_those_of_cases(two: rubric.RubricTally) -> None:
     add_whole(two, *"0123456")
-    low = Score(-0.5, Stats(2, -0.5, None, None, None, None, None))
+    low = Score(-0.5, Stats.without_interval(2, -0.5))
     found = grouped(two, Groups({"theme": {"care": {"rubric_score": low}}}, {"x": [1]}))
     assert found.scores["theme"]["care"]["rubric_score"].value == 0.0
     assert set(found.scores) == {"theme", "axis"}, "negative points alone make no score"

@@ -67,7 +67,7 @@ WHOLE = 1000
 def made(
     here: Plan, run: HelmRun, seen: Tally | None = None, labels: Collection[str] = (), **counts: int
 ) -> Draft:
-    scores = {label: Score(1.0, Stats(1, 1.0, None, None, None, None, None)) for label in labels}
+    scores = {label: Score(1.0, Stats.without_interval(1, 1.0)) for label in labels}
     instances = replace(NOTHING, **counts)
     return draft(run, plan=here, tally=seen or asked(WHOLE), scores=scores, instances=instances)
 
@@ -412,7 +412,10 @@ def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None
 
     def scores(**highs: float | None) -> dict[str, Score]:
         made = {
-            name: Score(0.7, Stats(9, 0.7, None, None, 0.6, high, None))
+            name: Score(
+                0.7,
+                Stats(9, 0.7, stddev=None, stderr=None, ci_low=0.6, ci_high=high, ci_method=None),
+            )
             for name, high in highs.items()
         }
         return {name.replace("_c", ".corrected"): score for name, score in made.items()}

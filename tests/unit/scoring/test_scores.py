@@ -57,7 +57,7 @@ def test_each_metric_in_each_split_has_its_instances_values(tmp_path: Path) -> N
 
 
 def test_a_score_says_what_it_is_of() -> None:
-    stats = Stats(1, 0.5, None, None, None, None, None)
+    stats = Stats.without_interval(1, 0.5)
     metric = MetricValues("em@valid+typos", "em", None, split="valid", perturbation="typos")
     assert metric.score(0.5, stats) == Score(0.5, stats, "em", "valid", "typos")
 
@@ -253,7 +253,7 @@ def test_a_metric_that_is_no_mean_has_no_interval_and_is_absent_where_an_instanc
 ):
     """F1 over all instances at once: its instances' values say nothing of how sure it is."""
     score = there(score_of(POOLED, set(), failed_as_zero=False))
-    assert (score.value, score.stats) == (0.75, Stats(2, 0.75, None, None, None, None, None))
+    assert (score.value, score.stats) == (0.75, Stats.without_interval(2, 0.75))
     assert (
         score_of(POOLED, {key(1)}, failed_as_zero=False)
         is score_of(POOLED, {key(1)}, failed_as_zero=True)

@@ -192,7 +192,20 @@ def test_what_is_saved(unpriced: int, cost: float | None) -> None:
     """Two requests an instance (a judge), half of them paid for in the last look."""
     known = Cost(value=2.0, source="you", priced_requests=200, unpriced_requests=unpriced)
     this_run, all_runs = (
-        SpentByRole(Spent(100, kept, 0, 1, 1, None, None, known), {}) for kept in (100, 0)
+        SpentByRole(
+            Spent(
+                requests=100,
+                cached=kept,
+                retries=0,
+                prompt_tokens=1,
+                completion_tokens=1,
+                latency_p50_s=None,
+                latency_p95_s=None,
+                cost=known,
+            ),
+            {},
+        )
+        for kept in (100, 0)
     )
     usage = Usage(this_run, all_runs, 2, 1.0)
     found = looked(100, half_width=0.1, usage=usage)

@@ -18,7 +18,7 @@ from eval_factory.workflows.estimate import (
     PromptSizes,
     Total,
     estimate,
-    figures_text,
+    estimate_text,
     own_scenarios,
     prompt_sizes,
     sum_or_none,
@@ -112,7 +112,7 @@ class SuiteEstimate(Total):
 
     def to_text(self) -> str:
         """Return the estimate as text: a line for each cell, unknown figures, and the total."""
-        lines = [f"{cell.name}: {figures_text(cell.estimate)}" for cell in self.cells]
+        lines = [f"{cell.name}: {estimate_text(cell.estimate)}" for cell in self.cells]
         # The reason why each figure of a model is unknown. Several cells may have the same unknown
         # figure; the text shows the reason of the first of these cells.
         reasons: dict[str, str] = {}
@@ -124,7 +124,7 @@ class SuiteEstimate(Total):
                         reason = source.replace("config.params.extra.prices", "suite.prices")
                         reasons.setdefault(f"{figure} of {role.model_id}", reason)
         lines += [f"  {figure}: {reason}" for figure, reason in reasons.items()]
-        lines.append(f"total: {figures_text(self)}")
+        lines.append(f"total: {estimate_text(self)}")
         lines += self.exceeded_limit_lines()
         lines.append(
             "  the figures are for a suite without earlier results: "

@@ -29,7 +29,7 @@ from eval_factory.report.page.instance_data import (
 from eval_factory.scoring.rubric import VERDICTS
 from stored_results import criterion, instance
 
-STATS = Stats(4, 0.5, None, None, None, None, None)
+STATS = Stats.without_interval(4, 0.5)
 SHARE = Score(0.5, STATS, "exact_match", "test", None, True, (0.0, 1.0), "share")
 RATING = replace(SHARE, metric="jury", scale=(1.0, 5.0))
 

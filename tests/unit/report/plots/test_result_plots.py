@@ -26,7 +26,16 @@ from stored_results import instance, result
 def score(value: float, count: int = 40, **stats: Any) -> Score:
     return Score(
         value,
-        Stats(count, value, None, None, value - 0.1, value + 0.1, "wilson", **stats),
+        Stats(
+            count,
+            value,
+            stddev=None,
+            stderr=None,
+            ci_low=value - 0.1,
+            ci_high=value + 0.1,
+            ci_method="wilson",
+            **stats,
+        ),
         "exact_match",
         "test",
         higher_is_better=True,
