@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint.endpoint_settings import LimitOf
+from eval_factory.endpoint.endpoint_settings import EndpointLimits
 from eval_factory.endpoint.limits import LocalAdmission
 from eval_factory.endpoint.shared_limits import LimitServer, SharedLimits
 
@@ -51,7 +51,7 @@ def measure(address: str, at_once: int, threads: int, requests: int, repeat: int
     """Measure the costs in a process of its own: the median of the rounds, in which all ways take
     turns.
     """
-    local = LocalAdmission(LimitOf(at_once))
+    local = LocalAdmission(EndpointLimits(at_once))
     with SharedLimits(SharedLimitsSettings(address, {"model": GROUP})) as limits:
         shared = limits.admission("model")
         assert shared is not None
@@ -82,7 +82,7 @@ def main() -> None:
         "| processes | threads of each | way | wall time | CPU of a process | CPU of the server |"
     )
     print("|---|---|---|---|---|---|")
-    with LimitServer({GROUP: LimitOf(options.at_once)}) as server:
+    with LimitServer({GROUP: EndpointLimits(options.at_once)}) as server:
         for setting in options.settings:
             processes, threads = map(int, setting.split(":"))
             arguments = (server.address, options.at_once, threads, options.requests, options.repeat)

@@ -19,15 +19,15 @@ from eval_factory.endpoint.proxies import certificates, proxy_for
 from eval_factory.endpoint.servers import Servers
 from eval_factory.endpoint.sign_in import SignInError
 
-TIMEOUT_S = 60.0  # for each request but an upload, in seconds
+TIMEOUT_S = 60.0  # for each request except uploads, in seconds
 UPLOAD_TIMEOUT_S = 600.0  # for the upload of a batch's file, in seconds
 COMPLETION_WINDOW = "24h"  # the time within which a batch has to end; OpenAI allows only 24 hours
-PAGE = 100  # the number of batches in a page of the list of batches; OpenAI allows at most 100
-MAX_PAGES = 50  # the maximum number of pages that are read of the list of batches
+PAGE_SIZE = 100  # the number of batches in a page of the list of batches; OpenAI allows at most 100
+MAX_PAGES = 50  # the maximum number of pages of the list of batches that are read
 INTENT = "eval_factory_intent"
 """The metadata field by which a batch of eval-factory is recognized."""
-ENDS = frozenset({"completed", "failed", "expired", "cancelled"})
-"""The states after which a batch brings no more results."""
+FINAL_STATUSES = frozenset({"completed", "failed", "expired", "cancelled"})
+"""The statuses after which a batch brings no more results."""
 NO_SUCH_ADDRESS = frozenset({404, 405, 501})
 """The HTTP statuses of an endpoint without a batch API.
 
@@ -44,7 +44,7 @@ class BatchApiError(Exception):
         self.status = status
 
     @property
-    def may_pass(self) -> bool:
+    def is_temporary(self) -> bool:
         """True if a later try may succeed."""
         return self.status is None or self.status == 429 or self.status >= 500
 
@@ -54,7 +54,7 @@ class BatchStatus:
     """The endpoint's report on a batch."""
 
     id: str
-    status: str
+    status: str  # such as "in_progress"; the final values are `FINAL_STATUSES`
     total: int  # the number of requests in the batch
     completed: int  # the number of requests with an answer
     failed: int  # the number of requests that failed
@@ -66,16 +66,16 @@ class BatchStatus:
     """The value of the metadata field `INTENT`; None if the batch has no such field."""
     has_metadata: bool
     errors: tuple[tuple[str, str], ...]
-    """The reasons why the batch as a whole failed, each with a code and a message."""
+    """The (code, message) of each reason why the complete batch failed."""
 
     @property
     def is_over(self) -> bool:
         """True if the batch brings no more results."""
-        return self.status in ENDS
+        return self.status in FINAL_STATUSES
 
     @classmethod
     def read(cls, document: Any) -> BatchStatus:
-        """Read a batch's status from an answer.
+        """Read a batch's status from the JSON document of an answer.
 
         Raises:
             BatchApiError: the answer does not describe a batch.
@@ -162,7 +162,7 @@ class BatchApi:
         """Yield the endpoint's batches, the newest first, up to `MAX_PAGES` pages."""
         after = None
         for _ in range(MAX_PAGES):
-            parameters: dict[str, Any] = {"limit": PAGE}
+            parameters: dict[str, Any] = {"limit": PAGE_SIZE}
             if after is not None:
                 parameters["after"] = after
             document = _mapping(self._json("GET", "batches", params=parameters))
@@ -196,7 +196,7 @@ class BatchApi:
                     if isinstance(document, Mapping):
                         yield document
             except requests.RequestException as error:
-                raise BatchApiError(self._plain(str(error))) from None
+                raise BatchApiError(self._safe_line(str(error))) from None
 
     def _json(self, method: str, path: str, **options: Any) -> Any:
         """Send a request, and return the JSON document of its answer."""
@@ -204,7 +204,9 @@ class BatchApi:
             try:
                 return answer.json()
             except ValueError:
-                raise BatchApiError(f"{self._shown(path)}: the answer is not JSON") from None
+                raise BatchApiError(
+                    f"{self._url_in_messages(path)}: the answer is not JSON"
+                ) from None
 
     def _answer(
         self, method: str, path: str, *, timeout: float = TIMEOUT_S, **options: Any
@@ -224,6 +226,10 @@ class BatchApi:
         url = self._url(path)
         headers = {**self._servers.headers, "Accept-Encoding": "identity"}
         proxy = proxy_for(url)
+        proxies: dict[str, str] = {}
+        if proxy:
+            proxies[urlsplit(url).scheme] = proxy
+        trusted_certificates, _ = certificates()
         try:
             authorization = self._servers.sign_in.header()
             if authorization:
@@ -234,19 +240,23 @@ class BatchApi:
                 headers=headers,
                 timeout=timeout,
                 allow_redirects=False,
-                proxies={urlsplit(url).scheme: proxy} if proxy else {},
-                verify=certificates()[0],
+                proxies=proxies,
+                verify=trusted_certificates,
                 auth=_keep_headers,
                 **options,
             )
         except SignInError as error:
-            raise BatchApiError(str(error), 401) from None
+            raise BatchApiError(str(error), status=401) from None
         except requests.RequestException as error:
-            raise BatchApiError(f"{self._shown(path)}: {self._plain(str(error))}") from None
+            raise BatchApiError(
+                f"{self._url_in_messages(path)}: {self._safe_line(str(error))}"
+            ) from None
         if not 200 <= answer.status_code < 300:
             with answer:
                 reason = f"HTTP {answer.status_code}: {self._error_text(answer)}"
-            raise BatchApiError(f"{self._shown(path)}: {reason}", answer.status_code)
+            raise BatchApiError(
+                f"{self._url_in_messages(path)}: {reason}", status=answer.status_code
+            )
         return answer
 
     def _error_text(self, answer: requests.Response) -> str:
@@ -255,9 +265,9 @@ class BatchApi:
             message = message_or_default(answer.json())
         except (ValueError, RecursionError):
             message = None
-        return self._plain(message or answer.text[:MAX_FOREIGN_TEXT])
+        return self._safe_line(message or answer.text[:MAX_FOREIGN_TEXT])
 
-    def _plain(self, text: str) -> str:
+    def _safe_line(self, text: str) -> str:
         """Return a foreign text on one line, without secrets."""
         return one_line(plain(self._redactor.text(text)), MAX_FOREIGN_TEXT)
 
@@ -266,7 +276,7 @@ class BatchApi:
         parts = urlsplit(self._base)
         return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
 
-    def _shown(self, path: str) -> str:
+    def _url_in_messages(self, path: str) -> str:
         """Return the URL of a path as messages may show it, without secrets."""
         return self._redactor.text(self._url(path))
 
@@ -274,17 +284,17 @@ class BatchApi:
 def _keep_headers(request: requests.PreparedRequest) -> requests.PreparedRequest:
     """Return a request unchanged.
 
-    Passed to requests as `auth`: without an `auth`, requests would replace the key by a password
-    from ~/.netrc.
+    This function is passed to the package requests as `auth`. Without an `auth`, requests would
+    replace the key by a password from ~/.netrc.
     """
     return request
 
 
 def reply_in(line: Mapping[str, Any]) -> tuple[str, int, str] | None:
-    """Return (key of the request, HTTP status, body of the reply) of a line of a result file.
+    """Return (key of the request, HTTP status, body of the reply) from a line of a result file.
 
-    An error in place of a reply becomes the body, with the error's status. Return None if the line
-    holds neither a reply nor an error, or names no request.
+    If the line has an error instead of a reply, the error becomes the body. Return None if the line
+    has neither a reply nor an error, or names no request.
     """
     key = line.get("custom_id")
     if not isinstance(key, str):
@@ -300,7 +310,7 @@ def reply_in(line: Mapping[str, Any]) -> tuple[str, int, str] | None:
 
 
 def _status_of(error: Any) -> int:
-    """Return the HTTP status of an error in a line without an answer.
+    """Return the HTTP status of an error in a line without a reply.
 
     If the error's code is not an HTTP status of an error (400 to 599), return 500, so that the
     request is tried again.

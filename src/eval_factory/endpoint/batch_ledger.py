@@ -22,7 +22,7 @@ from eval_factory.core.enums import Word
 
 
 class BatchState(Word):
-    """The state of a batch. The last three states are final."""
+    """The state of a batch in the ledger. The last three states are final."""
 
     INTENDED = "intended"  # nothing was sent yet
     UPLOADED = "uploaded"  # the provider has the batch's file
@@ -39,7 +39,10 @@ OPEN_STATES = (BatchState.INTENDED, BatchState.UPLOADED, BatchState.CREATING, Ba
 
 @dataclass(frozen=True)
 class Line:
-    """A request that goes by batch; the fields are columns of the table `lines`."""
+    """A request that goes by batch, as one line of the batch's file.
+
+    The fields are columns of the table `lines`.
+    """
 
     id: int
     key: str
@@ -57,7 +60,7 @@ class Line:
 class StoredReply:
     """The reply that a batch brought to a request."""
 
-    line: int
+    line_id: int
     """The `id` of the request's `Line`."""
     status: int | None
     """The HTTP status of the answer; None if the batch ended without an answer."""
@@ -66,7 +69,7 @@ class StoredReply:
     waited_s: float
     """The seconds from the intent of the batch to the end of the batch."""
     is_consumed: bool
-    """True if the journal and the response cache already have the reply, from this invocation."""
+    """True if this invocation has already written the reply to journal and response cache."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Batch:
     file_id: str | None
     batch_id: str | None
     created: float
-    """The time of the intent, in seconds since the epoch."""
+    """The time when the intent was written, in seconds since the epoch."""
 
 
 _SCHEMA = """
@@ -111,11 +114,13 @@ CREATE TABLE IF NOT EXISTS lines (
     prompt_tokens INTEGER NOT NULL,
     output_tokens INTEGER NOT NULL,
     intent TEXT,                -- null: the request waits for a batch
-    came REAL,                  -- seconds since the epoch; null: the batch has not ended yet
+    -- the time of the reply, in seconds since the epoch; null: the batch has not ended yet
+    came REAL,
     waited_s REAL,
     status INTEGER,
     data TEXT,
-    consumed INTEGER NOT NULL DEFAULT 0  -- 1: the journal has the reply; 2: since earlier
+    -- 0: not consumed; 1: consumed by this invocation; 2: consumed by an earlier invocation
+    consumed INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS lines_by_key ON lines (key);
 CREATE INDEX IF NOT EXISTS lines_by_intent ON lines (intent);
@@ -140,7 +145,7 @@ class BatchLedger:
         """Close the database."""
         self._connection.close()
 
-    def want(self, requests: Iterable[Mapping[str, Any]]) -> None:
+    def add_waiting(self, requests: Iterable[Mapping[str, Any]]) -> None:
         """Write requests that wait for a batch; requests that already wait are not written again.
 
         Args:
@@ -166,17 +171,17 @@ class BatchLedger:
             "WHERE key = ? AND came IS NOT NULL AND consumed < 2 ORDER BY id"
         )
         replies: list[StoredReply] = []
-        for line, status, data, waited_s, consumed in self._rows(query, key):
+        for line_id, status, data, waited_s, consumed in self._rows(query, key):
             # `consumed` is 0 or 1 here: the query leaves out 2.
-            replies.append(StoredReply(line, status, data, waited_s, bool(consumed)))
+            replies.append(StoredReply(line_id, status, data, waited_s, bool(consumed)))
         return replies
 
-    def consume(self, line: int) -> None:
+    def consume(self, line_id: int) -> None:
         """Note that the journal and the response cache now have the reply to a line."""
-        self._write("UPDATE lines SET consumed = 1 WHERE id = ? AND consumed = 0", line)
+        self._write("UPDATE lines SET consumed = 1 WHERE id = ? AND consumed = 0", line_id)
 
     def begin_invocation(self) -> None:
-        """Leave out the replies that earlier invocations consumed.
+        """Make `replies` leave out the replies that earlier invocations consumed.
 
         Requests that failed in an earlier invocation are then sent again.
         """
@@ -223,8 +228,8 @@ class BatchLedger:
                 created=time.time(),
             )
             columns = {**vars(batch), "state": batch.state.value}
-            marks = ", ".join(f":{name}" for name in columns)
-            self._connection.execute(f"INSERT INTO batches VALUES ({marks})", columns)  # noqa: S608
+            names = ", ".join(f":{name}" for name in columns)
+            self._connection.execute(f"INSERT INTO batches VALUES ({names})", columns)  # noqa: S608
             self._connection.executemany(
                 "UPDATE lines SET intent = ? WHERE id = ?", [(intent, line.id) for line in lines]
             )
@@ -232,18 +237,23 @@ class BatchLedger:
 
     def uploaded(self, intent: str, file_id: str) -> None:
         """Write that the batch's file was uploaded."""
-        self._move(intent, BatchState.UPLOADED, file_id=file_id)
+        self._set_state(intent, BatchState.UPLOADED, file_id=file_id)
 
     def creating(self, intent: str) -> None:
         """Write that the batch is about to be made from its file."""
-        self._move(intent, BatchState.CREATING)
+        self._set_state(intent, BatchState.CREATING)
 
     def sent(self, intent: str, batch_id: str) -> None:
         """Write that the provider has made the batch."""
-        self._move(intent, BatchState.SENT, batch_id=batch_id)
+        self._set_state(intent, BatchState.SENT, batch_id=batch_id)
 
     def to_be_sent_again(self, intent: str, state: BatchState = BatchState.RESENT) -> None:
-        """Put the batch into a final state; its unanswered requests wait for a new batch."""
+        """Put the batch into a final state; its unanswered requests wait for a new batch.
+
+        Args:
+            intent: the intent of the batch.
+            state: `RESENT` or `SPLIT`.
+        """
         with self._lock, self._connection:
             self._connection.execute(
                 "UPDATE lines SET intent = NULL WHERE intent = ? AND came IS NULL", (intent,)
@@ -257,7 +267,7 @@ class BatchLedger:
 
         Args:
             intent: the intent of the batch.
-            replies: the (HTTP status, body) of each answer, by the key of its request.
+            replies: a dict from the key of a request to the (HTTP status, body) of its answer.
             reason: the reason why the other requests of the batch have no answer.
         """
         now = time.time()
@@ -266,10 +276,10 @@ class BatchLedger:
             "WHERE intent = ? AND key = ? AND came IS NULL"
         )
         with self._lock, self._connection:
-            row = self._connection.execute(
+            (created,) = self._connection.execute(
                 "SELECT created FROM batches WHERE intent = ?", (intent,)
             ).fetchone()
-            waited_s = max(0.0, now - row[0])
+            waited_s = max(0.0, now - created)  # the clock may have been set back
             for key, (status, data) in replies.items():
                 self._connection.execute(update, (now, waited_s, status, data, intent, key))
             self._connection.execute(
@@ -296,7 +306,7 @@ class BatchLedger:
         query = f"SELECT {_BATCH} FROM batches WHERE intent = ?"  # noqa: S608
         return _batch(self._rows(query, intent)[0])
 
-    def _move(
+    def _set_state(
         self,
         intent: str,
         state: BatchState,
@@ -332,10 +342,10 @@ def _batch(row: Sequence[Any]) -> Batch:
 
 
 def has_open_batches(path: Path) -> bool:
-    """Return True if a ledger has open batches of which the provider may have got something.
+    """Return True if a ledger has open batches that may still cost money.
 
-    Such batches may still cost money. If the file does not exist, return False and do not create
-    the file.
+    The provider may already have the files of these batches. If the ledger's file does not exist,
+    return False and do not create the file.
     """
     if not path.is_file():
         return False

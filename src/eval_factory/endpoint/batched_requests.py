@@ -1,9 +1,9 @@
-"""Answers the requests of a run that go by batch, with the replies that the ledger holds.
+"""Answers requests that go by batch with the replies that the ledger (batches.db) has.
 
 A request without a reply waits for a batch, and the run stops after the step that made the
-request. When a batch has brought replies, helm-run repeats the step. Each request then gets its
-replies in their order, as a client that tries again would have got them. Therefore retries, refused
-parameters and unreadable answers are handled as they are without batches.
+request. When a batch has brought replies, helm-run repeats the step. Each attempt of the request
+then gets the next reply. Therefore retries, refused parameters and unreadable answers are handled
+as they are without batches.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class BatchedRole:
 
         Args:
             settings: the settings of the role's endpoint.
-            ledger: holds the replies.
-            wait: is called with the key and the line of each request that has to wait.
+            ledger: stores the replies.
+            wait: is called with the key and the line (`Line`, as a dict) of each request that has
+                to wait.
             asks_rest: whether a request is sent on its own if its batch brought no usable answer.
         """
         self.settings = settings
@@ -65,9 +66,10 @@ class BatchedRequest:
     def __init__(self, role: BatchedRole, draw: str | None) -> None:
         self._role = role
         self._draw = draw
-        # the number of replies that were used already, by the key of the body
-        self._tries: dict[str, int] = defaultdict(int)
+        self._used_replies: dict[str, int] = defaultdict(int)
+        """A dict from the key of a body to the number of its replies that were used already."""
         self._reply: StoredReply | None = None
+        """The reply to the last attempt; None if the ledger had no reply."""
 
     @property
     def is_replayed(self) -> bool:
@@ -89,21 +91,23 @@ class BatchedRequest:
             TransportError: the batch ended without an answer to the request.
         """
         role = self._role
-        stored = self._without_secrets(body)
-        key = role.settings.key_of(stored, self._draw)
+        body_without_secrets = self._without_secrets(body)
+        key = role.settings.key_of(body_without_secrets, self._draw)
         replies = role.ledger.replies(key)
-        number = self._tries[key]
+        used = self._used_replies[key]
         self._reply = None
-        if number >= len(replies):
+        if used >= len(replies):
             if replies and role.asks_rest:
                 return None
-            role.wait(key, self._line(stored))
+            role.wait(key, self._line(body_without_secrets))
             raise WaitsForBatch
-        self._tries[key] += 1
-        self._reply = replies[number]
+        self._used_replies[key] += 1
+        self._reply = replies[used]
         if self._reply.status is None:
             raise TransportError(self._reply.data)
-        return Reply(self._reply.status, _JSON, self._reply.data.encode("utf-8", "surrogatepass"))
+        # An answer may contain lone surrogates, which strict UTF-8 refuses.
+        data = self._reply.data.encode("utf-8", "surrogatepass")
+        return Reply(self._reply.status, _JSON, data)
 
     def consume(self) -> bool:
         """Note that the journal now has the last reply.
@@ -115,17 +119,20 @@ class BatchedRequest:
             return True
         if self._reply.is_consumed:
             return False
-        self._role.ledger.consume(self._reply.line)
+        self._role.ledger.consume(self._reply.line_id)
         return True
 
     def _without_secrets(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body as files store it: with names of secret variables, not their values."""
-        adapter = self._role.settings.adapter
-        names = self._role.settings.secret_field_names
-        return {**body, **{name: adapter.params_to_add[name] for name in names if name in body}}
+        settings = self._role.settings
+        stored_body = dict(body)
+        for name in settings.secret_field_names:
+            if name in body:
+                stored_body[name] = settings.adapter.params_to_add[name]
+        return stored_body
 
     def _line(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the ledger's line of a body: the JSON with its media, and estimates of tokens."""
+        """Return the ledger's line for a body: the JSON with its media, and estimates of tokens."""
         sent = body
         if media.has_media(body):
             sent = bridge.run_in_thread(media.filled, body)

@@ -1,9 +1,9 @@
 """Lets plain functions wait for work that an asyncio loop does, because HELM calls plain functions.
 
 A process has a single loop, which runs in its own thread. Plain threads block while they wait for
-the loop. Functions that `map_at_once` calls run in the loop's thread, in greenlets: while one
-greenlet waits, others run (SQLAlchemy uses the same pattern). Greenlets are faster than threads:
-with a hundred threads, switching between them takes as much CPU time as their requests.
+the loop. Functions that `map_at_once` calls run in the loop's thread, in greenlets: while a
+greenlet waits, other greenlets run (SQLAlchemy uses the same pattern). Greenlets are faster than
+threads: switching between a hundred threads takes as much CPU time as their requests.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class _LoopGreenlet(greenlet):  # type: ignore[misc]
     """A greenlet that runs a plain function in the loop's thread."""
 
     outcome: Any = None
-    """The (result, error) of the work that the greenlet waited for.
+    """The (result, error) of the work that the greenlet waited for; one of the two is None.
 
-    The greenlet clears the outcome at once, so that a large answer does not stay in memory.
+    `wait_for` clears the outcome at once, so that a large answer does not stay in memory.
     """
 
 
@@ -71,6 +71,7 @@ def wait_for(work: Coroutine[Any, Any, T] | Future[T]) -> T:
     if isinstance(work, Future):
         if not isinstance(current, _LoopGreenlet) or work.done():
             return work.result()
+        # A cancelled greenlet must not cancel a future for which other callers may wait too.
         awaited: Awaitable[T] = asyncio.shield(asyncio.wrap_future(work))
     elif isinstance(current, _LoopGreenlet):
         awaited = work
@@ -89,7 +90,7 @@ def wait_for(work: Coroutine[Any, Any, T] | Future[T]) -> T:
         try:
             raise error
         finally:
-            del error  # the error's traceback refers to this frame, which is a cycle
+            del error  # else this frame and the error's traceback would refer to each other
     return value  # type: ignore[no-any-return]
 
 
@@ -163,9 +164,7 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
         interruption = wait_for(all_calls)
     except BaseException:
         if not is_in_loop():
-            # After this round of the loop, `_run_at_once` has begun, unless the loop never got the
-            # coroutine.
-            wait_for(asyncio.sleep(0))
+            wait_for(asyncio.sleep(0))  # a round of the loop, in which `_run_at_once` can begin
             if begun.is_set():
                 ended.wait()
             else:  # the interruption came before the loop got the coroutine

@@ -35,15 +35,17 @@ CONNECT_TIMEOUT_S = 10.0  # for a connection, with the proxy's tunnel and TLS, i
 # the seconds after which the next address of a host is tried in parallel (RFC 8305)
 NEXT_ADDRESS_DELAY_S = 0.25
 MAX_ANSWERS = 100
-"""The maximum number of answers on a connection, which limits how many answers an extra answer can
-make doubtful.
+"""The maximum number of answers on a connection.
+
+An extra answer makes the other answers on its connection doubtful, so their number is limited.
 """
 LINGER_S = 1.0
 """The seconds for which a connection stays open after its last request, to notice extra answers."""
 MIN_SETTLING_S = 0.02
 MAX_SETTLING_S = 2.0
-"""The limits of `Transport.settling_s`, in seconds."""
-PROXY_LOGIN = 407
+"""The bounds of `Transport.settling_s`, in seconds."""
+_SETTLING_FACTOR = 1.5  # `Transport.settling_s` grows by this multiple of the slowest attempt
+PROXY_LOGIN = 407  # the HTTP status with which a proxy asks for a login
 SURPLUS = (
     "the endpoint gave more answers than questions: a question whose answer may be another's is "
     "asked again, on a connection of its own"
@@ -56,7 +58,10 @@ NOT_UNIQUE = (
     "another question cannot be recognised by its id"
 )
 _ID = re.compile(rb'"id"\s*:\s*"((?:[^"\\]|\\.)+)"')
-"""Finds the field `id` of a JSON document; within a text, the quotes would be escaped."""
+"""Finds each field `id` of a JSON document.
+
+The words `"id":` within a text of the document do not match, because their quotes are escaped.
+"""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -88,7 +93,8 @@ class _Deadline:
 def _address(parts: Url) -> tuple[str, str, int]:
     """Return (scheme, host, port) of a URL."""
     scheme = parts.scheme or "http"
-    return scheme, (parts.host or "").strip("[]"), parts.port or _PORTS[scheme]
+    host = (parts.host or "").strip("[]")  # an IPv6 address has brackets in a URL
+    return scheme, host, parts.port or _PORTS[scheme]
 
 
 class _SurplusAnswers:
@@ -134,12 +140,12 @@ class Transport:
         """Open connections that have no request now."""
         self._say = say
         self._ids_are_unique = True
-        self._suspected = set[int]()
-        """Hashes of ids that came twice on a connection, and so may not be unique."""
-        self._context: ssl.SSLContext | None = None
+        self._repeated_ids = set[int]()
+        """The hashes of ids that came with the answers to two different questions."""
+        self._tls_context: ssl.SSLContext | None = None
         self._has_answered = False
         self._surplus = _SurplusAnswers(say)
-        self._slowest_s = 0.0
+        self._slowest_s = 0.0  # the duration of the slowest attempt that got an answer
 
     @property
     def settling_s(self) -> float:
@@ -148,9 +154,10 @@ class Transport:
         The value is 0 if no open connection has given more than one answer: no answer can then
         belong to another request.
         """
-        if not any(wire.answers > 1 for wire in list(self._idle)):
+        idle = list(self._idle)  # a copy: the loop's thread changes the list
+        if not any(wire.answers > 1 for wire in idle):
             return 0.0
-        return min(MAX_SETTLING_S, MIN_SETTLING_S + 1.5 * self._slowest_s)
+        return min(MAX_SETTLING_S, MIN_SETTLING_S + _SETTLING_FACTOR * self._slowest_s)
 
     def post(
         self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
@@ -166,7 +173,9 @@ class Transport:
     def post_alone(
         self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> Reply:
-        """POST a JSON body on a new connection, whose first answer certainly is to this body.
+        """POST a JSON body on a new connection, and return the reply.
+
+        The first answer on a connection certainly belongs to its first request.
 
         Raises:
             TransportError: no complete answer came within the timeout.
@@ -198,11 +207,16 @@ class Transport:
         is_alone: bool = False,
     ) -> Reply:
         """Send a request, and wait for its reply; with `is_alone`, on a new connection."""
-        by_proxy = self._proxy is not None and self._scheme == "http"
-        fields = (*(headers or {}).items(), *(_proxy_fields(self._proxy) if by_proxy else ()))
-        head = _request_head(method, _parsed(url), by_proxy, fields)
-        length = b"Content-Length: %d\r\n\r\n" % len(data) if method == "POST" else b"\r\n"
-        return bridge.wait_for(self._attempt(head + length + data, data, is_alone=is_alone))
+        fields = tuple((headers or {}).items())
+        # An https request goes through the proxy's tunnel, and then needs nothing of the proxy.
+        names_proxy = self._proxy is not None and self._scheme == "http"
+        if names_proxy:
+            fields += _proxy_fields(self._proxy)
+        head = _request_head(method, _parsed(url), names_proxy, fields)
+        if method == "POST":
+            head += b"Content-Length: %d\r\n" % len(data)
+        request = head + b"\r\n" + data
+        return bridge.wait_for(self._attempt(request, data, is_alone=is_alone))
 
     async def _attempt(self, request: bytes, question: bytes, *, is_alone: bool) -> Reply:
         """Send the bytes of a request, and return the reply.
@@ -223,8 +237,10 @@ class Transport:
 
         try:
             with _Deadline(self.timeout_s, timeout_error):
-                wire = None if is_alone else await self._take_idle()
-                wire = wire or await self._connect_new()
+                if not is_alone:
+                    wire = await self._take_idle()
+                if wire is None:
+                    wire = await self._connect_new()
                 await wire.exchange(request, body_slot)
                 body = await wire.body(body_slot)
                 if question and wire.status < 300 and self._is_stray(wire, question, body):
@@ -241,7 +257,10 @@ class Transport:
         except BaseException as error:
             body_slot.release()
             is_cut = isinstance(error, TransportError) and error.silent and str(error) == CUT
-            if is_cut and self._scheme == "http" and self._proxy is None and not self._has_answered:
+            may_expect_tls = (
+                self._scheme == "http" and self._proxy is None and not self._has_answered
+            )
+            if is_cut and may_expect_tls:
                 raise TransportError(f"{CUT}; {PERHAPS_TLS}", silent=True) from None
             raise
         finally:
@@ -263,14 +282,14 @@ class Transport:
         answer_hash = hash(tuple(ids))
         question_hash = hash(question)
         first_question = wire.questions.setdefault(answer_hash, question_hash)
-        is_repeated = first_question != question_hash
-        if answer_hash in self._suspected:
+        answered_another_question = first_question != question_hash
+        if answer_hash in self._repeated_ids:
             self._ids_are_unique = False
             self._say(NOT_UNIQUE)
             return False
-        if is_repeated:
-            self._suspected.add(answer_hash)
-        return is_repeated
+        if answered_another_question:
+            self._repeated_ids.add(answer_hash)
+        return answered_another_question
 
     async def _take_idle(self) -> Wire | None:
         """Return the usable idle connection that was used last; None if there is none.
@@ -283,8 +302,8 @@ class Transport:
             if wire.is_usable() and not self._surplus.was_seen:
                 return wire
             if wire.is_open:
-                # Bytes came without a request. Let the loop run, so that the wire reads the bytes
-                # and notes an extra answer.
+                # Bytes came without a request. Let the wire read the bytes, so that it notes an
+                # extra answer: the loop finds the bytes in one round, and reads them in the next.
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
             wire.close()
@@ -367,10 +386,10 @@ class Transport:
             PrerequisiteError: the file or folder of the certificates does not exist.
         """
         try:
-            if self._context is None:
-                self._context = tls_context()
+            if self._tls_context is None:
+                self._tls_context = tls_context()
             # A certificate names the host without the dot that may end a host name.
-            await wire.speak_tls(self._context, host.rstrip("."))
+            await wire.speak_tls(self._tls_context, host.rstrip("."))
         except ConnectionError as error:
             raise TransportError(CUT, silent=True) from error
         except (OSError, ValueError) as error:
@@ -414,16 +433,22 @@ _parsed = lru_cache(64)(parse_url)  # a run has few URLs, but many requests
 
 @lru_cache(64)
 def _request_head(
-    method: str, url: Url, by_proxy: bool, fields: tuple[tuple[str, str], ...]
+    method: str, url: Url, names_proxy: bool, fields: tuple[tuple[str, str], ...]
 ) -> bytes:
-    """Return the head of a request without the field Content-Length.
+    """Return the head of a request, without the field Content-Length and the empty line at its end.
+
+    Args:
+        method: the HTTP method.
+        url: the URL of the request.
+        names_proxy: whether a proxy gets the request without a tunnel, and needs the complete URL.
+        fields: the (name, value) of each further header field.
 
     Raises:
         ValueError: the name or value of a field holds a line break or a NUL.
     """
     scheme, _, port = _address(url)
     host = (url.host or "") if port == _PORTS[scheme] else f"{url.host}:{port}"
-    target = f"{scheme}://{host}{url.request_uri}" if by_proxy else url.request_uri
+    target = f"{scheme}://{host}{url.request_uri}" if names_proxy else url.request_uri
     head_fields = {
         "Host": host,
         "Accept-Encoding": "identity",
@@ -435,8 +460,10 @@ def _request_head(
     for name, value in fields:
         if any(letter in f"{name}{value}" for letter in "\r\n\0"):
             raise ValueError(f"Invalid header value of {name}")
-        # The user's field replaces the default field, even if its name has other capitals.
-        head_fields.pop(default_names.get(name.lower(), ""), None)
+        # The user's field replaces the default field, even if the two names differ in capitals.
+        default_name = default_names.get(name.lower())
+        if default_name is not None:
+            head_fields.pop(default_name, None)
         head_fields[name] = value
     lines = [f"{method} {target} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in head_fields.items()]

@@ -14,7 +14,7 @@ from eval_factory.core.secrets import filled, variables_in
 from eval_factory.endpoint import media, openai_api
 
 BATCH_OR_SINGLE = "fallback"
-"""The value of `batch` with which the requests that a batch did not answer are sent one by one."""
+"""The value of `batch` with which requests that their batch did not answer are sent one by one."""
 _OMITTED_IF_EMPTY = (  # fields that model_deployments.yaml leaves out if they are empty
     "servers",
     "headers",
@@ -36,8 +36,8 @@ class OAuthSettings:
 
 
 @dataclass(frozen=True)
-class LimitOf:
-    """The limits of an endpoint, for all its clients together."""
+class EndpointLimits:
+    """The limits of an endpoint, which hold for all its clients together."""
 
     parallelism: int  # the maximum number of requests at once
     requests_per_minute: int | None = None  # None: no limit
@@ -66,7 +66,7 @@ class EndpointSettings:
     use_nvcf: bool = False
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-    # the run or the judge stops if this number of first requests all fail; 0: it never stops
+    # the run, or the judge, stops if this number of requests, the first ones, all fail; 0: never
     stop_after_failures: int = 0
     oauth: OAuthSettings | None = None
     servers: tuple[str, ...] = ()
@@ -108,15 +108,15 @@ class EndpointSettings:
         return self.servers or (self.url,)
 
     @property
-    def limit(self) -> LimitOf:
+    def limit(self) -> EndpointLimits:
         """The limits that all clients of the endpoint share."""
-        return LimitOf(self.parallelism, self.requests_per_minute, self.tokens_per_minute)
+        return EndpointLimits(self.parallelism, self.requests_per_minute, self.tokens_per_minute)
 
     @property
     def secret_variables(self) -> list[str]:
-        """The variables whose values are filled in when a request is sent; no file may hold them.
+        """The variables whose values are filled in when a request is sent.
 
-        The variables may be in URLs, added parameters and headers.
+        No file may hold these values. The variables may be in URLs, added parameters and headers.
         """
         return variables_in([self.urls, self.adapter.params_to_add, self.headers])
 
@@ -151,15 +151,13 @@ class EndpointSettings:
         Raises:
             UnusableMedium: a picture or sound cannot be sent.
         """
-        objects = (request.get("multimodal_prompt") or {}).get("media_objects")
-        if objects:
+        media_objects = (request.get("multimodal_prompt") or {}).get("media_objects")
+        if media_objects:
             turns = request.get("messages") or [
                 {"role": "user", "content": request.get("prompt") or ""}
             ]
-            request = {
-                **request,
-                "messages": media.messages_of(objects, self.sending_rule, turns),
-            }
+            messages = media.messages_of(media_objects, self.sending_rule, turns)
+            request = {**request, "messages": messages}
         return openai_api.request_body(
             request,
             model_id=self.model_id,
@@ -178,7 +176,7 @@ class EndpointSettings:
         return openai_api.request_key(self.url, body, random)
 
     def to_args(self) -> dict[str, Any]:
-        """Return the fields as plain values for YAML, by their names and in their order.
+        """Return a dict from the name of each field to its plain value for YAML.
 
         Some fields are left out if they are empty (`_OMITTED_IF_EMPTY`).
         """
@@ -204,13 +202,13 @@ class EndpointSettings:
         Missing fields get their defaults: `to_args` of an earlier version did not write all fields.
         """
         oauth = args.get("oauth")
-        parts = {
+        typed_fields = {
             "key_names": tuple(args["key_names"]),
             "servers": tuple(args.get("servers", ())),
             "oauth": None if oauth is None else OAuthSettings(**oauth),
             "adapter": openai_api.Adapter(**args["adapter"]),
         }
-        return EndpointSettings(**{**args, **parts})
+        return EndpointSettings(**{**args, **typed_fields})
 
 
 def limit_names(role: str, number_of_servers: int) -> list[str]:

@@ -17,11 +17,11 @@ CONTENT_TYPE = "text/event-stream"
 LINES_TYPES = frozenset({"application/x-ndjson", "application/jsonl", "application/json-lines"})
 """The media types of JSON lines."""
 DONE = "[DONE]"
-LOOKED_AT = 1_024
+BEGINNING_SIZE = 1_024
 """The number of bytes at the beginning of a body that show whether the body is a stream."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _NEXT_LINE = re.compile(rb"\}\r?\n\{")
-"""Finds the place where a JSON document ends and another begins.
+"""Finds the position where a JSON document ends and the next one begins.
 
 Within a single document, a comma separates `}` and `{`.
 """
@@ -48,7 +48,7 @@ def is_stream(content_type: str, data: bytes) -> bool:
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type == CONTENT_TYPE or media_type in LINES_TYPES:
         return True
-    beginning = data[:LOOKED_AT].lstrip()
+    beginning = data[:BEGINNING_SIZE].lstrip()
     return beginning.startswith(_EVENT_BEGINNINGS) or _NEXT_LINE.search(beginning) is not None
 
 
@@ -75,12 +75,12 @@ def _are_chunks(lines: Sequence[str]) -> bool:
     A single document may have line breaks too, but then not every line begins with `{` and ends
     with `}`.
     """
-    objects = []
+    possible_chunks = []
     for line in lines:
         if line.strip() != DONE:
-            objects.append(line)
-    return len(objects) > 1 and all(
-        line.startswith("{") and line.rstrip().endswith("}") for line in objects
+            possible_chunks.append(line)
+    return len(possible_chunks) > 1 and all(
+        line.startswith("{") and line.rstrip().endswith("}") for line in possible_chunks
     )
 
 
@@ -89,17 +89,18 @@ def _without_comments(text: str) -> str:
 
     Gateways send comments to keep a connection alive.
     """
-    rest = text.lstrip()
-    while rest.startswith(":"):
-        rest = rest.partition("\n")[2].lstrip()
-    return rest
+    remaining = text.lstrip()
+    while remaining.startswith(":"):
+        _, _, following = remaining.partition("\n")
+        remaining = following.lstrip()
+    return remaining
 
 
 def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     """Join the chunks of a stream, and return the answer.
 
     A text that is a single JSON object is parsed and returned. If a chunk is an error object, or
-    holds an error object, the answer holds nothing but that chunk.
+    holds an error object, only that chunk is returned.
 
     Args:
         text: the complete body.
@@ -112,13 +113,14 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     is_over = False
-    documents = _without_comments(text).strip()
-    events = _events(text)
-    if documents.startswith("{"):
-        lines = [line for line in _LINE_END.split(documents) if line.strip()]
+    text_without_comments = _without_comments(text).strip()
+    if text_without_comments.startswith("{"):
+        lines = [line for line in _LINE_END.split(text_without_comments) if line.strip()]
         if not _are_chunks(lines):
-            return dict(parse(documents))
+            return dict(parse(text_without_comments))
         events = iter(lines)
+    else:
+        events = _events(text)
     for event in events:
         if event.strip() == DONE:
             is_over = True
@@ -126,7 +128,7 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
         chunk = parse(event)
         if not isinstance(chunk, Mapping):
             continue
-        chunk = native_answers.as_openais(chunk) or chunk
+        chunk = native_answers.in_openai_form(chunk) or chunk
         if chunk.get("error"):
             return dict(chunk)
         if "choices" not in chunk and chunk.get("message"):
@@ -134,10 +136,10 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
         for name in _COPIED_FIELDS:
             if chunk.get(name) is not None:
                 answer[name] = chunk[name]
-        parts = chunk.get("choices")
-        for part in parts if isinstance(parts, list) else ():
-            if isinstance(part, Mapping):
-                _add(choices, part)
+        chunk_choices = chunk.get("choices")
+        for chunk_choice in chunk_choices if isinstance(chunk_choices, list) else ():
+            if isinstance(chunk_choice, Mapping):
+                _add_to_choices(choices, chunk_choice)
     are_finished = bool(choices) and all(choice["finish_reason"] for choice in choices.values())
     if not (is_over or are_finished):
         raise StreamCutError
@@ -145,29 +147,30 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     return answer
 
 
-def _add(choices: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
+def _add_to_choices(choices: dict[int, dict[str, Any]], chunk_choice: Mapping[str, Any]) -> None:
     """Append the texts of a chunk's choice to the choice with the same index.
 
     Args:
         choices: the choices so far, by index.
-        part: the choice of the chunk. Without a whole number as its index, the index is 0.
+        chunk_choice: the choice of the chunk. Without a whole number as its index, the index is 0.
     """
-    index = part.get("index")
+    index = chunk_choice.get("index")
     if type(index) is not int:
         index = 0
     choice = choices.setdefault(index, {"index": index, "finish_reason": None})
-    choice["finish_reason"] = part.get("finish_reason") or choice["finish_reason"]
-    if part.get("error"):
-        choice["error"] = part["error"]
-    if isinstance(part.get("text"), str):
-        choice["text"] = choice.get("text", "") + part["text"]
-    delta = part.get("delta") or part.get("message")
+    choice["finish_reason"] = chunk_choice.get("finish_reason") or choice["finish_reason"]
+    if chunk_choice.get("error"):
+        choice["error"] = chunk_choice["error"]
+    if isinstance(chunk_choice.get("text"), str):
+        choice["text"] = choice.get("text", "") + chunk_choice["text"]
+    delta = chunk_choice.get("delta") or chunk_choice.get("message")
     if not isinstance(delta, Mapping):
-        if "delta" in part:  # it is null: the answer of a chat has a message even without text
+        if (
+            "delta" in chunk_choice
+        ):  # it is null: the answer of a chat has a message even without text
             choice.setdefault("message", {"role": "assistant", "content": ""})
         return
     message = choice.setdefault("message", {"role": "assistant", "content": ""})
     for name in _JOINED_FIELDS:
         if isinstance(delta.get(name), str):
-            before = message.get(name) or ""
-            message[name] = before + delta[name]
+            message[name] = message.get(name, "") + delta[name]

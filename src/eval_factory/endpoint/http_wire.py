@@ -1,4 +1,4 @@
-"""Sends requests over an asyncio connection, and reads complete HTTP answers with llhttp.
+"""Sends requests over an asyncio connection, and reads complete HTTP answers.
 
 llhttp (the package `httptools`) parses the received bytes. An answer must belong to its request: a
 connection is not used again if it brings more bytes than the answer, or bytes without a request.
@@ -56,15 +56,15 @@ WANTS_TLS = "the server there speaks TLS: the address has to begin with https://
 
 _LENIENT = {
     # Accept Content-Length together with "Transfer-Encoding: chunked". The chunks count, as the
-    # standard says. The connection is not used again, because a proxy may assume that the answer
-    # ends at another place.
+    # standard says. The connection is not used again, because a proxy may assume another end of
+    # the answer.
     "lenient_chunked_length": True,
     "lenient_optional_cr_before_lf": True,  # accept header lines that end in a bare LF
     "lenient_spaces_after_chunk_size": True,  # RFC 9112, 7.1.1
     "lenient_version": True,  # read HTTP/1.2 as HTTP/1.1 (RFC 9110, 2.5)
 }
-_ANSWER = b"HTTP/1."  # the beginning of every answer
-_TIMEOUT_STATUSES = (b"0 408", b"1 408")  # follow `_ANSWER` in a 408 Request Timeout
+_ANSWER_BEGINNING = b"HTTP/1."  # the beginning of every answer
+_TIMEOUT_STATUSES = (b"0 408", b"1 408")  # follow `_ANSWER_BEGINNING` in a 408 Request Timeout
 _STATUS_LINE = re.compile(rb"HTTP/1\.\d[ \t]+\d{3}\b")
 _LENGTHS = {b"content-length", b"transfer-encoding"}  # fields that state where an answer ends
 _GZIP = b"\x1f\x8b"
@@ -120,7 +120,7 @@ class MalformedAnswerError(TransportError):
 
 
 class LargeBodySlot:
-    """A slot for a large body in memory; a process has `LARGE_AT_ONCE` slots."""
+    """A slot that allows a large body in memory; a process has `LARGE_AT_ONCE` slots."""
 
     _slots: ClassVar[asyncio.Semaphore] = asyncio.Semaphore(LARGE_AT_ONCE)
 
@@ -147,7 +147,7 @@ class Doubt:
 
     A second answer to one question shifts all later answers on its connection by one. The first
     answer of a connection certainly belongs to its question. The later answers become doubtful when
-    the connection brings more answers than requests were sent; they may have been read by then.
+    the connection brings more answers than requests were sent. By then, they may already be in use.
     """
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class Doubt:
         """True if the answer is doubted."""
         return self._is_raised
 
-    def then(self, callback: Callable[[], None]) -> None:
+    def when_raised(self, callback: Callable[[], None]) -> None:
         """Call the callback once: when the answer becomes doubtful, or now if it is doubtful."""
         with self._lock:
             if not self._is_raised:
@@ -213,6 +213,25 @@ class Wire(asyncio.Protocol):
         The future is done when the answer is complete, has failed, or turns out to be large.
         """
 
+    def _expect_answer(self, *, tunnel: bool) -> None:
+        """Reset all that is known about the current answer."""
+        self.status = 0
+        self.size = 0  # the number of received bytes
+        self.fields = list[tuple[bytes, bytes]]()  # the (name in lower case, value) of each field
+        self.doubt = Doubt()
+        self.has_begun = False
+        self._is_tunnel = tunnel
+        self._head = b""  # the received bytes, until the head is complete
+        self._head_is_odd = False  # True if the parser refused the head as it came
+        self._has_head = False
+        self._field_names = set[bytes]()
+        self._body_parts = list[bytes]()
+        self._may_be_large = False  # True if `exchange` has acquired a slot for a large body
+        self._is_complete = False
+        self._ends_in_surplus = False  # True if an extra answer came together with the answer
+        self._error: TransportError | None = None
+        self._parser = self._new_parser()
+
     async def exchange(
         self, request: bytes, body_slot: LargeBodySlot, *, tunnel: bool = False
     ) -> None:
@@ -227,22 +246,7 @@ class Wire(asyncio.Protocol):
             TransportError: no complete answer came.
         """
         loop = asyncio.get_running_loop()
-        self.status = 0
-        self.size = 0  # the bytes that were received
-        self.fields = list[tuple[bytes, bytes]]()  # the (name in lower case, value) of each field
-        self._body_parts = list[bytes]()
-        self._field_names = set[bytes]()
-        self._is_tunnel = tunnel
-        self._has_head = False
-        self._is_complete = False
-        self._may_be_large = False
-        self.has_begun = False
-        self._error: TransportError | None = None
-        self.doubt = Doubt()
-        self._ends_in_surplus = False
-        self._head = b""
-        self._head_is_odd = False
-        self._parser = self._new_parser()
+        self._expect_answer(tunnel=tunnel)
         self._waiter = loop.create_future()
         try:
             self._transport.write(request)
@@ -252,7 +256,7 @@ class Wire(asyncio.Protocol):
                 self._may_be_large = True
                 self._waiter = loop.create_future()
                 self._transport.resume_reading()
-                if not self._is_over:
+                if not self._is_over:  # reading may have ended the answer already
                     await self._waiter
             if self._error is not None:
                 raise self._error
@@ -260,21 +264,23 @@ class Wire(asyncio.Protocol):
             if self.answers > 1:
                 self._doubts.append(self.doubt)
             if self._ends_in_surplus:
-                self._note_surplus(_ANSWER)  # as if the extra answer had come on its own
+                self._note_surplus(_ANSWER_BEGINNING)  # as if the extra answer had come on its own
         finally:
             self.has_begun = bool(self._parser.get_status_code())
-            self._waiter = self._error = None
+            self._waiter = None
+            self._error = None
             # The parser refers to this object. Without the cycle, memory is freed at once, not only
             # by the garbage collector.
             del self._parser
-            if not self._is_complete or self._transport.get_write_buffer_size():
+            is_sent = self._transport.get_write_buffer_size() == 0
+            if not self._is_complete or not is_sent:
                 self.is_open = False
 
     async def body(self, body_slot: LargeBodySlot) -> bytes:
         """Return the body without its content coding.
 
-        The unpacked body may be far larger than the received bytes; `body_slot` is acquired if the
-        unpacked body is large.
+        The unpacked body may be far larger than the received bytes. If the unpacked body is large,
+        `body_slot` is acquired.
 
         Raises:
             MalformedAnswerError: the body is too large, or does not have the coding that its
@@ -345,7 +351,7 @@ class Wire(asyncio.Protocol):
         self._transport = await loop.start_tls(self._transport, self, context, server_hostname=host)
 
     def is_usable(self) -> bool:
-        """Return True if the other end has not closed the connection or sent unrequested bytes."""
+        """Return True unless the other end closed the connection or sent unrequested bytes."""
         return self.is_open and not wait_for_read(
             self._transport.get_extra_info("socket"), timeout=0.0
         )
@@ -362,7 +368,7 @@ class Wire(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if self._waiter is None or self._is_over:  # no request waits for these bytes
+        if self._waiter is None or self._is_over:  # the bytes belong to no request
             self._note_surplus(data)
             self.close()
             return
@@ -370,7 +376,7 @@ class Wire(asyncio.Protocol):
         if not self._has_head:
             self._head += data
             if self._head_is_odd:
-                data = self._corrected()
+                data = self._restart_with_corrected_head()
         self._feed(data)
         if self.size > MAX_BODY:
             self._fail(MalformedAnswerError(_TOO_LARGE))
@@ -389,18 +395,18 @@ class Wire(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._fail(MalformedAnswerError("the answer changes to another protocol"))
         except httptools.HttpParserError as error:
-            is_final = self._parser.get_status_code() >= 200
-            is_http = is_final or _STATUS_LINE.match(self._head) is not None
+            has_status = self._parser.get_status_code() >= 200
+            is_http = has_status or _STATUS_LINE.match(self._head) is not None
             if is_http and not self._has_head and not self._head_is_odd:
                 self._head_is_odd = True
-                self._feed(self._corrected())
+                self._feed(self._restart_with_corrected_head())
             else:
                 self._refuse_bytes(data, error)
 
-    def _corrected(self) -> bytes:
-        """Return all received bytes with a corrected head, for a new parser.
+    def _restart_with_corrected_head(self) -> bytes:
+        """Begin a new parser, and return all received bytes for it, with a corrected head.
 
-        Return no bytes as long as the head is not complete.
+        As long as the head is not complete, return no bytes.
         """
         end = end_of_head(self._head)
         if end is None:
@@ -420,10 +426,11 @@ class Wire(asyncio.Protocol):
         """Handle bytes that the parser refuses: extra bytes after the answer, or no valid HTTP."""
         if self._is_complete:
             self.is_open = False
-            # `data` may begin with the answer itself; another beginning is that of an extra answer.
-            own_beginnings = 1 if data.startswith(_ANSWER) else 0
-            self._ends_in_surplus = data.count(_ANSWER) > own_beginnings
+            # `data` may begin with the answer itself; any further beginning is of an extra answer.
+            own_beginnings = 1 if data.startswith(_ANSWER_BEGINNING) else 0
+            self._ends_in_surplus = data.count(_ANSWER_BEGINNING) > own_beginnings
         elif self._parser.get_status_code():
+            # `__context__` is an error that a method of this class raised.
             message = one_line(f"the answer is not valid HTTP: {error.__context__ or error}")
             self._fail(MalformedAnswerError(message))
         elif data.startswith(_TLS_RECORDS):
@@ -460,7 +467,7 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
         if isinstance(error, ConnectionError):
-            self._read_rest()
+            self._read_pending_bytes()
         if self._waiter is not None and not self._is_over:
             silent = not self._parser.get_status_code()
             message = CUT
@@ -489,13 +496,9 @@ class Wire(asyncio.Protocol):
             self.fields.clear()
             return
         self._field_names = {name for name, _ in self.fields}
-        if self._field_names >= _LENGTHS:
-            codings = []
-            for name, value in self.fields:
-                if name == b"transfer-encoding":
-                    codings.append(value)
-            if not codings[-1].strip().lower().endswith(b"chunked"):
-                raise ValueError("Content-Length and a Transfer-Encoding that is not chunked")
+        is_chunked = self._transfer_codings().strip().endswith(b"chunked")
+        if self._field_names >= _LENGTHS and not is_chunked:
+            raise ValueError("Content-Length and a Transfer-Encoding that is not chunked")
         self._is_complete = self._is_tunnel  # nothing but the head of a proxy's answer is read
 
     def on_body(self, piece: bytes) -> None:
@@ -509,10 +512,12 @@ class Wire(asyncio.Protocol):
     def _note_surplus(self, data: bytes) -> None:
         """Doubt all answers but the first if `data` begins with an answer without a request.
 
-        Other bytes raise no doubt, and neither does a 408 (Request Timeout): a proxy sends a 408
+        Other bytes raise no doubt. A 408 (Request Timeout) raises none either: a proxy sends a 408
         after a long time without a request.
         """
-        if not data.startswith(_ANSWER) or data[len(_ANSWER) :].startswith(_TIMEOUT_STATUSES):
+        if not data.startswith(_ANSWER_BEGINNING) or data[len(_ANSWER_BEGINNING) :].startswith(
+            _TIMEOUT_STATUSES
+        ):
             return
         doubts = self._doubts
         self._doubts = []
@@ -535,8 +540,8 @@ class Wire(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _read_rest(self) -> None:
-        """Read the bytes that came before the connection was lost.
+    def _read_pending_bytes(self) -> None:
+        """Read the bytes that came before the connection was lost, and were not read yet.
 
         A server may answer and hang up while the request is still being sent. asyncio does not read
         such an answer.

@@ -21,7 +21,7 @@ from typing import Any
 
 from eval_factory.core.rundir import PRIVATE
 
-SUFFIX = "-sent"
+SUFFIX = "-sent"  # the file next to cache.db is cache.db-sent
 _SLOT_SIZE = 512  # in bytes
 
 
@@ -71,7 +71,7 @@ class RequestsInFlight:
         self._path = file_of(cache_db)
         self._run_id = run_id
         self._free = deque[int]()  # the numbers of slots that can be used again
-        self._slots = itertools.count()  # the numbers of new slots
+        self._new_slots = itertools.count()  # the numbers of slots that were never used
         self._descriptor: int | None = None
         self._lock = threading.Lock()
 
@@ -94,7 +94,7 @@ class RequestsInFlight:
         try:
             return self._free.pop()
         except IndexError:
-            return next(self._slots)
+            return next(self._new_slots)
 
     def free_slot(self, slot: int) -> None:
         """Empty a slot, so that another request can use it."""
@@ -108,7 +108,7 @@ class RequestsInFlight:
     def _put(self, slot: int, record: bytes) -> None:
         """Write the bytes of a slot as one line, filled up with spaces."""
         if self._descriptor is None:
-            # Two threads may open the file one after the other; each of the descriptors will do.
+            # Two threads may both open the file; either descriptor will do.
             with self._lock:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
                 self._descriptor = os.open(self._path, flags, PRIVATE)

@@ -27,7 +27,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from eval_factory.core.budget import BYTES_PER_TOKEN
 from eval_factory.endpoint import bridge, media
-from eval_factory.endpoint.endpoint_settings import LimitOf
+from eval_factory.endpoint.endpoint_settings import EndpointLimits
 
 MINUTE_S = 60.5
 """The length of the minute in which requests are counted, in seconds.
@@ -202,7 +202,9 @@ class Limit(Generic[_Key]):
     or timer: its caller needs a lock, and has to call `granted` again after `seconds_to_next`.
     """
 
-    def __init__(self, most: LimitOf, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, most: EndpointLimits, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._clock = clock
         self._most = float(most.parallelism)
         self._slots = self._most
@@ -314,7 +316,7 @@ class Ticket(Future[Any]):
 class LiveLimit:
     """A limit that grants slots by itself as soon as they are free; thread-safe."""
 
-    def __init__(self, most: LimitOf) -> None:
+    def __init__(self, most: EndpointLimits) -> None:
         self._limit = Limit[Ticket](most)
         self._lock = threading.Lock()
         self._due = math.inf
@@ -368,7 +370,7 @@ class AnyLimit(Protocol):
 class Admission:
     """The admission of requests to an endpoint: each request waits for a slot; thread-safe."""
 
-    def __init__(self, limit: AnyLimit, most: LimitOf) -> None:
+    def __init__(self, limit: AnyLimit, most: EndpointLimits) -> None:
         self._limit = limit
         self._counts_tokens = most.tokens_per_minute is not None
         self._has_rate = self._counts_tokens or most.requests_per_minute is not None
@@ -419,7 +421,7 @@ class Admission:
 class LocalAdmission(Admission):
     """An admission with limits that only one client uses."""
 
-    def __init__(self, most: LimitOf) -> None:
+    def __init__(self, most: EndpointLimits) -> None:
         super().__init__(LiveLimit(most), most)
 
     def too_many(self, ticket: Ticket, pause: float | None) -> None:  # noqa: ARG002 - ignored

@@ -29,7 +29,7 @@ from eval_factory.endpoint.media_metadata import (
 from eval_factory.endpoint.openai_api import BASE64, PICTURES, FinalAnswer, UnusableAnswer
 
 MAX_FILE = 64 << 20  # the maximum size of a file, in bytes; no endpoint accepts a larger request
-PLACE = "\N{OBJECT REPLACEMENT CHARACTER}"
+FILE_MARK = "\N{OBJECT REPLACEMENT CHARACTER}"
 """Marks the place of the next file in a request's text.
 
 Code that changes the words of a text leaves this character, and so the pictures, where they are.
@@ -139,42 +139,44 @@ def messages_of(
     Args:
         media_objects: HELM's media objects: each has a `text`, or the `location` of a file.
         rule: the rule by which files are changed before they are sent.
-        turns: the messages of the prompt, each with `role` and `content`; `PLACE` marks the place
-            of a file.
+        turns: the messages of the prompt, each with `role` and `content`; `FILE_MARK` stands for a
+            file.
 
     Raises:
         UnusableMedium: a file cannot be sent, or has no place.
     """
-    if not any(PLACE in turn["content"] for turn in turns):
+    if not any(FILE_MARK in turn["content"] for turn in turns):
         return [{"role": "user", "content": [_part(medium, rule) for medium in media_objects]}]
     files = (medium for medium in media_objects if medium.get("text") is None)
     messages = []
     for turn in turns:
         content = turn["content"]
-        if PLACE in content:
-            content = [_part(part, rule) for part in placed(content, files)]
+        if FILE_MARK in content:
+            content = [_part(part, rule) for part in parts_with_files(content, files)]
         messages.append({**turn, "content": content})
     if next(files, None) is not None:
         raise UnusableMedium("a picture or sound has no place in the text")
     return messages
 
 
-def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def parts_with_files(
+    text: str, media_objects: Iterable[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
     """Return the parts of a text in their order, with a file at each marked place.
 
     For an empty text, return the media objects as they are.
 
     Args:
-        text: the text, in which `PLACE` marks the place of a file.
+        text: the text, in which `FILE_MARK` marks the place of a file.
         media_objects: the files, in the order of their places.
     """
     if not text:
         return list(media_objects)
     files = iter(media_objects)
-    first, *rest = text.split(PLACE)
+    first, *rest = text.split(FILE_MARK)
     parts: list[Mapping[str, Any]] = [{"text": first}]
     for text_after_file in rest:
-        parts.append(next(files, {"text": PLACE}))  # without a file, the mark stays in the text
+        parts.append(next(files, {"text": FILE_MARK}))  # without a file, the mark stays in the text
         parts.append({"text": text_after_file})
     # Drop blank texts, which some endpoints refuse.
     remaining: list[Mapping[str, Any]] = []

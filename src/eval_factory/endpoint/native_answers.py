@@ -59,7 +59,7 @@ def _forms() -> tuple[_Form, ...]:
     return tuple(forms)
 
 
-def as_openais(answer: Mapping[str, Any]) -> dict[str, Any] | None:
+def in_openai_form(answer: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return an answer of a native API in OpenAI's form.
 
     Return None if the answer has OpenAI's form already, holds an error, has no form of the table,

@@ -555,7 +555,7 @@ def unwrapped(answer: Any) -> Any:
         return answer
     # Convert before unwrapping: a native answer may have the model's text in a field such as
     # `response`, and the text may itself be JSON.
-    converted = native_answers.as_openais(answer)
+    converted = native_answers.in_openai_form(answer)
     if converted is not None:
         return converted
     for name in _ENVELOPES:

@@ -43,7 +43,7 @@ from typing_extensions import Self
 from eval_factory.core.budget import SpendingLimit, SpendingTracker
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint import bridge
-from eval_factory.endpoint.endpoint_settings import LimitOf
+from eval_factory.endpoint.endpoint_settings import EndpointLimits
 from eval_factory.endpoint.limits import Admission, LiveLimit, Ticket
 from eval_factory.endpoint.replies import EndpointUnusable
 
@@ -76,7 +76,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
     def __init__(self, settings: SharedLimitsSettings) -> None:
         """Connect to the server, and read its first message."""
         self._groups = settings.groups
-        self._limits = dict[str, LimitOf]()
+        self._limits = dict[str, EndpointLimits]()
         self._has_budget = True  # even without a server, so that `begin` raises `LimitsLost`
         self._is_lost = False
         self._end: float | None = None  # the end of the budget's time (monotonic clock)
@@ -91,7 +91,9 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             self._socket.settimeout(GREETING_TIMEOUT_S)
             self._socket.connect(settings.address)
             greeting = json.loads(self._lines.readline())
-            self._limits = {name: LimitOf(**limit) for name, limit in greeting["groups"].items()}
+            self._limits = {
+                name: EndpointLimits(**limit) for name, limit in greeting["groups"].items()
+            }
             self._has_budget = greeting["budget"]
             seconds_left = greeting["seconds_left"]
             if seconds_left is not None:
@@ -110,7 +112,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             return None
         # Without a greeting, the limits are empty; no request gets a slot then, so that any limit
         # will do.
-        return Admission(_DistantLimit(self, name), self._limits.get(name, LimitOf(1)))
+        return Admission(_DistantLimit(self, name), self._limits.get(name, EndpointLimits(1)))
 
     @property
     def budget(self) -> SpendingLimit | None:
@@ -212,7 +214,7 @@ class LimitServer:
     """
 
     def __init__(
-        self, limits: Mapping[str, LimitOf], budget: SpendingTracker | None = None
+        self, limits: Mapping[str, EndpointLimits], budget: SpendingTracker | None = None
     ) -> None:
         """Make the limits, which `__enter__` then serves.
 

@@ -332,10 +332,10 @@ def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
         request = {**state.request, MULTIMODAL_PROMPT: _located(prompt, helm_dir)}
         state = state.model_copy(update={"request": request})
     if instance_input.multimedia_content and (
-        not instance_input.text or media.PLACE in instance_input.text
+        not instance_input.text or media.FILE_MARK in instance_input.text
     ):
         objects = _located(instance_input.multimedia_content, helm_dir)[MEDIA_OBJECTS]
-        text = media.as_text(media.placed(instance_input.text, objects))
+        text = media.as_text(media.parts_with_files(instance_input.text, objects))
         instance = state.instance.model_copy(
             update={"input": instance_input.model_copy(update={"text": text})}
         )

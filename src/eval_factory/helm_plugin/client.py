@@ -38,7 +38,7 @@ from eval_factory.endpoint import bridge, media, openai_api
 from eval_factory.endpoint.batched_requests import BatchedRole, WaitsForBatch
 from eval_factory.endpoint.endpoint_settings import BATCH_OR_SINGLE, EndpointSettings
 from eval_factory.endpoint.in_flight import Flight
-from eval_factory.endpoint.media import PLACE, UnusableMedium
+from eval_factory.endpoint.media import FILE_MARK, UnusableMedium
 from eval_factory.endpoint.native_answers import CONVERTED_FROM
 from eval_factory.endpoint.refused_parameters import Changes
 from eval_factory.endpoint.replies import (
@@ -308,7 +308,7 @@ class Endpoint:
         if pictures_to_judge and self._settings.sees_images:
             media_objects = [*pictures_to_judge, MediaObject("text/plain", text=request.prompt)]
         elif pictures_to_judge:
-            fields["prompt"] = request.prompt.replace(PLACE, NOT_SHOWN)
+            fields["prompt"] = request.prompt.replace(FILE_MARK, NOT_SHOWN)
         if not media_objects:
             return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
         if self._settings.endpoint_type != openai_api.CHAT:
@@ -512,7 +512,7 @@ class Endpoint:
         server = answered.server if self._has_several_servers else None
         self._cache.save(answer, attempt, url_and_changes, server)
         # If the answer becomes doubted later, the session notes its key, to archive the answer.
-        answered.doubt.then(partial(self._session.doubt, self._role, keyed.key))
+        answered.doubt.when_raised(partial(self._session.doubt, self._role, keyed.key))
         self._session.spending.answered(self._role, keyed.body, completion)
         with self._lock:
             if changes and changes not in self._variants:

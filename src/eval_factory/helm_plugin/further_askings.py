@@ -41,7 +41,7 @@ from helm.common.media_object import MediaObject, MultimediaObject
 from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.endpoint.media import PLACE
+from eval_factory.endpoint.media import FILE_MARK
 from eval_factory.helm import names
 from eval_factory.tasks import asking_forms
 from eval_factory.tasks.choice_question import (
@@ -503,12 +503,12 @@ def sent_with_text(state: RequestState) -> RequestState:
     """Return a request that also sends the pictures of its instance.
 
     HELM's adapters for text leave the pictures out. A request stays unchanged if its instance has
-    no pictures, if the request already has the pictures, or if its text has no mark `PLACE`.
+    no pictures, if the request already has the pictures, or if its text has no mark `FILE_MARK`.
     """
     pictures = state.instance.input.multimedia_content
     request = state.request
     text = "".join((request.prompt, *(message["content"] for message in request.messages or ())))
-    is_ready = pictures is None or request.multimodal_prompt is not None or PLACE not in text
+    is_ready = pictures is None or request.multimodal_prompt is not None or FILE_MARK not in text
     if is_ready:
         return state
     return replace(state, request=replace(request, multimodal_prompt=pictures))

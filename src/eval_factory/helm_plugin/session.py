@@ -242,7 +242,7 @@ class Session:
         with self.lock:
             lines = list(self.waiting.values())
         if lines:
-            self.batches.want(lines)
+            self.batches.add_waiting(lines)
             raise BatchesAwaited(f"{len(lines)} requests wait for a batch")
 
     def refused(self, limit: str) -> None:

@@ -78,7 +78,7 @@ def media_prompt_of(state: output.RequestState) -> str:
     messages = state.request.get("messages")
     if messages:
         text = conversation_text(messages)
-    return media.as_text(media.placed(text, prompt[output.MEDIA_OBJECTS]))
+    return media.as_text(media.parts_with_files(text, prompt[output.MEDIA_OBJECTS]))
 
 
 def shows_picture(instance: output.Instance) -> bool:

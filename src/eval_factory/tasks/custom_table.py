@@ -1,7 +1,7 @@
 """Checks a custom benchmark's prompt, its table row by row, and its pictures.
 
 Messages never quote a cell and never name a picture, because both may be patient data. In the text
-that HELM gets, the character `media.PLACE` marks the place of each picture.
+that HELM gets, the character `media.FILE_MARK` marks the place of each picture.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def filled(template: str, cells: Mapping[str, str]) -> tuple[str, list[str]]:
     columns = picture_columns(cells)
     named = [name for _, name, _, _ in string.Formatter().parse(template) if name in columns]
     before = [name for name in columns if name not in named]
-    marks = {name: media.PLACE if cells[name].strip() else "" for name in columns}
+    marks = {name: media.FILE_MARK if cells[name].strip() else "" for name in columns}
     text = "".join(marks[name] for name in before) + template.format_map({**cells, **marks})
     return text, [name for name in (*before, *named) if marks[name]]
 
@@ -58,12 +58,12 @@ def text_of(content: str | Sequence[Mapping[str, str]]) -> str:
 
     Args:
         content: a text, or a list of parts: `{"type": "text", "text": ...}`, or a picture, which
-            becomes `media.PLACE`.
+            becomes `media.FILE_MARK`.
     """
     if isinstance(content, str):
         return content
-    lines = "\n".join(part.get("text", media.PLACE) for part in content)
-    return re.sub(f"\n?{media.PLACE}\n?", media.PLACE, lines)
+    lines = "\n".join(part.get("text", media.FILE_MARK) for part in content)
+    return re.sub(f"\n?{media.FILE_MARK}\n?", media.FILE_MARK, lines)
 
 
 def picture_file(folder: Path, name: str) -> Path:
@@ -100,7 +100,7 @@ class PictureCheck:
             problem = self._problem_of(name)
             if problem is not None:
                 yield f"{label}: the picture {problem}"
-        if named and text.count(media.PLACE) > len(named):
+        if named and text.count(media.FILE_MARK) > len(named):
             yield (
                 f"{named[0][0]}: the text holds the character U+FFFC, "
                 "which marks the place of a picture; remove this character"
@@ -111,7 +111,7 @@ class PictureCheck:
             files = []
             for _, name in named:
                 files.append({"content_type": "image", "location": picture_file(self.folder, name)})
-            self.first = media.as_text(media.placed(text, files))
+            self.first = media.as_text(media.parts_with_files(text, files))
 
     def _problem_of(self, name: str) -> str | None:
         """Return the problem of a picture; None for a usable picture, which is added to `sha256`.

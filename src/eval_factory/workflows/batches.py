@@ -428,7 +428,7 @@ class Batches:
             if status.is_over:
                 self._store(batch, role, status)
         except BatchApiError as error:
-            if error.may_pass:
+            if error.is_temporary:
                 raise
             if error.status != 404:
                 raise refused(role.settings.role, error) from None
@@ -526,7 +526,7 @@ class Batches:
             try:
                 return ask()
             except BatchApiError as error:
-                if not error.may_pass:
+                if not error.is_temporary:
                     raise refused(role.settings.role, error) from None
                 if retries == 0:
                     raise EndpointUnreachableError(f"{error}\n  {SAME_COMMAND}") from None

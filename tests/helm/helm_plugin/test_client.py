@@ -21,7 +21,7 @@ from eval_factory.core.helm_run_settings import SETTINGS, HelmRunSettings, Share
 from eval_factory.core.logs import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.bridge import map_at_once
-from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
+from eval_factory.endpoint.endpoint_settings import EndpointLimits, EndpointSettings
 from eval_factory.endpoint.shared_limits import LimitServer, SharedLimits
 from eval_factory.helm_plugin import client, session
 from eval_factory.helm_plugin.client import Endpoint, EndpointClient, EndpointStopped
@@ -433,7 +433,7 @@ def test_a_secret_is_sent_not_kept(
 def test_a_run_within_shared_limits(
     server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with LimitServer({"g": LimitOf(1)}) as limits:
+    with LimitServer({"g": EndpointLimits(1)}) as limits:
         shared = SharedLimitsSettings(limits.address, {"model": "g"})
         monkeypatch.setenv(SETTINGS, HelmRunSettings(limits=shared).environment()[SETTINGS])
         endpoint = endpoint_at(server, tmp_path, parallelism=9)

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint.endpoint_settings import LimitOf
+from eval_factory.endpoint.endpoint_settings import EndpointLimits
 from eval_factory.endpoint.shared_limits import LimitServer
 from program_runs import TIMEOUT_S, program_environment, varied_answer, wait_until
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
@@ -129,7 +129,7 @@ def test_a_killed_process_gives_its_places_back_and_the_others_keep_the_limit(
         "parallelism": 16,
         "adapter": ADAPTER,
     }
-    with LimitServer({"g": LimitOf(3)}) as server, ExitStack() as stack:
+    with LimitServer({"g": EndpointLimits(3)}) as server, ExitStack() as stack:
         shared = vars(SharedLimitsSettings(server.address, {"model": "g"}))
         killed = stack.enter_context(
             process(ASKS, [shared, args, [f"held {number}" for number in range(6)]])
@@ -158,7 +158,7 @@ def test_two_runs_ask_one_endpoint_within_its_limit(
 ) -> None:
     instances = 10
     at_once = 2
-    with LimitServer({"g": LimitOf(at_once)}) as server, ExitStack() as stack:
+    with LimitServer({"g": EndpointLimits(at_once)}) as server, ExitStack() as stack:
         shared = vars(SharedLimitsSettings(server.address, {"model": "g"}))
         params = {"limit_samples": instances, "parallelism": 8}
         target = {"url": counting.url, "model_id": "m", "type": "chat", "api_key": "TEST_MODEL_KEY"}

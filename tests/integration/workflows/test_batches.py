@@ -105,7 +105,7 @@ class Night:
             replies = self.ledger.replies(str(number))
             if not any(reply.status == 200 for reply in replies):
                 body = {"model": "m", "messages": [{"role": "user", "content": f"q{number}"}]}
-                self.ledger.want(
+                self.ledger.add_waiting(
                     [
                         {
                             "key": str(number),
@@ -428,7 +428,7 @@ def test_a_file_holds_no_more_bytes_than_it_may(
     assert night.answered == ALL
     assert all(len(batch.lines) <= 3 for batch in endpoint.batches.values())
     monkeypatch.setattr(batches, "MAX_BYTES", 20)
-    night.ledger.want(
+    night.ledger.add_waiting(
         [{"key": "x", "role": "model", "body": "{}", "prompt_tokens": 1, "output_tokens": 1}]
     )
     with pytest.raises(PrerequisiteError):

@@ -51,7 +51,7 @@ class Folder:
         for reply in replies:
             with pytest.raises(WaitsForBatch):
                 self.asked()
-            self.ledger.want(self.waits)
+            self.ledger.add_waiting(self.waits)
             lines = self.ledger.waiting()
             batch = self.ledger.intend("model", lines, "0")
             found = {} if reply is None else {lines[0].key: reply}
@@ -93,8 +93,8 @@ def test_a_line_holds_no_secret(folder: Folder) -> None:
     assert json.loads(line["body"])["user"] == "${WHO}"
     assert line["prompt_tokens"] == 10
     assert line["output_tokens"] == 7
-    folder.ledger.want(folder.waits)
-    folder.ledger.want(folder.waits)
+    folder.ledger.add_waiting(folder.waits)
+    folder.ledger.add_waiting(folder.waits)
     assert len(folder.ledger.waiting()) == 1
     assert SECRET.encode() not in folder.path.read_bytes()
     assert folder.path.stat().st_mode & 0o777 == 0o600
@@ -143,7 +143,7 @@ def test_open_batches_are_known_without_a_run(folder: Folder, tmp_path: Path) ->
     assert not (tmp_path / "none.db").exists()
     with pytest.raises(WaitsForBatch):
         folder.asked()
-    folder.ledger.want(folder.waits)
+    folder.ledger.add_waiting(folder.waits)
     batch = folder.ledger.intend("model", folder.ledger.waiting(), "0")
     assert not has_open_batches(folder.path), "nothing was sent"
     folder.ledger.uploaded(batch.intent, "file")

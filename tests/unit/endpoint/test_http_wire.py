@@ -280,11 +280,11 @@ def test_an_answer_has_a_largest_size(
 def test_doubt_is_told_once_whether_it_comes_before_or_after() -> None:
     told = list[str]()
     doubt = Doubt()
-    doubt.then(lambda: told.append("before"))
+    doubt.when_raised(lambda: told.append("before"))
     assert (told, doubt.is_raised) == ([], False)
     doubt.raise_it()
     doubt.raise_it()
-    doubt.then(lambda: told.append("after"))
+    doubt.when_raised(lambda: told.append("after"))
     assert (told, doubt.is_raised) == (["before", "after"], True)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from eval_factory.endpoint import limits
 from eval_factory.endpoint.bridge import map_at_once
-from eval_factory.endpoint.endpoint_settings import LimitOf
+from eval_factory.endpoint.endpoint_settings import EndpointLimits
 from eval_factory.endpoint.limits import (
     DECREASE,
     MINUTE_S,
@@ -151,7 +151,7 @@ class Clock:
 
 
 def limit_of(most: int, clock: Clock, *keys: str) -> Limit[str]:
-    limit: Limit[str] = Limit(LimitOf(most), clock=clock)
+    limit: Limit[str] = Limit(EndpointLimits(most), clock=clock)
     for key in keys:
         limit.acquire(key)
     return limit
@@ -259,7 +259,7 @@ def test_so_much_a_minute(
     requests: int | None, tokens: int | None, asked: list[int], at_once: int, clock: Clock
 ) -> None:
     """What is larger than the limit takes all of it."""
-    limit: Limit[int] = Limit(LimitOf(99, requests, tokens), clock=clock)
+    limit: Limit[int] = Limit(EndpointLimits(99, requests, tokens), clock=clock)
     for number, of_request in enumerate(asked):
         limit.acquire(number, of_request)
     times = list[float]()
@@ -280,7 +280,7 @@ def test_so_much_a_minute(
 
 
 def test_a_minute_slides(clock: Clock) -> None:
-    limit: Limit[str] = Limit(LimitOf(9, None, 10), clock=clock)
+    limit: Limit[str] = Limit(EndpointLimits(9, None, 10), clock=clock)
     for key, tokens, seconds, wait in (
         ("a", 6, 0, None),
         ("b", 4, 20, None),
@@ -296,7 +296,7 @@ def test_a_minute_slides(clock: Clock) -> None:
 
 
 def test_who_waits_no_more_for_a_minute_holds_nobody_up(clock: Clock) -> None:
-    limit: Limit[str] = Limit(LimitOf(9, None, 10), clock=clock)
+    limit: Limit[str] = Limit(EndpointLimits(9, None, 10), clock=clock)
     for key, tokens in (("a", 6), ("b", 6), ("c", 4)):
         limit.acquire(key, tokens)
     assert granted(limit) == "a"
@@ -318,7 +318,7 @@ def waits(admission: LocalAdmission) -> threading.Thread:
 
 
 def test_no_more_than_the_limit_are_inside_whoever_asks() -> None:
-    admission = LocalAdmission(LimitOf(3))
+    admission = LocalAdmission(EndpointLimits(3))
     inside = 0
     seen = []
 
@@ -338,7 +338,7 @@ def test_no_more_than_the_limit_are_inside_whoever_asks() -> None:
 
 
 def test_fewer_at_once_after_a_refusal_and_more_after_an_answer() -> None:
-    admission = LocalAdmission(LimitOf(2))
+    admission = LocalAdmission(EndpointLimits(2))
     with contextlib.suppress(KeyError), admission.slot() as slot:
         admission.too_many(slot, 100.0)  # who was refused waits alone
         raise KeyError
@@ -354,7 +354,7 @@ def test_in_an_event_loop_others_go_on_while_one_waits_for_its_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "MINUTE_S", 0.3)
-    admission = LocalAdmission(LimitOf(9, 1))
+    admission = LocalAdmission(EndpointLimits(9, 1))
     seen = list[int]()
 
     def process(number: int) -> None:
@@ -367,7 +367,7 @@ def test_in_an_event_loop_others_go_on_while_one_waits_for_its_minute(
 
 
 def test_after_the_stop_nobody_waits() -> None:
-    admission = LocalAdmission(LimitOf(1, None, 10))
+    admission = LocalAdmission(EndpointLimits(1, None, 10))
     with ExitStack() as stack:
         stack.enter_context(admission.slot({"max_tokens": 10}))
         for_a_minute = waits(admission)
@@ -377,5 +377,5 @@ def test_after_the_stop_nobody_waits() -> None:
         stack.callback(for_a_slot.join, 30)
         admission.stop()
     assert (for_a_minute.is_alive(), for_a_slot.is_alive()) == (False, False)
-    with LocalAdmission(LimitOf(1)).slot({"max_tokens": 10**9}):  # no limit, no wait
+    with LocalAdmission(EndpointLimits(1)).slot({"max_tokens": 10**9}):  # no limit, no wait
         pass

@@ -257,12 +257,12 @@ def test_a_text_has_its_pictures_in_their_places(tmp_path: Path) -> None:
         for name in ("red", "blue")
     ]
     turns = [
-        {"role": "user", "content": f"A{media.PLACE}\n{media.PLACE}"},
-        {"role": "assistant", "content": media.PLACE},
+        {"role": "user", "content": f"A{media.FILE_MARK}\n{media.FILE_MARK}"},
+        {"role": "assistant", "content": media.FILE_MARK},
     ]
     first, second = media.messages_of([*files, {"text": "A"}], SendingRule(), turns)
     assert [part["type"] for part in first["content"]] == ["text", "image_url", "image_url"]
-    assert second["content"] == [{"type": "text", "text": media.PLACE}], (
+    assert second["content"] == [{"type": "text", "text": media.FILE_MARK}], (
         "what a model said has no picture"
     )
     alone = media.messages_of(
@@ -270,4 +270,6 @@ def test_a_text_has_its_pictures_in_their_places(tmp_path: Path) -> None:
     )
     assert [part["type"] for part in alone[0]["content"]] == ["image_url", "image_url", "text"]
     with pytest.raises(UnusableMedium, match=naming("no place in")):
-        media.messages_of(files, SendingRule(), [{"role": "user", "content": f"A{media.PLACE}"}])
+        media.messages_of(
+            files, SendingRule(), [{"role": "user", "content": f"A{media.FILE_MARK}"}]
+        )

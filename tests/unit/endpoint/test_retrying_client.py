@@ -15,7 +15,7 @@ from eval_factory.core.budget import Budget, Spending, SpendingTracker
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint import replies, retrying_client, servers
 from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.endpoint_settings import LimitOf
+from eval_factory.endpoint.endpoint_settings import EndpointLimits
 from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import LocalAdmission, Ticket
 from eval_factory.endpoint.openai_api import SetTo
@@ -677,7 +677,7 @@ class Admitting(LocalAdmission):
     """Writes down what it is told."""
 
     def __init__(self, in_turn: Callable[[], None] = lambda: None) -> None:
-        super().__init__(LimitOf(1))
+        super().__init__(EndpointLimits(1))
         self.told: list[Any] = []
         self._in_turn = in_turn
 

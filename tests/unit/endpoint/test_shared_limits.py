@@ -19,7 +19,7 @@ import pytest
 from eval_factory.core.budget import Budget, Spending, SpendingLimit, SpendingTracker
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint import shared_limits
-from eval_factory.endpoint.endpoint_settings import LimitOf
+from eval_factory.endpoint.endpoint_settings import EndpointLimits
 from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.replies import EndpointUnusable
 from eval_factory.endpoint.shared_limits import LimitServer, LimitsLost, SharedLimits
@@ -110,7 +110,7 @@ def test_many_threads_of_several_processes_are_within_one_limit() -> None:
             inside -= 1
 
     with (
-        LimitServer({"g": LimitOf(3)}) as server,
+        LimitServer({"g": EndpointLimits(3)}) as server,
         processes(server, 3) as all_limits,
         ThreadPoolExecutor(24) as pool,
     ):
@@ -120,13 +120,13 @@ def test_many_threads_of_several_processes_are_within_one_limit() -> None:
 
 def test_in_an_event_loop_others_go_on_while_one_waits_for_its_turn() -> None:
     """Within the same limit, and each has its turn."""
-    with LimitServer({"g": LimitOf(2)}) as server, limits_at(server.address) as limits:
+    with LimitServer({"g": EndpointLimits(2)}) as server, limits_at(server.address) as limits:
         seen = insiders(admission_of(limits).slot)
     assert (len(seen), max(seen)) == (20, 2)
 
 
 def test_a_process_that_ends_gives_back_what_it_has() -> None:
-    with LimitServer({"g": LimitOf(1)}) as server, processes(server, 2) as (killed, other):
+    with LimitServer({"g": EndpointLimits(1)}) as server, processes(server, 2) as (killed, other):
         holding, go = hold(admission_of(killed))
         waiting = InThread(take(admission_of(other)))
         assert waiting.goes_on()
@@ -140,7 +140,7 @@ def test_a_process_that_ends_gives_back_what_it_has() -> None:
 
 def test_a_pause_that_one_is_asked_for_is_all_others() -> None:
     with (
-        LimitServer({"g": LimitOf(2), "h": LimitOf(2)}) as server,
+        LimitServer({"g": EndpointLimits(2), "h": EndpointLimits(2)}) as server,
         processes(server, 2) as (one, other),
     ):
         admission = admission_of(one)
@@ -154,7 +154,7 @@ def test_a_pause_that_one_is_asked_for_is_all_others() -> None:
 
 def test_a_minute_is_all_others_too() -> None:
     with (
-        LimitServer({"g": LimitOf(9, 3), "h": LimitOf(9, None, 4000)}) as server,
+        LimitServer({"g": EndpointLimits(9, 3), "h": EndpointLimits(9, None, 4000)}) as server,
         processes(server, 2) as (one, other),
     ):
         for limits in (one, other, one):
@@ -171,13 +171,13 @@ def test_a_minute_is_all_others_too() -> None:
 
 
 def test_what_is_not_limited_is_not_asked_for() -> None:
-    with LimitServer({"g": LimitOf(9)}) as server, limits_at(server.address) as limits:
+    with LimitServer({"g": EndpointLimits(9)}) as server, limits_at(server.address) as limits:
         assert limits.admission("no_role_of_ours") is None
 
 
 def test_the_stop_of_one_role_wakes_its_threads_and_no_others() -> None:
     with (
-        LimitServer({"g": LimitOf(1), "h": LimitOf(1)}) as server,
+        LimitServer({"g": EndpointLimits(1), "h": EndpointLimits(1)}) as server,
         processes(server, 1) as (limits,),
     ):
         model = admission_of(limits)
@@ -199,7 +199,7 @@ def test_the_stop_of_one_role_wakes_its_threads_and_no_others() -> None:
 
 
 def test_when_the_server_is_gone_nobody_waits_and_nobody_goes_on() -> None:
-    with LimitServer({"g": LimitOf(1)}, SpendingTracker(Budget())) as server:
+    with LimitServer({"g": EndpointLimits(1)}, SpendingTracker(Budget())) as server:
         limits = limits_at(server.address)
         admission = admission_of(limits)
         budget = budget_of(limits)
@@ -222,7 +222,7 @@ def test_nobody_at_the_address_and_limits_that_the_server_does_not_have_let_noth
     with limits_at(str(tmp_path / "s")) as limits:
         for ask in (take(admission_of(limits)), budget_of(limits).begin):
             assert InThread(ask).ended(LimitsLost)
-    with LimitServer({"other": LimitOf(1)}) as server, limits_at(server.address) as limits:
+    with LimitServer({"other": EndpointLimits(1)}) as server, limits_at(server.address) as limits:
         assert limits.budget is None
         assert InThread(take(admission_of(limits))).ended(LimitsLost)
 
@@ -274,7 +274,7 @@ def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.Mo
     name = "g" * 20_000
     monkeypatch.setattr(shared_limits, "MAX_LINE", 30_000)
     with (
-        LimitServer({name: LimitOf(1)}) as server,
+        LimitServer({name: EndpointLimits(1)}) as server,
         SharedLimits(SharedLimitsSettings(server.address, {"model": name})) as limits,
     ):
         take(admission_of(limits))()
@@ -336,7 +336,10 @@ def asking(server: LimitServer, number: int = 1) -> Iterator[list[Asker]]:
 
 
 def test_places_are_given_in_the_order_of_coming_and_first_to_the_process_that_came_first() -> None:
-    with LimitServer({"g": LimitOf(1), "h": LimitOf(1)}) as server, asking(server, 2) as (a, b):
+    with (
+        LimitServer({"g": EndpointLimits(1), "h": EndpointLimits(1)}) as server,
+        asking(server, 2) as (a, b),
+    ):
         a.say(do="slot", id=1, group="g", tokens=None)
         assert a.hear() == {"id": 1}
         b.say(do="slot", id=1, group="g", tokens=None)
@@ -368,7 +371,7 @@ def test_places_are_given_in_the_order_of_coming_and_first_to_the_process_that_c
     ],
 )
 def test_who_talks_otherwise_is_left_and_the_others_are_served(line: bytes) -> None:
-    with LimitServer({"g": LimitOf(1)}) as server, asking(server, 2) as (stranger, a):
+    with LimitServer({"g": EndpointLimits(1)}) as server, asking(server, 2) as (stranger, a):
         stranger.say(do="slot", id=1, group="g", tokens=None)
         assert stranger.hear() == {"id": 1}
         stranger.socket.sendall(line)
@@ -379,7 +382,7 @@ def test_who_talks_otherwise_is_left_and_the_others_are_served(line: bytes) -> N
 
 
 def test_only_this_user_finds_the_socket_and_nothing_is_left() -> None:
-    server = LimitServer({"g": LimitOf(1)})
+    server = LimitServer({"g": EndpointLimits(1)})
     with server:
         folder = Path(server.address).parent
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700

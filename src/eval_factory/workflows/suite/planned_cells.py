@@ -20,7 +20,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.formats import first_of
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import base_of
-from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf, limit_names
+from eval_factory.endpoint.endpoint_settings import EndpointLimits, EndpointSettings, limit_names
 from eval_factory.helm.environments import look_for_packages
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.prices import how_to_state_price, prices_of
@@ -308,7 +308,7 @@ def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
 
 def limits_of(
     runs: Iterable[tuple[Sequence[EndpointSettings], str | None]],
-) -> tuple[dict[str, LimitOf], list[dict[str, str]]]:
+) -> tuple[dict[str, EndpointLimits], list[dict[str, str]]]:
     """Return the limits by name, and for each run a dict: role -> the name of its limits.
 
     If an endpoint has several servers, the dict also has an entry for each server: `ROLE at server
@@ -322,7 +322,7 @@ def limits_of(
         runs: for each run, its endpoints, and the name of its model's limit group; None if the URLs
             serve as the name.
     """
-    limits: dict[str, LimitOf] = {}
+    limits: dict[str, EndpointLimits] = {}
     names_of_runs = []
     for endpoints, model_group in runs:
         names: dict[str, str] = {}
@@ -336,7 +336,7 @@ def limits_of(
 
 def _limits_of_endpoint(
     endpoint: EndpointSettings, model_group: str | None
-) -> list[tuple[str, str, LimitOf]]:
+) -> list[tuple[str, str, EndpointLimits]]:
     """Return the limits of an endpoint as tuples (role, name, limit).
 
     The first tuple is the limit of all servers of the endpoint together. If the endpoint has
@@ -364,7 +364,7 @@ def _limits_of_endpoint(
     return limits
 
 
-def _smaller(first: LimitOf, second: LimitOf) -> LimitOf:
+def _smaller(first: EndpointLimits, second: EndpointLimits) -> EndpointLimits:
     """Return a limit with the smaller value of each number.
 
     A number that only one of the two limits states is used. A number that neither states is None.
@@ -376,4 +376,4 @@ def _smaller(first: LimitOf, second: LimitOf) -> LimitOf:
             if number is not None:
                 stated.append(number)
         smallest.append(min(stated, default=None))
-    return LimitOf(*smallest)
+    return EndpointLimits(*smallest)

@@ -12,7 +12,7 @@ import yaml
 from builders import evaluation
 from eval_factory.cli.task_listing import record_of_benchmark
 from eval_factory.core.errors import ConfigError
-from eval_factory.endpoint.media import PLACE
+from eval_factory.endpoint.media import FILE_MARK
 from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
 from eval_factory.tasks.custom_table import PictureCheck, filled
@@ -76,15 +76,17 @@ def test_each_picture_is_looked_at_before_anything_is_asked(folder: Path) -> Non
         ["row 4 (line 5)", "column image_2", "image/png", "OSError"],
         ["row 5 (line 6)", "column image", "a web address"],
     )
-    limited = PictureCheck(folder, max_size=100).problems_of([("image", f"{PATIENT}.PNG")], PLACE)
+    limited = PictureCheck(folder, max_size=100).problems_of(
+        [("image", f"{PATIENT}.PNG")], FILE_MARK
+    )
     each_says(limited, ["image: ", "0 MiB"])
-    (text,) = problems(folder, HEAD + f"../{PATIENT}.PNG,Wh{PLACE}at?,,A\n")
+    (text,) = problems(folder, HEAD + f"../{PATIENT}.PNG,Wh{FILE_MARK}at?,,A\n")
     says(text, "data.csv: row 1", "(line 2)", "column image", "U+FFFC")
 
 
 def test_what_is_asked(folder: Path) -> None:
     cells = {"image": "a", "image_x": "text", "question": "Why?", "image_2": "b", "image_3": " "}
-    assert filled("{question} {{x}}", cells) == (f"{PLACE * 2}Why? {{x}}", ["image", "image_2"])
+    assert filled("{question} {{x}}", cells) == (f"{FILE_MARK * 2}Why? {{x}}", ["image", "image_2"])
     assert filled("{image_2} {image_3}{image_x}{image_2}", cells)[1] == [
         "image",
         "image_2",
@@ -102,9 +104,9 @@ def test_what_is_asked(folder: Path) -> None:
     ]
     said = problems(folder, f"image,correct_answer\n../{PATIENT}.PNG,A\n,B\n", "A or B?")
     each_says(said, ["data.csv: row 2", "(line 3)", "column image", "is empty"])
-    asked = f"See {PLACE} and\n{PLACE}\nA woman with a glucose of 180 mg/dL shows {PLACE} that she saw.\nA. flu"
+    asked = f"See {FILE_MARK} and\n{FILE_MARK}\nA woman with a glucose of 180 mg/dL shows {FILE_MARK} that she saw.\nA. flu"
     changed = [perturbed(family, asked, "n1", "A\nB") for family in FAMILIES]
-    assert {one.count(PLACE) for one in changed if one is not None} == {3}
+    assert {one.count(FILE_MARK) for one in changed if one is not None} == {3}
 
 
 def test_other_pictures_are_another_benchmark(folder: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from builders import endpoint_settings
-from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
+from eval_factory.endpoint.endpoint_settings import EndpointLimits, EndpointSettings
 from eval_factory.workflows.suite.planned_cells import limits_of
 
 A = "https://a.example/v1"
@@ -26,7 +26,11 @@ def test_each_address_and_each_judge_has_limits_of_its_own() -> None:
     numbers: dict[str, Any] = {"requests_per_minute": 30, "tokens_per_minute": 900}
     one = run(A, judge("gpt", B, "g", parallelism=3), parallelism=7, **numbers)
     limits, of_runs = limits_of([one, run(B, parallelism=2)])
-    assert limits == {A: LimitOf(7, 30, 900), f"judge g at {B}": LimitOf(3), B: LimitOf(2)}
+    assert limits == {
+        A: EndpointLimits(7, 30, 900),
+        f"judge g at {B}": EndpointLimits(3),
+        B: EndpointLimits(2),
+    }
     assert of_runs == [{"model": A, "gpt": f"judge g at {B}"}, {"model": B}]
 
 
@@ -60,14 +64,14 @@ def test_other_addresses_are_others() -> None:
 def test_the_smallest_number_counts_and_none_is_no_limit() -> None:
     many = run(A, parallelism=4, requests_per_minute=90, tokens_per_minute=5000)
     runs = [run(A, parallelism=8, requests_per_minute=60), many, run(A, parallelism=6)]
-    assert limits_of(runs)[0] == limits_of(reversed(runs))[0] == {A: LimitOf(4, 60, 5000)}
+    assert limits_of(runs)[0] == limits_of(reversed(runs))[0] == {A: EndpointLimits(4, 60, 5000)}
 
 
 def test_runs_share_a_judge_by_its_address_and_model_whatever_they_call_it() -> None:
     second = run(B, judge("first", A, "g", parallelism=5), judge("second", A, "h"))
     limits, of_runs = limits_of([run(A, judge("gpt", A, "g", parallelism=9)), second])
     assert of_runs[0]["gpt"] == of_runs[1]["first"] != of_runs[1]["second"]
-    assert limits[of_runs[0]["gpt"]] == LimitOf(5)
+    assert limits[of_runs[0]["gpt"]] == EndpointLimits(5)
     assert len(limits) == 4
 
 
@@ -75,7 +79,7 @@ def test_a_name_that_is_given_is_the_models_and_no_judges() -> None:
     judged = run(A, judge("gpt", A, "g"), parallelism=3, group="cluster")
     limits, of_runs = limits_of([judged, run(B, parallelism=2, group="cluster"), ([], None)])
     assert of_runs == [{"model": "cluster", "gpt": f"judge g at {A}"}, {"model": "cluster"}, {}]
-    assert limits["cluster"] == LimitOf(2)
+    assert limits["cluster"] == EndpointLimits(2)
 
 
 def test_each_of_several_servers_has_limits_of_its_own_and_all_have_the_number_at_once() -> None:
@@ -86,7 +90,7 @@ def test_each_of_several_servers_has_limits_of_its_own_and_all_have_the_number_a
         {"model": both, "model at server 1": B, "model at server 2": A},
         {"model": A},
     ]
-    assert limits == {both: LimitOf(8), B: LimitOf(8, 60), A: LimitOf(4, 60)}
+    assert limits == {both: EndpointLimits(8), B: EndpointLimits(8, 60), A: EndpointLimits(4, 60)}
 
 
 def test_a_judge_at_several_servers() -> None:
