@@ -52,20 +52,20 @@ class BatchedRole:
         self.wait = wait
         self.asks_rest = asks_rest
 
-    def request(self, draw: str | None) -> BatchedRequest:
+    def request(self, random: str | None) -> BatchedRequest:
         """Return the batched form of one HELM request.
 
-        `draw` distinguishes equal requests that HELM sends repeatedly on purpose.
+        `random` distinguishes equal requests that HELM sends repeatedly on purpose.
         """
-        return BatchedRequest(self, draw)
+        return BatchedRequest(self, random)
 
 
 class BatchedRequest:
     """One HELM request, with the reply to each attempt."""
 
-    def __init__(self, role: BatchedRole, draw: str | None) -> None:
+    def __init__(self, role: BatchedRole, random: str | None) -> None:
         self._role = role
-        self._draw = draw
+        self._random = random
         self._used_replies: dict[str, int] = defaultdict(int)
         """A dict from the key of a body to the number of its replies that were used already."""
         self._reply: StoredReply | None = None
@@ -92,7 +92,7 @@ class BatchedRequest:
         """
         role = self._role
         body_without_secrets = self._without_secrets(body)
-        key = role.settings.key_of(body_without_secrets, self._draw)
+        key = role.settings.key_of(body_without_secrets, self._random)
         replies = role.ledger.replies(key)
         used = self._used_replies[key]
         self._reply = None

@@ -1,8 +1,8 @@
 """Enforces an endpoint's limits: requests at once, and requests and tokens per minute.
 
-`Limit` decides which request may be sent next; `LiveLimit` tells the waiting requests. A client
+`Limit` decides which request may be sent next; `LiveLimit` wakes the waiting requests. A client
 waits for its slot through an `Admission`. The limits may be the client's own (`LocalAdmission`), or
-several processes may share them (`eval_factory.endpoint.shared_limits`).
+several processes may share the limits (`eval_factory.endpoint.shared_limits`).
 
 `asked_pause` reads the pause that an endpoint asks for from these headers: RFC 9110 `Retry-After`;
 OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`; Anthropic's `anthropic-ratelimit-*`.
@@ -36,7 +36,7 @@ The minute is a little longer than 60 s, because the endpoint counts arrivals, a
 of a minute may take longer to arrive than the first request of the next minute.
 """
 _Key = TypeVar("_Key", bound=Hashable)
-
+"""The type of the keys that name the requests of a `Limit`."""
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?\Z")
 """Matches durations as OpenAI writes them: 1s, 6m0s, 1h2m3.5s, 120ms."""
@@ -60,18 +60,27 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
     for prefix in ("", "llm_provider-"):
         milliseconds = _number(values.get(f"{prefix}retry-after-ms"))
         if milliseconds is None:
-            pause = _until(values.get(f"{prefix}retry-after"))
+            pause = _pause_in(values.get(f"{prefix}retry-after"))
         else:
             pause = milliseconds / 1000
         if pause is not None:
             return pause
-    resets = {}
-    for name, value in values.items():
-        if "ratelimit" in name and "reset" in name:
-            resets[name] = _until(value)
+    return _pause_until_reset(values)
+
+
+def _pause_until_reset(values: Mapping[str, str]) -> float | None:
+    """Return the seconds until all limits that are used up are reset.
+
+    Return None if no limit is used up, or if the headers state no time.
+
+    Args:
+        values: a dict from the name of each header, in lower case, to its value.
+    """
     used_up = []  # the pauses of limits that are used up
     unknown = []  # the pauses of limits whose remaining amount the headers do not state
-    for name, pause in resets.items():
+    for name, value in values.items():
+        is_reset = "ratelimit" in name and "reset" in name
+        pause = _pause_in(value) if is_reset else None
         if pause is not None:
             remaining = _number(values.get(name.replace("reset", "remaining")))
             # A limit that is not used up asks for no pause, even if it is reset in many hours.
@@ -82,7 +91,7 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
     return max(used_up or unknown, default=None)
 
 
-def _until(value: str | None) -> float | None:
+def _pause_in(value: str | None) -> float | None:
     """Return the seconds from now to the end of a pause; None if the value cannot be read.
 
     The value is a number (of seconds, or a time since 1970), a duration, or a date (RFC 3339, RFC
@@ -111,8 +120,10 @@ def _until(value: str | None) -> float | None:
 
 def _number(value: str | None) -> float | None:
     """Return the number in a header's value; None if it is not a finite number of 0 or more."""
+    if value is None:
+        return None
     try:
-        number = float(value or "")
+        number = float(value)
     except ValueError:
         return None
     if not (math.isfinite(number) and number >= 0):
@@ -146,11 +157,12 @@ def granted_tokens(body: Mapping[str, Any]) -> int:
 
     Return 0 if the body states no maximum.
     """
-    granted = [body.get(name) for name in ("max_tokens", "max_completion_tokens")]
+    per_choice = 0
+    for name in ("max_tokens", "max_completion_tokens"):
+        maximum = body.get(name)
+        if type(maximum) is int:
+            per_choice = max(per_choice, maximum)
     choices = body.get("n")
-    per_choice = max(
-        (number for number in granted if type(number) is int and number > 0), default=0
-    )
     if type(choices) is int and choices > 0:
         return per_choice * choices
     return per_choice
@@ -160,11 +172,11 @@ DECREASE = 0.7  # the factor by which a refusal for too many requests reduces th
 
 
 class _Window:
-    """The amount that was used within the last minute, and its limit."""
+    """The requests, or tokens, that were used within the last minute, and their limit."""
 
-    def __init__(self, most: int | None) -> None:
-        """Begin with nothing used. `most` is the limit per minute; None: there is no limit."""
-        self._most = most
+    def __init__(self, limit: int | None) -> None:
+        """Begin with nothing used. `limit` is per minute; None: there is no limit."""
+        self._limit = limit
         self._used = 0  # the sum of the amounts in `_uses`
         self._uses: deque[tuple[float, int]] = deque()
         """The (time, amount) of each use within the last minute, the oldest use first."""
@@ -176,22 +188,23 @@ class _Window:
         """
         while self._uses and self._uses[0][0] + MINUTE_S <= now:
             self._used -= self._uses.popleft()[1]
-        if self._most is None:
+        if self._limit is None:
             return 0.0
-        missing = self._used + min(amount, self._most) - self._most
+        missing = self._used + min(amount, self._limit) - self._limit
         if missing <= 0:
             return 0.0
         for time_of_use, used in self._uses:
             missing -= used
             if missing <= 0:
                 return time_of_use + MINUTE_S - now
-        return 0.0  # not reached: at most the sum of all uses is missing
+        return 0.0  # not reached, because `missing` is at most the sum of all uses
 
     def take(self, amount: int, now: float) -> None:
         """Count an amount that is used now."""
-        if self._most is not None:
-            self._uses.append((now, min(amount, self._most)))
-            self._used += self._uses[-1][1]
+        if self._limit is not None:
+            counted = min(amount, self._limit)
+            self._uses.append((now, counted))
+            self._used += counted
 
 
 class Limit(Generic[_Key]):
@@ -203,15 +216,15 @@ class Limit(Generic[_Key]):
     """
 
     def __init__(
-        self, most: EndpointLimits, *, clock: Callable[[], float] = time.monotonic
+        self, limits: EndpointLimits, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
-        self._most = float(most.parallelism)
-        self._slots = self._most
-        """The current number of slots; only its whole part counts (`seconds_to_next`)."""
+        self._max_slots = float(limits.parallelism)
+        self._slots = self._max_slots
+        """The current number of slots, rounded down when it is compared (`seconds_to_next`)."""
         self._last_decrease = 0.0  # the time (of the clock) at which the slots were last reduced
-        self._requests = _Window(most.requests_per_minute)
-        self._tokens = _Window(most.tokens_per_minute)
+        self._requests = _Window(limits.requests_per_minute)
+        self._tokens = _Window(limits.tokens_per_minute)
         self._arrivals = itertools.count()
         self._waiting: dict[_Key, int | None] = {}
         """The tokens of each waiting request, by its key; None: the limits per minute do not apply
@@ -230,13 +243,13 @@ class Limit(Generic[_Key]):
         """Put a request into the queue; `granted` yields its key when the request has a slot.
 
         The request with the lowest priority number is first; of several requests with the same
-        number, the request that came first. No request overtakes the first request, even if its own
-        tokens were within the limit.
+        number, the request that came first. No request overtakes the first request, even if the
+        tokens per minute would allow the later request and not the first.
 
         Args:
             key: names the request until it is released.
-            tokens: the tokens of the request, which also waits for the limits per minute; None: the
-                request waits for a slot only.
+            tokens: the tokens that count towards the limits per minute; None: the request only
+                waits for a slot, not for the limits per minute.
             priority: a request with a lower number goes first.
         """
         self._waiting[key] = tokens
@@ -250,7 +263,7 @@ class Limit(Generic[_Key]):
         self._waiting.pop(key, None)
         if self._slot_since.pop(key, None) is not None and answered:
             # Add a fraction of a slot, so that a round of answers (one for each slot) adds a slot.
-            self._slots = min(self._most, self._slots + 1.0 / self._slots)
+            self._slots = min(self._max_slots, self._slots + 1.0 / self._slots)
 
     def too_many(self, key: _Key, pause: float | None) -> None:
         """Note that the endpoint refused a request because there were too many requests.
@@ -270,12 +283,12 @@ class Limit(Generic[_Key]):
     def granted(self) -> Iterator[_Key]:
         """Yield the keys of the requests that get a slot now."""
         while self.seconds_to_next() == 0.0:
-            *_, key = heapq.heappop(self._queue)
+            _, _, key = heapq.heappop(self._queue)
             now = self._clock()
             tokens = self._waiting.pop(key)
             if tokens is not None:
-                self._requests.take(1, now)
-                self._tokens.take(tokens, now)
+                self._requests.take(amount=1, now=now)
+                self._tokens.take(amount=tokens, now=now)
             self._slot_since[key] = now
             yield key
 
@@ -288,12 +301,17 @@ class Limit(Generic[_Key]):
             heapq.heappop(self._queue)
         if not self._queue or len(self._slot_since) >= int(self._slots):
             return None
+        _, _, first = self._queue[0]
+        tokens = self._waiting[first]
         now = self._clock()
-        tokens = self._waiting[self._queue[0][2]]
-        waits = [0.0, self._closed_until - now]
+        seconds = max(0.0, self._closed_until - now)
         if tokens is not None:
-            waits += [self._requests.seconds_until(1, now), self._tokens.seconds_until(tokens, now)]
-        return max(waits)
+            seconds = max(
+                seconds,
+                self._requests.seconds_until(amount=1, now=now),
+                self._tokens.seconds_until(amount=tokens, now=now),
+            )
+        return seconds
 
 
 class Ticket(Future[Any]):
@@ -316,8 +334,8 @@ class Ticket(Future[Any]):
 class LiveLimit:
     """A limit that grants slots by itself as soon as they are free; thread-safe."""
 
-    def __init__(self, most: EndpointLimits) -> None:
-        self._limit = Limit[Ticket](most)
+    def __init__(self, limits: EndpointLimits) -> None:
+        self._limit = Limit[Ticket](limits)
         self._lock = threading.Lock()
         self._due = math.inf
         """The time (monotonic clock) at which the timer grants slots next."""
@@ -370,10 +388,11 @@ class AnyLimit(Protocol):
 class Admission:
     """The admission of requests to an endpoint: each request waits for a slot; thread-safe."""
 
-    def __init__(self, limit: AnyLimit, most: EndpointLimits) -> None:
+    def __init__(self, limit: AnyLimit, limits: EndpointLimits) -> None:
+        """Make the admission. `limits` are the numbers that `limit` enforces."""
         self._limit = limit
-        self._counts_tokens = most.tokens_per_minute is not None
-        self._has_rate = self._counts_tokens or most.requests_per_minute is not None
+        self._counts_tokens = limits.tokens_per_minute is not None
+        self._has_rate = self._counts_tokens or limits.requests_per_minute is not None
         self._is_stopped = False
         self._waiting = set[Ticket]()
 
@@ -396,13 +415,13 @@ class Admission:
     def slot(self, body: Mapping[str, Any] | None = None) -> Iterator[Ticket]:
         """Wait for a slot, and yield its ticket.
 
-        With the body of a request, also wait for the limits per minute. If the block ends without
-        an exception, the endpoint counts as having answered. After `stop`, the ticket is yielded
-        without a slot.
+        If the caller passes the body of a request, also wait for the limits per minute. If the
+        block ends without an exception, the endpoint counts as having answered. After `stop`, the
+        ticket is yielded without a slot.
         """
         tokens = None
         if body is not None and self._has_rate:
-            # 0, not None: without a limit of tokens, the request still waits for that of requests.
+            # 0, not None: the request still waits for the limit of requests per minute.
             tokens = estimated_tokens(body) if self._counts_tokens else 0
         ticket = Ticket()
         answered = False
@@ -421,9 +440,9 @@ class Admission:
 class LocalAdmission(Admission):
     """An admission with limits that only one client uses."""
 
-    def __init__(self, most: EndpointLimits) -> None:
-        super().__init__(LiveLimit(most), most)
+    def __init__(self, limits: EndpointLimits) -> None:
+        super().__init__(LiveLimit(limits), limits)
 
     def too_many(self, ticket: Ticket, pause: float | None) -> None:  # noqa: ARG002 - ignored
         """Reduce the slots. The pause is ignored: the client itself pauses each refused request."""
-        super().too_many(ticket, None)
+        super().too_many(ticket, pause=None)

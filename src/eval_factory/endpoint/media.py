@@ -30,13 +30,13 @@ from eval_factory.endpoint.openai_api import BASE64, PICTURES, FinalAnswer, Unus
 
 MAX_FILE = 64 << 20  # the maximum size of a file, in bytes; no endpoint accepts a larger request
 FILE_MARK = "\N{OBJECT REPLACEMENT CHARACTER}"
-"""Marks the place of the next file in a request's text.
+"""The character that stands for the next file in a request's text.
 
-Code that changes the words of a text leaves this character, and so the pictures, where they are.
+Code that changes the words of a text leaves this character where it is, and so the pictures.
 """
 RESAMPLING = "LANCZOS"  # Pillow's filter for scaling a picture down
 SOUND_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/flac": "flac"}
-_BEGINNINGS = {
+_TYPES_BY_BEGINNING = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
     b"GIF87a": "image/gif",
@@ -44,7 +44,7 @@ _BEGINNINGS = {
     b"ID3": "audio/mpeg",
 }
 """The media type of a file, by the first bytes of the file."""
-_IN_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+_TYPES_IN_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 """The media type of a RIFF file (WebP or WAV), by the name of its format in bytes 8 to 11."""
 
 
@@ -59,21 +59,22 @@ def type_of(data: bytes) -> str | None:
     which may be wrong (HELM's vqa_rad calls every picture .jpg).
     """
     if data[:4] == b"RIFF":
-        return _IN_RIFF.get(data[8:12])
+        return _TYPES_IN_RIFF.get(data[8:12])
     if data[end_of_first_tags(data) :][:4] == b"fLaC":
         return "audio/flac"
     # MPEG audio without tags begins with the header of a frame: eleven bits are 1, and of the two
     # bits of the layer (0x06), at least one is 1.
     if len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] & 0x06:
         return "audio/mpeg"
-    return next(
-        (kind for beginning, kind in _BEGINNINGS.items() if data.startswith(beginning)), None
-    )
+    for beginning, kind in _TYPES_BY_BEGINNING.items():
+        if data.startswith(beginning):
+            return kind
+    return None
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """The facts about a file, or about the content that is sent of the file."""
+    """Facts about a file as it is on disk, or about the content that is sent of the file."""
 
     content_type: str | None  # None if files of this type cannot be sent
     size: int  # in bytes
@@ -103,7 +104,7 @@ class Medium(str):
         Raises:
             UnusableMedium: the file cannot be sent.
         """
-        facts = _sent_facts(*_version_of(file), rule)
+        facts = _sendable_facts(*_version_of(file), rule)
         medium = cls(f"sha256:{facts.sha256} {facts.content_type} {facts.size} bytes")
         medium.file = file
         medium.facts = facts
@@ -117,7 +118,7 @@ class Medium(str):
         Raises:
             UnusableMedium: the file was changed or removed.
         """
-        data, kind = _sent(_read(self.file), self.file.name, self.rule)
+        data, kind = _sendable(_read(self.file), self.file.name, self.rule)
         if hashlib.sha256(data).hexdigest() != self.facts.sha256:
             raise UnusableMedium(f"{self.file.name} was changed during the run")
         text = base64.b64encode(data).decode("ascii")
@@ -133,7 +134,7 @@ def messages_of(
 ) -> list[dict[str, Any]]:
     """Return the messages of a request with its files in them.
 
-    If the turns mark places for files, return the turns with each file at its place. Else return a
+    If the turns have marks for files, return the turns with each file at its mark. Else return a
     single message of the user, with a part for each media object; the turns are not used.
 
     Args:
@@ -143,10 +144,11 @@ def messages_of(
             file.
 
     Raises:
-        UnusableMedium: a file cannot be sent, or has no place.
+        UnusableMedium: a file cannot be sent, or has no mark.
     """
     if not any(FILE_MARK in turn["content"] for turn in turns):
         return [{"role": "user", "content": [_part(medium, rule) for medium in media_objects]}]
+    # an iterator, from which each turn takes as many files as it has marks
     files = (medium for medium in media_objects if medium.get("text") is None)
     messages = []
     for turn in turns:
@@ -162,13 +164,13 @@ def messages_of(
 def parts_with_files(
     text: str, media_objects: Iterable[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return the parts of a text in their order, with a file at each marked place.
+    """Return the parts of a text in their order, with a file at each mark.
 
     For an empty text, return the media objects as they are.
 
     Args:
-        text: the text, in which `FILE_MARK` marks the place of a file.
-        media_objects: the files, in the order of their places.
+        text: the text, in which each `FILE_MARK` stands for a file.
+        media_objects: the files, in the order of their marks.
     """
     if not text:
         return list(media_objects)
@@ -204,7 +206,7 @@ def _part(media_object: Mapping[str, Any], rule: SendingRule) -> dict[str, Any]:
 
 
 def filled(tree: Any) -> Any:
-    """Return a body with the content of each file in place of its `Medium`, as it is sent.
+    """Return a body as it is sent: with the content of each file instead of its `Medium`.
 
     Raises:
         UnusableMedium: a file was changed or removed.
@@ -242,7 +244,7 @@ def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list
     """Return a record of each file: its `type`, `sha256`, size (`bytes`), and path (`file`).
 
     The path is relative to the folder; None if the file is not in the folder. If the file cannot be
-    read, the record holds only the type that HELM states.
+    read, the record has only the type that HELM states.
     """
     root = folder.resolve()
     records = []
@@ -273,10 +275,10 @@ def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list
 def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
     """Return the media objects as one text: the texts in their order, with a line for each file.
 
-    The line of a file is such as `[image 1: image/png, 12 kB, sha256 0123456789abcdef]`.
+    An example of such a line is `[image 1: image/png, 12 kB, sha256 0123456789abcdef]`.
     """
     text = ""
-    counts = dict[str, int]()
+    counts = dict[str, int]()  # a dict from "image" or "audio" to the number of such files so far
     for media_object in media_objects:
         if media_object.get("text") is not None:
             text += str(media_object["text"])
@@ -299,7 +301,7 @@ def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
 
 
 def facts_of(file: Path, max_size: int = MAX_FILE) -> _Facts:
-    """Return the type, size in bytes and SHA-256 of a file itself, before it is changed to be sent.
+    """Return the type, size in bytes and SHA-256 of a file as it is on disk.
 
     Raises:
         UnusableMedium: the file does not exist, has more than `max_size` bytes, or cannot be read.
@@ -311,8 +313,8 @@ def facts_of(file: Path, max_size: int = MAX_FILE) -> _Facts:
 def _version_of(file: Path, max_size: int = MAX_FILE) -> tuple[Path, int, int]:
     """Return (file, size in bytes, time of the last change in nanoseconds).
 
-    All three are part of the keys under which `_own_facts` and `_sent_facts` are cached, so that a
-    changed file is read again.
+    `_own_facts` and `_sendable_facts` cache their results under keys with these three values, so
+    that a changed file is read again.
     """
     try:
         state = file.stat()
@@ -346,41 +348,60 @@ def tokens_of(file: Path, max_image_side: int | None) -> int:
     try:
         with file.open("rb") as opened:
             head = opened.read(32)
-        if not (type_of(head) or "").startswith("image/"):
-            if head[12:16] != b"fmt ":
-                return 0
-            bytes_per_second: int = struct.unpack_from("<I", head, 28)[0]
-            return math.ceil(10 * file.stat().st_size / bytes_per_second)
+        kind = type_of(head)
+        if kind is None or not kind.startswith("image/"):
+            return _tokens_of_sound(head, file.stat().st_size)
         from PIL import Image  # imported here: requests with text alone do not need Pillow
 
         with Image.open(file) as picture:
             sides = picture.size
-        scale = min(1.0, 768 / min(sides), min(2048, max_image_side or 2048) / max(sides))
-        return 85 + 170 * math.prod(math.ceil(round(side * scale) / 512) for side in sides)
+        max_longer_side = min(2048, max_image_side or 2048)
+        scale = min(1.0, 768 / min(sides), max_longer_side / max(sides))
+        tiles = math.prod(math.ceil(round(side * scale) / 512) for side in sides)
+        return 85 + 170 * tiles
     except Exception:  # Pillow raises errors of many kinds for a broken file
         return 0
 
 
+def _tokens_of_sound(head: bytes, size: int) -> int:
+    """Return the tokens of a WAV as `tokens_of` estimates them; 0 for other files.
+
+    Args:
+        head: the first 32 bytes of the file.
+        size: the size of the file, in bytes.
+    """
+    if head[12:16] != b"fmt ":
+        return 0
+    bytes_per_second: int = struct.unpack_from("<I", head, 28)[0]
+    return math.ceil(10 * size / bytes_per_second)  # a token for each tenth of a second
+
+
 @lru_cache(1 << 16)
 def _own_facts(file: Path, _size: int, _changed: int) -> _Facts:
-    """Return the facts about the file itself."""
+    """Return the facts about the file as it is on disk.
+
+    `_size` and `_changed` are only parts of the cache's key (`_version_of`).
+    """
     data = _read(file)
     return _Facts(type_of(data), len(data), hashlib.sha256(data).hexdigest())
 
 
 @lru_cache(1 << 16)
-def _sent_facts(file: Path, _size: int, _changed: int, rule: SendingRule) -> _Facts:
-    """Return the facts about the content that is sent of the file."""
-    data, kind = _sent(_read(file), file.name, rule)
+def _sendable_facts(file: Path, _size: int, _changed: int, rule: SendingRule) -> _Facts:
+    """Return the facts about the content that is sent of the file.
+
+    `_size` and `_changed` are only parts of the cache's key (`_version_of`).
+    """
+    data, kind = _sendable(_read(file), file.name, rule)
     return _Facts(kind, len(data), hashlib.sha256(data).hexdigest())
 
 
-def _sent(data: bytes, name: str, rule: SendingRule) -> tuple[bytes, str]:
+def _sendable(data: bytes, name: str, rule: SendingRule) -> tuple[bytes, str]:
     """Return (the content that is sent of a file, the media type of the content).
 
-    The content is the file without its metadata. The pixels are only changed if a picture has 16
-    bits per sample, is larger than the rule allows, or has to be turned because its metadata say
-    so.
+    The content is the file without its metadata, unless the rule keeps the metadata. The pixels
+    are only changed if a picture has 16 bits per sample, is larger than the rule allows, or has to
+    be turned. A picture has to be turned if the metadata that are removed would turn it.
 
     Args:
         data: the bytes of the file.
@@ -396,7 +417,7 @@ def _sent(data: bytes, name: str, rule: SendingRule) -> tuple[bytes, str]:
             f"{name} is neither a PNG, JPEG, GIF or WebP picture nor a WAV, MP3 or FLAC sound"
         )
     if kind in SOUND_FORMATS:
-        return _sent_sound(data, name, kind, rule), kind
+        return _sendable_sound(data, name, kind, rule), kind
     from PIL import Image  # imported here: requests with text alone do not need Pillow
 
     try:
@@ -415,7 +436,7 @@ def _sent(data: bytes, name: str, rule: SendingRule) -> tuple[bytes, str]:
             try:
                 return without_metadata(data, kind), kind
             except BrokenFile:  # Pillow could read the picture nevertheless
-                data, kind = _saved_again(picture, None, turn=False)
+                data, kind = _saved_again(picture, max_side=None, turn=False)
                 return without_metadata(data, kind), kind
     except Exception as error:  # Pillow raises errors of many kinds for a broken file
         raise UnusableMedium(
@@ -423,7 +444,7 @@ def _sent(data: bytes, name: str, rule: SendingRule) -> tuple[bytes, str]:
         ) from None
 
 
-def _sent_sound(data: bytes, name: str, kind: str, rule: SendingRule) -> bytes:
+def _sendable_sound(data: bytes, name: str, kind: str, rule: SendingRule) -> bytes:
     """Return the content that is sent of a sound: the file without its tags.
 
     Raises:
@@ -441,6 +462,7 @@ def _sent_sound(data: bytes, name: str, kind: str, rule: SendingRule) -> bytes:
 
 
 _ORIENTATION = 0x0112  # the EXIF tag
+_UPRIGHT = 1  # the value of the tag for pixels that need no turn; 2 to 8 are the turns
 
 
 def _is_turned(picture: Any) -> bool:
@@ -449,7 +471,7 @@ def _is_turned(picture: Any) -> bool:
     Return False for an animated picture, which is never turned.
     """
     is_animated = getattr(picture, "n_frames", 1) > 1
-    return not is_animated and picture.getexif().get(_ORIENTATION, 1) in range(2, 9)
+    return not is_animated and picture.getexif().get(_ORIENTATION, _UPRIGHT) in range(2, 9)
 
 
 def picture_type(data: bytes, name: str) -> str:
@@ -458,7 +480,7 @@ def picture_type(data: bytes, name: str) -> str:
     Raises:
         UnusableMedium: the data are broken, or are not a picture. The message begins with `name`.
     """
-    kind = _sent(data, name, SendingRule(keeps_metadata=True))[1]
+    _, kind = _sendable(data, name, SendingRule(keeps_metadata=True))
     if not kind.startswith("image/"):
         raise UnusableMedium(f"{name} is not a picture ({kind})")
     return kind
@@ -477,12 +499,13 @@ def _saved_again(picture: Any, max_side: int | None, *, turn: bool) -> tuple[byt
     from PIL import Image, ImageOps
 
     is_jpeg = picture.format == "JPEG"
-    if picture.mode.startswith("I"):  # 16 bits: `convert` alone would cut off values above 255
+    if picture.mode.startswith("I"):
+        # 16 bits: `convert` alone would cut off values above 255. 1/257 maps 65,535 to 255.
         picture = picture.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
     elif picture.mode in ("P", "1"):  # a palette cannot be resampled
         picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
     if max_side is not None or turn:
-        # Turn the pixels now: the saved picture has no EXIF mark that would turn it.
+        # Turn the pixels now: the saved picture has no EXIF data that would turn it.
         picture = ImageOps.exif_transpose(picture)
     if max_side is not None:
         scale = max_side / max(picture.size)
@@ -506,9 +529,9 @@ _MADE_PICTURE = re.compile(r"sha256:([0-9a-f]{64}) image/([a-z]+) [0-9]+ bytes")
 
 
 def pictures_taken_out(answer: Any) -> tuple[Any, dict[str, bytes]]:
-    """Return (the answer with a name in place of each picture, the pictures by these names).
+    """Return (the answer with a name instead of each picture, a dict from name to picture).
 
-    An answer without a list of pictures is returned unchanged, with an empty mapping.
+    An answer without a list of pictures is returned unchanged, with an empty dict.
 
     Raises:
         FinalAnswer: an entry of the list is not a picture.
@@ -551,7 +574,7 @@ def made_picture(folder: Path, name: str) -> tuple[Path, str]:
 def store_pictures(folder: Path, pictures: Mapping[str, bytes]) -> None:
     """Write pictures into a folder, each in one step.
 
-    `pictures` holds the content of each picture by its name.
+    `pictures` is a dict from the name of each picture to its content.
 
     Raises:
         OSError: a picture cannot be written.

@@ -1,10 +1,10 @@
 """Removes the metadata of picture and sound files: names, places, comments and tags.
 
-The segments and chunks (the parts of such files) that hold metadata are left out; samples and
-pixels stay, byte for byte. The following is left out too:
+Segments, chunks and blocks are the parts of such files. Parts with metadata are left out; samples
+and pixels stay, byte for byte. Also left out are:
 - colour profiles, because their description is free text,
-- chunks whose size is not one that the format's standard allows,
-- bytes after the end of the picture or sound, and bytes between two parts of it.
+- chunks with a size that the format's standard does not allow,
+- bytes after the end of the picture or sound, and bytes between two parts of the file.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 REMOVED = "EXIF, XMP, IPTC, colour profiles, comments and tags"  # as messages name the metadata
 
 _PNG_HEAD = 8  # bytes of the signature
+_PNG_CHUNK_FRAME = 12  # bytes of a chunk besides its content: length, name and checksum
 _PNG_SIZES: Mapping[bytes, range] = {
     b"IHDR": range(13, 14),
     b"PLTE": range(3, 769, 3),
@@ -36,12 +37,13 @@ _PNG_SIZES: Mapping[bytes, range] = {
     b"cLLI": range(8, 9),
 }
 """The chunks that stay, each with its allowed sizes in bytes (PNG, third edition, section 11)."""
-_PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
+_PNG_END = b"\0\0\0\0IEND\xaeB`\x82"  # the complete last chunk, without content
 _PNG_COLOUR_TYPE_POSITION = 25
 _PNG_PALETTE = 3  # the colour type of a picture with a palette
 _PNG_MAX_TRANSPARENCY_SIZE = 6  # bytes of the chunk tRNS in a picture without a palette
 
-# the number of bytes that stay of a chunk; other chunks stay complete
+_RIFF_HEAD = 12  # bytes of the head of a WebP or WAV file
+# the number of bytes that stay of some kinds of chunk; other chunks stay complete
 _WEBP_SIZES: Mapping[bytes, int] = {b"VP8X": 10, b"ANIM": 6}
 _WEBP_KEPT = frozenset((b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ANMF"))
 _WEBP_PIXELS = frozenset((b"VP8 ", b"VP8L"))
@@ -49,12 +51,17 @@ _WEBP_FLAGS_OF_METADATA = 0x20 | 0x08 | 0x04  # flags for a colour profile, EXIF
 _WEBP_FRAME_HEAD = 16  # bytes before the chunks of a frame
 _WAV_KEPT = frozenset((b"fmt ", b"fact", b"data"))
 _WAV_FORMAT_SIZE = 16  # bytes of the format that all kinds of samples have
+_WAV_EXTENSION_SIZE_FIELD = 2  # bytes of the field after the format, with the extension's size
 _WAV_MAX_EXTENSION_SIZE = 32  # bytes of the format's extension; MS ADPCM has the longest
 _WAV_PLAIN_KINDS = (1, 3)  # integer and floating-point samples, whose format has no extension
 _WAV_FACT_SIZE = 4
+_FLAC_HEAD = 4  # bytes of the signature
+_FLAC_BLOCK_HEAD = 4  # bytes before the content of a block: the first has the kind, three the size
+_FLAC_INFO = 0  # the kind of the block with the facts about the samples
+_FLAC_SEEK_TABLE = 3  # a kind of block
 _FLAC_INFO_SIZE = 34
 _FLAC_SEEK_POINT_SIZE = 18
-_FLAC_LAST = 0x80  # the flag of the last block
+_FLAC_LAST = 0x80  # the flag of the last block, in the byte with its kind
 
 _JPEG_MARKER = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])", re.DOTALL)
 """Finds the next marker, also after compressed pixels.
@@ -62,10 +69,10 @@ _JPEG_MARKER = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])", re.DOTALL)
 In compressed pixels, 0xFF is only followed by 0 or by the number of a restart marker.
 """
 _JPEG_END = 0xD9
-_JPEG_SCAN = 0xDA
+_JPEG_SCAN = 0xDA  # begins compressed pixels
 _JPEG_ALONE = frozenset((0x01, 0xD8, *range(0xD0, 0xD8)))  # markers without a length
 _JPEG_PIXELS = frozenset((*range(0xC0, 0xD0), 0xDB, 0xDC, 0xDD))  # describe compressed pixels
-_JPEG_LINES = 0xDC
+_JPEG_LINES = 0xDC  # states the number of lines of the picture
 _JPEG_LINES_SIZE = 2
 _JPEG_APPLICATIONS = range(0xE0, 0xF0)
 _JFIF_SIZE = 14  # bytes of a JFIF segment without its thumbnail
@@ -131,7 +138,7 @@ def _png(data: bytes) -> bytes:
     while position < len(data):
         (length,) = struct.unpack_from(">I", data, position)
         name = data[position + 4 : position + 8]
-        end = position + 12 + length
+        end = position + _PNG_CHUNK_FRAME + length
         if end > len(data):
             raise BrokenFile("a chunk is cut off")
         if name == b"IEND":
@@ -213,12 +220,12 @@ def _kept_segment(marker: int, content: bytes, segment: bytes) -> bytes:
 
 def _gif(data: bytes) -> bytes:
     """Return a GIF picture without its metadata."""
-    position = 13 + _gif_palette(data[10])  # 13: the size of the head; byte 10 holds its flags
+    position = 13 + _gif_palette_size(data[10])  # 13: the size of the head; byte 10 holds its flags
     parts = [data[:position]]
     while position < len(data) and data[position] != _GIF_END:
         if data[position] == _GIF_PICTURE:
             # 10: the size of the picture's head; 1: the byte with the size of its codes
-            first_block = position + 10 + _gif_palette(data[position + 9]) + 1
+            first_block = position + 10 + _gif_palette_size(data[position + 9]) + 1
         elif data[position] == _GIF_EXTENSION:
             first_block = position + 2
         else:
@@ -238,11 +245,12 @@ def _stays_in_gif(extension: bytes) -> bool:
     return is_application and extension[3:14] in _GIF_KEPT_APPLICATIONS
 
 
-def _gif_palette(flags: int) -> int:
+def _gif_palette_size(flags: int) -> int:
     """Return the size in bytes of the palette that these flags announce."""
     if not flags & 0x80:
         return 0
-    return 3 << (flags & 0x07) + 1  # three bytes for each of 2 to 256 colours
+    colours = 2 << (flags & 0x07)  # 2 to 256
+    return 3 * colours
 
 
 def _end_of_blocks(data: bytes, position: int) -> int:
@@ -252,7 +260,7 @@ def _end_of_blocks(data: bytes, position: int) -> int:
     return position + 1
 
 
-def _riff_chunks(data: bytes, position: int = 12) -> list[tuple[bytes, bytes]]:
+def _riff_chunks(data: bytes, position: int = _RIFF_HEAD) -> list[tuple[bytes, bytes]]:
     """Return the (name, content) of each chunk, from `position` on.
 
     If a chunk's length is too large, its content ends with the file: a recorder that was stopped
@@ -263,7 +271,7 @@ def _riff_chunks(data: bytes, position: int = 12) -> list[tuple[bytes, bytes]]:
         name = data[position : position + 4]
         (length,) = struct.unpack_from("<I", data, position + 4)
         chunks.append((name, data[position + 8 : position + 8 + length]))
-        position += 8 + length + length % 2
+        position += 8 + length + length % 2  # an odd length is followed by a byte of padding
     return chunks
 
 
@@ -284,7 +292,7 @@ def _riff_file(data: bytes, kept: Sequence[tuple[bytes, bytes]]) -> bytes:
     """
     chunks = _riff_bytes(kept)
     if kept == _riff_chunks(data):
-        return data[: 12 + len(chunks)]
+        return data[: _RIFF_HEAD + len(chunks)]
     body = data[8:12] + chunks
     return data[:4] + struct.pack("<I", len(body)) + body
 
@@ -297,6 +305,7 @@ def _webp(data: bytes) -> bytes:
     kept: list[tuple[bytes, bytes]] = []
     names: set[bytes] = set()
     for name, content in _riff_chunks(data):
+        # transparency (ALPH) after the pixels does not count
         is_surplus = name in names or (name == b"ALPH" and names & _WEBP_PIXELS)
         if name not in _WEBP_KEPT or is_surplus:
             continue
@@ -337,13 +346,14 @@ def _wav(data: bytes) -> bytes:
 
 def _wav_format(content: bytes) -> bytes:
     """Return the part of a format chunk that states how samples are stored."""
-    if len(content) <= _WAV_FORMAT_SIZE + 2:
+    extension = _WAV_FORMAT_SIZE + _WAV_EXTENSION_SIZE_FIELD  # the position of the extension
+    if len(content) <= extension:
         return content
     (kind,) = struct.unpack_from("<H", content)
     (extension_size,) = struct.unpack_from("<H", content, _WAV_FORMAT_SIZE)
     if kind in _WAV_PLAIN_KINDS or extension_size > _WAV_MAX_EXTENSION_SIZE:
         return content[:_WAV_FORMAT_SIZE]
-    return content[: _WAV_FORMAT_SIZE + 2 + extension_size]
+    return content[: extension + extension_size]
 
 
 def _flac(data: bytes) -> bytes:
@@ -352,25 +362,25 @@ def _flac(data: bytes) -> bytes:
     if not data.startswith(b"fLaC"):
         raise BrokenFile("it does not begin as FLAC")
     blocks: dict[int, bytes] = {}
-    position = 4
+    position = _FLAC_HEAD
     is_last = False
     while not is_last:
         is_last = bool(data[position] & _FLAC_LAST)
         kind = data[position] & ~_FLAC_LAST
-        end = position + 4 + int.from_bytes(data[position + 1 : position + 4], "big")
-        size = end - position - 4
-        is_info = kind == 0 and size == _FLAC_INFO_SIZE
-        is_seek_table = kind == 3 and size % _FLAC_SEEK_POINT_SIZE == 0
+        size = int.from_bytes(data[position + 1 : position + _FLAC_BLOCK_HEAD], "big")
+        end = position + _FLAC_BLOCK_HEAD + size
+        is_info = kind == _FLAC_INFO and size == _FLAC_INFO_SIZE
+        is_seek_table = kind == _FLAC_SEEK_TABLE and size % _FLAC_SEEK_POINT_SIZE == 0
         if (is_info or is_seek_table) and kind not in blocks:
-            blocks[kind] = data[position + 1 : end]
+            blocks[kind] = data[position + 1 : end]  # without the byte with the kind
         position = end
-    if 0 not in blocks or position > len(data):  # 0: the block with the facts about the samples
+    if _FLAC_INFO not in blocks or position > len(data):
         raise BrokenFile("its first block is cut off")
     parts = [b"fLaC"]
     last_kind = list(blocks)[-1]
     for kind, block in blocks.items():
-        head = kind | _FLAC_LAST if kind == last_kind else kind
-        parts.append(bytes([head]) + block)
+        first_byte = kind | _FLAC_LAST if kind == last_kind else kind
+        parts.append(bytes([first_byte]) + block)
     return b"".join([*parts, data[position : _end_before_tags(data)]])
 
 
@@ -388,13 +398,13 @@ def _mp3(data: bytes) -> bytes:
         follows_a_frame = follows_a_frame and match.start() == position
         position = match.start()
         size = _mpeg_frame_size(data, position)
-        common = int.from_bytes(data[position : position + 4], "big") & _MPEG_COMMON_BITS
-        is_frame = size and common_of_frames in (None, common)
+        common_bits = int.from_bytes(data[position : position + 4], "big") & _MPEG_COMMON_BITS
+        is_frame = size and common_of_frames in (None, common_bits)
         # Other bytes may look like a header. Without a frame directly before it, a frame only
         # counts if another frame, or the end of the data, comes directly after it.
-        if is_frame and (follows_a_frame or _is_frame_or_end(data, position + size, common)):
+        if is_frame and (follows_a_frame or _is_frame_or_end(data, position + size, common_bits)):
             frames.append(data[position : position + size])
-            common_of_frames = common
+            common_of_frames = common_bits
             follows_a_frame = True
             position += size
         else:
@@ -405,15 +415,15 @@ def _mp3(data: bytes) -> bytes:
     return b"".join(frames)
 
 
-def _is_frame_or_end(data: bytes, position: int, common: int) -> bool:
+def _is_frame_or_end(data: bytes, position: int, common_bits: int) -> bool:
     """Return True if another frame of the same sound begins at this position, or the data end.
 
-    `common` are the bits that all frames of the sound have in common.
+    `common_bits` are the bits that all frames of the sound have in common.
     """
     if position == len(data):
         return True
     head = int.from_bytes(data[position : position + 4], "big")
-    return head & _MPEG_COMMON_BITS == common and _mpeg_frame_size(data, position) > 0
+    return head & _MPEG_COMMON_BITS == common_bits and _mpeg_frame_size(data, position) > 0
 
 
 def _mpeg_frame_size(data: bytes, position: int) -> int:
@@ -460,7 +470,7 @@ def _id3_size(data: bytes) -> int:
     if not data.startswith(b"ID3") or len(data) < _ID3_HEAD:
         return 0
     size = 0
-    for byte in data[6:_ID3_HEAD]:
+    for byte in data[6:_ID3_HEAD]:  # four bytes, each with seven bits of the size
         size = size << 7 | byte & 0x7F
     has_footer = bool(data[5] & 0x10)
     return _ID3_HEAD + size + (_ID3_HEAD if has_footer else 0)
@@ -487,4 +497,4 @@ _STRIPPERS: Mapping[str, Callable[[bytes], bytes]] = {
     "audio/flac": _flac,
     "audio/mpeg": _mp3,
 }
-"""The function that removes the metadata, for each media type."""
+"""A dict from each media type to the function that removes its metadata."""

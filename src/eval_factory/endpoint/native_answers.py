@@ -22,7 +22,7 @@ from eval_factory.endpoint import finish_reasons
 
 CONVERTED_FROM = "converted_from"
 """The field of a converted answer that names the server whose form the answer had."""
-_MISSING = object()
+_MISSING = object()  # stands for a value that an answer does not have
 _COPIED = ("id", "model")  # the fields of an answer that stay as they are
 
 
@@ -38,7 +38,7 @@ class _Form:
     prompt_tokens: tuple[str, ...] = ()
     completion_tokens: tuple[str, ...] = ()
     path: re.Pattern[str] | None = None  # matches the URL paths of the native API
-    openai: str = ""  # the URL path of the server's OpenAI-compatible API
+    openai_path: str = ""  # the URL path of the server's OpenAI-compatible API
     hosts: tuple[str, ...] = ()  # the only hosts of the native API; empty: any host
 
 
@@ -47,7 +47,8 @@ def _forms() -> tuple[_Form, ...]:
     """Read the table, and return its rows."""
     forms = []
     for row in packaged("endpoint/native_answers.yml"):
-        fields: dict[str, Any] = {"server": row["server"], "openai": row.get("openai", "")}
+        fields: dict[str, Any] = {"server": row["server"]}
+        fields["openai_path"] = row.get("openai", "")
         fields["has"] = tuple(row["has"])
         fields["hosts"] = tuple(row.get("hosts", ()))
         for name in ("text", "thought", "reason", "prompt_tokens", "completion_tokens"):
@@ -62,8 +63,8 @@ def _forms() -> tuple[_Form, ...]:
 def in_openai_form(answer: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return an answer of a native API in OpenAI's form.
 
-    Return None if the answer has OpenAI's form already, holds an error, has no form of the table,
-    or holds no single text and was not withheld by a filter.
+    Return None if the answer has OpenAI's form already, is an error, or has no form of the table.
+    Also return None if the answer does not hold a single text, unless a filter withheld the text.
     """
     if "choices" in answer or answer.get("error"):
         return None
@@ -144,8 +145,8 @@ def _text_at(answer: Any, path: tuple[str, ...]) -> str | None:
 def _texts_at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
     """Yield the values at a path, which may lead through lists of parts; skip parts with thoughts.
 
-    The name "0" in a path stands for the only entry of a list; in a list with several entries, the
-    path then has no value.
+    The name "0" in a path stands for the only entry of a list. If the list has several entries,
+    there are no values at the path.
     """
     if not path:
         yield value
@@ -174,6 +175,6 @@ def openai_address(url: str) -> tuple[str, str] | None:
             continue
         native = form.path.fullmatch(parts.path)
         if native is not None:
-            path = native["before"] + form.openai
+            path = native["before"] + form.openai_path
             return form.server, urlunsplit((parts.scheme, parts.netloc, path, "", ""))
     return None

@@ -59,6 +59,6 @@ def readable_head(head: bytes) -> bytes:
                 continue
             if len(values) == 1:
                 (value,) = values
-            lengths |= values
+            lengths |= values  # with different lengths, the parser refuses the answer
         lines.append(name + b": " + value)
     return b"\r\n".join([*lines, b"", b""])

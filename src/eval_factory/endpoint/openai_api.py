@@ -22,7 +22,7 @@ CHAT = "chat"  # the endpoint type for messages
 IMAGES = "images"  # the endpoint type for models that make pictures
 PICTURES = "data"  # the field with the pictures of an `images` answer
 BASE64 = "b64_json"  # the field with the content of a picture
-RESPONSE_FORMAT = "response_format"
+RESPONSE_FORMAT = "response_format"  # the parameter with the form or the schema of the answer
 _VERDICT = "verdict"  # the name of eval-factory's own schemas for verdicts
 FILTERED = FinishReason.FILTERED.value
 CUT_OFF = FinishReason.LENGTH.value
@@ -32,12 +32,11 @@ TOO_FEW_TOKENS = (
     " that this benchmark grants; set config.params.extra.num_output_tokens, 4096 for example"
 )
 FULL_WINDOW = (
-    "an answer was cut off with no text in it after {given} of the {granted} tokens that it was "
+    "an answer was cut off with no text in it after {counted} of the {granted} tokens that it was "
     "granted: the server's context window is full, set a larger window (Ollama: num_ctx; "
     "llama.cpp: --ctx-size)"
 )
 FILTERED_MESSAGE = "the endpoint's content filter withheld the answer"
-
 
 _THINKING_MARKERS = (
     ("<think>", "</think>"),
@@ -49,8 +48,8 @@ _THINKING_MARKERS = (
 )
 """The (start, end) markers around a model's thinking.
 
-The first pair is the default of a run config; if a config has another pair, only that pair is used.
-The last pair but one is MedGemma's. The last pair are the channels of gpt-oss (harmony).
+The first pair is the default of a run config. If a config has another pair, only that pair is used.
+The pair `<unused94>` is MedGemma's. The last pair are the channels of gpt-oss (harmony).
 """
 _HEADING = re.compile(r"\s*#+ *Thinking *:?\n", re.IGNORECASE)
 _FINAL_HEADING = re.compile(r"^#+ *Final Response *:?$", re.IGNORECASE | re.MULTILINE)
@@ -59,6 +58,7 @@ _FINAL_HEADING = re.compile(r"^#+ *Final Response *:?$", re.IGNORECASE | re.MULT
 `_FINAL_HEADING` only counts after `_HEADING`, because other models may write a final heading too.
 """
 _HARMONY = re.compile(r"<\|start\|>assistant|<\|channel\|>\w*|<\|(?:end|return|message)\|>")
+"""Finds the markers of the harmony format that separate neither thinking nor answer."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Split:
 def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) -> Split:
     """Split a text into the answer and the model's thinking.
 
-    If the two markers are the default ones, all known markers are used; else only these two. After
-    a start marker without an end marker, all text is thinking. Before an end marker without a start
+    If the two markers are the default pair, all known pairs are used; else only this pair. After a
+    start marker without an end marker, all text is thinking. Before an end marker without a start
     marker, all text is thinking too: the start was then in the model's chat template.
 
     Args:
@@ -88,16 +88,20 @@ def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) ->
         return _split(text, start, end, cut_off=cut_off)
     split = _split_at_headings(text)
     for markers in _THINKING_MARKERS:
-        part = _split(split.answer, *markers, cut_off=cut_off and not split.unfinished)
-        if part.thought is not None:
-            thought = "\n\n".join(filter(None, (split.thought, part.thought)))
-            split = Split(part.answer, thought, unfinished=part.unfinished or split.unfinished)
+        answer_split = _split(split.answer, *markers, cut_off=cut_off and not split.unfinished)
+        if answer_split.thought is not None:
+            thoughts = [thought for thought in (split.thought, answer_split.thought) if thought]
+            split = Split(
+                answer_split.answer,
+                thought="\n\n".join(thoughts),
+                unfinished=answer_split.unfinished or split.unfinished,
+            )
     if split.thought is None or "<|" not in text:
         return split
     return Split(
         _HARMONY.sub("", split.answer).strip(),
-        _HARMONY.sub("", split.thought).strip(),
-        split.unfinished,
+        thought=_HARMONY.sub("", split.thought).strip(),
+        unfinished=split.unfinished,
     )
 
 
@@ -105,32 +109,33 @@ def _split_at_headings(text: str) -> Split:
     """Split a text that begins with the heading "## Thinking"; all other text is an answer."""
     begin = _HEADING.match(text)
     if begin is None:
-        return Split(text, None)
+        return Split(text, thought=None)
     end = _FINAL_HEADING.search(text, begin.end())
     if end is None:
-        return Split("", text[begin.end() :].strip(), unfinished=True)
-    return Split(text[end.end() :].strip(), text[begin.end() : end.start()].strip())
+        return Split("", thought=text[begin.end() :].strip(), unfinished=True)
+    return Split(text[end.end() :].strip(), thought=text[begin.end() : end.start()].strip())
 
 
 def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
     """Split a text by a single pair of markers; a text without markers is an answer."""
     if start[:1] not in text and end[:1] not in text:  # a fast check, for long texts
-        return Split(text, None)
+        return Split(text, thought=None)
     before_end, end_marker, after_end = text.rpartition(end)
     if end_marker:
         before_start, start_marker, thought = before_end.partition(start)
         if start_marker:
-            return Split((before_start + after_end).strip(), thought)
-        return Split(after_end.strip(), before_end)
+            return Split((before_start + after_end).strip(), thought=thought)
+        return Split(after_end.strip(), thought=before_end)
     before_start, start_marker, thought = text.partition(start)
     if start_marker:
-        return Split(before_start.strip(), thought, unfinished=True)
+        return Split(before_start.strip(), thought=thought, unfinished=True)
     if cut_off:
         stripped = text.rstrip()
         part = _part_of_marker(stripped, start)
         if part:
-            return Split(stripped.removesuffix(part).strip(), "", unfinished=True)
-    return Split(text, None)
+            answer = stripped.removesuffix(part).strip()
+            return Split(answer, thought="", unfinished=True)
+    return Split(text, thought=None)
 
 
 def _part_of_marker(text: str, marker: str) -> str:
@@ -171,18 +176,14 @@ class Adapter:
             for message in body["messages"]:
                 if message.get("role") != "system":
                     messages.append(message)
-            body = {
-                **body,
-                "messages": [{"role": "system", "content": self.custom_system_prompt}, *messages],
-            }
-        remaining = {}
+            system_message = {"role": "system", "content": self.custom_system_prompt}
+            body = {**body, "messages": [system_message, *messages]}
+        changed_body = {}
         for name, value in body.items():
             if name not in self.params_to_remove:
-                remaining[name] = value
-        return {
-            **{self.params_to_rename.get(name, name): value for name, value in remaining.items()},
-            **self.params_to_add,
-        }
+                new_name = self.params_to_rename.get(name, name)
+                changed_body[new_name] = value
+        return {**changed_body, **self.params_to_add}
 
     def split_reasoning(self, text: str, *, cut_off: bool = False) -> Split:
         """Split a text into the answer and the model's thinking, by this adapter's markers."""
@@ -213,21 +214,37 @@ def request_body(
         top_p: replaces the request's own value; None: keep the request's value.
         adapter: the user's changes to every body.
     """
+    if endpoint_type == IMAGES:
+        body = _image_request_body(request, model_id)
+    else:
+        body = _text_request_body(request, model_id, endpoint_type, top_p)
+    if adapter:
+        return adapter.apply_to(body)
+    return body
+
+
+def _image_request_body(request: Mapping[str, Any], model_id: str) -> dict[str, Any]:
+    """Return the JSON body for an `images` request, before the user's changes."""
+    body: dict[str, Any] = {
+        "model": model_id,
+        "prompt": request.get("prompt") or "",
+        "n": request.get("num_completions", 1),
+        RESPONSE_FORMAT: BASE64,
+    }
+    image_parameters = request.get("image_generation_parameters") or {}
+    width = image_parameters.get("output_image_width")
+    height = image_parameters.get("output_image_height")
+    if width is not None and height is not None:
+        body["size"] = f"{width}x{height}"
+    return body
+
+
+def _text_request_body(
+    request: Mapping[str, Any], model_id: str, endpoint_type: str, top_p: float | None
+) -> dict[str, Any]:
+    """Return the JSON body for a request for text, before the user's changes."""
     prompt = request.get("prompt") or ""
     body: dict[str, Any] = {"model": model_id}
-    if endpoint_type == IMAGES:
-        body |= {
-            "prompt": prompt,
-            "n": request.get("num_completions", 1),
-            RESPONSE_FORMAT: BASE64,
-        }
-        image_parameters = request.get("image_generation_parameters") or {}
-        sides = [image_parameters.get(f"output_image_{name}") for name in ("width", "height")]
-        if None not in sides:
-            body["size"] = "x".join(map(str, sides))
-        if adapter:
-            return adapter.apply_to(body)
-        return body
     if endpoint_type == CHAT:
         body["messages"] = request.get("messages") or [{"role": "user", "content": prompt}]
     else:
@@ -247,8 +264,6 @@ def request_body(
     if request.get("schema"):
         named = {"name": _VERDICT, "strict": True, "schema": dict(request["schema"])}
         body[RESPONSE_FORMAT] = {"type": "json_schema", "json_schema": named}
-    if adapter:
-        return adapter.apply_to(body)
     return body
 
 
@@ -311,15 +326,15 @@ The share is below 1 because some servers do not count every token of an answer.
 """
 
 
-def cut_off_advice(granted: int, given: int | None) -> str:
+def cut_off_advice(granted: int, counted: int | None) -> str:
     """Return advice for an answer that was cut off before any text.
 
     Args:
         granted: the maximum number of tokens of the answer.
-        given: the tokens of the answer as the endpoint counted them; None: it counted no tokens.
+        counted: the tokens of the answer as the endpoint counted them; None: it counted no tokens.
     """
-    if given is not None and given < _USED_UP_SHARE * granted:
-        return FULL_WINDOW.format(given=given, granted=granted)
+    if counted is not None and counted < _USED_UP_SHARE * granted:
+        return FULL_WINDOW.format(counted=counted, granted=granted)
     return TOO_FEW_TOKENS.format(granted=granted)
 
 
@@ -345,13 +360,13 @@ class InterruptedAnswer(UnusableAnswer):
 
 
 class StatedError(UnusableAnswer):
-    """A reply with a status of 2xx holds an error; its code or words state the real status.
+    """A reply with a status of 2xx holds an error, whose code or words state another status.
 
-    The reply is handled as a reply with the real status.
+    The reply is handled as a reply with that other status.
     """
 
     def __init__(self, status: int, message: str) -> None:
-        """Make the error. `status`: the HTTP status that the error should have come with."""
+        """Make the error. `status` is the HTTP status that the error states."""
         super().__init__(message)
         self.status = status
 
@@ -359,7 +374,7 @@ class StatedError(UnusableAnswer):
 class FinalAnswer(UnusableAnswer):
     """The answer cannot be used, and no further attempt is made.
 
-    The next answer would have the same fault, and would have to be paid for.
+    Another answer would have the same fault, and would have to be paid for.
     """
 
 
@@ -436,9 +451,9 @@ _TITLE = re.compile(rb"<title[^<>]{0,200}>\s*([^<]{1,200})", re.IGNORECASE)
 
 
 def _page_in(data: bytes) -> str:
-    """Return the end of an error message if the body is a web page, such as a login page.
+    """Return the words that follow "the answer is not JSON" if the body is a web page.
 
-    This end names the title of the page. Return an empty text if the body is not a web page.
+    The words name the page's title. Return an empty text if the body is not a web page.
     """
     beginning = data[:_PAGE_HEAD]
     if not _PAGE.match(beginning):
@@ -454,6 +469,16 @@ def _without_surrogates(answer: Any) -> Any:
     return with_each_text(
         answer, lambda text: re.sub(_SURROGATE, "\N{REPLACEMENT CHARACTER}", text)
     )
+
+
+class _TooLong:
+    """A placeholder for a whole number with more than `_MAX_DIGITS` digits."""
+
+
+_TOO_LONG = _TooLong()
+# fields in which a number that cannot be read makes the answer unusable
+_FIELDS_WITH_NEEDED_NUMBERS = frozenset({"logprobs"})
+_MAX_DIGITS = 4000  # the maximum number of digits of a whole number; Python itself reads 4,300
 
 
 def _parsed(text: str) -> Any:
@@ -489,16 +514,6 @@ def _without_unreadable_numbers(value: Any, *, is_needed: bool = False) -> Any:
     return value
 
 
-class _TooLong:
-    """A placeholder for a whole number with more than `_MAX_DIGITS` digits."""
-
-
-_TOO_LONG = _TooLong()
-# fields whose numbers must not be replaced by null
-_FIELDS_WITH_NEEDED_NUMBERS = frozenset({"logprobs"})
-_MAX_DIGITS = 4000  # the maximum number of digits of a whole number; Python itself reads 4,300
-
-
 def _whole_number(digits: str) -> Any:
     """Return the whole number, or a placeholder if the number has too many digits."""
     if len(digits) <= _MAX_DIGITS:
@@ -532,7 +547,8 @@ class Choice:
     text: str  # for a picture, the picture's name (endpoint/media.py)
     finish_reason: str | None
     reasoning: str | None  # the model's thinking, if the answer has a field of its own for it
-    # (token, natural logarithm of its probability) of a completion; empty for a chat or a picture
+    # the (token, natural logarithm of its probability) of each token of a completion;
+    # empty for a chat or a picture
     tokens: tuple[tuple[str, float], ...]
 
 
@@ -598,7 +614,10 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
         if endpoint_type == IMAGES:
             # The field holds the picture's name here: `media.pictures_taken_out` has replaced the
             # picture's content.
-            return tuple(Choice(str(picture[BASE64]), None, None, ()) for picture in choices)
+            return tuple(
+                Choice(str(picture[BASE64]), finish_reason=None, reasoning=None, tokens=())
+                for picture in choices
+            )
         # Sort the choices only if each choice has an index of its own.
         indices = set()
         for choice in choices:
@@ -610,6 +629,15 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
         return tuple(_read_choice(choice, endpoint_type) for choice in choices)
     except (AttributeError, TypeError, KeyError, ValueError, OverflowError) as error:
         raise UnusableAnswer("a choice has an unknown form") from error
+
+
+_CHAT_FIELDS = ("message", "delta", "text")
+_TEXT_FIELDS = ("text", "message", "delta")
+"""The fields in which the text of a choice is looked for.
+
+The first field is the API's own. Some servers use the field of the other endpoint type, or the
+field of a stream (`delta`).
+"""
 
 
 def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
@@ -635,17 +663,10 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     if not isinstance(content, str):
         content = _text_in(content)
     reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if not isinstance(reasoning, str):
+        reasoning = None
     tokens = () if is_chat else _token_logprobs(choice.get("logprobs"))
-    return Choice(content, reason, reasoning if isinstance(reasoning, str) else None, tokens)
-
-
-_CHAT_FIELDS = ("message", "delta", "text")
-_TEXT_FIELDS = ("text", "message", "delta")
-"""The fields in which the text of a choice is looked for.
-
-The first field is the API's own. Some servers use the field of the other endpoint type, or the
-field of a stream (`delta`).
-"""
+    return Choice(content, finish_reason=reason, reasoning=reasoning, tokens=tokens)
 
 
 def _message_in(choice: Mapping[str, Any], fields: Sequence[str]) -> Mapping[str, Any] | None:
@@ -777,7 +798,11 @@ def completion_of(answer: Any, endpoint_type: str) -> Completion:
     Raises:
         UnusableAnswer: the answer holds no choices, or an error object.
     """
-    return Completion(answer, read_answer(answer, endpoint_type), token_counts_of(answer))
+    return Completion(
+        answer,
+        choices=read_answer(answer, endpoint_type),
+        tokens=token_counts_of(answer),
+    )
 
 
 def token_counts_of(answer: Any) -> tuple[int | None, int | None]:
@@ -798,7 +823,7 @@ _CACHED_TOKENS = (
 )
 """Fields of `usage` with the tokens of the prompt that were read from, or written to, a cache.
 
-The three rows are the fields of Moonshot, Anthropic (two fields, whose numbers are added) and
+Each row has the fields of one provider: Moonshot, Anthropic (whose two numbers are added) and
 DeepSeek. OpenAI has the first field within `prompt_tokens_details`.
 """
 
@@ -812,11 +837,14 @@ def cached_tokens_of(answer: Any) -> int:
     usage = answer.get("usage") if isinstance(answer, (dict, Mapping)) else None
     if not isinstance(usage, (dict, Mapping)):
         return 0
+    documents = [usage]
     details = usage.get("prompt_tokens_details")
-    counts = [0]
-    for fields in (usage, details if isinstance(details, (dict, Mapping)) else {}):
+    if isinstance(details, (dict, Mapping)):
+        documents.append(details)
+    counts: list[int] = []
+    for document in documents:
         for names in _CACHED_TOKENS:
-            counts.append(sum(_count(fields.get(name)) or 0 for name in names))
+            counts.append(sum(_count(document.get(name)) or 0 for name in names))
     return max(counts)
 
 
