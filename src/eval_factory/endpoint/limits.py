@@ -69,9 +69,9 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
 
 
 def _pause_until_reset(values: Mapping[str, str]) -> float | None:
-    """Return the seconds until all limits that are used up are reset.
+    """Return the seconds until all limits that are used up are reset; None if there are none.
 
-    Return None if no limit is used up, or if the headers state no time.
+    If no limit is stated to be used up, the limits without a stated remaining amount count.
 
     Args:
         values: a dict from the name of each header, in lower case, to its value.

@@ -58,7 +58,7 @@ _FINAL_HEADING = re.compile(r"^#+ *Final Response *:?$", re.IGNORECASE | re.MULT
 `_FINAL_HEADING` only counts after `_HEADING`, because other models may write a final heading too.
 """
 _HARMONY = re.compile(r"<\|start\|>assistant|<\|channel\|>\w*|<\|(?:end|return|message)\|>")
-"""Finds the markers of the harmony format that separate neither thinking nor answer."""
+"""Finds markers of the harmony format that may be left in the answer or in the thinking."""
 
 
 @dataclass(frozen=True)
