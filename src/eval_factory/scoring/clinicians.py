@@ -2,9 +2,9 @@
 agreement, and each judge's bias.
 
 These figures are the result's `clinicians`. A rating counts only if the rated answer has not
-changed since the rating. If a person answered all questions about an answer, the person's ratings
-make a score, which is computed like the main metric. The people's score of an answer is the mean of
-these scores over the people.
+changed since the rating. If a person rated an answer in full (all questions about the answer), the
+person's ratings make a score, which is computed like the main metric. The people's score of an
+answer is the mean of these scores.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ OTHER_METRIC = (
     "{count} ratings are not used: they were made for the metric {metric}, and this result has no "
     "main score by this metric"
 )
-"""The note if no rating can be used because the main metric is another one."""
+"""The note if no rating can be used because all were made for another metric."""
 
 
 def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
@@ -127,13 +127,13 @@ def rated_items(
         raise PrerequisiteError(
             f"{rundir.root}: nobody has rated its answers; 'eval-factory annotate' makes the sheets"
         )
-    scale = rated.marks()
+    possible_marks = rated.possible_marks()
 
     def mark_of(value: float) -> float:
-        """Return the value; on a scale with two marks, True for the higher mark, else False."""
-        if len(scale) > 2:
+        """Return the value; of only two possible marks, True for the higher, else False."""
+        if len(possible_marks) > 2:
             return value
-        return value == scale[-1]
+        return value == possible_marks[-1]
 
     items = []
     marks_of_items: list[dict[str, float]] = []
@@ -142,11 +142,16 @@ def rated_items(
         if answer is None:
             continue
         for number, ratings in answer.ratings_by_question():
-            category = _category_of(rated, record, number)
-            labels = tuple(map(mark_of, ratings.values()))
-            source = record.cluster or record.id
-            length = len(record.completion or "")
-            items.append(LabelledItem(source, False, labels, tuple(ratings), category, length))
+            items.append(
+                LabelledItem(
+                    conversation=record.cluster or record.id,
+                    judged=False,
+                    labels=tuple(map(mark_of, ratings.values())),
+                    physicians=tuple(ratings),
+                    category=_category_of(rated, record, number),
+                    length=len(record.completion or ""),  # A missing answer has the length 0.
+                )
+            )
             marks = {}
             for judge, mark_by_question in answer.marks.items():
                 if number in mark_by_question:
@@ -155,7 +160,7 @@ def rated_items(
     by_judge: Marks = {}
     for judge in dict.fromkeys(chain.from_iterable(marks_of_items)):  # each judge once
         by_judge[judge] = [marks.get(judge) for marks in marks_of_items]
-    return items, by_judge, list(map(mark_of, scale))
+    return items, by_judge, list(map(mark_of, possible_marks))
 
 
 def _category_of(rated: RatedResult, record: InstanceRecord, number: int) -> str | None:
@@ -173,8 +178,8 @@ def _category_of(rated: RatedResult, record: InstanceRecord, number: int) -> str
     return str(tags[0])
 
 
-_ByRater = dict[str, dict[int, float]]
-"""The ratings of an answer: rater -> number of the question, from 0 -> rating."""
+_RatingsOfAnswer = dict[str, dict[int, float]]
+"""The people's ratings of one answer: rater -> number of the question, from 0 -> rating."""
 
 
 @dataclass
@@ -182,7 +187,7 @@ class RatedAnswer:
     """The people's ratings and the judges' marks of one answer."""
 
     questions: tuple[Question, ...]
-    by_rater: _ByRater = field(default_factory=dict)
+    by_rater: _RatingsOfAnswer = field(default_factory=dict)
     marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """Judge -> number of the question, from 0 -> mark."""
 
@@ -197,8 +202,9 @@ class RatedAnswer:
                 yield number, by_rater
 
     def complete_ratings(self) -> list[list[float]]:
-        """Return the ratings, in the order of the questions, by each person who rated all of the
-        answer's questions.
+        """Return the ratings by each person who rated the answer in full.
+
+        The ratings by a person are in the order of the questions.
         """
         complete = []
         for ratings in self.by_rater.values():
@@ -211,19 +217,21 @@ class RatedAnswer:
 class RatedResult:
     """A result with the ratings of its answers."""
 
-    question: RatedQuestion
+    question: RatedQuestion  # the kind of question that people answered, and how it is scored
     sample: Sample  # the last sample of the main kind; its strata are used for all ratings
     # the main metric's value of every answer
     values: dict[AnswerKey, float] = field(default_factory=dict)
-    judged: dict[str, dict[AnswerKey, float]] = field(default_factory=lambda: defaultdict(dict))
-    """Judge -> answer -> the score by this judge."""
+    scores_by_judge: dict[str, dict[AnswerKey, float]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """Judge -> answer -> score. Without judges, the only key is the name of the metric."""
     clusters: dict[AnswerKey, str] = field(default_factory=dict)  # the source of every answer
     lowest: dict[AnswerKey, float] = field(default_factory=dict)
     """The lowest possible score of every answer to a rubric's case."""
     answers: dict[AnswerKey, RatedAnswer] = field(default_factory=dict)  # the rated answers only
-    unused: int = 0  # the number of ratings of answers that have changed since
+    unused: int = 0  # the number of ratings of answers that have changed or have no value
 
-    def marks(self) -> list[float]:
+    def possible_marks(self) -> list[float]:
         """Return all possible marks, the lowest first."""
         return sorted(choice.value for choice in self.question.choices)
 
@@ -234,7 +242,8 @@ class RatedResult:
             ratings = answer.complete_ratings()
             if ratings:
                 scores[key] = statistics.fmean(
-                    self.question.score_by(answer.questions, by_rater) for by_rater in ratings
+                    self.question.score_by(answer.questions, ratings_by_person)
+                    for ratings_by_person in ratings
                 )
         return scores
 
@@ -258,7 +267,9 @@ class RatedResult:
             keys_by_stratum[number].append(key)
         is_shared = len(set(self._sources(values))) < len(values)
         strata = []
-        for keys in filter(None, keys_by_stratum):
+        for keys in keys_by_stratum:
+            if not keys:
+                continue
             rated = []
             pairs = []
             for key in keys:
@@ -277,13 +288,13 @@ class RatedResult:
         return [self.clusters[key] for key in keys]
 
     def scale(self, people: Mapping[AnswerKey, float]) -> tuple[float, float]:
-        """Return the lowest and the highest possible score by people.
+        """Return the lowest and the highest possible score of an answer by people.
 
         In a rubric, criteria with negative points can make a score lower than the published scale.
         The lowest possible score is then below the published scale, too.
         """
-        choices = self.question.choices
-        low, high = self.question.score.scale or (choices[0].value, choices[-1].value)
+        possible_marks = self.possible_marks()
+        low, high = self.question.score.scale or (possible_marks[0], possible_marks[-1])
         if self.question.kind == CRITERIA_SHEET:
             low = min(low, lower_end(list(people.values()), list(self.lowest.values()), high))
         return low, high
@@ -293,14 +304,17 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
     """Return the figures from people's ratings. `annotations` must have at least one rating."""
     samples = _samples_of_main_kind(annotations)
     score = result.scores.get(result.main_metric)
-    if score is None or (score.metric or result.main_metric) != samples[-1].metric:
+    metric = result.main_metric
+    if score is not None and score.metric:
+        metric = score.metric  # HELM's name, without the split
+    if score is None or metric != samples[-1].metric:
         unused_note = OTHER_METRIC.format(count=len(annotations.ratings), metric=samples[-1].metric)
         return Clinicians(
             rated=0,
             answers=0,
             raters=0,
             ratings=0,
-            too_few=TooFewRated(0, MIN_RATED),
+            too_few=TooFewRated(rated=0, needed=MIN_RATED),
             notes=(unused_note,),
         )
     rated = _match_ratings(result, annotations, samples, score)
@@ -310,28 +324,30 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
     try:
         corrected = _corrected_score(result.main_metric, rated, people)
     except TooFewRatedError as error:
-        too_few = TooFewRated(*error.args)
+        rated_answers, needed = error.args
+        too_few = TooFewRated(rated_answers, needed)
     except TooFewSourcesError:
         pass  # `_notes` reports the number of sources
-    rated_questions = []
+    ratings_of_questions = []
     for answer in rated.answers.values():
         for _, ratings in answer.ratings_by_question():
-            rated_questions.append(ratings)
-    raters = set(chain.from_iterable(rated_questions))
-    marks = rated.marks()
+            ratings_of_questions.append(ratings)
+    raters = set(chain.from_iterable(ratings_of_questions))
+    possible_marks = rated.possible_marks()
     agreement = None
     if len(raters) > 1:
-        agreement = agreement_among(rated_questions, marks)
+        agreement = agreement_among(ratings_of_questions, possible_marks)
+    judges = dict(_judge_agreements(rated, people, possible_marks))
     return Clinicians(
-        len(people),
-        len(rated.values),
-        len(raters),
-        sum(map(len, rated_questions)),
-        corrected,
-        too_few,
-        agreement,
-        result.validity.in_judges_order(dict(_judge_agreements(rated, people, marks))),
-        tuple(_notes(rated, people, len(annotations.samples) - len(samples))),
+        rated=len(people),
+        answers=len(rated.values),
+        raters=len(raters),
+        ratings=sum(map(len, ratings_of_questions)),
+        corrected=corrected,
+        too_few=too_few,
+        agreement=agreement,
+        judges=result.validity.in_judges_order(judges),
+        notes=tuple(_notes(rated, people, len(annotations.samples) - len(samples))),
     )
 
 
@@ -340,8 +356,8 @@ def _corrected_score(
 ) -> CorrectedScore:
     """Return an estimate of the main score if people had rated every answer.
 
-    The estimate is computed on the scale on which a rubric's points can be lost, and then clipped
-    to the published scale.
+    The estimate is computed on the scale of the people's scores (`RatedResult.scale`), and then
+    clipped to the published scale.
 
     Raises:
         TooFewRatedError, TooFewSourcesError: see `corrected_mean`.
@@ -355,51 +371,51 @@ def _corrected_score(
 
     return CorrectedScore(
         metric,
-        clipped(corrected.value),
-        clipped(corrected.low),
-        clipped(corrected.high),
-        METHOD,
-        corrected.power,
-        clipped(corrected.judge_mean),
+        value=clipped(corrected.value),
+        ci_low=clipped(corrected.low),
+        ci_high=clipped(corrected.high),
+        ci_method=METHOD,
+        power=corrected.power,
+        judge_value=clipped(corrected.judge_mean),
     )
 
 
 def _samples_of_main_kind(annotations: Annotations) -> list[Sample]:
     """Return the samples of the kind with the most ratings, in the order in which they were drawn.
 
-    Each sample has one sheet. Samples are of one kind if the forms, metrics and choices of their
-    sheets are equal.
+    Each sample has one sheet, which has the id of the sample. Samples are of one kind if the forms,
+    metrics and choices of their sheets are equal.
     """
-    times = Counter(rating.sheet for rating in annotations.ratings)
+    ratings_on_sheet = Counter(rating.sheet for rating in annotations.ratings)
     by_kind: dict[tuple[object, ...], list[Sample]] = defaultdict(list)
-    ratings: Counter[tuple[object, ...]] = Counter()
+    ratings_of_kind: Counter[tuple[object, ...]] = Counter()
     for sample in annotations.samples:
         kind = (sample.kind, sample.metric, sample.choices)
         by_kind[kind].append(sample)
-        ratings[kind] += times[sample.id]
-    return by_kind[max(by_kind, key=ratings.__getitem__)]
+        ratings_of_kind[kind] += ratings_on_sheet[sample.id]
+    return by_kind[max(by_kind, key=ratings_of_kind.__getitem__)]
 
 
 def _ratings_by_answer(
     annotations: Annotations, samples: Sequence[Sample]
-) -> dict[AnswerKey, list[tuple[SampledAnswer, _ByRater]]]:
+) -> dict[AnswerKey, list[tuple[SampledAnswer, _RatingsOfAnswer]]]:
     """Return the sampled answer and its ratings from each sheet, by answer.
 
     Ratings from sheets of other samples are left out.
     """
-    drawn_as = {}  # (sheet, code of an answer on the sheet) -> the sampled answer
-    for sheet in samples:
-        for answer in sheet.answers:
-            drawn_as[sheet.id, answer.code] = answer
-    by_answer: dict[tuple[str, str], _ByRater] = defaultdict(lambda: defaultdict(dict))
+    answer_of_code = {}  # (sheet, code of an answer on the sheet) -> the sampled answer
+    for sample in samples:
+        for answer in sample.answers:
+            answer_of_code[sample.id, answer.code] = answer
+    by_code: dict[tuple[str, str], _RatingsOfAnswer] = defaultdict(lambda: defaultdict(dict))
     for rating in annotations.ratings:
-        answer_code = (rating.sheet, rating.code)
-        if answer_code in drawn_as:
-            # A rating has the number of its question from 1.
-            by_answer[answer_code][rating.rater][rating.number - 1] = rating.value
+        sheet_and_code = (rating.sheet, rating.code)
+        if sheet_and_code in answer_of_code:
+            number = rating.number - 1  # sheets number the questions from 1, this module from 0
+            by_code[sheet_and_code][rating.rater][number] = rating.value
     by_key = defaultdict(list)
-    for sheet_and_code, by_rater in by_answer.items():
-        drawn = drawn_as[sheet_and_code]
+    for sheet_and_code, by_rater in by_code.items():
+        drawn = answer_of_code[sheet_and_code]
         by_key[drawn.key].append((drawn, dict(by_rater)))
     return by_key
 
@@ -413,31 +429,34 @@ def _match_ratings(
     """
     unmatched = _ratings_by_answer(annotations, samples)
     sample = samples[-1]
-    judged = has_judges(result, sample.kind)
-    jury = _criteria_of_jury(result, sample)
-    rated = RatedResult(
-        RatedQuestion(sample.kind, sample.metric, score, jury, sample.choices, judged=judged),
-        sample,
+    question = RatedQuestion(
+        sample.kind,
+        sample.metric,
+        score,
+        jury=_criteria_of_jury(result, sample),
+        choices=sample.choices,
+        judged=has_judges(result, sample.kind),
     )
+    rated = RatedResult(question, sample)
     for record in result.instances:
-        value = rated.question.value_of(record)
+        value = question.value_of(record)
         if value is None:
             continue
         key = AnswerKey(record.id, record.trial)
         rated.values[key] = value
         rated.clusters[key] = record.cluster or record.id
-        for judge, judge_score in rated.question.scores_of(record).items():
-            rated.judged[judge][key] = judge_score
+        for judge, judge_score in question.scores_of(record).items():
+            rated.scores_by_judge[judge][key] = judge_score
         lowest = record.lowest_score
         if lowest is not None:
             rated.lowest[key] = lowest
         for drawn, by_rater in unmatched.pop(key, ()):
-            if drawn.shown_sha256 != rated.question.sha256_of(record):
+            if drawn.shown_sha256 != question.sha256_of(record):
                 rated.unused += sum(map(len, by_rater.values()))
                 continue
             answer = rated.answers.setdefault(key, RatedAnswer(drawn.questions))
             answer.by_rater.update(by_rater)
-            answer.marks = rated.question.judge_ratings_of(record)
+            answer.marks = question.judge_ratings_of(record)
     # The remaining ratings are of answers that are no longer in the result, or have no value.
     for _, by_rater in chain.from_iterable(unmatched.values()):
         rated.unused += sum(map(len, by_rater.values()))
@@ -445,7 +464,7 @@ def _match_ratings(
 
 
 def _criteria_of_jury(result: TaskResult, sample: Sample) -> tuple[str, ...]:
-    """Return the names of a sheet's questions if these are a jury's criteria, else nothing."""
+    """Return the names of a sheet's questions if these are a jury's criteria, else no names."""
     if result.validity.jury is None or not sample.answers:
         return ()
     names = tuple(question.name for question in sample.answers[0].questions)
@@ -455,18 +474,18 @@ def _criteria_of_jury(result: TaskResult, sample: Sample) -> tuple[str, ...]:
 
 
 def _judge_agreements(
-    rated: RatedResult, people: Mapping[AnswerKey, float], scale: Sequence[float]
+    rated: RatedResult, people: Mapping[AnswerKey, float], possible_marks: Sequence[float]
 ) -> Iterator[tuple[str, JudgeAgreement]]:
-    """Yield each judge with its agreement and bias."""
+    """Yield each judge with its agreement and bias. `people` are the people's scores."""
     judges_of_rated = []  # the judges with a score of at least one rated answer
-    for judge, scores in rated.judged.items():
+    for judge, scores in rated.scores_by_judge.items():
         if scores.keys() & rated.answers.keys():
             judges_of_rated.append(judge)
     names: dict[str, None] = {}  # the names of all judges: the keys of a dict keep their order
     for answer in rated.answers.values():
         names |= dict.fromkeys((*answer.marks, *sorted(judges_of_rated)))
     for judge in names:
-        agreement = agreement_with(_marks_and_ratings(rated, judge), scale)
+        agreement = agreement_with(_marks_and_ratings(rated, judge), possible_marks)
         bias, low, high = _bias(rated, people, judge)
         yield (
             judge,
@@ -475,14 +494,14 @@ def _judge_agreements(
 
 
 def _marks_and_ratings(rated: RatedResult, judge: str) -> list[tuple[float, list[float]]]:
-    """Return a judge's mark and the people's ratings of each question about an answer."""
-    marks = []
+    """Return a judge's mark and the people's ratings of each question that both rated."""
+    pairs = []
     for answer in rated.answers.values():
         marks_of_judge = answer.marks.get(judge, {})
         for number, ratings in answer.ratings_by_question():
             if number in marks_of_judge:
-                marks.append((marks_of_judge[number], list(ratings.values())))
-    return marks
+                pairs.append((marks_of_judge[number], list(ratings.values())))
+    return pairs
 
 
 def _bias(
@@ -494,17 +513,17 @@ def _bias(
     plain mean difference, and None for both ends. If no answer was rated by people and by the
     judge, return None three times.
     """
-    judged = rated.judged.get(judge, {})
+    by_judge = rated.scores_by_judge.get(judge, {})
     by_people = {}
     differences = []
     for key, score in people.items():
-        if key in judged:
+        if key in by_judge:
             by_people[key] = score
-            differences.append(judged[key] - score)
+            differences.append(by_judge[key] - score)
     if not by_people:
         return None, None, None
     try:
-        bias = bias_of_judge(rated.strata(judged, by_people), rated.scale(people))
+        bias = bias_of_judge(rated.strata(by_judge, by_people), rated.scale(people))
     except (TooFewRatedError, TooFewSourcesError):
         return statistics.fmean(differences), None, None
     return bias.value, bias.low, bias.high
@@ -513,7 +532,10 @@ def _bias(
 def _notes(
     rated: RatedResult, people: Mapping[AnswerKey, float], other_sheets: int
 ) -> Iterator[str]:
-    """Yield the notes on ratings that do not count, or that count only in part."""
+    """Yield the notes on ratings that do not count, or that count only in part.
+
+    `other_sheets` is the number of sheets of another kind, whose ratings are not used.
+    """
     if rated.unused:
         yield OTHER_ANSWERS.format(count=rated.unused)
     if other_sheets:

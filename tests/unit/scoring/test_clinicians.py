@@ -119,6 +119,15 @@ def stricter(place: int, _number: int = 0) -> float:
     return right(place) if place % 5 else 0.0
 
 
+def test_without_a_known_scale_yes_and_no_are_the_ends_of_the_scale() -> None:
+    made = yes_no_result()
+    sample = sample_of(made)
+    annotations = Annotations((sample,), tuple(rated(sample, "1", stricter)))
+    score = replace(made.scores["exact_match"], scale=None)
+    without_scale = replace(made, scores={"exact_match": score})
+    assert clinicians_of(without_scale, annotations) == clinicians_of(made, annotations)
+
+
 def test_the_score_is_corrected_by_the_strata_of_the_sample() -> None:
     made = yes_no_result()
     sample = sample_of(made)
