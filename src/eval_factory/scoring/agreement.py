@@ -24,8 +24,8 @@ def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
     1 means full agreement, 0 agreement as by chance, a negative value less agreement than by
     chance. Sources: K. Krippendorff, Content Analysis (2nd edition, 2004), chapter 11; his
     Computing Krippendorff's Alpha-Reliability (2011, repository.upenn.edu/asc_papers/43) shows the
-    computation step by step. n_uc is how often unit u was given the rating c, and m_u is the number
-    of ratings of u. Only the units with m_u of 2 or more count:
+    computation step by step. n_uc is the number of raters who gave unit u the rating c, and m_u is
+    the number of ratings of u. Only the units with m_u of 2 or more count:
 
         o_ck  = sum over u of n_uc n_uk / (m_u - 1)       coincidences of c and k, for c < k
         n_c   = sum over u of n_uc
@@ -37,25 +37,31 @@ def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
     The sums are exact fractions, so that the order of units or raters changes no digit of the
     result.
 
+    Args:
+        units: the ratings of each unit, which is one rated answer or one question about it.
+
     Returns:
         None if alpha is not defined: no unit has two ratings, or all ratings are equal.
     """
     # Units with the same ratings are counted together, which saves time.
     counts = Counter(tuple(sorted(ratings)) for ratings in units if len(ratings) > 1)
-    n: Counter[float] = Counter()
+    n: Counter[float] = Counter()  # rating c -> n_c
     for ratings, times in counts.items():
         for rating in ratings:
             n[rating] += times
     squares = _squared_ordinal_differences(n)
-    expected = sum(n[low] * n[high] * square for (low, high), square in squares.items())
-    if not expected:
+    expected_disagreement = sum(
+        n[low] * n[high] * square for (low, high), square in squares.items()
+    )
+    if not expected_disagreement:
         return None
-    observed = Fraction(0)
+    observed_disagreement = Fraction(0)
     for ratings, times in counts.items():
         weight = Fraction(times, len(ratings) - 1)
         for pair in combinations(ratings, 2):
-            observed += weight * squares.get(pair, 0)  # 0 for a pair of equal ratings
-    return float(1 - (n.total() - 1) * observed / expected)
+            # `squares` has no pair of equal ratings, whose difference is 0.
+            observed_disagreement += weight * squares.get(pair, 0)
+    return float(1 - (n.total() - 1) * observed_disagreement / expected_disagreement)
 
 
 def _squared_ordinal_differences(n: Mapping[float, int]) -> dict[tuple[float, float], Fraction]:
@@ -159,7 +165,7 @@ def gwet_ac1(units: Collection[Collection[float]], categories: int) -> float | N
     if not rated_twice or categories < 2:
         return None
     agreement = statistics.fmean(map(_share_of_equal_pairs, rated_twice))
-    shares: Counter[float] = Counter()
+    shares: Counter[float] = Counter()  # category k -> pi_k
     for counts in rated:
         for category, times in counts.items():
             shares[category] += times / counts.total() / len(rated)  # type: ignore[assignment]
@@ -180,8 +186,8 @@ RatingsByRater = Mapping[str, float]
 def agreement_among(units: Sequence[RatingsByRater], scale: Sequence[float]) -> Agreement:
     """Return the agreement of raters. A rater may have rated only some of the answers.
 
-    Alpha and AC1 use the nearest rating on the scale, kappa is the mean over pairs of raters, and
-    the intraclass correlation uses only the questions that every rater answered.
+    Alpha and AC1 use the nearest rating on the scale. Kappa is the mean over pairs of raters. The
+    intraclass correlation uses only the questions that every rater answered.
 
     Args:
         units: the ratings of each question about an answer.
@@ -189,11 +195,11 @@ def agreement_among(units: Sequence[RatingsByRater], scale: Sequence[float]) -> 
     """
     rated_twice = [unit for unit in units if len(unit) > 1]
     raters = sorted(set(chain.from_iterable(rated_twice)))
-    complete_rows = []  # the questions that every rater answered
+    complete_rows = []  # the ratings of each question that every rater answered
     for unit in rated_twice:
         if len(unit) == len(raters):
             complete_rows.append([unit[rater] for rater in raters])
-    nearest = [_nearest_ratings(unit.values(), scale) for unit in rated_twice]
+    nearest = [_indices_of_nearest(unit.values(), scale) for unit in rated_twice]
     alpha = ordinal_alpha(nearest)
     ac1 = gwet_ac1(nearest, len(scale))
     kappas = []  # one kappa for each pair of raters, over the questions that both rated
@@ -204,7 +210,13 @@ def agreement_among(units: Sequence[RatingsByRater], scale: Sequence[float]) -> 
     mean_kappa = None
     if kappas:
         mean_kappa = statistics.fmean(kappas)
-    return Agreement(len(rated_twice), alpha, icc_agreement(complete_rows), mean_kappa, ac1)
+    return Agreement(
+        n=len(rated_twice),
+        alpha=alpha,
+        icc=icc_agreement(complete_rows),
+        weighted_kappa=mean_kappa,
+        ac1=ac1,
+    )
 
 
 def _ratings_by_both(
@@ -232,10 +244,16 @@ def agreement_with(
         rating = consensus(ratings, scale)
         if rating is not None:
             pairs.append((mark, rating))
-    nearest = [_nearest_ratings(pair, scale) for pair in pairs]
+    nearest = [_indices_of_nearest(pair, scale) for pair in pairs]
     alpha = ordinal_alpha(nearest)
     ac1 = gwet_ac1(nearest, len(scale))
-    return Agreement(len(pairs), alpha, icc_agreement(pairs), weighted_kappa(pairs), ac1)
+    return Agreement(
+        n=len(pairs),
+        alpha=alpha,
+        icc=icc_agreement(pairs),
+        weighted_kappa=weighted_kappa(pairs),
+        ac1=ac1,
+    )
 
 
 def consensus(ratings: Sequence[float], scale: Sequence[float]) -> float | None:
@@ -255,14 +273,14 @@ def consensus(ratings: Sequence[float], scale: Sequence[float]) -> float | None:
     return low
 
 
-def _nearest_ratings(values: Iterable[float], scale: Sequence[float]) -> list[int]:
-    return [nearest_rating(value, scale) for value in values]
+def _indices_of_nearest(values: Iterable[float], scale: Sequence[float]) -> list[int]:
+    return [index_of_nearest(value, scale) for value in values]
 
 
-def nearest_rating(value: float, scale: Sequence[float]) -> int:
+def index_of_nearest(value: float, scale: Sequence[float]) -> int:
     """Return the index of the rating on the scale that is nearest to the value.
 
-    If two ratings are equally near, the function returns the index of the first one.
+    If two ratings are equally near, the lower index counts.
     """
     return min(range(len(scale)), key=lambda number: abs(scale[number] - value))
 
@@ -270,9 +288,9 @@ def nearest_rating(value: float, scale: Sequence[float]) -> int:
 def length_correlation(pairs: Sequence[tuple[float, int]]) -> RankCorrelation | None:
     """Return Spearman's correlation of a judge's marks with the lengths of the answers.
 
-    The interval is computed on Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) (D. Bonett,
-    T. Wright, Psychometrika 65:23-28, 2000). If marks have many ties, the interval covers 94.5 to
-    99.7 %, for n from 20 to 500.
+    The 95 % interval is computed on Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) (D.
+    Bonett, T. Wright, Psychometrika 65:23-28, 2000). If marks have many ties, its real coverage is
+    94.5 to 99.7 %, for n from 20 to 500.
 
     Args:
         pairs: the judge's mark and the length of each answer.
@@ -313,8 +331,8 @@ class Ratings:
     by_judge: dict[str, dict[InstanceKey, dict[str, float]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    # the instances with an empty answer, which get the lowest rating without a judge
-    lowest: set[InstanceKey] = field(default_factory=set)
+    # the instances with an empty answer, which get the form's lowest rating without a judge
+    empty_answers: set[InstanceKey] = field(default_factory=set)
     form: JuryForm = HELMS_FORM
     lengths: dict[InstanceKey, int] = field(default_factory=dict)
     """The length of the answer to each instance, in characters."""
@@ -324,13 +342,13 @@ class Ratings:
         if ratings:
             self.by_judge[judge][instance] = dict(ratings)
 
-    def _units(self, judge: str) -> dict[tuple[InstanceKey, str], float]:
+    def _ratings_by(self, judge: str) -> dict[tuple[InstanceKey, str], float]:
         """Return a judge's ratings, by instance and criterion."""
-        units = {}
+        by_unit = {}
         for instance, ratings in self.by_judge[judge].items():
             for criterion, rating in ratings.items():
-                units[instance, criterion] = rating
-        return units
+                by_unit[instance, criterion] = rating
+        return by_unit
 
     def jury_scores(self, left_out: str | None = None) -> dict[InstanceKey, float]:
         """Return the jury's score of each instance: the mean of all ratings, as in HELM.
@@ -347,7 +365,7 @@ class Ratings:
         rated = {instance: sum(values) / len(values) for instance, values in ratings_of.items()}
         if left_out is not None and not rated:
             return {}
-        return rated | dict.fromkeys(self.lowest, self.form.lowest)
+        return rated | dict.fromkeys(self.empty_answers, self.form.lowest)
 
     def mean_by_judge(self, instance: InstanceKey) -> dict[str, float]:
         """Return the mean of each judge's ratings of one instance.
@@ -370,11 +388,11 @@ class Ratings:
         means = {}
         leave_one_out = {}
         length_correlations = {}
-        units = defaultdict(list)  # (instance, criterion) -> the ratings by all judges
+        ratings_of = defaultdict(list)  # (instance, criterion) -> the ratings by all judges
         for judge in self.by_judge:
-            judge_ratings = self._units(judge)
+            judge_ratings = self._ratings_by(judge)
             for unit, rating in judge_ratings.items():
-                units[unit].append(rating)
+                ratings_of[unit].append(rating)
             means[judge] = statistics.fmean(judge_ratings.values())
             leave_one_out[judge] = self._mean_without(judge)
             length_correlations[judge] = length_correlation(self._marks_and_lengths(judge))
@@ -382,10 +400,10 @@ class Ratings:
         for first, second in combinations(self.by_judge, 2):
             kappas[f"{first}/{second}"] = self._kappa(first, second)
         alpha = None
-        chance = None
+        agreement_p = None
         if not self.form.shares:
-            alpha = ordinal_alpha(units.values())
-            chance = chance_p(self.by_judge)
+            alpha = ordinal_alpha(ratings_of.values())
+            agreement_p = chance_p(self.by_judge)
         return JuryReport(
             means=means,
             krippendorff_alpha=alpha,
@@ -394,16 +412,16 @@ class Ratings:
             labels=self.form.labels,
             criteria=self.form.criteria,
             length_correlation=length_correlations,
-            agreement_p=chance,
+            agreement_p=agreement_p,
             constant=tuple(filter(self._is_constant, self.by_judge)),
         )
 
     def _is_constant(self, judge: str) -> bool:
-        """Return True if a judge gave every answer the same marks, and enough marks to tell."""
+        """Return True if a judge gave every answer the same marks, and at least `ENOUGH_MARKS`."""
         distinct = set()
         for by_criterion in self.by_judge[judge].values():
             distinct.add(tuple(sorted(by_criterion.items())))
-        return len(distinct) == 1 and len(self._units(judge)) >= ENOUGH_MARKS
+        return len(distinct) == 1 and len(self._ratings_by(judge)) >= ENOUGH_MARKS
 
     def _mean_without(self, judge: str) -> float | None:
         """Return the jury's mean score without a judge; None if no other judge rated anything."""
@@ -423,13 +441,13 @@ class Ratings:
     def _kappa(self, judge: str, second_judge: str) -> float | None:
         """Return the weighted kappa of two judges, over the criteria and instances that both rated.
 
-        The result is None if the ratings are shares: a share has no fixed steps, which kappa's
-        weights compare. It is also None if `weighted_kappa` is not defined.
+        The result is None if `weighted_kappa` is not defined, or if the ratings are shares: kappa
+        needs ratings with fixed steps.
         """
         if self.form.shares:
             return None
-        ratings = self._units(judge)
-        second_ratings = self._units(second_judge)
+        ratings = self._ratings_by(judge)
+        second_ratings = self._ratings_by(second_judge)
         pairs = []
         for unit in ratings.keys() & second_ratings.keys():
             pairs.append((ratings[unit], second_ratings[unit]))

@@ -1,4 +1,4 @@
-"""Holds the main metric's values of each asking, and compares the askings of the same questions.
+"""Stores the main metric's values of each asking, and compares the askings of the same questions.
 
 An asking is one way to ask all questions, such as a repeat, other words or a doubt. The intervals
 take into account that questions may share a source.
@@ -15,7 +15,7 @@ from eval_factory.helm.metric_facts import facts_of
 from eval_factory.scoring.confidence import Unit, share_of, units_of
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import PROPORTION, Bounds
-from eval_factory.scoring.mean_over_askings import same_metric
+from eval_factory.scoring.mean_over_askings import with_name_and_split_of
 from eval_factory.scoring.paired import paired_difference
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import (
@@ -67,6 +67,7 @@ class AskingValues:
         metrics_asked_again: Sequence[MetricValues],
         right: RightAnswers,
         unchanged: Collection[InstanceKey],
+        *,
         times: int,
     ) -> None:
         """Sort the main metric's values by asking.
@@ -92,12 +93,13 @@ class AskingValues:
         self.by_reader = self.has_right and right.is_read_by_reader
         """True if the answer reader, and not HELM's match, decides which answers are right."""
         self._repeats = names_of_repeats(times)[1:]
+        # name of an asking -> the value of each instance
         self._by_name: dict[str, Mapping[InstanceKey, float]] = {FIRST_ASKING: main.values}
         self.perturbations_of_helm: dict[str, str] = {}
-        """The names of HELM's own perturbations, each mapped to itself: these perturbations have no
-        families, so each name stands for a family, too.
+        """Family -> name of the perturbation, for HELM's own perturbations. Each of these is a
+        family of its own, so the key equals the value.
         """
-        for metric in same_metric(main, (*metrics_asked_again, *draft.metrics)):
+        for metric in with_name_and_split_of(main, (*metrics_asked_again, *draft.metrics)):
             if metric.perturbation and not is_derived(metric):
                 self._add(metric.perturbation, metric.values, unchanged)
 
@@ -112,6 +114,7 @@ class AskingValues:
             if key not in unchanged:
                 changed[key] = value
         self._by_name[name] = changed
+        # All perturbations are HELM's own, except further askings and orders of the choices.
         if not is_asked_again(name) and number_of_order(name) is None:
             self.perturbations_of_helm[name] = name
 
@@ -209,7 +212,7 @@ class AskingValues:
                 units.append(unit)
         if not units:
             return None
-        difference = paired_difference(
+        comparison = paired_difference(
             [self._value_before(unit, before[unit]) for unit in units],
             list(map(after.__getitem__, units)),
             clusters=self.sources(units),
@@ -219,13 +222,13 @@ class AskingValues:
         if among is None:
             unread = self.unread_in([FIRST_ASKING, name])
         return Change(
-            len(units),
-            difference.value_a,
-            difference.value_b,
-            difference.difference,
-            difference.ci_low,
-            difference.ci_high,
-            difference.p_value,
+            questions=len(units),
+            before=comparison.value_a,
+            after=comparison.value_b,
+            difference=comparison.difference,
+            ci_low=comparison.ci_low,
+            ci_high=comparison.ci_high,
+            p_value=comparison.p_value,
             **self._flips(units, before, after),
             unread=unread,
         )
@@ -245,12 +248,12 @@ class AskingValues:
         if not self.has_right:
             return {}
         was_right, was_wrong = right_and_wrong(units, before)
-        lost_by_chance = self._lost_in_same_words
-        asked_in_same_words = [unit for unit in was_right if unit in lost_by_chance]
+        wrong_share = self._wrong_share_in_same_words
+        asked_in_same_words = [unit for unit in was_right if unit in wrong_share]
         return {
             "right_to_wrong": self.share(was_right, lambda unit: after[unit] < 1.0),
             "wrong_to_right": self.share(was_wrong, lambda unit: after[unit] >= 1.0),
-            "same_words": self.share(asked_in_same_words, lost_by_chance.__getitem__),
+            "same_words": self.share(asked_in_same_words, wrong_share.__getitem__),
         }
 
     def _value_before(self, unit: Unit, first: float) -> float:
@@ -269,8 +272,8 @@ class AskingValues:
         return list(map(self.of, self._repeats))
 
     @cached_property
-    def _lost_in_same_words(self) -> dict[Unit, float]:
-        """Question -> the share of wrong answers when it was asked again in the same words.
+    def _wrong_share_in_same_words(self) -> dict[Unit, float]:
+        """The share of wrong answers to each question that was asked again in the same words.
 
         The mapping has only the questions whose first answer was right.
         """
@@ -279,12 +282,12 @@ class AskingValues:
             # Without `extra.repeats`, another option may have asked some questions again in the
             # same words, to measure the changes by chance.
             askings = [self.of(name) for name in self._by_name if name.startswith(SAME_WORDS)]
-        lost = {}
-        for unit, value in self.of(FIRST_ASKING).items():
-            is_lost = [float(values[unit] < 1.0) for values in askings if unit in values]
-            if value >= 1.0 and is_lost:
-                lost[unit] = statistics.fmean(is_lost)
-        return lost
+        shares = {}
+        for unit, first_value in self.of(FIRST_ASKING).items():
+            wrong = [float(values[unit] < 1.0) for values in askings if unit in values]
+            if first_value >= 1.0 and wrong:
+                shares[unit] = statistics.fmean(wrong)
+        return shares
 
     def by_group(self, name: str) -> dict[str, dict[str, Change]]:
         """Return the change from the first asking to another asking, for each group of questions.

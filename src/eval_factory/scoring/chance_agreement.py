@@ -27,11 +27,12 @@ def chance_p(marks: Mapping[str, MarksOfJudge]) -> float | None:
 
     Each permutation moves all marks that a judge gave to one answer together. Correlation between
     the criteria of an answer is therefore not counted as agreement. The statistic is the mean
-    squared ordinal difference (as in Krippendorff's alpha) over all pairs of marks by two judges.
-    The observed order counts as one of the permutations, so that p is never 0. The seed is fixed.
+    squared ordinal difference (as in Krippendorff's alpha) over the pairs of marks that two judges
+    gave to the same criterion of the same answer. The observed order counts as one of the
+    permutations, so that p is never 0.
 
     Args:
-        marks: the marks of each judge: answer -> criterion -> mark.
+        marks: the marks of each judge.
 
     Returns:
         None if fewer than two judges gave marks, or if no two judges rated the same criterion of
@@ -42,12 +43,13 @@ def chance_p(marks: Mapping[str, MarksOfJudge]) -> float | None:
     judges = sorted(judge for judge, marks_of_judge in marks.items() if marks_of_judge)
     if len(judges) < 2:
         return None
-    rated: set[Hashable] = set()
+    rated_answers: set[Hashable] = set()
     for judge in judges:
-        rated.update(marks[judge])
-    answers = sorted(rated, key=repr)
-    tables, values = _tables({judge: marks[judge] for judge in judges}, answers)
-    differences = _ordinal_differences(tables, values)
+        rated_answers.update(marks[judge])
+    # A fixed order makes p reproducible. Answers are sorted by text: some may not be comparable.
+    answers = sorted(rated_answers, key=repr)
+    tables, distinct_marks = _tables({judge: marks[judge] for judge in judges}, answers)
+    differences = _ordinal_differences(tables, distinct_marks)
     observed = _mean_difference(tables, differences)
     if observed is None:
         return None
@@ -61,7 +63,7 @@ def chance_p(marks: Mapping[str, MarksOfJudge]) -> float | None:
         for table in tables[1:]:
             permuted.append(table[rng.permutation(len(answers))])
         difference = _mean_difference(permuted, differences)
-        # The difference is None if no two judges' marks are in the same place of this order.
+        # None if this order puts no two marks on the same criterion of the same answer.
         if difference is not None and difference <= observed + ROUNDING:
             at_most_observed += 1
     return at_most_observed / (PERMUTATIONS + 1)
@@ -77,40 +79,41 @@ def _tables(
     """
     import numpy as np
 
-    criteria: dict[str, int] = {}
+    column_of: dict[str, int] = {}
     distinct: set[float] = set()
     for by_answer in marks.values():
         for by_criterion in by_answer.values():
             distinct.update(by_criterion.values())
             for criterion in by_criterion:
-                criteria.setdefault(criterion, len(criteria))
-    values = sorted(distinct)
-    index_of = {value: index for index, value in enumerate(values)}
+                column_of.setdefault(criterion, len(column_of))
+    distinct_marks = sorted(distinct)
+    index_of = {mark: index for index, mark in enumerate(distinct_marks)}
     row_of = {answer: row for row, answer in enumerate(answers)}
     tables: list[NDArray[Any]] = []
     for by_answer in marks.values():
-        table = np.full((len(answers), len(criteria)), -1, dtype=np.int64)
+        table = np.full((len(answers), len(column_of)), -1, dtype=np.int64)
         for answer, by_criterion in by_answer.items():
             for criterion, mark in by_criterion.items():
-                table[row_of[answer], criteria[criterion]] = index_of[mark]
+                table[row_of[answer], column_of[criterion]] = index_of[mark]
         tables.append(table)
-    return tables, values
+    return tables, distinct_marks
 
 
-def _ordinal_differences(tables: list[NDArray[Any]], values: list[float]) -> NDArray[Any]:
+def _ordinal_differences(tables: list[NDArray[Any]], distinct_marks: list[float]) -> NDArray[Any]:
     """Return the squared ordinal difference of each pair of marks (see `agreement.ordinal_alpha`).
 
-    Each difference is divided by the total number of marks before it is squared. This division
-    changes no comparison.
+    Each difference is divided by the total number of marks before it is squared. The division
+    changes no comparison in `chance_p`.
     """
     import numpy as np
 
-    times = np.zeros(len(values))
+    times = np.zeros(len(distinct_marks))
     for table in tables:
-        times += np.bincount(table[table >= 0], minlength=len(values))
-    # The middle rank of each mark: the ordinal difference of two marks is the difference of these.
-    middles = np.cumsum(times) - times / 2
-    differences: NDArray[Any] = ((middles[:, None] - middles[None, :]) / times.sum()) ** 2
+        times += np.bincount(table[table >= 0], minlength=len(distinct_marks))
+    # The ordinal difference of two marks is the difference of their middle ranks.
+    middle_ranks = np.cumsum(times) - times / 2
+    rank_differences = middle_ranks[:, None] - middle_ranks[None, :]
+    differences: NDArray[Any] = (rank_differences / times.sum()) ** 2
     return differences
 
 

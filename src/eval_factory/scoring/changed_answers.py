@@ -44,7 +44,7 @@ from eval_factory.scoring.asking_values import (
 from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs, Sources, Unit
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import describe, holm
-from eval_factory.scoring.mean_over_askings import add_mean_over_askings, same_metric
+from eval_factory.scoring.mean_over_askings import add_mean_over_askings, with_name_and_split_of
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.readability import right_answers
@@ -95,12 +95,13 @@ class Askings(Part):
     """The questions whose original form was answered, in the order of the requests. The dict is an
     ordered set.
     """
-    main: str = ""  # the name of HELM's main metric
+    main_name: str = ""  # the name of HELM's main metric; set only with `extra.ask_unread`
     reading: dict[str, int] = field(default_factory=dict)
     """The counts of read and unread answers, by their field in `results.Instances`."""
     mean: MetricValues | None = None  # the mean of the main metric over askings in the same words
-    prompts: dict[Unit, int] = field(default_factory=dict)  # hashes of the original prompts
-    options: dict[Unit, int] = field(default_factory=dict)  # the number of options of a question
+    prompt_hashes: dict[Unit, int] = field(default_factory=dict)  # of the original prompts
+    option_counts: dict[Unit, int] = field(default_factory=dict)
+    """The number of options of each question; 0 if its answers are open text."""
     letters: Mapping[Unit, ConfidenceReply] = field(default_factory=dict)
     """The replies to `extra.ask_unread`, which asks for the letter of an unread answer."""
     unchanged: set[InstanceKey] = field(default_factory=set)
@@ -126,7 +127,8 @@ class Askings(Part):
         """
         extra = plan.evaluation.extra
         has_own_askings = any(getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
-        if not has_own_askings and "data_augmentation" not in plan.evaluation.task.helm.arguments:
+        has_askings_by_helm = "data_augmentation" in plan.evaluation.task.helm.arguments
+        if not has_own_askings and not has_askings_by_helm:
             return None
         letters = {}
         if extra.ask_unread:
@@ -139,27 +141,29 @@ class Askings(Part):
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         """Store facts about an original question, or that HELM asked it again without a change."""
-        if key[2] is None:
+        perturbation = key[2]
+        if perturbation is None:
             self._see_first_asking(key, state)
-        elif not is_asked_again(key[2]) and self.prompts.get(key[:2]) == hash(prompt_of(state)):
+            return
+        if is_asked_again(perturbation):
+            return  # Only HELM's own perturbations may leave a prompt unchanged.
+        if self.prompt_hashes.get(key[:2]) == hash(prompt_of(state)):
             self.unchanged.add(key)
 
-    def see_other_form(self, key: InstanceKey, state: output.RequestState) -> None:
-        self.see(key, state)
-
     def _see_first_asking(self, key: InstanceKey, state: output.RequestState) -> None:
-        """See the answer to a question in its original form."""
+        """Store facts about a question in its original form, and about the answer."""
         unit = key[:2]
-        self.prompts[unit] = hash(prompt_of(state))
+        self.prompt_hashes[unit] = hash(prompt_of(state))
         right = right_answers(state)
         if state.output_mapping and right and all(map(_is_none_of_these, right)):
             self.none_right.add(unit)
         if has_failed(state):
             return
         self.units[unit] = None
-        self.options[unit] = len(state.output_mapping or {})
+        self.option_counts[unit] = len(state.output_mapping or {})
         if unit in self.letters:
-            self.right.add_reply(key, state, self.letters[unit].reply or "")
+            reply = self.letters[unit].reply or ""  # empty if the request for the letter failed
+            self.right.add_reply(key, state, reply)
         if self.confidence is not None:
             self.confidence.add(unit, state, self.right.label_in(state))
 
@@ -176,8 +180,9 @@ class Askings(Part):
             for unit, reply in by_unit.items():
                 key: InstanceKey = (*unit, name)
                 draft.tally.requested.add(key)
-                if reply.error not in (None, openai_api.FILTERED_MESSAGE):
-                    draft.tally.fail(key, reply.error or "")
+                # A reply that the content filter withheld is final, and not a failure.
+                if reply.error is not None and reply.error != openai_api.FILTERED_MESSAGE:
+                    draft.tally.fail(key, reply.error)
 
     def complete(self, draft: Draft) -> None:
         """Add a main metric that counts the letters from `extra.ask_unread`, and count how the
@@ -186,7 +191,7 @@ class Askings(Part):
         if not self._extra.ask_unread:
             return
         labels = [metric.label for metric in draft.metrics]
-        self.main, _ = chosen_main_metric(draft.plan.evaluation.task.helm, labels)
+        self.main_name, _ = chosen_main_metric(draft.plan.evaluation.task.helm, labels)
         keys: list[InstanceKey] = [(*unit, None) for unit in self.units]
         read_by_rule = len(self.right.stated.keys() & keys)
         read_by_asking = len(self.right.replied.keys() & keys)
@@ -196,15 +201,15 @@ class Askings(Part):
             "unread": len(keys) - read_by_rule - read_by_asking,
         }
         for metric in list(draft.metrics):
-            if metric.name == self.main and metric.perturbation is None and metric.values:
+            if metric.name == self.main_name and metric.perturbation is None and metric.values:
                 draft.metrics.append(self._with_letters(metric))
 
     def _with_letters(self, metric: MetricValues) -> MetricValues:
         """Return a copy of the main metric that also counts the letters from `extra.ask_unread`."""
         values = {key: self.right.value_with_reply(key) for key in metric.values}
-        name = self.main + WITH_ASKED
+        name = self.main_name + WITH_ASKED
         # The label of a metric may continue with the split, such as `f1@test`.
-        label = name + metric.label.removeprefix(self.main)
+        label = name + metric.label.removeprefix(self.main_name)
         return replace(metric, label=label, name=name, helm_mean=None, values=values)
 
     def note(self, draft: Draft) -> None:
@@ -219,7 +224,7 @@ class Askings(Part):
                 Importance.INCOMPLETE,
                 f"no rule reads {answers}: ask_unread asked the model for the letter of each. "
                 f"{self.reading['read_by_asking']} of the replies name an option, and "
-                f"{self.main}{WITH_ASKED} counts these options. {unread} {stay}",
+                f"{self.main_name}{WITH_ASKED} counts these options. {unread} {stay}",
             )
 
     def score(self, draft: Draft) -> None:
@@ -251,12 +256,17 @@ class Askings(Part):
         self._add_notes(draft)
         extra = self._extra
         values = AskingValues(
-            draft, main, self.metrics, self.right, self.unchanged, extra.repeats or 1
+            draft,
+            main,
+            self.metrics,
+            self.right,
+            self.unchanged,
+            times=extra.repeats or 1,  # Without `repeats`, each question is asked once.
         )
         report = AskedAgain(right_by=self.right.reading_rule())
         if extra.repeats is not None:
             repeated = []
-            for metric in same_metric(main, self.metrics):
+            for metric in with_name_and_split_of(main, self.metrics):
                 if str(metric.perturbation).startswith(REPEAT):
                     repeated.append(metric)
             self.mean = add_mean_over_askings(draft, [main, *repeated], REPEATS_MEAN)
@@ -281,7 +291,7 @@ class Askings(Part):
         )
 
     def _families(self, values: AskingValues) -> Mapping[str, str]:
-        """Return the mapping: family of changes in the words -> name of the perturbation.
+        """Return a dict from each family of changes in the words to the name of its perturbation.
 
         Without `extra.perturb`, return HELM's own perturbations.
         """
@@ -305,10 +315,11 @@ class Askings(Part):
         asking_names = names_of_repeats(times)
         by_unit = _values_in_every_asking(list(map(values.of, asking_names)))
         if not by_unit or self.mean is None:
-            return Repeats(times, 0)
+            return Repeats(times, questions=0)
         if values.by_reader:
             mean = values.share(by_unit, lambda unit: statistics.fmean(by_unit[unit]), values.scale)
-        else:  # The score of the mean has the same values, so both show the same interval.
+        else:
+            # `self.mean` was scored from the same values: its interval is used here, too.
             stats = scores[self.mean.label].stats
             mean = Share(stats.mean, stats.count, stats.ci_low, stats.ci_high)
         answers = self._answers_in_every_asking(by_unit, asking_names)
@@ -320,7 +331,7 @@ class Askings(Part):
         between, within = _stderr_between_and_within(by_unit, values.sources)
         return Repeats(
             times,
-            len(by_unit),
+            questions=len(by_unit),
             mean=mean,
             stderr_between=between,
             stderr_within=within,
@@ -355,7 +366,7 @@ class Askings(Part):
 
         Args:
             values: the main metric's values of each asking.
-            families: family -> the name of its perturbation.
+            families: a dict from each family to the name of its perturbation.
         """
         reports = {}
         for family, name in families.items():
@@ -364,10 +375,13 @@ class Askings(Part):
                 lost: tuple[str, ...] = ()
                 if values.has_right:
                     lost = tuple(_lost_questions(values, name)[:MAX_LOST])
-                # The corrected p value (None) is set below, when all families are known.
                 reports[family] = InOtherWords(
-                    change, values.not_asked(name), None, values.by_group(name), lost
+                    change,
+                    unchanged=values.not_asked(name),
+                    groups=values.by_group(name),
+                    lost=lost,
                 )
+        # The correction of the p values needs the p values of all families.
         p_values = holm([report.change.p_value for report in reports.values()])
         corrected = {}
         for (family, report), p_holm in zip(reports.items(), p_values, strict=True):
@@ -396,8 +410,8 @@ class Askings(Part):
                 changes.append(change)
         return Pushback(tuple(changes), dict(sorted(changed.items())))
 
-    def _first_change(self, unit: Unit, turns: Sequence[InstanceKey]) -> str:
-        """Return the number of the first turn with another answer than the first answer.
+    def _first_change(self, unit: Unit, keys_of_turns: Sequence[InstanceKey]) -> str:
+        """Return the number of the first turn whose answer differs from the first answer.
 
         An unread answer is not a change. The method returns `UNREAD` if the first answer is unread,
         or if some later answer is unread and no answer is a change. The method returns `NEVER` if
@@ -406,7 +420,7 @@ class Askings(Part):
         first = self.right.comparable_answer((*unit, None))
         if first is None:
             return UNREAD
-        answers = list(map(self.right.comparable_answer, turns))
+        answers = list(map(self.right.comparable_answer, keys_of_turns))
         for turn, answer in enumerate(answers, 1):
             if answer is not None and answer != first:
                 return str(turn)
@@ -423,7 +437,7 @@ class Askings(Part):
         if change is None:
             return None
         after = values.of(OPTIONS_ONLY)
-        chances = [1 / self.options[unit] for unit in after if self.options.get(unit)]
+        chances = [1 / self.option_counts[unit] for unit in after if self.option_counts.get(unit)]
         guess = None
         if chances:
             guess = statistics.fmean(chances)
@@ -437,7 +451,7 @@ class Askings(Part):
         change = values.change(NONE_OF_THE_OTHERS)
         if change is None:
             return None
-        return InOtherWords(change, values.not_asked(NONE_OF_THE_OTHERS))
+        return InOtherWords(change, unchanged=values.not_asked(NONE_OF_THE_OTHERS))
 
     def none_of_these(self, values: AskingValues) -> Share | None:
         """Return the share of right answers among questions whose right option is "none of these".
@@ -537,8 +551,10 @@ class Askings(Part):
                 f"{', '.join(unchecked_families)} changed: the change may have made another "
                 "answer right",
             )
-        is_own_task = not self.plan.evaluation.task.helm.any_run_spec
-        if extra.perturb and not (is_own_task and self.plan.evaluation.benchmark is None):
+        evaluation = self.plan.evaluation
+        # neither a run entry of HELM that the user wrote, nor a benchmark of the user
+        is_own_task = not evaluation.task.helm.any_run_spec and evaluation.benchmark is None
+        if extra.perturb and not is_own_task:
             notes.add(
                 Importance.DOUBTFUL,
                 "nobody has checked whether the right answers of this benchmark stay right in "
@@ -583,7 +599,7 @@ def _lost_questions(values: AskingValues, name: str) -> list[str]:
     before = values.of(FIRST_ASKING)
     lost = []
     for unit, value in values.of(name).items():
-        if before.get(unit, 0.0) >= 1.0 > value:
+        if unit in before and before[unit] >= 1.0 > value:
             lost.append(unit[0])
     return lost
 

@@ -15,7 +15,7 @@ from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.confidence import Unit, share_of, units_of
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.mean_over_askings import add_mean_over_askings, same_metric
+from eval_factory.scoring.mean_over_askings import add_mean_over_askings, with_name_and_split_of
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.readability import option_read
 from eval_factory.scoring.request_states import has_failed, text_of
@@ -45,7 +45,7 @@ class ChoiceOrderCheck(Part):
     Requests that failed are left out.
     """
     # the number of orders in which each question was asked
-    orders: dict[Unit, int] = field(default_factory=Counter)
+    order_counts: dict[Unit, int] = field(default_factory=Counter)
     not_reordered: dict[Unit, str] = field(default_factory=dict)
     """Question -> the reason why its choices stay in their original order."""
     letters: Counter[str] = field(default_factory=Counter)
@@ -83,7 +83,7 @@ class ChoiceOrderCheck(Part):
         if order is None:
             return
         unit = key[:2]
-        self.orders[unit] += 1
+        self.order_counts[unit] += 1
         reason = why_not_reordered(
             [reference.output.text for reference in state.instance.references]
         )
@@ -102,10 +102,11 @@ class ChoiceOrderCheck(Part):
     def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
         """Return the main metric's values in each order, by the order's number, from 1.
 
-        After the original order, the orders are sorted as texts: 10 comes before 2.
+        After the original order, the orders are sorted as texts, as in all earlier results: 10
+        comes before 2.
         """
         by_number = {}
-        for metric in same_metric(main, self.by_order):
+        for metric in with_name_and_split_of(main, self.by_order):
             order = number_of_order(metric.perturbation)
             if order is not None:
                 by_number[order] = metric
@@ -127,7 +128,7 @@ class ChoiceOrderCheck(Part):
             main: the values of the main metric in the original order, if there are any.
             missing: the instances without a value that counts.
         """
-        reordered = [unit for unit, count in self.orders.items() if count > 1]
+        reordered = [unit for unit, count in self.order_counts.items() if count > 1]
         by_order = {}
         right_in_all = {}
         clusters: Mapping[str, str] = {}
@@ -174,9 +175,9 @@ class ChoiceOrderCheck(Part):
     def _answers(self) -> dict[Unit, dict[int, str | None]]:
         """Return the option that was chosen for each question in each order.
 
-        If the answer reader decides which answers are right, the option is the one that this reader
-        finds, and the answers that it cannot read are left out. Otherwise HELM's match decides, and
-        the option of an answer that names no option is None.
+        If the answer reader decides which answers are right, the reader also finds the options.
+        Answers that the reader cannot read are then left out. Otherwise, HELM's match finds the
+        options, and the option of an answer that names none is None.
         """
         if self.right is None or not self.right.is_read_by_reader:
             return self.chosen
@@ -232,12 +233,12 @@ class ChoiceOrderCheck(Part):
         by_reader = {}
         for key, value in values.items():
             if not self.right.is_unread(key):
-                # `right` has no entry for a failed request, which keeps the metric's value.
+                # A failed request has the metric's value, because `right` has no entry for it.
                 by_reader[key] = float(self.right.right.get(key, value))
         return by_reader
 
     def _unread_in_some_order(self, units: Sequence[Unit]) -> set[Unit]:
-        """Return the questions with an answer that no rule reads in at least one order.
+        """Return the questions that have an unread answer in at least one order.
 
         `_right_in_all_orders` leaves these questions out, because an unread answer may be right.
         The set is empty if HELM's match decides which answers are right.
@@ -252,16 +253,17 @@ class ChoiceOrderCheck(Part):
         return unread
 
     def _changed_in_same_words(self, units: Sequence[Unit]) -> dict[Unit, float]:
-        """Return how often the choice changed when a question was asked again in the same words.
+        """Return the share of each question's repeated askings that got another choice.
 
-        The value of a question is the share of its repeated askings with another choice. Questions
-        without a readable repeated answer are left out.
+        A repeated asking has the same words and the same order of choices. Questions without a
+        readable repeated answer are left out.
         """
         if self.right is None:
             return {}
         changes: dict[Unit, list[float]] = defaultdict(list)
         for key in self.right.helm_matches:  # the keys are all askings that have an answer
-            if not (key[2] or "").startswith((REPEAT, SAME_WORDS)):
+            perturbation = key[2]
+            if perturbation is None or not perturbation.startswith((REPEAT, SAME_WORDS)):
                 continue
             first = self.right.comparable_answer((*key[:2], None))
             repeated = self.right.comparable_answer(key)

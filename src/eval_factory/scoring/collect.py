@@ -77,17 +77,17 @@ def collect(
         PrerequisiteError: the ratings by people cannot be read.
     """
     run = output.read_run(runs[0])
-    usage, changes, used = journal.usage_of(plan, run_id, wall_s)
-    parts = RunParts.of(plan, run, used, remembered)
-    draft = Draft(plan, run, parts.split, parts.tally, list(parts.own_metrics), usage, changes)
+    usage, changes, used_keys = journal.usage_of(plan, run_id, wall_s)
+    parts = RunParts.of(plan, run, used_keys, remembered)
+    draft = Draft(plan, run, parts.split, parts.tally, list(parts.metrics), usage, changes)
     if remembered is not None:
         draft.earlier_notes = remembered.notes
     if parts.looks is not None:
         draft.looks = len(parts.looks.sizes)
-    listed = parts.listed()
+    ordered_parts = parts.in_order()
     for state in run.request_states():
-        _show(state, listed)
-    go_through_phases(listed, draft)
+        _show(state, ordered_parts)
+    go_through_phases(ordered_parts, draft)
     scenario = run.scenario_name or plan.evaluation.task.helm.scenario
     prompts = parts.tally.prompts.hexdigest()
     provenance = provenance_of(plan, scenario, prompts, git_hash, data_bundle, draft.asked, run_id)
@@ -114,22 +114,22 @@ class RunParts:
     """
 
     split: str | None  # the main split
-    own_metrics: Sequence[MetricValues]
-    """HELM's metrics, without the metrics of questions whose choices are in another order.
+    metrics: Sequence[MetricValues]
+    """HELM's metrics and the metrics of reasoned answers.
 
-    Metrics of reasoned answers are included.
+    The metrics of questions whose choices are in another order are left out.
     """
     answers: journal.StoredAnswers
     tally: Tally
     stated: StatedModels  # the models that the endpoints' answers state
     readability: Readability
     right: RightAnswers
-    orders: ChoiceOrderCheck | None
-    again: Askings | None
+    choice_orders: ChoiceOrderCheck | None
+    askings: Askings | None  # the further askings
     floors: FloorScores
-    corrections: Corrections
+    corrections: Corrections  # the corrections of HELM's metrics
     rubric: RubricTally | None
-    correction: RubricCorrection | None
+    rubric_correction: RubricCorrection | None  # the correction of the judges' rubric scores
     jury: Jury | None
     looks: Looks | None  # the interim analyses of `extra.stop_when`
 
@@ -138,7 +138,7 @@ class RunParts:
         cls,
         plan: Plan,
         run: output.HelmRun,
-        used: Collection[str],
+        used_keys: Collection[str],
         remembered: Remembered | None,
     ) -> RunParts:
         """Return the parts, which have not seen any request yet.
@@ -146,57 +146,56 @@ class RunParts:
         Args:
             plan: the plan of the run.
             run: the output of helm-run.
-            used: the cache keys of the answers that the result uses.
+            used_keys: the cache keys of the answers that the result uses.
             remembered: facts from an earlier collection, if any.
         """
         entry = plan.evaluation.task.helm
         split = run.main_split(entry.main_split)
-        orders, metrics = ChoiceOrderCheck.of(
-            plan, run, with_reasoned(plan, metric_values_of(run, split))
-        )
+        every_metric = with_reasoned(plan, metric_values_of(run, split))
+        choice_orders, metrics = ChoiceOrderCheck.of(plan, run, every_metric)
         asked_once = [metric for metric in metrics if not is_asked_again(metric.perturbation)]
         sources: Mapping[str, str] = {}
         if remembered is not None:
             sources = remembered.sources
         tally = Tally.of(plan, run, sources)
-        stated = StatedModels(plan.endpoints, used, journal.read_servers(plan.rundir.cache_db))
+        stated = StatedModels(plan.endpoints, used_keys, journal.read_servers(plan.rundir.cache_db))
         answers = journal.StoredAnswers.of(plan, stated.add)
         # At this point, the main metric is one of HELM's own metrics.
         main, _ = chosen_main_metric(entry, [metric.label for metric in asked_once])
         readability, right = _readers(plan, run, main, answers)
-        if orders is not None:
-            orders.right = right
+        if choice_orders is not None:
+            choice_orders.right = right
         rubric = RubricTally.of(plan, run)
         jury = None
         if run.jury is not None:
             jury = Jury(plan, run.jury, tally)
         return cls(
-            split,
-            metrics,
-            answers,
-            tally,
-            stated,
-            readability,
-            right,
-            orders,
-            Askings.of(plan, right, answers.logprobs_of),
-            FloorScores(plan, run, asked_once),
-            Corrections.of(plan, metrics),
-            rubric,
-            RubricCorrection.of(plan, rubric),
-            jury,
-            Looks.of(plan),
+            split=split,
+            metrics=metrics,
+            answers=answers,
+            tally=tally,
+            stated=stated,
+            readability=readability,
+            right=right,
+            choice_orders=choice_orders,
+            askings=Askings.of(plan, right, answers.logprobs_of),
+            floors=FloorScores(plan, run, asked_once),
+            corrections=Corrections.of(plan, metrics),
+            rubric=rubric,
+            rubric_correction=RubricCorrection.of(plan, rubric),
+            jury=jury,
+            looks=Looks.of(plan),
         )
 
-    def listed(self) -> list[Part]:
-        """Return the parts in their order. The comments say why a part has its place.
+    def in_order(self) -> list[Part]:
+        """Return the parts in their order. The comments give the reasons for the order.
 
         Each phase calls the parts in this order. Notes of equal importance from one phase are shown
         in this order, too.
         """
         parts: list[Part | None] = [
             self.tally,
-            # `self.orders` and `self.again` use the answers that this part has read.
+            # `self.choice_orders` and `self.askings` use the answers that this part has read.
             self._right_answers_if_used(),
             # This part fills in the values of reasoned answers before other parts count values.
             ReasonedValues(self.right, self._other_orders()),
@@ -204,24 +203,24 @@ class RunParts:
             UnscorableAnswers(),
             self.corrections,
             self.readability,  # The lenient metrics are listed after the corrected metrics.
-            self.orders,
+            self.choice_orders,
             NotesOnRun(),
-            self.again,  # The metric from `extra.ask_unread` is listed after the lenient metrics.
-            # `self.again` has removed the metrics of further askings: they are not scores.
+            self.askings,  # The metric from `extra.ask_unread` is listed after the lenient metrics.
+            # `self.askings` has removed the metrics of further askings: they are not scores.
             MetricScores(),
             # The judges' marks of a text that says nothing are a floor, too.
             ProbedJudges(self.rubric, self.jury),
             self.floors,
             self.looks,  # A stopping rule may refer to the floor.
             NotesOnLabels(),  # The upper limit, which label errors set, comes after the floor.
-            # With repeats, `self.again` has made their mean the main score, which is grouped here.
+            # With repeats, their mean is the main score by now. This part computes its groups.
             Grouping(),
             # The jury comes after the lenient metrics, because its marks of empty answers are the
             # last change of a value.
             self.jury,
             # The groups by tags must not take the name of a group by a field of the instances.
             self.rubric,
-            self.correction,  # The correction uses the cases that the rubric's judges decided.
+            self.rubric_correction,  # It uses the cases that the rubric's judges decided.
             MainMetric(),  # The parts above have published their scores by then.
             self.stated,
         ]
@@ -229,33 +228,33 @@ class RunParts:
 
     def _right_answers_if_used(self) -> RightAnswers | None:
         """Return the part that reads answers, or None if no other part uses the answers."""
-        if self.again is None and self.orders is None and self.right.reader is None:
+        if self.askings is None and self.choice_orders is None and self.right.reader is None:
             return None
         return self.right
 
     def _other_orders(self) -> Sequence[MetricValues]:
         """Return HELM's metrics of the questions whose choices are in another order."""
-        if self.orders is None:
+        if self.choice_orders is None:
             return ()
-        return self.orders.by_order
+        return self.choice_orders.by_order
 
     def records(self, draft: Draft) -> InstanceRecords:
         """Return the records of the instances. `draft` is the finished draft with all metrics."""
-        columns = [*draft.metrics, *self._other_orders()]
-        if self.again is not None:
-            columns += self.again.metrics
+        metrics = [*draft.metrics, *self._other_orders()]
+        if self.askings is not None:
+            metrics += self.askings.metrics
         judges: Mapping[str, str] = {}
         if self.jury is not None:
             judges = self.jury.names
         return InstanceRecords(
             draft.run,
-            columns,
-            self.answers,
-            self.tally,
-            draft.jury_metric,
-            self.readability,
-            judges,
-            self.rubric,
+            metrics=metrics,
+            answers=self.answers,
+            tally=self.tally,
+            jury_metric=draft.jury_metric,
+            readability=self.readability,
+            judges=judges,
+            rubric=self.rubric,
         )
 
 
@@ -268,11 +267,12 @@ def _readers(
     form of reasoned answers. `main` is the label of HELM's main metric.
     """
     form = answer_form_of(plan.evaluation.task.helm, run, main)
-    reader = None
+    reasoned = None
     if is_reasoned(plan):
-        reader = reasoned_form(form)
+        reasoned = reasoned_form(form)
     pattern = run.run_spec.adapter_spec.output_mapping_pattern
-    return Readability(reader or form, answers.answer_to), RightAnswers(form, pattern, reader)
+    readability = Readability(reasoned or form, answers.answer_to)
+    return readability, RightAnswers(form, pattern, reader=reasoned)
 
 
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:
@@ -281,41 +281,44 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
     instances = draft.instances
     # This note comes last because it applies to most public benchmarks.
     draft.notes.extend(notes_on_age(draft.plan, provenance))
-    different_instances = sum(map(len, tally.splits.values()))
-    adapter = draft.run.run_spec.adapter_spec
-    facts = ComparedRun(draft.plan, adapter, instances, different_instances, provenance)
-    min_coverage = draft.plan.evaluation.extra.min_coverage
+    facts = ComparedRun(
+        draft.plan,
+        draft.run.run_spec.adapter_spec,
+        instances,
+        asked=sum(map(len, tally.splits.values())),
+        provenance=provenance,
+    )
     reasons = reasons_against(draft)
+    min_coverage = draft.plan.evaluation.extra.min_coverage
+    is_covered = draft.main in draft.scores and instances.coverage >= min_coverage
     return TaskResult(
         task=draft.plan.task_name,
         main_metric=draft.main,
         scores=_main_first(draft.scores, draft.main) | draft.further_scores,
         groups=draft.groups.scores,
         validity=Validity(
-            instances,
-            tally.judges,
-            draft.bounds,
-            draft.jury,
-            draft.notes.texts(),
-            tally.causes.listed(),
-            draft.main_split,
-            {split: len(ids) for split, ids in sorted(tally.splits.items())},
-            draft.judgements,
-            reasons,
-            draft.floors,
-            draft.rubric,
-            draft.choice_orders,
-            draft.judge_probe,
-            draft.asked_again,
-            draft.stopped_early,
-            draft.notes.urgent,
+            instances=instances,
+            judges=tally.judges,
+            bounds=draft.bounds,
+            jury=draft.jury,
+            notes=draft.notes.texts(),
+            failures=tally.causes.listed(),
+            main_split=draft.main_split,
+            splits={split: len(ids) for split, ids in sorted(tally.splits.items())},
+            judgements=draft.judgements,
+            not_reportable=reasons,
+            floors=draft.floors,
+            rubric=draft.rubric,
+            choice_orders=draft.choice_orders,
+            judge_probe=draft.judge_probe,
+            asked_again=draft.asked_again,
+            stopped_early=draft.stopped_early,
+            urgent_notes=draft.notes.urgent,
         ),
         usage=draft.usage,
         provenance=provenance,
         instances=records,
-        reportable=draft.main in draft.scores
-        and instances.coverage >= min_coverage
-        and not reasons,
+        reportable=is_covered and not reasons,
         status=_status_of(draft),
         something_to_ask=tally.something_to_ask,
         comparability=comparability_of(facts),
@@ -327,7 +330,7 @@ def _main_first(scores: Mapping[str, Score], main: str) -> dict[str, Score]:
     ordered = {}
     if main in scores:
         ordered[main] = scores[main]
-    return ordered | dict(scores)  # A key that is already in `ordered` keeps its place.
+    return ordered | dict(scores)  # A key that is already in `ordered` keeps its position.
 
 
 def _status_of(draft: Draft) -> RunStatus:

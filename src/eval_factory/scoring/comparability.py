@@ -28,11 +28,13 @@ from eval_factory.tasks.reasoned import LETTER, REASONED
 from eval_factory.tasks.upstreams import HELM
 
 _UNKNOWN = "unknown"
+MAX_SHOWN = 200  # the maximum length of the user's value in a deviation, in characters
 NOT_SENT = "not sent"  # replaces the value of a field that a request does not have
-_TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
-"""The names of the field that limits an answer's tokens. HELM writes the first name; the second is
-OpenAI's newer name.
-"""
+_HELMS_LIMIT_FIELD = "max_tokens"
+_TOKEN_LIMITS = (_HELMS_LIMIT_FIELD, "max_completion_tokens")
+"""The names of the field that limits an answer's tokens: HELM's name, and OpenAI's newer name."""
+NOT_A_CHOICE = (DATA_PATH, "max_length", "version")
+"""The scenario arguments that do not choose an evaluation."""
 # the fields of a request whose values are compared with the leaderboard's values
 COMPARED = frozenset({*_TOKEN_LIMITS, "temperature", "top_p"})
 
@@ -91,8 +93,8 @@ class ComparedRun:
 def comparability_of(facts: ComparedRun) -> Comparability:
     """Return the comparability of a finished run with the leaderboard.
 
-    If the leaderboard does not have the evaluation, or if the version of HELM is another one, the
-    comparability is unknown (None), and the record states the reason.
+    The comparability is unknown (None) if the leaderboard does not have the evaluation, or if its
+    version of HELM is not the run's version. The record then states the reason.
 
     Raises:
         HelmError: HELM's record of the data that it read is not readable.
@@ -111,13 +113,13 @@ def comparability_of(facts: ComparedRun) -> Comparability:
             evaluation = f"{evaluation} with {unlisted_argument}"
     if entry is None:
         reason = f"{evaluation} is not on MedHELM's leaderboard ({upstream})"
-        return Comparability(None, reason, upstream=upstream)
+        return Comparability(medhelm_settings=None, reason=reason, upstream=upstream)
     if facts.plan.upstream != HELM:
         reason = (
             f"which settings MedHELM's leaderboard would use with {upstream} is unknown: they are "
             f"published for {HELM} only"
         )
-        return Comparability(None, reason, upstream=upstream)
+        return Comparability(medhelm_settings=None, reason=reason, upstream=upstream)
     deviations = (
         *_sampling_deviations(facts, board, entry),
         *_request_deviations(facts),
@@ -125,25 +127,29 @@ def comparability_of(facts: ComparedRun) -> Comparability:
         *_data_and_answer_deviations(facts, entry),
         *_judge_deviations(facts, board),
     )
-    return Comparability(not deviations, None, deviations, tuple(_remarks(facts, entry)), upstream)
+    return Comparability(
+        medhelm_settings=not deviations,
+        deviations=deviations,
+        remarks=tuple(_remarks(facts, entry)),
+        upstream=upstream,
+    )
 
 
 def _unlisted_argument(plan: Plan, entry: LeaderboardEntry) -> str | None:
     """Return the first argument, as `name=value`, for which the leaderboard has no result.
 
-    Arguments with HELM's default value, and arguments that do not choose an evaluation, are
-    skipped. The result is None if the leaderboard has results for all other arguments.
+    Arguments with HELM's default value, and the arguments of `NOT_A_CHOICE`, are skipped. The
+    result is None if the leaderboard has results for all other arguments.
     """
     indexed = plan.evaluation.task.helm.indexed
     parameters: Mapping[str, Any] = {}
     if indexed is not None:
         parameters = indexed.parameters
     for name, value in plan.scenario_arguments.items():
-        is_choice = (
-            name not in (DATA_PATH, "max_length", "version")
-            and parameters.get(name, {}).get("default") != value
-        )
-        if is_choice and str(value) not in entry.arguments.get(name, ()):
+        is_default = parameters.get(name, {}).get("default") == value
+        if name in NOT_A_CHOICE or is_default:
+            continue
+        if str(value) not in entry.arguments.get(name, ()):
             return f"{name}={value}"
     return None
 
@@ -205,8 +211,11 @@ def _token_limit_of(limit_by_model: Mapping[str, int], model: str, default: int)
 
 
 def _token_limit_names(plan: Plan) -> tuple[str, ...]:
-    """Return the names that the token limit may have in a request, the user's name included."""
-    renamed = plan.model.adapter.params_to_rename.get(_TOKEN_LIMITS[0])
+    """Return the names that the token limit may have in a request.
+
+    The user may have renamed HELM's field (`params_to_rename`).
+    """
+    renamed = plan.model.adapter.params_to_rename.get(_HELMS_LIMIT_FIELD)
     if renamed is None:
         return _TOKEN_LIMITS
     return (*_TOKEN_LIMITS, renamed)
@@ -268,9 +277,11 @@ def _request_deviations(facts: ComparedRun) -> Iterator[Deviation]:
     compared = {*COMPARED, *_token_limit_names(facts.plan)}
     for name, value in model.adapter.params_to_add.items():
         if name not in compared:
-            yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), 200), effect)
+            shown_value = one_line(str(value), limit=MAX_SHOWN)
+            yield Deviation(f"params_to_add: {name}", NOT_SENT, shown_value, effect)
     for old, new in model.adapter.params_to_rename.items():
-        if old != _TOKEN_LIMITS[0]:  # The value of the token limit is compared under its new name.
+        # The value of the token limit is compared, also under its new name.
+        if old != _HELMS_LIMIT_FIELD:
             yield Deviation(f"params_to_rename: {old}", old, new, effect)
 
 
@@ -298,7 +309,9 @@ def _prompt_and_sample_deviations(
         effect = "they are left out of the score"
         if facts.plan.evaluation.extra.on_failure == "zero":
             effect = "they count as 0"
-        yield Deviation("failed instances", 0, facts.instances.failed, effect)
+        yield Deviation(
+            "failed instances", leaderboard=0, here=facts.instances.failed, effect=effect
+        )
 
 
 def _or_none(limit: int | None) -> int | str:

@@ -9,7 +9,7 @@ import random
 import statistics
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,15 +43,27 @@ Logprobs = Sequence[tuple[str, float]]
 returned them.
 """
 
-GROUPS = 10  # the largest number of groups, if there are many distinct confidences
-MIN_IN_BIN = 5  # the smallest number of answers in a group
+# Answers of similar confidence make a group, which is a bin of the reported calibration.
+MAX_GROUPS = 10  # the largest number of groups, if there are many distinct confidences
+MIN_IN_GROUP = 5  # the smallest number of answers in a group
 MAX_STATED_LEVELS = 20
 """If at most this number of distinct confidences are stated, each confidence is a group. A rare
 confidence then does not disappear in a neighbouring group.
 """
 RESAMPLES = 1_000  # the number of bootstrap samples, and of simulated samples
-MANY = 10_000  # with more answers than this, a tenth of the bootstrap samples is drawn
+MANY_ANSWERS = 10_000  # with more answers than this, a tenth of the bootstrap samples is drawn
 POINTS = 10  # the number of points on the risk-coverage curve: 1/10 of the questions, 2/10, ...
+
+
+class Answer(NamedTuple):
+    """The confidence in an answer, with the correctness and the source of the answer's question."""
+
+    confidence: float  # from 0 to 1
+    right: float  # 1 if the answer is right, 0 if not
+    source: Hashable  # the source of the question; the question itself if it shares no source
+
+
+Sample = Sequence[Answer]
 
 
 def units_of(keys: Iterable[tuple[str, int, str | None]]) -> set[Unit]:
@@ -77,9 +89,9 @@ def share_of(
 
 @dataclass
 class ConfidenceOfAnswers:
-    """The model's confidence in its answers, and the source of the confidence."""
+    """The model's confidence in its answers, and how the confidence is measured."""
 
-    source: str  # `stated` or `logprobs`, as in the result
+    measured_by: str  # `stated` or `logprobs`; the result has this value as `source`
     replies: Mapping[Unit, ConfidenceReply] = field(default_factory=dict)
     """The replies that state a confidence, by question."""
     logprobs: Callable[[output.RequestState], Logprobs] = lambda _state: ()
@@ -98,13 +110,13 @@ class ConfidenceOfAnswers:
             plan: the plan of the run.
             logprobs: returns the log probabilities of the answer to a request.
         """
-        source = plan.evaluation.extra.confidence
-        if source is None:
+        measured_by = plan.evaluation.extra.confidence
+        if measured_by is None:
             return None
-        if source == LOGPROBS:
-            return cls(source, logprobs=logprobs)
+        if measured_by == LOGPROBS:
+            return cls(measured_by, logprobs=logprobs)
         replies = read_replies(plan.rundir.helm / names.CONFIDENCE_FILE)
-        return cls(STATED, replies, asked_together=source == STATED_ONLY)
+        return cls(STATED, replies, asked_together=measured_by == STATED_ONLY)
 
     def add(self, unit: Unit, state: output.RequestState, label: str) -> None:
         """Add the confidence of an answer.
@@ -115,10 +127,9 @@ class ConfidenceOfAnswers:
             label: the option that the answer states. If it is empty, the probability of the
                 complete answer is read from the log probabilities.
         """
-        if self.source == LOGPROBS:
-            self.confidences[unit] = probability_of(
-                label or text_of(state).strip(), self.logprobs(state)
-            )
+        if self.measured_by == LOGPROBS:
+            text = label or text_of(state).strip()
+            self.confidences[unit] = probability_of(text, self.logprobs(state))
             return
         self.confidences[unit] = None
         reply = self.replies.get(unit)
@@ -138,39 +149,36 @@ class ConfidenceOfAnswers:
             unread_answers: the number of answers that no rule reads.
         """
         confidences = {}
-        right = {}
-        squares = {}
-        unread = 0
+        unread_confidences = 0
         for unit, confidence in self.confidences.items():
             if unit not in values:
                 continue
             if confidence is None:
-                unread += 1
-                continue
-            confidences[unit] = confidence
-            right[unit] = float(values[unit] >= 1.0)
-            squares[unit] = (confidence - right[unit]) ** 2
+                unread_confidences += 1
+            else:
+                confidences[unit] = confidence
+        counts = Confidence(
+            self.measured_by,
+            questions=len(confidences),
+            unread=unread_confidences,
+            unread_answers=unread_answers,
+        )
         if len(confidences) < 2:
-            return Confidence(self.source, len(confidences), unread, unread_answers=unread_answers)
+            return counts
+        right = {unit: float(values[unit] >= 1.0) for unit in confidences}
+        squares = {unit: (confidences[unit] - right[unit]) ** 2 for unit in confidences}
         source_of_each: Sequence[Hashable] | None = sources(list(confidences))
         if source_of_each is None:
             source_of_each = list(confidences)  # Each question is its own source.
         sample = list(map(Answer, confidences.values(), right.values(), source_of_each))
         groups = groups_of(sample)
-        gap = math.sqrt(max(0.0, squared_error(groups)))
-        low, high = interval_of_error(groups)
-        # The simulated interval does not always include the estimate.
-        error = Share(gap, len(sample), min(low, gap), max(high, gap))
         reliability, resolution, uncertainty = brier_parts(groups)
         areas = _resampled_areas(sample)
-        return Confidence(
-            self.source,
-            len(sample),
-            unread,
-            unread_answers=unread_answers,
+        return replace(
+            counts,
             mean=share_of(confidences, sources),
             right=share_of(right, sources),
-            calibration_error=error,
+            calibration_error=_calibration_error(groups),
             bins=tuple(map(_bin, groups)),
             brier=share_of(squares, sources),
             reliability=reliability,
@@ -186,65 +194,62 @@ class ConfidenceOfAnswers:
         )
 
 
+def _calibration_error(groups: Sequence[Sample]) -> Share:
+    """Return the root mean squared gap between confidence and right answers, with its interval."""
+    error = math.sqrt(max(0.0, squared_error(groups)))
+    low, high = interval_of_error(groups)
+    # The simulated interval does not always include the estimate.
+    return Share(error, sum(map(len, groups)), min(low, error), max(high, error))
+
+
 def _bin(group: Sample) -> ConfidenceBin:
     """Return the size, the mean confidence and the share of right answers of a group."""
     confidences, right, _ = zip(*group, strict=True)
     return ConfidenceBin(len(group), statistics.fmean(confidences), statistics.fmean(right))
 
 
-def probability_of(label: str, logprobs: Logprobs) -> float | None:
-    """Return the probability of the tokens in the last occurrence of the label in the answer.
+def probability_of(text: str, logprobs: Logprobs) -> float | None:
+    """Return the probability of the tokens in the last occurrence of a text in the answer.
 
-    All tokens that overlap the label count. The result is None if the label is empty, if the answer
-    does not contain the label, or if the endpoint returned no log probabilities.
+    All tokens that overlap the text count. The result is None if the text is empty, if the answer
+    does not contain the text, or if the endpoint returned no log probabilities.
     """
-    text = "".join(token for token, _ in logprobs)
-    start = text.rfind(label)
-    if not label or start < 0:
+    answer = "".join(token for token, _ in logprobs)
+    start = answer.rfind(text)
+    if not text or start < 0:
         return None
-    end = start + len(label)
+    end = start + len(text)
     position = 0
     total = 0.0
-    for token, value in logprobs:
+    for token, logprob in logprobs:
         if position < end and position + len(token) > start:
-            total += value
+            total += logprob
         position += len(token)
     return min(1.0, math.exp(total))  # A probability above 1 is a rounding error of the endpoint.
-
-
-class Answer(NamedTuple):
-    """The confidence in an answer, with the correctness and the source of the answer's question."""
-
-    confidence: float  # from 0 to 1
-    right: float  # 1 if the answer is right, 0 if not
-    source: Hashable  # the source of the question; the question itself if it shares no source
-
-
-Sample = Sequence[Answer]
 
 
 def groups_of(sample: Sample) -> list[list[Answer]]:
     """Return the answers in groups of similar confidence, the lowest confidence first.
 
-    If there are few distinct confidences, each makes a group; otherwise there are at most `GROUPS`
-    groups of about equal size. Answers of equal confidence are in one group. A group with fewer
-    than `MIN_IN_BIN` answers is merged with a neighbour.
+    If there are few distinct confidences, each makes a group; otherwise there are at most
+    `MAX_GROUPS` groups of about equal size. Answers of equal confidence are in one group. A group
+    with fewer than `MIN_IN_GROUP` answers is merged with a neighbour.
     """
     ordered = sorted(sample, key=_confidence_of)
     levels = sorted(set(map(_confidence_of, ordered)))
-    if len(levels) <= min(MAX_STATED_LEVELS, len(ordered) // MIN_IN_BIN):
-        cuts = levels[1:]
+    # the lowest confidence of each group except the first
+    if len(levels) <= min(MAX_STATED_LEVELS, len(ordered) // MIN_IN_GROUP):
+        lowest = levels[1:]
     else:
-        number = max(1, min(GROUPS, len(ordered) // MIN_IN_BIN))
-        cuts = sorted(
-            {ordered[len(ordered) * cut // number].confidence for cut in range(1, number)}
-        )
-    starts = [bisect_left(ordered, cut, key=_confidence_of) for cut in cuts]
+        count = max(1, min(MAX_GROUPS, len(ordered) // MIN_IN_GROUP))
+        positions = [len(ordered) * number // count for number in range(1, count)]
+        lowest = sorted({ordered[position].confidence for position in positions})
+    starts = [bisect_left(ordered, confidence, key=_confidence_of) for confidence in lowest]
     groups: list[list[Answer]] = []
     for first, last in pairwise([0, *starts, len(ordered)]):
         if first == last:
             continue
-        if groups and min(last - first, len(groups[-1])) < MIN_IN_BIN:
+        if groups and min(last - first, len(groups[-1])) < MIN_IN_GROUP:
             groups[-1] += ordered[first:last]
         else:
             groups.append(list(ordered[first:last]))
@@ -261,7 +266,7 @@ class _Gap(NamedTuple):
     mean: float  # the mean of confidence - right over the answers
     variance: float  # the unbiased variance of this mean
     # the variance for an interval: it is not 0 even if all answers of the group are right
-    plausible: float
+    plausible_variance: float
 
 
 def _gap(group: Sample) -> _Gap:
@@ -285,8 +290,8 @@ def _gap(group: Sample) -> _Gap:
     # Two right and two wrong answers are added, so that the variance is never 0 (A. Agresti, B. A.
     # Coull, The American Statistician 52:119-126, 1998).
     share = (right + 2) / (count + 4)
-    plausible = max(variance * inflation, share * (1 - share) / (count + 4))
-    return _Gap(statistics.fmean(gaps), variance, plausible)
+    plausible_variance = max(variance * inflation, share * (1 - share) / (count + 4))
+    return _Gap(statistics.fmean(gaps), variance, plausible_variance)
 
 
 def squared_error(groups: Sequence[Sample]) -> float:
@@ -320,13 +325,13 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
     total = sum(map(len, groups))
     gaps = list(map(_gap, groups))
     weights = np.array(list(map(len, groups))) / total
-    means, _, plausible = np.array(gaps).T
+    means = np.array([gap.mean for gap in gaps])
     # The variance of a small sample is itself uncertain, as in a t test.
     inflation = t_quantile(max(1, total - len(groups))) / t_quantile(math.inf)
-    plausible *= inflation**2
+    variances = np.array([gap.plausible_variance for gap in gaps]) * inflation**2
     observed = squared_error(groups)
     # If all gaps are 0, any divisor gives the same result, and 1 prevents a division by 0.
-    size = math.sqrt(float(weights @ means**2)) or 1.0
+    root_mean_square = math.sqrt(float(weights @ means**2)) or 1.0
     noise = _noise(groups, gaps, draws) * inflation
     # In another sample, the groups would have other sizes.
     drawn_weights = np.random.default_rng(1).multinomial(total, weights, draws) / total
@@ -336,7 +341,8 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
 
         `error` is the assumed true error.
         """
-        squares = (means * error / size + noise) ** 2 - plausible
+        true_gaps = means * error / root_mean_square
+        squares = (true_gaps + noise) ** 2 - variances
         estimates = (squares * drawn_weights).sum(axis=1)
         return float((estimates >= observed).mean())
 
@@ -359,28 +365,29 @@ def _noise(groups: Sequence[Sample], gaps: Sequence[_Gap], draws: int) -> NDArra
     """Return random errors of the groups' gaps, with a row for each draw and a column for each
     group.
 
-    The errors have the plausible variances. In each draw, a source has one normal number, which
-    moves all groups with answers from this source (a multiplier bootstrap of the linearised means).
+    The variances are those of `_Gap.plausible_variance`. In each draw, a source has one normal
+    number, which moves all groups with answers from this source (a multiplier bootstrap of the
+    linearised means).
     """
     import numpy as np
 
-    spread = np.sqrt(np.array(gaps)[:, 2])  # column 2 is `_Gap.plausible`
-    chance = np.random.default_rng(0)
+    spread = np.sqrt([gap.plausible_variance for gap in gaps])
+    rng = np.random.default_rng(0)
     sources: dict[Hashable, int] = {}
     for answer in chain.from_iterable(groups):
         sources.setdefault(answer.source, len(sources))
     if len(sources) == sum(map(len, groups)):  # no two answers share a source
-        return np.asarray(chance.normal(0.0, spread, (draws, len(groups))))
+        return np.asarray(rng.normal(0.0, spread, (draws, len(groups))))
     moves = np.zeros((len(sources), len(groups)))
     for column, (group, gap) in enumerate(zip(groups, gaps, strict=True)):
         for answer in group:
             moves[sources[answer.source], column] += answer.confidence - answer.right - gap.mean
-    sizes = np.sqrt((moves**2).sum(axis=0))
-    is_constant = sizes == 0  # True for a group in which no source moves the gap
-    divisors = np.where(is_constant, 1.0, sizes)
-    noise = chance.normal(0.0, 1.0, (draws, len(sources))) @ (moves / divisors)
+    lengths = np.sqrt((moves**2).sum(axis=0))  # each column is divided by its length
+    is_constant = lengths == 0  # True for a group in which no source moves the gap
+    divisors = np.where(is_constant, 1.0, lengths)
+    noise = rng.normal(0.0, 1.0, (draws, len(sources))) @ (moves / divisors)
     # The gap of a group with equal answers is uncertain, too, so it gets errors of its own.
-    noise[:, is_constant] = chance.normal(0.0, 1.0, (draws, int(is_constant.sum())))
+    noise[:, is_constant] = rng.normal(0.0, 1.0, (draws, int(is_constant.sum())))
     return np.asarray(noise * spread)
 
 
@@ -458,12 +465,12 @@ def _resampled_areas(sample: Sample) -> list[float]:
     for answer in sample:
         clusters.setdefault(answer.source, []).append(answer)
     answers_by_source = list(clusters.values())
-    chance = random.Random(0)  # noqa: S311 - a bootstrap needs no cryptographic random numbers
-    times = RESAMPLES
-    if len(sample) > MANY:
-        times = RESAMPLES // 10
+    rng = random.Random(0)  # noqa: S311 - a bootstrap needs no cryptographic random numbers
+    resamples = RESAMPLES
+    if len(sample) > MANY_ANSWERS:
+        resamples = RESAMPLES // 10
     areas = []
-    for _ in range(times):
-        drawn = chance.choices(answers_by_source, k=len(answers_by_source))
+    for _ in range(resamples):
+        drawn = rng.choices(answers_by_source, k=len(answers_by_source))
         areas.append(area_under_risk(list(chain.from_iterable(drawn))))
     return areas

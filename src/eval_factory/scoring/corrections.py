@@ -70,8 +70,10 @@ _ALTERNATIVE_DATES = re.compile(rf"{_DATE.pattern} (?:or|oder|o|ou) {_DATE.patte
 _NEXT_DURATION = re.compile(rf"[\W_]{{0,3}}{_OR} \W?\d", re.IGNORECASE)
 # a whole number with a decimal comma and a zero, such as "3,0"
 _DECIMAL_ZERO = re.compile(r"(?<![\d,])(\d{1,3}),0(?![\d,])")
+# a duration, such as "4 weeks, 3 days", "4w 3d" or "(4, 3)"
 _WEEKS_AND_DAYS = re.compile(
-    r"(?<![\d.])(\d{1,3})(?:\s*(?:weeks?|w)\b['\"]?,?(?:\s+and)?|['\"]?,)\s*['\"]?(\d{1,3})(?:\s*(?:days?|d)\b|\s*['\"]?[)\]]|\s*$)",
+    r"(?<![\d.])(\d{1,3})(?:\s*(?:weeks?|w)\b['\"]?,?(?:\s+and)?|['\"]?,)"
+    r"\s*['\"]?(\d{1,3})(?:\s*(?:days?|d)\b|\s*['\"]?[)\]]|\s*$)",
     re.IGNORECASE,
 )
 # a "w" between digits, as in "4w3d"
@@ -107,17 +109,20 @@ def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float
 def number_in(text: str) -> float | None:
     """Return the number at the start of the text, or else the last number, without its unit.
 
+    Two numbers that are alternatives, such as "3 or 4", are ignored. The result is None if no
+    number is left.
+
     There are three differences from the authors' code. The authors always take the last number.
     They divide a number before `%` by 100; here `%` is a unit like any other, because the only
     calculator of a share (fractional excretion of sodium) asks for a percentage. The authors also
-    evaluate arithmetic expressions; this function does not. Two numbers that are alternatives, such
-    as "3 or 4", are ignored. The result is None if no number is left.
+    evaluate arithmetic expressions; this function does not.
     """
     text = stated_value(text)
     try:
         return float(text)
     except ValueError:
-        without_alternatives = _ALTERNATIVES.sub(" ", text)
+        pass  # The text has more than a number.
+    without_alternatives = _ALTERNATIVES.sub(" ", text)
     if not _SECOND_STEP.search(without_alternatives):
         opening = _OPENING_NUMBER.match(without_alternatives)
         if opening is not None:
@@ -130,12 +135,12 @@ def number_in(text: str) -> float | None:
 
 def _float(digits: str) -> float:
     """Convert the digits that `_DIGITS` matches to a float."""
-    whole, comma, rest = digits.rpartition(",")
+    before, comma, after = digits.rpartition(",")
     # A comma before three digits separates thousands, except in 1.234,567 and 0,123.
-    cannot_be_thousands = "." in whole or len(rest) != 3 or whole.lstrip("+-") == "0"
-    is_decimal_comma = comma and "." not in rest and cannot_be_thousands
+    cannot_be_thousands = "." in before or len(after) != 3 or before.lstrip("+-") == "0"
+    is_decimal_comma = comma and "." not in after and cannot_be_thousands
     if is_decimal_comma:
-        return float(f"{whole.replace('.', '')}.{rest}")
+        return float(f"{before.replace('.', '')}.{after}")
     return float(digits.replace(",", ""))
 
 
@@ -284,8 +289,8 @@ def ehr_sql_same_rows(case: Case) -> float | None:
     a query is right. The result is None if the answer has a query, but the right query failed.
     """
     if not _can_be_answered(case):
-        return float(not _holds_a_query(case))
-    if not _holds_a_query(case):
+        return float(not _has_query(case))
+    if not _has_query(case):
         return 0.0
     annotation = case.annotations.get("ehr_sql") or {}
     # If a query also has another form, `as_evaluated` has the results of the evaluated forms.
@@ -300,7 +305,7 @@ def ehr_sql_same_rows(case: Case) -> float | None:
 
 def ehr_sql_precision(case: Case) -> float | None:
     """Return 1 if the question can be answered, else 0; None if the answer has no query."""
-    if not _holds_a_query(case):
+    if not _has_query(case):
         return None
     return float(_can_be_answered(case))
 
@@ -309,10 +314,10 @@ def ehr_sql_recall(case: Case) -> float | None:
     """Return 1 if the answer has a query, else 0; None if the question cannot be answered."""
     if not _can_be_answered(case):
         return None
-    return float(_holds_a_query(case))
+    return float(_has_query(case))
 
 
-def _holds_a_query(case: Case) -> bool:
+def _has_query(case: Case) -> bool:
     """Return True if the answer has a query."""
     annotation = case.annotations.get("ehr_sql") or {}
     # If the annotation has no `query_written`, every text counts as a query.
@@ -378,7 +383,8 @@ def first_of_repeated() -> Rule:
     rows = RepeatedRows()
 
     def value_of_first(case: Case) -> float | None:
-        if rows.add(case.instance, case.prompt, case.gold, case.choices):
+        is_repeated = rows.add(case.instance, case.prompt, case.gold, case.choices)
+        if is_repeated:
             return None
         return case.helm
 
@@ -421,7 +427,7 @@ class Corrections(Part):
     version: int  # the version of the catalogue of errata
     errata: Sequence[Erratum]
     rules: Mapping[str, Rule]  # id of the erratum -> rule
-    helm: Mapping[str, MetricValues]  # label of the metric -> HELM's values
+    helm: Mapping[str, MetricValues]  # label of HELM's metric -> its values
     values: dict[str, dict[InstanceKey, float]] = field(default_factory=lambda: defaultdict(dict))
     """Label of the corrected metric -> instance -> corrected value."""
     unanswered: list[tuple[InstanceKey, Case]] = field(default_factory=list)
@@ -440,7 +446,7 @@ class Corrections(Part):
 
     @classmethod
     def of(cls, plan: Plan, metrics: Iterable[MetricValues]) -> Corrections:
-        """Return the corrections of those passed metrics that have an erratum."""
+        """Return the corrections of the passed metrics that have an erratum."""
         catalogue = load_errata()
         run_spec = plan.evaluation.task.helm.run_spec
         applicable = catalogue.of(run_spec, plan.scenario_arguments, plan.upstream)
@@ -455,9 +461,9 @@ class Corrections(Part):
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         """Compute the corrected values of an instance."""
         if has_failed(state):
-            self.add_answer(key, state, None)
+            self.add_answer(key, state, answer=None)
         else:
-            self.add_answer(key, state, text_of(state))
+            self.add_answer(key, state, answer=text_of(state))
 
     def complete(self, draft: Draft) -> None:
         """Add the corrected metrics to the metrics of the run."""
@@ -472,11 +478,16 @@ class Corrections(Part):
         if not self.errata:
             return
         gold, choices = gold_and_choices(state.instance)
-        extra = state.instance.extra_data or {}
-        annotations = state.annotations or {}
-        prompt = state.instance.input.text
-        name = state.instance.id
-        case = Case(prompt, answer or "", gold, None, extra, annotations, name, choices)
+        case = Case(
+            prompt=state.instance.input.text,
+            completion=answer or "",
+            gold=gold,
+            helm=None,  # `_corrected` sets the value.
+            extra=state.instance.extra_data or {},
+            annotations=state.annotations or {},
+            instance=state.instance.id,
+            choices=choices,
+        )
         if answer is None:
             self.unanswered.append((key, case))
         else:
@@ -535,9 +546,9 @@ class Corrections(Part):
             if self.values[label]:
                 corrected.append(
                     MetricValues(
-                        label,
-                        label,
-                        None,
+                        label=label,
+                        name=label,
+                        helm_mean=None,
                         scale=helm.scale,
                         values=self.values[label],
                         split=helm.split,

@@ -37,12 +37,12 @@ MIN_PLATEAU = 5  # the smallest number of prompts with nearly equal counts that 
 MIN_SPREAD = 1.1  # a plateau's longest prompt is at least this many times as long as its shortest
 _TOLERANCE_DIVISOR = 500  # counts are nearly equal if they differ by at most 1/500
 MIN_EQUAL = 10
-"""The smallest number of prompts with exactly equal counts that is not a coincidence. They must
-also be half of all prompts, and their lengths must differ by `MIN_DIFFERENCE`.
+"""The smallest number of prompts with exactly equal counts that is not a coincidence. These prompts
+must also be at least half of all prompts, and their lengths must differ by `MIN_DIFFERENCE`.
 """
 MIN_DIFFERENCE = 16.0
-"""The least difference between the longest and the shortest of these prompts, in units of
-`min_tokens`.
+"""The least difference between the longest and the shortest of these prompts. The length of a
+prompt is its `min_tokens`.
 """
 MAX_WORD_RATIO = 1.25
 """If a server counts words and not tokens, the median of its counts divided by `min_tokens` is at
@@ -60,7 +60,7 @@ least `MIN_STEP` tokens.
 
 
 def min_tokens(text: str) -> float:
-    """Return a lower limit of the number of tokens that any tokenizer would return for a text."""
+    """Return the least number of tokens that any tokenizer would return for a text."""
     plain = _RUNS.sub(" ", text)
     ideographs = 0
     if not plain.isascii():
@@ -215,4 +215,4 @@ class CutPromptsFound:
         )
 
 
-NONE_CUT = CutPromptsFound(frozenset(), 0, 0)
+NONE_CUT = CutPromptsFound(frozenset(), tokens=0, characters=0)

@@ -49,7 +49,9 @@ class Draft:
     missing: set[InstanceKey] = field(default_factory=set)
     missing_as_zero: bool = False  # True if the missing instances count as 0
     instances: results.Instances = field(
-        default_factory=lambda: results.Instances(0, 0, 0, 0, 0, 0, 0)
+        default_factory=lambda: results.Instances(
+            requested=0, scored=0, failed=0, empty=0, truncated=0, filtered=0
+        )
     )
     unreadable: Mapping[Unreadable, int] = field(default_factory=dict)
     """Kind of unreadable answer -> the number of answers of this kind."""

@@ -1,8 +1,9 @@
-"""Computes the floors of a run: the scores of trivial answers to its questions, by the run's own
-metrics.
+"""Computes the floors of a run: the best scores without a model, by the run's own metrics.
 
-The values of HELM's metrics were computed inside helm-run (`helm/trivial_answers.py`). This module
-computes the corrected values from them, by the rules for the model's answers.
+A trivial answer is an answer without a model, such as an empty text or always the same option. The
+values of HELM's metrics for these answers were computed inside helm-run
+(`helm/trivial_answers.py`). This module computes the corrected values, by the rules for the model's
+answers.
 """
 
 from __future__ import annotations
@@ -100,19 +101,17 @@ class _Strategy:
             key: the instance.
             state: the request for the model's answer.
         """
-        # None for the strategy of a random option, for which only HELM's mean values are known. The
-        # rules then get an empty answer. This raises no floor, because the empty answer is a
-        # strategy, too.
-        answer = self.scored.answer_to(number)
+        # The answer is None for the strategy of a random option, for which only HELM's mean values
+        # are known. The rules then get an empty answer. This raises no floor, because the empty
+        # answer is a strategy, too.
+        answer = self.scored.answer_to(number) or ""
         if self.scored.annotation is not None:
-            # HELM executed the model's query; the trivial answer's query takes its place.
-            executed = (state.annotations or {}).get("ehr_sql", {})
-            annotations = {
-                **(state.annotations or {}),
-                "ehr_sql": with_answer(executed, self.scored.annotation),
-            }
+            # HELM executed the model's query. The trivial answer's query replaces this query.
+            annotations = dict(state.annotations or {})
+            executed = annotations.get("ehr_sql", {})
+            annotations["ehr_sql"] = with_answer(executed, self.scored.annotation)
             state = state.model_copy(update={"annotations": annotations})
-        self.corrections.add_answer(key, state, answer or "")
+        self.corrections.add_answer(key, state, answer)
 
 
 class FloorScores(Part):
@@ -127,7 +126,7 @@ class FloorScores(Part):
         """
         self._strategies: list[_Strategy] = []
         self._numbers: dict[InstanceKey, int] = {}
-        self._failed: Exception | None = None
+        self._error: Exception | None = None  # the first error, after which no rule is called
         self._trivial: TrivialScores | None = None
         trivial = read_trivial_scores(plan.rundir.helm)
         if trivial is None or trivial.run != run.run_spec.name:
@@ -140,18 +139,18 @@ class FloorScores(Part):
                 self._strategies.append(_Strategy(plan, trivial, scored, metrics))
         except ValueError as error:
             self._strategies = []
-            self._failed = error
+            self._error = error
 
     def see(self, key: InstanceKey, state: output.RequestState) -> None:
         """Pass the request's question to each strategy, for the corrected metrics."""
         number = self._numbers.get(key)
-        if number is None or self._failed:
+        if number is None or self._error is not None:
             return
         try:
             for strategy in self._strategies:
                 strategy.add(number, key, state)
         except Exception as error:  # a rule may raise anything
-            self._failed = error
+            self._error = error
 
     def weigh(self, draft: Draft) -> None:
         """Compare the finished scores with the floors.
@@ -162,12 +161,12 @@ class FloorScores(Part):
         """
         floors = self._floors()
         # A trivial answer is an option's letter alone, or contains no option's letter. HELM, the
-        # lenient reading and the reading of reasoned answers therefore agree on it, and have the
-        # same floor.
+        # lenient reading and the reading of reasoned answers find the same option in such an
+        # answer, so their metrics have the same floor.
         for ending in (LENIENT, SUFFIX):
             for metric in draft.metrics:
                 helm_label = metric.label.replace(ending, "", 1)
-                if _is_read_otherwise(metric, ending) and helm_label in floors:
+                if _is_by_reading(metric, ending) and helm_label in floors:
                     floors[metric.label] = floors[helm_label]
         draft.floors = floors | _floors_of_judges(draft)
         draft.notes.extend(notes_on_floors(draft.main, draft.scores, draft.floors))
@@ -195,21 +194,21 @@ class FloorScores(Part):
                 best = max(strategies, key=by_strategy.__getitem__)
             floors[label] = Floor(
                 best,
-                by_strategy[best],
-                counts[label, best],
-                by_strategy,
+                value=by_strategy[best],
+                instances=counts[label, best],
+                answers=by_strategy,
                 lower_is_better=is_lower_better,
             )
         return floors
 
     def _corrected(self, strategy: _Strategy) -> list[MetricValues]:
         """Return a strategy's corrected metrics; none if a rule failed for any strategy so far."""
-        if self._failed:
+        if self._error is not None:
             return []
         try:
             return strategy.corrections.metrics()
         except Exception as error:  # a rule raised on the trivial answers to many questions
-            self._failed = error
+            self._error = error
             return []
 
     def _notes(self) -> Iterator[Note]:
@@ -220,19 +219,19 @@ class FloorScores(Part):
                 Importance.BACKGROUND,
                 f"the best score without a model could not be computed: {trivial.error}",
             )
-        if self._failed is not None:
-            kind = type(self._failed).__name__
+        if self._error is not None:
+            kind = type(self._error).__name__
             yield Note(
                 Importance.BACKGROUND,
                 f"{INCOMPLETE_FLOORS}{kind} while answers without a model were scored",
             )
 
 
-def _is_read_otherwise(metric: MetricValues, ending: str) -> bool:
-    """Return True if the metric is one of HELM's metrics, computed by another reading of answers.
+def _is_by_reading(metric: MetricValues, ending: str) -> bool:
+    """Return True if the metric is one of HELM's metrics, but its answers were read in another way.
 
-    `ending` is the ending of the metric's name for this reading. The lenient reading exists for one
-    metric only.
+    `ending` is the ending of the metric's name for this way of reading. The lenient reading exists
+    for one metric only.
     """
     if ending == LENIENT:
         return metric.name == METRIC + LENIENT
@@ -259,7 +258,13 @@ def _floors_of_judges(draft: Draft) -> dict[str, Floor]:
         count = len(metric.values)
         if probe is not None:
             count = probe.instances
-        floors[metric.label] = Floor(best, by_answer[best], count, by_answer, assumed=probe is None)
+        floors[metric.label] = Floor(
+            best,
+            value=by_answer[best],
+            instances=count,
+            answers=by_answer,
+            assumed=probe is None,
+        )
     return floors
 
 
@@ -267,8 +272,10 @@ def _is_by_judges(metric: MetricValues, draft: Draft) -> bool:
     """Return True if the metric is a jury's or a rubric's score."""
     if is_judged(metric, draft.jury_metric):
         return True
-    rubric = draft.run.rubric
-    return rubric is not None and metric.label == rubric[0]
+    if draft.run.rubric is None:
+        return False
+    rubric_metric, _ = draft.run.rubric
+    return metric.label == rubric_metric
 
 
 def notes_on_floors(
@@ -276,10 +283,9 @@ def notes_on_floors(
 ) -> Iterator[Note]:
     """Yield the notes on the floors of the main score and of its corrected value.
 
-    There is a note if a score is not better than its floor, the score of the best trivial answer.
-    The lenient score gets no such note. If the corrected or the lenient score is better than its
-    floor, the end of the note on the other scores says so. There is another note if the floor of
-    the main score is assumed.
+    A first note names the scores that are not better than their floors. It never names the lenient
+    score. If the corrected or the lenient score is better than its floor, the end of the note says
+    so. A second note reports that the floor of the main score is assumed.
     """
     not_better = []
     conclusion = "This score does not show that the model read the questions"
@@ -303,24 +309,30 @@ def notes_on_floors(
                 "score without a model"
             )
         elif not better and not label.endswith(LENIENT):
-            comparison = f"the 95 % interval {formats.between(low, high)} includes"
-            if worse:
-                comparison = f"the 95 % interval {formats.between(low, high)} is worse than"
-            if score.stats.ci_low is None:
-                comparison = f"{formats.score(score.value)}, without an interval, is no better than"
+            comparison = _comparison_with_floor(score, is_worse=worse)
             best = f"the best score without a model ({floor.named}: {formats.score(floor.value)})"
             not_better.append(f"{label}: {comparison} {best}")
     if not_better:
         yield Note(Importance.DOUBTFUL, f"{'; '.join(not_better)}. {conclusion}")
     if main in scores and main in floors and floors[main].assumed:
-        assumed = f"the best score without a model of {main}, {floors[main].value:g}, is assumed"
-        not_asked = (
-            "No judge was asked about such an answer; extra.probe_judges: true asks the judges"
-        )
         yield Note(
             Importance.BACKGROUND,
-            f"{assumed}: an answer without content gets this mark. {not_asked}",
+            f"the best score without a model of {main}, {floors[main].value:g}, is assumed: an "
+            "answer without content gets this mark. No judge was asked about such an answer; "
+            "extra.probe_judges: true asks the judges",
         )
+
+
+def _comparison_with_floor(score: Score, *, is_worse: bool) -> str:
+    """Return the words that compare a score that is not better than its floor with this floor."""
+    low = score.stats.ci_low
+    high = score.stats.ci_high
+    if low is None or high is None:
+        return f"{formats.score(score.value)}, without an interval, is no better than"
+    interval = f"the 95 % interval {formats.between(low, high)}"
+    if is_worse:
+        return f"{interval} is worse than"
+    return f"{interval} includes"
 
 
 MIN_PROBED = 3  # the smallest number of questions with marks for a floor of the judges
@@ -365,9 +377,13 @@ def report_probe(marks: Marks, draft: Draft) -> None:
     for by_judge in marks:
         for judge, mark in by_judge.items():
             marks_by_judge[judge].append(mark)
-    means = {judge: statistics.fmean(of_judge) for judge, of_judge in marks_by_judge.items()}
+    means = {}
+    for judge, marks_of_judge in marks_by_judge.items():
+        means[judge] = statistics.fmean(marks_of_judge)
     count = len(means_of_questions)
-    draft.judge_probe = JudgeProbe(count, statistics.fmean(means_of_questions), means)
+    draft.judge_probe = JudgeProbe(
+        instances=count, value=statistics.fmean(means_of_questions), means=means
+    )
     marks_text = ", ".join(
         f"{judge} gives it {formats.score(mean)}" for judge, mean in means.items()
     )

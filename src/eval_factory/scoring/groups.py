@@ -33,8 +33,8 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
 
     The test depends on the values:
 
-    - Values that share sources: a permutation test of whole sources and a t test with a
-      cluster-robust variance. The larger p value counts.
+    - Values that share sources: a permutation test and a t test with a cluster-robust variance. A
+      permutation moves all values of a source together. The larger p value counts.
     - Values that are all 0 or 1: Fisher's exact test (R. A. Fisher, JRSS 85:87-94, 1922).
     - Other values, more than half of which are distinct: a permutation test of the studentized
       difference (scoring/permutation.py) and Welch's t test. The larger p value counts, because a
@@ -50,43 +50,46 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
         None if the hypothesis cannot be tested, for example because a sample has fewer than two
         values.
     """
-    values, sources = group
-    rest_values, rest_sources = rest
+    values, known_sources = group
+    rest_values, known_rest_sources = rest
     if len(values) < 2 or len(rest_values) < 2:
         return None
-    labels = _labels(values, sources, "group")
-    rest_labels = _labels(rest_values, rest_sources, "rest")
-    if is_shared(sources) or is_shared(rest_sources):
-        by_t = _clustered_t((values, labels), (rest_values, rest_labels))
+    sources = _source_of_each(values, known_sources, prefix="group")
+    rest_sources = _source_of_each(rest_values, known_rest_sources, prefix="rest")
+    if is_shared(known_sources) or is_shared(known_rest_sources):
+        by_t = _clustered_t((values, sources), (rest_values, rest_sources))
         if by_t is None:
             return None
-        return max(by_t, permutation_p(values, rest_values, labels, rest_labels))
+        return max(by_t, permutation_p(values, rest_values, sources, rest_sources))
     every_value = (*values, *rest_values)
     if all(value in (0.0, 1.0) for value in every_value):
         # scipy is imported here: the import takes half a second, and most results have no groups.
         from scipy import stats
 
         # a row for each sample: the number of values 1, and the number of values 0
-        table = [[int(sum(side)), len(side) - int(sum(side))] for side in (values, rest_values)]
+        table = []
+        for sample in (values, rest_values):
+            ones = int(sum(sample))
+            table.append([ones, len(sample) - ones])
         return float(stats.fisher_exact(table).pvalue)
     if len(set(values)) == len(set(rest_values)) == 1:
         return None  # Without any spread, chance cannot be estimated.
-    by_permutation = permutation_p(values, rest_values, labels, rest_labels)
+    by_permutation = permutation_p(values, rest_values, sources, rest_sources)
     if 2 * len(set(every_value)) > len(every_value):
         return max(_welch(values, rest_values), by_permutation)
     return by_permutation
 
 
-def _labels(
-    values: Sequence[float], sources: Sequence[Hashable] | None, side: str
+def _source_of_each(
+    values: Sequence[float], known_sources: Sequence[Hashable] | None, *, prefix: str
 ) -> Sequence[Hashable]:
     """Return the source of each value. Without known sources, each value gets its own source.
 
-    `side` makes the new sources of the two samples distinct.
+    `prefix` makes the new sources of the two samples distinct.
     """
-    if sources is not None:
-        return sources
-    return [(side, number) for number in range(len(values))]
+    if known_sources is not None:
+        return known_sources
+    return [(prefix, number) for number in range(len(values))]
 
 
 def _welch(values: Sequence[float], rest_values: Sequence[float]) -> float:
@@ -110,21 +113,22 @@ def _clustered_t(
 ) -> float | None:
     """Return the p value of a t test with a cluster-robust variance.
 
-    The degrees of freedom are the effective clusters, less one, of the side with fewer of them.
-    This choice is conservative; A. C. Cameron and D. L. Miller (Journal of Human Resources
-    50:317-372, 2015, section VI) explain why few clusters on one side require it. A source may have
-    values on both sides: its contributions to the two means are added before they are squared.
+    The degrees of freedom are one less than the number of effective clusters in the sample with
+    fewer of them. A. C. Cameron and D. L. Miller (Journal of Human Resources 50:317-372, 2015,
+    section VI) explain why few clusters in one sample require this conservative choice. A source
+    may have values in both samples: its contributions to the two means are added before they are
+    squared.
 
     Returns:
         None if there are too few clusters, or if the variance is 0.
     """
     influence: dict[Hashable, float] = defaultdict(float)
     effective = []
-    for sign, (values, labels) in ((1, group), (-1, rest)):
+    for sign, (values, sources) in ((1, group), (-1, rest)):
         mean = statistics.fmean(values)
-        for value, label in zip(values, labels, strict=True):
-            influence[label] += sign * (value - mean) / len(values)
-        effective.append(effective_clusters(labels))
+        for value, source in zip(values, sources, strict=True):
+            influence[source] += sign * (value - mean) / len(values)
+        effective.append(effective_clusters(sources))
     clusters = len(influence)
     degrees = min(effective) - 1
     if clusters < 2 or degrees < 1:
@@ -181,13 +185,13 @@ def scores_by_group(
     """Return the scores of the groups of each field that has only a few values.
 
     Each score has the p value of the hypothesis that the group does not differ from the rest of the
-    instances, and this p value corrected for the number of the field's groups. A group of fewer
-    than `SMALLEST_GROUP` instances is counted but not shown; its instances stay in the rest of the
-    other groups.
+    instances. The score also has this p value, corrected for the number of the field's groups. A
+    group of fewer than `SMALLEST_GROUP` instances is not shown, but its size is stored. Its
+    instances are still in the rest with which another group is compared.
 
     Args:
         metric: the values that are scored.
-        members: field -> value of the field -> instances.
+        members: the instances of each group: field -> value of the field -> instances.
         missing: the instances without a value that counts.
         failed_as_zero: True if the missing instances count as 0.
         corrected_metric: the corrected values of the metric, if there are any. Their scores are
@@ -254,8 +258,8 @@ def _scores_by_value(
         )
     # Two groups without a common instance have a single difference, so there is a single test.
     is_single_test = len(groups) == 2 and set.isdisjoint(*map(set, groups.values()))
-    corrected = p_values if is_single_test else holm(p_values)
-    for value, p_value, p_holm in zip(tested, p_values, corrected, strict=True):
+    p_values_holm = p_values if is_single_test else holm(p_values)
+    for value, p_value, p_holm in zip(tested, p_values, p_values_holm, strict=True):
         scores[value] = replace(
             scores[value], stats=replace(scores[value].stats, p_value=p_value, p_holm=p_holm)
         )

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from eval_factory.core.enums import Word
 from eval_factory.scoring import intervals
-from eval_factory.scoring.agreement import nearest_rating
+from eval_factory.scoring.agreement import index_of_nearest
 from eval_factory.tasks.message_files import (
     MIN_ITEMS,
     LabelledItem,
@@ -450,7 +450,7 @@ def tables_of(
         rows.setdefault(name, len(rows))
     tables = np.zeros((len(rows), len(marks), len(marks)))
     for (name, first, second), times in Counter(pairs).items():
-        cell = (rows[name], nearest_rating(first, marks), nearest_rating(second, marks))
+        cell = (rows[name], index_of_nearest(first, marks), index_of_nearest(second, marks))
         tables[cell] += times
     weight = 0.0
     if pairs and len(marks) == 2:

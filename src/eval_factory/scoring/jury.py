@@ -97,7 +97,7 @@ class Jury(Part):
                 reason = output.reason_of(state.annotations, self._jury_names, name)
                 tally.causes.add(judge, reason)
         if is_empty:
-            tally.ratings.lowest.add(key)  # the answer gets the lowest mark without a judge
+            tally.ratings.empty_answers.add(key)  # the answer gets the lowest mark without a judge
         elif not is_rated:  # HELM gives this instance a default value
             tally.unjudged.add(key)
 
@@ -206,7 +206,7 @@ def judgements_of(
         judges: the roles of the judges.
         requested: the instances that were asked.
     """
-    answers = set(requested) - ratings.lowest
+    answers = set(requested) - ratings.empty_answers
     arrived = 0
     for judge in judges:
         arrived += len(answers & ratings.by_judge.get(judge, {}).keys())
@@ -227,7 +227,7 @@ def score_of_all_judges(
         by_all &= ratings.by_judge.get(judge, {}).keys()
     if not by_all or not judges:
         return None
-    marked = by_all | ratings.lowest
+    marked = by_all | ratings.empty_answers
     counted = {key: value for key, value in metric.values.items() if key in marked}
     if len(counted) == len(metric.values):
         return None
@@ -250,7 +250,7 @@ def bounds_over_judgements(
     for key, value in metric.values.items():
         means = ratings.mean_by_judge(key)
         number_missing = len(judges) - len(means)
-        if key in ratings.lowest or not number_missing:
+        if key in ratings.empty_answers or not number_missing:
             worst[key] = best[key] = value
             complete.append(value)
         elif any(not low <= mean <= high for mean in means.values()):

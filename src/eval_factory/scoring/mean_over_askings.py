@@ -24,13 +24,15 @@ from eval_factory.scoring.scores import (
 )
 
 
-def same_metric(main: MetricValues, metrics: Sequence[MetricValues]) -> list[MetricValues]:
+def with_name_and_split_of(
+    main: MetricValues, metrics: Sequence[MetricValues]
+) -> list[MetricValues]:
     """Return the metrics with the main metric's name and split, whatever their perturbation."""
-    with_name_and_split = []
+    matching = []
     for metric in metrics:
         if metric.name == main.name and metric.split == main.split:
-            with_name_and_split.append(metric)
-    return with_name_and_split
+            matching.append(metric)
+    return matching
 
 
 def add_mean_over_askings(

@@ -161,7 +161,7 @@ def test_consensus_and_places() -> None:
         None,
     ]
     assert agreement.consensus([1, 2], FIVE) == 1.5
-    assert [agreement.nearest_rating(value, FIVE) for value in (1.0, 4.4, 4.5, 4.6, 9.0)] == [
+    assert [agreement.index_of_nearest(value, FIVE) for value in (1.0, 4.4, 4.5, 4.6, 9.0)] == [
         0,
         3,
         3,

@@ -88,7 +88,7 @@ def test_a_form_of_the_benchmarks_own() -> None:
         {"no": 0, "partly": 1, "yes": 4},
         {"right": "it is true"},
     )
-    made.lowest.add(("silent", 0, None))
+    made.empty_answers.add(("silent", 0, None))
     assert made.jury_scores()["silent", 0, None] == 0.0
     plain = ratings(a=[1], b=[1]).report()
     assert (plain.labels, plain.criteria) == ({}, {})
@@ -160,7 +160,7 @@ def test_the_means_are_of_all_ratings_not_of_instances() -> None:
 
 def test_an_answer_with_nothing_in_it_has_the_lowest_rating() -> None:
     made = ratings(a=[5], b=[3])
-    made.lowest.add(key(7))
+    made.empty_answers.add(key(7))
     assert made.jury_scores() == {key(0): 4.0, key(7): 1.0}
     assert {type(value) for value in made.jury_scores().values()} == {float}
     report = made.report()
@@ -196,7 +196,7 @@ def judged(*given: dict[str, int | tuple[int, ...]] | None) -> Ratings:
     made = Ratings()
     for number, of_instance in enumerate(given):
         if of_instance is None:
-            made.lowest.add(key(number))
+            made.empty_answers.add(key(number))
         for judge, marks in (of_instance or {}).items():
             several = marks if isinstance(marks, tuple) else (marks,)
             made.add(

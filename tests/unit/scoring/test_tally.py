@@ -416,7 +416,7 @@ def test_judges_are_counted_under_their_names_in_the_configuration(tmp_path: Pat
     assert seen.unjudged == {key(2)}
     late = seen_by_jury(tmp_path, here, judged(0, a="HTTP 500: no", b=2), judged(1, a=5, b=2))
     assert list(late.ratings.by_judge) == list(late.judges) == ["a", "b"]
-    assert seen.ratings.lowest == {key(3), key(5)}
+    assert seen.ratings.empty_answers == {key(3), key(5)}
     assert [(cause.role, cause.count, cause.cause) for cause in seen.causes.listed()] == [
         ("model", 1, "HTTP 500: broken"),
         ("a", 1, "no error was recorded"),
