@@ -29,8 +29,15 @@ from eval_factory.core.tables import no_formula
 
 _MIN_ANSWERS = 2
 """The smallest number of answers to draw from a stratum; a smaller stratum is drawn completely."""
+_MAX_GROUPS = 6
+"""The largest number of groups with their own strata: the most frequent groups."""
+_MAX_RANGES = 4
+"""The largest number of ranges of scores."""
 _LETTERS = "bcdfghjkmnpqrstvwxz"
-"""The letters of codes. A spreadsheet does not take such a code for a number, a date or a word."""
+"""The letters of codes. Without vowels, no code is a word that a spreadsheet converts or corrects.
+"""
+_ID_LENGTH = 8  # in letters
+_CODE_LENGTH = 5  # in letters
 
 
 @dataclass(frozen=True)
@@ -47,14 +54,14 @@ class AnswerStratum:
     """A group of answers that are drawn with equal probability."""
 
     name: str
-    keys: tuple[AnswerKey, ...]
+    answers: tuple[AnswerKey, ...]
 
 
 def strata_of(candidates: Sequence[Candidate], count: int) -> list[AnswerStratum]:
     """Return the strata of a sample of `count` answers, by score and then by group.
 
-    Neighbouring strata are similar. Small strata are merged with a neighbour until the sample has
-    at least `_MIN_ANSWERS` answers for each stratum.
+    Neighbouring strata are similar. The smallest stratum is merged with a neighbour until each
+    stratum has `_MIN_ANSWERS` answers, and the sample has `_MIN_ANSWERS` for each stratum.
 
     Raises:
         ConfigError: `count` is below `_MIN_ANSWERS`.
@@ -63,39 +70,42 @@ def strata_of(candidates: Sequence[Candidate], count: int) -> list[AnswerStratum
         raise ConfigError(f"--n {count}: rate at least {_MIN_ANSWERS} answers")
     strata = _all_strata(candidates)
     while len(strata) > 1:
-        smallest = min(range(len(strata)), key=lambda index: len(strata[index].keys))
-        if _MIN_ANSWERS * len(strata) <= count and len(strata[smallest].keys) >= _MIN_ANSWERS:
+        sizes = [len(stratum.answers) for stratum in strata]
+        are_few = len(strata) * _MIN_ANSWERS <= count
+        are_large = min(sizes) >= _MIN_ANSWERS
+        if are_few and are_large:
             break
-        _merge(strata, smallest)
+        _merge(strata, sizes.index(min(sizes)))
     return strata
 
 
 def _all_strata(candidates: Sequence[Candidate]) -> list[AnswerStratum]:
     """Return a stratum for each combination of a range of scores and a group.
 
-    Each of the six most frequent groups has its own strata; the other groups share theirs.
+    The groups that are not among the `_MAX_GROUPS` most frequent groups count as one group.
     """
     ranges = score_ranges_of(candidate.value for candidate in candidates)
     groups = Counter(candidate.group for candidate in candidates)
-    most_frequent = dict(groups.most_common(6))
-    keys: dict[tuple[int, str], list[AnswerKey]] = {}
+    most_frequent = dict(groups.most_common(_MAX_GROUPS))
+    answers: dict[tuple[int, str], list[AnswerKey]] = {}  # by (index of the range, group)
+    # The candidates are sorted, so that their order does not change the sample.
     for candidate in sorted(candidates, key=lambda candidate: candidate.key.as_text()):
-        number = 0
-        while candidate.value > ranges[number][1]:
-            number += 1
+        index = 0
+        while candidate.value > ranges[index][1]:
+            index += 1
         group = "others"
         if candidate.group in most_frequent:
             group = candidate.group
-        keys.setdefault((number, group), []).append(candidate.key)
+        answers.setdefault((index, group), []).append(candidate.key)
     strata = []
-    for number, group in sorted(keys):
-        low, high = ranges[number]
+    for index, group in sorted(answers):
+        low, high = ranges[index]
         name = f"{low:g}"
         if low != high:
             name += f" to {high:g}"
         if group:
             name += f", {group}"
-        strata.append(AnswerStratum(name, tuple(keys[number, group])))
+        strata.append(AnswerStratum(name, tuple(answers[index, group])))
     return strata
 
 
@@ -109,34 +119,36 @@ def _merge(strata: list[AnswerStratum], index: int) -> None:
     neighbour = index - 1
     if index == 0:
         neighbour = 1
-    elif index + 1 < len(strata) and len(strata[index + 1].keys) < len(strata[index - 1].keys):
-        neighbour = index + 1
+    elif index + 1 < len(strata):
+        size_before = len(strata[index - 1].answers)
+        size_after = len(strata[index + 1].answers)
+        if size_after < size_before:
+            neighbour = index + 1
     first, second = sorted((index, neighbour))
     name = f"{strata[first].name}; {strata[second].name}"
-    keys = strata[first].keys + strata[second].keys
-    strata[first : second + 1] = [AnswerStratum(name, keys)]
+    answers = strata[first].answers + strata[second].answers
+    strata[first : second + 1] = [AnswerStratum(name, answers)]
 
 
 def score_ranges_of(values: Iterable[float]) -> list[tuple[float, float]]:
     """Return (lowest score, highest score) of each range of scores.
 
     If there are at most four distinct scores, each score is a range. Otherwise each range has about
-    a quarter of the answers; there may be fewer than four ranges, because equal scores stay
-    together.
+    a quarter of the answers. Equal scores stay together, so there may be fewer than four ranges.
     """
     ordered = sorted(values)
     distinct = sorted(set(ordered))
-    if len(distinct) <= 4:
-        return list(zip(distinct, distinct, strict=True))
-    upper_ends = set()
-    for quarter in range(1, 5):
-        upper_ends.add(ordered[math.ceil(len(ordered) * quarter / 4) - 1])
+    if len(distinct) <= _MAX_RANGES:
+        return [(score, score) for score in distinct]
+    highest_scores = set()  # the highest score of each range
+    for number in range(1, _MAX_RANGES + 1):
+        answers = math.ceil(len(ordered) * number / _MAX_RANGES)  # the answers in `number` ranges
+        highest_scores.add(ordered[answers - 1])
     ranges = []
-    low = distinct[0]
-    for high in sorted(upper_ends):
-        ranges.append((low, high))
-        # The next range begins with the next distinct score. After the last range, there is none.
-        low = distinct[min(distinct.index(high) + 1, len(distinct) - 1)]
+    remaining = distinct
+    for highest in sorted(highest_scores):
+        ranges.append((remaining[0], highest))
+        remaining = [score for score in remaining if score > highest]
     return ranges
 
 
@@ -159,7 +171,7 @@ def counts_to_draw(sizes: Sequence[int], count: int) -> list[int]:
     counts = []
     for size, exact_count in zip(sizes, exact_counts, strict=True):
         counts.append(min(size, max(_MIN_ANSWERS, math.floor(exact_count))))
-    # Add or remove one answer at a time, until the sum is right or no count can change.
+    # Add or remove one answer at a time, until the sum is `count` or no count can change.
     while sum(counts) != count:
         step = 1
         limits: Sequence[int] = sizes
@@ -192,7 +204,11 @@ def _next_to_change(
         step: 1 if a count grows, -1 if a count falls.
     """
     changeable = [index for index, limit in enumerate(limits) if counts[index] != limit]
-    return max(changeable, key=lambda index: (step * (exact[index] - counts[index]), sizes[index]))
+
+    def distance_and_size(index: int) -> tuple[float, int]:
+        return step * (exact[index] - counts[index]), sizes[index]
+
+    return max(changeable, key=distance_and_size)
 
 
 @dataclass(frozen=True)
@@ -222,13 +238,13 @@ def draw_answers(
     Raises:
         ConfigError: every answer is rated.
     """
-    generator = random.Random(f"{draw.identity} {draw.seed}")  # noqa: S311 - need not be secret
-    unrated = []
-    for answer_stratum in strata:
-        unrated.append([key for key in answer_stratum.keys if key not in rated])
+    generator = random.Random(f"{draw.identity} {draw.seed}")  # noqa: S311 - no secret is made
+    unrated = []  # the answers of each stratum that are not rated
+    for stratum in strata:
+        unrated.append([key for key in stratum.answers if key not in rated])
     if not any(unrated):
         raise ConfigError("every answer of this result is rated: there is nothing to draw")
-    counts = counts_to_draw(list(map(len, unrated)), draw.count)
+    counts = counts_to_draw([len(keys) for keys in unrated], draw.count)
     answers = []
     for number, (keys, count) in enumerate(zip(unrated, counts, strict=True)):
         for key in generator.sample(keys, count):
@@ -239,7 +255,7 @@ def draw_answers(
 def sample_of_draw(
     question: RatedQuestion,
     strata: Sequence[AnswerStratum],
-    chosen: Sequence[tuple[ShownAnswer, int, float]],
+    drawn: Sequence[tuple[ShownAnswer, int, float]],
     draw: Draw,
 ) -> Sample:
     """Return the sample of a draw, with a code for each answer.
@@ -247,19 +263,19 @@ def sample_of_draw(
     Args:
         question: the question for the raters.
         strata: the strata of the sample.
-        chosen: (texts, number of the stratum, probability of being drawn) of each drawn answer.
+        drawn: (texts, number of the stratum, probability of being drawn) of each drawn answer.
         draw: the settings of the draw.
     """
-    sheet = _sheet_id(question, chosen, draw)
+    sheet = _sheet_id(question, drawn, draw)
     stratum_of: dict[str, int] = {}
-    for number, answer_stratum in enumerate(strata):
-        for key in answer_stratum.keys:
+    for number, stratum in enumerate(strata):
+        for key in stratum.answers:
             stratum_of[key.as_text()] = number
     answers = []
-    codes = _codes(sheet, len(chosen))
-    for code, (shown, stratum, probability) in zip(codes, chosen, strict=True):
+    codes = _codes(sheet, len(drawn))
+    for code, (shown, number, probability) in zip(codes, drawn, strict=True):
         answers.append(
-            SampledAnswer(code, shown.key, shown.sha256, stratum, probability, shown.questions)
+            SampledAnswer(code, shown.key, shown.sha256, number, probability, shown.questions)
         )
     return Sample(
         id=sheet,
@@ -268,45 +284,46 @@ def sample_of_draw(
         choices=question.choices,
         metric=question.metric,
         scale=question.score.scale,
-        strata=tuple(answer_stratum.name for answer_stratum in strata),
+        strata=tuple(stratum.name for stratum in strata),
         stratum_of=stratum_of,
         answers=tuple(answers),
     )
 
 
 def _sheet_id(
-    question: RatedQuestion, chosen: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
+    question: RatedQuestion, drawn: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
 ) -> str:
-    """Return an id of eight letters, computed from the draw and the drawn answers."""
+    """Return an id that is computed from the draw and the drawn answers."""
     lines = [draw.identity, question.kind, str(draw.seed)]
-    for shown, _, _ in chosen:
+    for shown, _, _ in drawn:
         lines.append(f"{shown.key.as_text()} {shown.sha256}")
     text = "\n".join(lines).encode("utf-8", "surrogatepass")
-    digest = int(hashlib.sha256(text).hexdigest(), 16)
-    letters = ""  # the last eight digits of the hash, if the letters are the digits of a number
-    for place in range(8):
-        letters += _LETTERS[digest // len(_LETTERS) ** place % len(_LETTERS)]
+    number = int(hashlib.sha256(text).hexdigest(), 16)
+    letters = ""
+    for _ in range(_ID_LENGTH):
+        number, remainder = divmod(number, len(_LETTERS))
+        letters += _LETTERS[remainder]
     return letters
 
 
 def _codes(sheet: str, count: int) -> list[str]:
-    """Return distinct codes of five letters, always the same for a sheet."""
-    # The codes need not be secret: they only must not depend on the answers' contents.
-    generator = random.Random(f"codes of {sheet}")  # noqa: S311 - see the line above
+    """Return distinct codes for answers, always the same codes for a sheet."""
+    generator = random.Random(f"codes of {sheet}")  # noqa: S311 - no secret is made
     codes: dict[str, None] = {}  # a set that keeps its order
     while len(codes) < count:
-        codes["".join(generator.choices(_LETTERS, k=5))] = None
+        letters = generator.choices(_LETTERS, k=_CODE_LENGTH)
+        codes["".join(letters)] = None
     return list(codes)
 
 
 def rater_order(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
-    """Return the codes in a random order of this rater, always the same for a sheet.
+    """Return the codes in a random order, always the same order for a sheet and a rater.
 
-    A tired rater rates the last answers with less care. With an order for each rater, the last
-    answers are others for each rater.
+    A tired rater rates the last answers with less care. The order differs between raters, so that
+    no answer is among the last answers of every rater.
     """
     shuffled = sorted(codes)
-    random.Random(f"{sheet} {rater}").shuffle(shuffled)  # noqa: S311 - need not be secret
+    random.Random(f"{sheet} {rater}").shuffle(shuffled)  # noqa: S311 - no secret is made
     return shuffled
 
 
@@ -314,8 +331,8 @@ def rater_order(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
 SHEET = "sheet"
 RATER = "rater"
 ITEM = "item"  # the code of an answer
-_NUMBER = "number"
-ASKED = "asked"
+_NUMBER = "number"  # the number of a question to the rater, from 1 for each answer
+ASKED = "asked"  # the question to the rater
 _RATING = "rating"
 COMMENT = "comment"
 COLUMNS = (
@@ -323,7 +340,7 @@ COLUMNS = (
     RATER,
     ITEM,
     _NUMBER,
-    "question",
+    "question",  # the prompt of the model
     "answer",
     "reference",
     ASKED,
@@ -364,7 +381,7 @@ def csv_sheet(
         sample: the sample to rate.
         rater: the name of the rater.
         order: the codes of the answers, in the order of the sheet.
-        shown: code -> the texts that the rater sees.
+        shown: the texts that the rater sees, by code.
         with_reference: True if the sheet shows the reference answers.
     """
     file = io.StringIO(newline="")
@@ -373,38 +390,45 @@ def csv_sheet(
     questions = {answer.code: answer.questions for answer in sample.answers}
     choices = " / ".join(choice.label for choice in sample.choices)
     for code in order:
-        cells = _text_cells(shown[code], with_reference=with_reference)
+        texts = _text_cells(shown[code], with_reference=with_reference)
         for number, question in enumerate(questions[code], start=1):
-            name = sheet_cell(question.name)
+            asked = sheet_cell(question.name)
             # The rating and the comment are empty: the rater fills them in.
-            writer.writerow([sample.id, rater, code, str(number), *cells, name, choices, "", ""])
-            cells = ["", "", ""]  # for the further questions about the same answer
+            writer.writerow([sample.id, rater, code, str(number), *texts, asked, choices, "", ""])
+            texts = ["", "", ""]  # for the further questions about the same answer
     return BOM + file.getvalue()
 
 
 def _text_cells(shown: ShownAnswer, *, with_reference: bool) -> list[str]:
     """Return the cells with the prompt, the answer and the references."""
-    question = question_text(shown.turns)
+    prompt = prompt_text(shown.turns)
     for medium in shown.media:
-        if medium.get("file"):
-            question += f"\n[file {medium.get('file')}]"
+        file = medium.get("file")
+        if file:
+            prompt += f"\n[file {file}]"
     references = ""
     if with_reference:
         references = "\n\n".join(shown.references)
-    return [sheet_cell(question), sheet_cell(shown.answer), sheet_cell(references)]
+    return [sheet_cell(prompt), sheet_cell(shown.answer), sheet_cell(references)]
 
 
-def question_text(turns: Sequence[tuple[str, str]]) -> str:
-    """Return the turns of a conversation as one text, with speakers if there are several turns."""
+def prompt_text(turns: Sequence[tuple[str, str]]) -> str:
+    """Return the text of a prompt. Each of several turns begins with the role of its speaker.
+
+    A turn is (role, text).
+    """
     if len(turns) == 1:
-        return turns[0][1]
+        _, only_text = turns[0]
+        return only_text
     return "\n\n".join(f"{role}: {text}" for role, text in turns)
 
 
 _REQUIRED = (SHEET, RATER, ITEM, _NUMBER, _RATING)  # the columns that a returned sheet must have
 _MAX_FILE_SIZE = 64 * 1024 * 1024  # in bytes
-_MAX_NAME = 80  # the maximum length of a rater's name, in characters
-YES_AND_NO = {
+_MAX_NAME = 80  # the maximum length of a rater's name, and of a quoted text, in characters
+_MAX_COMMENT = 2_000  # in characters; the end of a longer comment is cut off
+_MAX_DIGITS = 18  # No answer has so many questions, and Python refuses to convert very many digits.
+_SPELLINGS_OF_YES_AND_NO = {
     "met": "yes",
     "not met": "no",
     "y": "yes",
@@ -414,12 +438,12 @@ YES_AND_NO = {
     "1": "yes",
     "0": "no",
 }
-"""Other ways to write yes and no, such as the values to which a spreadsheet may convert them."""
+"""Other spellings of yes and no, such as the values to which a spreadsheet may convert them."""
 
 
 @dataclass
-class Returned:
-    """The ratings in several files, and the faults of these files."""
+class ReturnedRatings:
+    """The ratings in several returned tables, and the faults of these tables."""
 
     ratings: list[Rating] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)  # a message for each fault
@@ -431,25 +455,28 @@ class _Row:
     """A row of a returned sheet."""
 
     file: str
-    line: int
-    cells: Mapping[str, str]  # name of the column -> cell
+    row_number: int  # from 1
+    cells: Mapping[str, str]  # by the name of the column
 
     def fault(self, column: str, text: str) -> str:
         """Return the message about a fault in a column of this row."""
-        return f"{self.file}: row {self.line}, column {column}: {text}"
+        return f"{self.file}: row {self.row_number}, column {column}: {text}"
 
 
-def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: Path) -> Returned:
+def read_returns(
+    files: Sequence[Path], samples: Mapping[str, Sample], folder: Path
+) -> ReturnedRatings:
     """Return the ratings in the tables that raters returned, and the faults of these tables.
 
     If a rater rated a question twice, both ratings must be equal.
 
     Args:
         files: the returned tables.
-        samples: id -> each sample that was exported from the result.
+        samples: the samples that were exported from the result, by id.
         folder: the folder of the result, for messages.
     """
-    returned = Returned()
+    returned = ReturnedRatings()
+    # (sheet, rater, code, number of the question) -> the first rating, and its row
     first_ratings: dict[tuple[str, str, str, int], tuple[Rating, _Row]] = {}
     for file in files:
         try:
@@ -472,7 +499,7 @@ def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: P
                 if first.value != rating.value:
                     fault = (
                         f"rater {rating.rater} gave {rating.code} another rating "
-                        f"in row {first_row.line} of {first_row.file}"
+                        f"in row {first_row.row_number} of {first_row.file}"
                     )
                     returned.faults.append(row.fault(_RATING, fault))
     returned.ratings = [rating for rating, _ in first_ratings.values()]
@@ -492,16 +519,15 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
     if not rater or len(rater) > _MAX_NAME:
         faults.append(row.fault(RATER, f"write who rated, in 1 to {_MAX_NAME} characters"))
     code = row.cells[ITEM].lower()
-    questions = {answer.code: len(answer.questions) for answer in sample.answers}
-    if code not in questions:
+    question_counts = {answer.code: len(answer.questions) for answer in sample.answers}
+    if code not in question_counts:
         fault = f"{_quoted(row.cells[ITEM])} is not an item of sheet {sheet}"
         return [*faults, row.fault(ITEM, fault)]
-    number = _question_number(row.cells[_NUMBER], questions[code])
+    count = question_counts[code]
+    number = _question_number(row.cells[_NUMBER], count)
     if number is None:
         fault = f"{_quoted(row.cells[_NUMBER])} is not a question about {code}"
-        faults.append(
-            row.fault(_NUMBER, f"{fault}: its questions have the numbers 1 to {questions[code]}")
-        )
+        faults.append(row.fault(_NUMBER, f"{fault}: its questions have the numbers 1 to {count}"))
     rating_text = row.cells[_RATING]
     value = None
     if rating_text:
@@ -512,28 +538,30 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
             faults.append(row.fault(_RATING, fault))
     if faults:
         return faults
-    if value is None or number is None:  # without a number, the faults were returned above
+    # The value is None if the row has no rating. The number is not None: that would be a fault.
+    if value is None or number is None:
         return None
-    return Rating(sheet, code, number, rater, value, row.cells.get(COMMENT, "")[:2_000])
+    comment = row.cells.get(COMMENT, "")[:_MAX_COMMENT]
+    return Rating(sheet, code, number, rater, value, comment)
 
 
-def _question_number(cell: str, questions: int) -> int | None:
+def _question_number(cell: str, count: int) -> int | None:
     """Return the number of a question, from 1; None if the answer has no question of this number.
 
     The cell may be empty if the answer has one question. A spreadsheet may have changed 1 to 1.0.
 
     Args:
         cell: the text of the cell.
-        questions: the number of questions about the answer.
+        count: the number of questions about the answer.
     """
-    if not cell and questions == 1:
+    if not cell and count == 1:
         return 1
     digits = cell.removesuffix(".0")
-    # No answer has a question of such a long number, and Python refuses to convert very long ones.
-    if not (digits.isascii() and digits.isdigit()) or len(digits) >= _MAX_NAME:
+    is_number = digits.isascii() and digits.isdigit()
+    if not is_number or len(digits) > _MAX_DIGITS:
         return None
     number = int(digits)
-    if 1 <= number <= questions:
+    if 1 <= number <= count:
         return number
     return None
 
@@ -548,9 +576,10 @@ def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
     if word in by_label:
         return by_label[word]
     if "yes" in by_label:
-        # The choices are yes and no. A spreadsheet may have changed 1 to 1.0. An unknown word
-        # becomes "", which is no label.
-        return by_label.get(YES_AND_NO.get(word.removesuffix(".0"), ""))
+        label = _SPELLINGS_OF_YES_AND_NO.get(word.removesuffix(".0"))  # 1 may have become 1.0
+        if label is None:
+            return None
+        return by_label.get(label)
     try:
         value = float(word.replace(",", "."))
     except ValueError:
@@ -569,35 +598,37 @@ def _rows_of(file: Path) -> Iterator[_Row]:
     if file_of_table(file).stat().st_size > _MAX_FILE_SIZE:
         raise ValueError(f"is larger than {_MAX_FILE_SIZE // 1024**2} MiB")
     header: list[str] = []
-    for line, cells in table_rows(file):
-        if header:
-            if "".join(cells[len(header) :]).strip():
-                raise ValueError(
-                    f"row {line}: has {len(cells)} cells, and there are {len(header)} columns: "
-                    "put quotes around a cell that has a comma in it"
-                )
-            filled = [*cells, *[""] * (len(header) - len(cells))]  # a row may lack its last cells
-            named = {name: cell.strip() for name, cell in zip(header, filled, strict=False)}
-            yield _Row(str(file), line, named)
-        else:
+    for row_number, cells in table_rows(file):
+        if not header:
             header = [name.strip().lower() for name in cells]
-            _check_header(header, line)
+            _check_header(header, row_number)
+            continue
+        cells_without_column = cells[len(header) :]
+        if "".join(cells_without_column).strip():
+            raise ValueError(
+                f"row {row_number}: has {len(cells)} cells, and there are {len(header)} columns: "
+                "put quotes around a cell that has a comma in it"
+            )
+        by_column = dict.fromkeys(header, "")  # a row may lack its last cells
+        for name, cell in zip(header, cells, strict=False):
+            by_column[name] = cell.strip()
+        yield _Row(str(file), row_number, by_column)
     if not header:
         raise ValueError(f"row 1: there is no column {', '.join(_REQUIRED)}")
 
 
-def _check_header(header: Sequence[str], line: int) -> None:
+def _check_header(header: Sequence[str], row_number: int) -> None:
     """Raise ValueError if two columns have the same name, or if a required column is missing."""
     repeated = [name for name in header if name and header.count(name) > 1]
     if repeated:
         columns = [str(number) for number, name in enumerate(header, 1) if name == repeated[0]]
         raise ValueError(
-            f"row {line}: columns {' and '.join(columns)} have the same name, "
+            f"row {row_number}: columns {' and '.join(columns)} have the same name, "
             f"{_quoted(repeated[0])}: leave one of them out"
         )
     missing = [name for name in _REQUIRED if name not in header]
     if missing:
-        raise ValueError(f"row {line}: there is no column {', '.join(missing)}")
+        raise ValueError(f"row {row_number}: there is no column {', '.join(missing)}")
 
 
 def _quoted(text: str) -> str:

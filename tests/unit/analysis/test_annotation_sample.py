@@ -33,7 +33,7 @@ def candidates(*values: float, group: str = "") -> list[Candidate]:
 
 
 def sizes(strata: list[sheets.AnswerStratum]) -> dict[str, int]:
-    return {one.name: len(one.keys) for one in strata}
+    return {one.name: len(one.answers) for one in strata}
 
 
 def test_few_values_are_strata_and_many_are_quarters() -> None:
@@ -121,7 +121,7 @@ def test_what_is_rated_is_not_drawn_again() -> None:
     first = {key for key, _, _ in draw_answers(strata, (), DRAW)}
     assert first == {key for key, _, _ in draw_answers(strata, (), DRAW)}
     assert first.isdisjoint(key for key, _, _ in draw_answers(strata, first, DRAW))
-    everything = set(chain.from_iterable(one.keys for one in strata))
+    everything = set(chain.from_iterable(one.answers for one in strata))
     with pytest.raises(ConfigError, match=naming("is rated")):
         draw_answers(strata, everything, DRAW)
     last = next(iter(everything))

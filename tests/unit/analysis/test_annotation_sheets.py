@@ -17,7 +17,7 @@ from eval_factory.analysis.annotation_sheets import (
     _CUT,
     _MAX_CELL,
     BOM,
-    Returned,
+    ReturnedRatings,
     csv_sheet,
     read_returns,
     sheet_cell,
@@ -100,7 +100,7 @@ def test_the_rows_of_a_sheet() -> None:
         ["sheet", "1", "bcdfg", "2", "", "", "", "second", "yes / no", "", ""],
     ]
     assert ("secret-id" in made, "digest" in made) == (False, False)
-    assert sheets.question_text([("user", "hi")]) == "hi", "one turn is shown without a role"
+    assert sheets.prompt_text([("user", "hi")]) == "hi", "one turn is shown without a role"
     without = csv_sheet(SAMPLE, "1", ["bcdfg"], {"bcdfg": shown()}, with_reference=False)
     assert "ref," not in without
 
@@ -111,7 +111,7 @@ SHEET = replace(SAMPLE, choices=FIVE, answers=(ANSWER, ALONE))
 HEAD = "sheet,rater,item,number,rating,comment\n"
 
 
-def returned(tmp_path: Path, *texts: str | bytes) -> Returned:
+def returned(tmp_path: Path, *texts: str | bytes) -> ReturnedRatings:
     files = [tmp_path / f"r{number}.csv" for number in range(len(texts))]
     for file, text in zip(files, texts, strict=True):
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -138,7 +138,7 @@ def rating(
     ],
 )
 def test_however_a_program_saved_it(tmp_path: Path, text: str | bytes) -> None:
-    assert returned(tmp_path, text) == Returned([rating()])
+    assert returned(tmp_path, text) == ReturnedRatings([rating()])
 
 
 def test_partial_returns_of_several_raters(tmp_path: Path) -> None:
