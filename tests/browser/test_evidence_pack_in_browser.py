@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from chromium import Chromium, Counted
-from eval_factory.analysis.paper import evidence_of_panel
+from eval_factory.analysis.paper import pack_of_panel
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import LedgerWriter
 from eval_factory.report.page.document import pack_page
@@ -28,9 +28,7 @@ def test_the_page_of_a_pack(tmp_path: Path, browser: Chromium, outside: Counted)
     panel = LedgerWriter(History(lines, head="e" * 64), {})
     for name in PACKS:
         page = tmp_path / f"{name}.html"
-        page.write_text(
-            pack_page(evidence_of_panel(name, panel.render_sentences, [folder])), "utf-8"
-        )
+        page.write_text(pack_page(pack_of_panel(name, panel.render_sentences, [folder])), "utf-8")
         for dark, width in ((False, 1200), (True, 390)):
             browser.dark(dark)
             browser.width(width)

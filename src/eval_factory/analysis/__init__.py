@@ -1,3 +1,1 @@
-"""Compares the results of several output folders: which results are comparable, and the statistics
-of their paired values.
-"""
+"""Works on finished results: comparisons, gates, results of suites, papers and raters' sheets."""

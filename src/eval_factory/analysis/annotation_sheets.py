@@ -455,7 +455,7 @@ class _Row:
     """A row of a returned sheet."""
 
     file: str
-    row_number: int  # from 1
+    row_number: int  # the number of the last line of the row in its file
     cells: Mapping[str, str]  # by the name of the column
 
     def fault(self, column: str, text: str) -> str:

@@ -1,6 +1,7 @@
 """Compares the results of output folders, pair by pair.
 
-A pair is compared on the instances that have a value in both results.
+A pair is compared on the instances that have a value in both results. The first result of a pair is
+called a, the second result b.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-# column of `Compared.to_frame` -> type of its values
+# the columns of `Compared.to_frame`, with the type of their values
 PAIR_COLUMNS: Mapping[str, str] = {
     "task": TEXT,
     "metric": TEXT,
@@ -58,7 +59,7 @@ PAIR_COLUMNS: Mapping[str, str] = {
     "folder_a": TEXT,
     "folder_b": TEXT,
 }
-# column of `Compared.instances_frame` -> type of its values
+# the columns of `Compared.instances_frame`, with the type of their values
 FLIP_COLUMNS: Mapping[str, str] = dict.fromkeys(("task", "metric", "a", "b", "id", "better"), TEXT)
 
 
@@ -119,23 +120,24 @@ class Comparison:
     """The lowest and the highest difference (b - a) that the missing values of failed instances
     allow; None if the scale is not known.
     """
-    margin: float | None = None  # the largest difference without importance, in the metric's unit
+    margin: float | None = None  # the largest unimportant difference, in the metric's unit
     non_inferiority: Evidence | None = None  # of b, compared with a; None without a margin
     equivalence: Evidence | None = None  # None without a margin
     p_holm: float | None = None  # the p value, corrected for the number of pairs
-    metric_of_b: str | None = None  # the metric's name in b, if another program made b
-    # For a and for b: id of a question -> its id in the first result; None if ids are equal.
+    metric_of_b: str | None = None  # the metric's name in b; None if the name is the same as in a
+    # For a and for b, if another program made a result: id of a question -> its id in the first of
+    # all compared results.
     ids: tuple[Mapping[str, str] | None, Mapping[str, str] | None] = (None, None)
 
     @property
-    def pair(self) -> str:
+    def pair_label(self) -> str:
         """The labels of the pair: `B - A`."""
         return f"{self.b.label} - {self.a.label}"
 
     @property
-    def named_metric(self) -> str:
+    def metric_names(self) -> str:
         """The metric's name, or both names if the metric has another name in b."""
-        if self.metric_of_b in (None, self.metric):
+        if self.metric_of_b is None:
             return self.metric
         return f"{self.metric} of {self.a.label} and {self.metric_of_b} of {self.b.label}"
 
@@ -178,10 +180,10 @@ class Compared:
     """The outcome of `compare`: the comparison of each pair, or the reasons against it."""
 
     models: tuple[Model, ...]
-    reasons: tuple[Reason, ...]  # the reasons why the results cannot be compared
-    accepted: tuple[Reason, ...]  # the reasons against a comparison that the user accepted
-    comparisons: tuple[Comparison, ...]
-    ranks: tuple[Ranked, ...]  # empty for two models
+    reasons: tuple[Reason, ...] = ()  # the reasons why the results cannot be compared
+    accepted: tuple[Reason, ...] = ()  # the reasons against a comparison that the user accepted
+    comparisons: tuple[Comparison, ...] = ()
+    ranks: tuple[Ranked, ...] = ()  # empty for two models
     # how questions were paired with the first model's; empty if this program made all results
     pairings: tuple[str, ...] = ()
 
@@ -219,24 +221,24 @@ class Compared:
             PrerequisiteError: pandas is not installed.
         """
         rows = []
-        for pair in self.comparisons:
-            names = _names(pair)
-            for key in pair.flips.a_only:
-                rows.append({**names, "id": key, "better": pair.a.label})
-            for key in pair.flips.b_only:
-                rows.append({**names, "id": key, "better": pair.b.label})
+        for comparison in self.comparisons:
+            names = _names(comparison)
+            for key in comparison.flips.a_only:
+                rows.append({**names, "id": key, "better": comparison.a.label})
+            for key in comparison.flips.b_only:
+                rows.append({**names, "id": key, "better": comparison.b.label})
         return frame(FLIP_COLUMNS, rows)
 
     def __repr__(self) -> str:
         models = [f"{model.label} {model.name}" for model in self.models]
         parts = [", ".join(models)]
+        if not self.comparable:
+            parts.append(f"not comparable: {self.reasons[0].message}")
         for comparison in self.comparisons[:3]:
             difference = formats.score(comparison.paired.difference, sign="+")
-            parts.append(f"{comparison.pair} = {difference}")
+            parts.append(f"{comparison.pair_label} = {difference}")
         if len(self.comparisons) > 3:
             parts.append("...")
-        if not self.comparable:
-            parts = [parts[0], f"not comparable: {self.reasons[0].message}"]
         return f"<Compared {one_line('; '.join(parts))}>"
 
 
@@ -293,26 +295,31 @@ def compare(
     if problems := list(_wrong_arguments(folders, margin, allow)):
         raise ConfigError(problems)
     stored = list(map(load, folders))
-    models = tuple(map(_model, _labels(), stored))
-    names = _compared_scores(stored, metric)
-    if score_reasons := tuple(_score_reasons(models, stored, names, is_main=metric is None)):
-        return Compared(models, score_reasons, (), (), ())
-    sides = _sides(models, stored, names, min_paired)
+    models = tuple(map(_model, _labels(), stored))  # `map` ends with `stored`
+    metrics = _compared_metrics(stored, metric)
+    if score_reasons := _score_reasons(models, stored, metrics, is_main=metric is None):
+        return Compared(models, reasons=tuple(score_reasons))
+    sides = _sides(models, stored, metrics, min_paired)
     if pairing_reasons := tuple(_pairing_reasons(sides, min_paired)):
-        return Compared(models, pairing_reasons, (), (), ())
-    reasons = _reasons(sides)
+        return Compared(models, reasons=pairing_reasons)
+    reasons = _value_reasons(sides)
     if refused := tuple(reason for reason in reasons if reason.name not in allow):
-        return Compared(models, refused, (), (), ())
+        return Compared(models, reasons=refused)
     pairs: tuple[Pair, ...] = ()
     for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
-        comparison = _compare_two(a, b, (model_a, model_b), names[0], margin)
+        comparison = _compare_two(a, b, models=(model_a, model_b), margin=margin)
         pairs += (Pair(model_a, model_b, comparison),)
     ranks: tuple[Ranked, ...] = ()
     if len(models) > 2:
-        pairs = corrected(pairs)
+        pairs = with_corrected_p_values(pairs)
         ranks = ranked(models, pairs)
-    comparisons = tuple(pair.comparison for pair in pairs if pair.comparison is not None)
-    return Compared(models, (), tuple(reasons), comparisons, ranks, _pairing_texts(sides))
+    return Compared(
+        models,
+        accepted=tuple(reasons),  # no reason was refused
+        comparisons=tuple(pair.comparison for pair in pairs if pair.comparison is not None),
+        ranks=ranks,
+        pairings=_pairing_texts(sides),
+    )
 
 
 def _model(label: str, stored: StoredResult) -> Model:
@@ -324,24 +331,26 @@ def _model(label: str, stored: StoredResult) -> Model:
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
     """Return the comparison of each pair of results, by their main scores.
 
-    Unlike `compare`, this function also compares the other pairs if one pair is not comparable. The
-    p values are corrected for the number of compared pairs.
+    Unlike `compare`, this function compares the comparable pairs even if another pair is not
+    comparable. The p values are corrected for the number of compared pairs.
     """
     models = [_model(side.label, side.stored) for side in sides]
     pairs = []
     for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
-        names = (a.stored.result.main_metric,) * 2
-        reasons = _score_reasons((model_a, model_b), (a.stored, b.stored), names, is_main=True)
+        main = a.stored.result.main_metric
+        reasons = _score_reasons(
+            (model_a, model_b), (a.stored, b.stored), (main, main), is_main=True
+        )
         if not reasons:
-            reasons = _reasons((a, b))
+            reasons = _value_reasons((a, b))
         comparison = None
         if not reasons:
-            comparison = _compare_two(a, b, (model_a, model_b), names[0], None)
+            comparison = _compare_two(a, b, models=(model_a, model_b), margin=None)
         pairs.append(Pair(model_a, model_b, comparison, tuple(reasons)))
-    return corrected(pairs)
+    return with_corrected_p_values(pairs)
 
 
-def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+def with_corrected_p_values(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     """Return the pairs with p values that are corrected for the number of compared pairs."""
     p_values = []
     for pair in pairs:
@@ -358,12 +367,14 @@ def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     return tuple(corrected_pairs)
 
 
-def better_and_worse(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tuple[Model, Model]]:
+def better_and_worse(
+    pairs: Iterable[Pair], *, below: float = ALPHA
+) -> Iterator[tuple[Model, Model]]:
     """Yield (better model, worse model) of each pair with a significant difference.
 
     Args:
         pairs: the pairs, with corrected p values.
-        below: the level that the corrected p value must also be below.
+        below: the level of the corrected p values, at most `ALPHA`.
     """
     for pair in pairs:
         comparison = pair.comparison
@@ -391,43 +402,44 @@ def ranked(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]
 def _score_reasons(
     models: Sequence[Model],
     stored: Sequence[StoredResult],
-    names: Sequence[str],
+    metrics: Sequence[str],
     *,
     is_main: bool,
 ) -> list[Reason]:
     """Return the reasons against comparing these scores.
 
-    There is a reason for each result that does not have the score, has another main metric than
-    the first result, or was asked in another way.
+    There is a reason for each result without the score. There is also a reason for each result
+    that differs from the first result in its main metric, or in the way of asking.
 
     Args:
         models: the models.
         stored: the result of each model.
-        names: the name of each result's score.
+        metrics: the name of the compared score in each result.
         is_main: True if the results are compared by their main metrics.
     """
     reasons: list[Reason] = []
-    for model, result, name in zip(models, stored, names, strict=True):
+    for model, result, metric in zip(models, stored, metrics, strict=True):
         main = result.result.main_metric
         scores = sorted(result.result.scores)
         reasons += comparison_reasons.two_ways_of_asking(
             models[0].label, stored[0], model.label, result
         )
-        if is_main and main != name:
-            first = f"{models[0].label}'s is {name}; name a score with --metric"
+        if is_main and main != metric:
+            first = f"{models[0].label}'s is {metric}; name a score with --metric"
             reasons.append(Reason("metric", f"{model.label}'s main metric is {main}, {first}"))
-        elif name not in scores:
+        elif metric not in scores:
             listed = ", ".join(scores) or "none"
-            reasons.append(Reason("metric", f"{model.label} has no score {name}; it has {listed}"))
+            reasons.append(
+                Reason("metric", f"{model.label} has no score {metric}; it has {listed}")
+            )
     return reasons
 
 
-def _compared_scores(stored: Sequence[StoredResult], metric: str | None) -> list[str]:
+def _compared_metrics(stored: Sequence[StoredResult], metric: str | None) -> list[str]:
     """Return the name of the compared score in each result.
 
-    If the user names no metric, the name is the main metric of the first result. Other programs
-    name their metrics differently: if another program made a result, each result is compared by its
-    own main metric.
+    If the user names no metric, the name is the main metric of the first result. If another program
+    made a result, the name is each result's own main metric, because programs use different names.
     """
     if metric is not None:
         return [metric] * len(stored)
@@ -440,31 +452,31 @@ def _compared_scores(stored: Sequence[StoredResult], metric: str | None) -> list
 def _sides(
     models: Sequence[Model],
     stored: Sequence[StoredResult],
-    names: Sequence[str],
+    metrics: Sequence[str],
     min_paired: float,
 ) -> list[Side]:
     """Return the values of each result.
 
-    If another program made a result, the ids are those of the same questions in the first result.
+    If another program made a result, each value has the id of its question in the first result.
 
     Args:
         models: the models.
         stored: the result of each model.
-        names: the name of the compared score in each result.
+        metrics: the name of the compared score in each result.
         min_paired: the smallest share of questions that must be paired.
     """
     across_programs = any(map(pairing.is_imported, stored))
     sides: list[Side] = []
-    for model, result, name in zip(models, stored, names, strict=True):
-        pairs = None
+    for model, result, metric in zip(models, stored, metrics, strict=True):
+        pairing_with_first = None
         ids = None
-        if across_programs and sides:
-            pairs = pairing.paired(stored[0], result, min_paired)
-            ids = pairs.ids
+        if across_programs and sides:  # the first result, without a side yet, needs no pairs
+            pairing_with_first = pairing.paired(stored[0], result, min_paired)
+            ids = pairing_with_first.ids
         values = comparison_reasons.values_of(
-            result.result.instances, result.result.scores[name], ids
+            result.result.instances, result.result.scores[metric], ids
         )
-        sides.append(Side(model.label, result, values, name, pairs))
+        sides.append(Side(model.label, result, values, metric, pairing_with_first))
     return sides
 
 
@@ -493,19 +505,19 @@ def _labels() -> Iterator[str]:
             yield f"{letter}{number}"
 
 
-def _reasons(sides: Sequence[Side]) -> list[Reason]:
-    """Return all reasons against comparing these results: of each result, and of each pair."""
+def _value_reasons(sides: Sequence[Side]) -> list[Reason]:
+    """Return the reasons against comparing these values: of each result, and of each pair."""
     reasons = list(chain.from_iterable(map(comparison_reasons.reasons_of, sides)))
     for a, b in combinations(sides, 2):
         reasons += comparison_reasons.reasons_against(a, b)
-        if not a.values.values.keys() & b.values.values.keys():
+        if not a.values.means.keys() & b.values.means.keys():
             text = f"there is no instance of which both {a.label} and {b.label} have a value"
             reasons.append(Reason("no_pairs", text))
     return reasons
 
 
 def _compare_two(
-    a: Side, b: Side, models: tuple[Model, Model], name: str, margin: float | None
+    a: Side, b: Side, *, models: tuple[Model, Model], margin: float | None
 ) -> Comparison:
     """Return the comparison of two results on the instances with a value in both.
 
@@ -513,28 +525,29 @@ def _compare_two(
         a: the values of the first result.
         b: the values of the second result.
         models: the models of the two results.
-        name: the name of the score.
         margin: the margin of the tests of non-inferiority and equivalence; None for no such tests.
     """
-    # In a result of another program, the score may have another name.
-    name = a.metric or name
-    score = a.stored.result.scores[name]
-    keys = [key for key in a.values.values if key in b.values.values]
+    score = a.stored.result.scores[a.metric]
+    keys = [key for key in a.values.means if key in b.values.means]
     values_a = a.values.listed(keys)
     values_b = b.values.listed(keys)
     scale = _scale_of(score, [*values_a, *values_b])
-    # Instances that the metric leaves out in both results are not missing: for example, a metric of
-    # a subset of the questions.
-    shared = (a.values.keys & b.values.keys) - (a.values.unscored & b.values.unscored)
+    # An instance without a value in both results has failed, unless the metric does not apply to
+    # it: for example, a metric of a subset of the questions.
+    without_metric = a.values.unscored & b.values.unscored
+    shared = (a.values.all_keys & b.values.all_keys) - without_metric
     failed_a = shared & a.values.failed
     failed_b = shared & b.values.failed
     difference = difference_of(a.values, b.values, keys, scale)
-    if name.endswith(JUDGE_CORRECTED):
+    if a.metric.endswith(JUDGE_CORRECTED):
         difference = paired.with_labels_uncertainty(difference, _uncertainty_of_labels(a, b))
+    metric_of_b = None
+    if b.metric != a.metric:
+        metric_of_b = b.metric
     higher = score.higher_is_better is not False  # An unknown direction (None) counts as higher.
     comparison = Comparison(
         task=a.stored.result.task,
-        metric=name,
+        metric=a.metric,
         a=models[0],
         b=models[1],
         paired=difference,
@@ -545,7 +558,7 @@ def _compare_two(
         failed=Failed(len(failed_a - failed_b), len(failed_b - failed_a), len(failed_a & failed_b)),
         bounds=_bounds(a.values, b.values, shared, scale),
         margin=margin,
-        metric_of_b=b.metric or None,
+        metric_of_b=metric_of_b,
         ids=(_ids_of(a), _ids_of(b)),
     )
     if margin is None:
@@ -558,7 +571,7 @@ def _compare_two(
 
 
 def _ids_of(side: Side) -> Mapping[str, str] | None:
-    """Return id of a question -> its id in the first result; None if the ids are equal."""
+    """Return a dict from the ids of this result to the first result's; None if ids are equal."""
     if side.pairing is None:
         return None
     return side.pairing.ids
@@ -588,32 +601,32 @@ def _bounds(
     if scale is None:
         return None
     low, high = scale
-    smallest = sum(b.values.get(key, low) - a.values.get(key, high) for key in keys)
-    greatest = sum(b.values.get(key, high) - a.values.get(key, low) for key in keys)
+    smallest = sum(b.means.get(key, low) - a.means.get(key, high) for key in keys)
+    greatest = sum(b.means.get(key, high) - a.means.get(key, low) for key in keys)
     return smallest / len(keys), greatest / len(keys)
 
 
 def _flips(
     a: InstanceValues, b: InstanceValues, keys: Iterable[Key], *, higher_is_better: bool
 ) -> Flips:
-    """Return the ids of the instances whose values differ, by the better side."""
+    """Return the ids of the instances whose values differ, by the result with the better value."""
     higher_in_a = []
     higher_in_b = []
     for key in keys:
-        if a.values[key] > b.values[key]:
+        if a.means[key] > b.means[key]:
             higher_in_a.append(key)
-        elif b.values[key] > a.values[key]:
+        elif b.means[key] > a.means[key]:
             higher_in_b.append(key)
     if higher_is_better:
-        return Flips(tuple(higher_in_a), tuple(higher_in_b))
-    return Flips(tuple(higher_in_b), tuple(higher_in_a))
+        return Flips(a_only=tuple(higher_in_a), b_only=tuple(higher_in_b))
+    return Flips(a_only=tuple(higher_in_b), b_only=tuple(higher_in_a))
 
 
 def _uncertainty_of_labels(a: Side, b: Side) -> float:
-    """Return the larger relative standard error of the divisors in two judge-corrected scores.
+    """Return the larger relative standard error of two corrections for a judge's mistakes.
 
-    The divisor is Youden's index: sensitivity + specificity - 1. Return 0 if no score is corrected,
-    or if no standard error is known.
+    A correction divides by Youden's index (sensitivity + specificity - 1), which is estimated from
+    labels. Return 0 if no standard error is known.
     """
     errors = [0.0]
     for side in (a, b):
@@ -642,28 +655,42 @@ def difference_of(
     values_a = a.listed(keys)
     values_b = b.listed(keys)
     if scale is None and a.lowest.keys() >= set(keys):
-        # The values of a case lie between its lowest score and 1, so the lowest possible difference
-        # depends on the case. `lower_end` computes the lowest difference for all cases together. On
-        # a scale from `low` to 1, the lowest difference is `low` - 1, so `low` is 1 more than it.
         changes = list(map(operator.sub, values_b, values_a))
-        widths = [1 - a.lowest[key] for key in keys]
-        lowest_changes = list(map(operator.neg, widths))
-        scale = (1 + lower_end(changes, lowest_changes, statistics.fmean(widths)), 1.0)
+        scale = _scale_of_cases(changes, [a.lowest[key] for key in keys])
     clusters = None
     if a.clusters:
         clusters = [_cluster_of(a, key) for key in keys]
     return paired.paired_difference(values_a, values_b, clusters=clusters, scale=scale)
 
 
+def _scale_of_cases(
+    changes: Sequence[float], lowest_scores: Sequence[float]
+) -> tuple[float, float]:
+    """Return the scale for the difference of two scores of the cases of a rubric.
+
+    A case's score is at least its own lowest score and at most 1, so each case has a lowest
+    possible change. `lower_end` combines them into one lowest change.
+
+    Args:
+        changes: the change (b - a) of each case.
+        lowest_scores: the lowest possible score of each case.
+    """
+    widths = [1 - lowest for lowest in lowest_scores]
+    lowest_changes = [-width for width in widths]
+    lowest_change = lower_end(changes, lowest_changes, statistics.fmean(widths))
+    # On a scale from `low` to 1, the lowest change is `low` - 1.
+    return 1 + lowest_change, 1.0
+
+
 def _cluster_of(values: InstanceValues, key: Key) -> str:
-    """Return the name of an instance's cluster; without a source, the instance is a cluster."""
+    """Return the name of an instance's cluster: its source, or the instance if it has no source."""
     if key in values.clusters:
         return f"cluster {values.clusters[key]}"
     return f"instance {key}"
 
 
 def numbers_of(comparison: Comparison) -> dict[str, float | None]:
-    """Return name -> number of a comparison. All documents use these names."""
+    """Return the numbers of a comparison, by the names that all documents use."""
     difference = comparison.paired
     return {
         "n": difference.n,

@@ -21,19 +21,23 @@ from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
 
 CORRECTED_BY_TRUTH_SINCE = 2
-"""The version of the statistics since which judges are corrected against the truth behind labels.
+"""The first version of the statistics that estimates the truth behind the physicians' labels.
+
+It measures a judge's mistakes against this truth; the earlier version used the labels themselves.
 """
 Key = str  # the id of an instance
+_MAX_NAMES = 3  # the largest number of names that a message lists
 
 
 @dataclass(frozen=True)
 class InstanceValues:
     """The values of a score's instances, in the score's split and perturbation."""
 
-    values: Mapping[Key, float]  # means over trials, of instances with a value in each trial
-    failed: AbstractSet[Key]  # the instances without a value in some trial
+    # the mean over the trials, for each instance that has a value in each trial
+    means: Mapping[Key, float]
+    failed: AbstractSet[Key]  # the instances without a value in at least one trial
     prompts: Mapping[Key, bytes]  # a short hash of the prompts of all trials
-    # failed instances that were answered and judged, but have no value of the metric
+    # the failed instances that were answered and judged: the metric gives them no value
     unscored: AbstractSet[Key] = frozenset()
     # the source of each instance whose record states a source
     clusters: Mapping[Key, str] = field(default_factory=dict)
@@ -42,13 +46,13 @@ class InstanceValues:
     metric: str | None = None  # the name of the score's metric
 
     @property
-    def keys(self) -> AbstractSet[Key]:
+    def all_keys(self) -> AbstractSet[Key]:
         """The ids of all instances."""
         return self.prompts.keys()
 
     def listed(self, keys: Iterable[Key]) -> list[float]:
         """Return the values of these instances, in the order of `keys`."""
-        return [self.values[key] for key in keys]
+        return [self.means[key] for key in keys]
 
 
 def values_of(
@@ -59,8 +63,8 @@ def values_of(
     Args:
         records: the instances of a result.
         score: the score whose metric is read.
-        ids: id -> the id of the same question in the first result, if another program made a
-            result. Instances that are not in this mapping are left out. None if ids are equal.
+        ids: a dict from ids to the ids of the same questions in the first result, if another
+            program made a result. Instances that are not in it are left out. None: ids are equal.
     """
     prompts: dict[Key, list[str]] = {}
     values: dict[Key, list[float]] = {}
@@ -93,7 +97,7 @@ def values_of(
         if key not in failed:
             means[key] = sum(trials) / len(trials)
     return InstanceValues(
-        values=means,
+        means=means,
         failed=failed,
         prompts={key: _hash_of(texts) for key, texts in prompts.items()},
         unscored=failed - unanswered,
@@ -115,7 +119,7 @@ def _is_judge_corrected(metric: str | None) -> bool:
 
 
 LENIENT = ".lenient"  # the end of the name of a lenient score
-READ_METRICS = (".lenient", ".corrected", ".reasoned", ".with_asked")
+_READER_METRICS = (LENIENT, ".corrected", ".reasoned", ".with_asked")
 """Parts of the names of metrics whose values depend on the answer reader."""
 ANSWER_STYLE = "answer_style"
 """The name of the reason that two results have different settings of `answer_style`."""
@@ -154,18 +158,15 @@ class Side:
     label: str  # the name of the result in messages
     stored: StoredResult
     values: InstanceValues
-    metric: str = ""  # the name of the compared score
-    # the pairing of its questions with the first result's; None if they are paired by their ids
+    metric: str  # the name of the compared score
+    # the pairing of its questions with the first result's; None if equal questions have equal ids
     pairing: Pairing | None = None
 
 
 def two_ways_of_asking(
     label: str, stored: StoredResult, other_label: str, other_stored: StoredResult
 ) -> Iterator[Reason]:
-    """Yield a reason if the model had to answer with a letter in only one of the results.
-
-    In the other result, the model had to reason before its answer (`answer_style`).
-    """
+    """Yield a reason if only one of the models had to reason before its answer (`answer_style`)."""
     style = stored.extra.get("answer_style", "letter")
     other_style = other_stored.extra.get("answer_style", "letter")
     if style != other_style:
@@ -180,7 +181,7 @@ def _different_readers(a: Side, b: Side) -> Iterator[Reason]:
     """Yield a reason if the score depends on the answer reader and the reader's versions differ."""
     version_a = a.stored.result.provenance.reader_version
     version_b = b.stored.result.provenance.reader_version
-    if version_a != version_b and is_read(a.values.metric or ""):
+    if version_a != version_b and _depends_on_reader(a.values.metric):
         yield Reason(
             "reader",
             f"the answers of {a.label} and {b.label} were read by different rules, "
@@ -190,9 +191,9 @@ def _different_readers(a: Side, b: Side) -> Iterator[Reason]:
 
 
 def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
-    """Yield every reason against comparing two results; nothing if the two are comparable.
+    """Yield every reason against comparing two results that concerns both of them.
 
-    `reasons_of` yields the reasons against any comparison of a single result.
+    `reasons_of` yields the reasons that concern a single result.
     """
     if is_imported(a.stored) or is_imported(b.stored):
         yield from _reasons_across_programs(a, b)
@@ -200,24 +201,22 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     pair = f"{a.label} and {b.label}"
     task_a = a.stored.result.task
     task_b = b.stored.result.task
-    record_a = a.stored.result.provenance
-    record_b = b.stored.result.provenance
+    provenance_a = a.stored.result.provenance
+    provenance_b = b.stored.result.provenance
     if task_a != task_b:
         yield Reason("task", f"{pair} are of different tasks: {task_a} and {task_b}")
-    if record_a.upstream != record_b.upstream:
-        versions = (
-            f"{record_a.helm_package} {record_a.helm} and {record_b.helm_package} {record_b.helm}"
-        )
+    if provenance_a.upstream != provenance_b.upstream:
+        versions = f"{_helm_version(provenance_a)} and {_helm_version(provenance_b)}"
         why = (
             "instances, gold answers or scores of one benchmark may differ between them "
             "(docs/upstreams.md)"
         )
         yield Reason("upstream", f"{pair} were made with two packages of HELM, {versions}: {why}")
-    yield from _demo_and_model(a, b)
+    yield from _only_one_demo(a, b)
     yield from two_ways_of_asking(a.label, a.stored, b.label, b.stored)
     if prompts := _different_prompts(a, b):
         yield Reason("prompts", f"{pair} were asked in different words: {prompts}")
-    if files := _different_data(record_a, record_b):
+    if files := _different_data(provenance_a, provenance_b):
         yield Reason("data", f"{pair} were made with different data: {files}")
     yield from _different_rules(a, b)
     yield from _different_judging(a, b)
@@ -232,28 +231,33 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     yield from _different_instances(a, b)
 
 
+def _helm_version(provenance: Provenance) -> str:
+    """Return the name and the version of the HELM package that made a result."""
+    return f"{provenance.helm_package} {provenance.helm}"
+
+
 def _different_rules(a: Side, b: Side) -> Iterator[Reason]:
     """Yield a reason for each difference in the rules of scoring: errata, answer reader, HELM."""
     pair = f"{a.label} and {b.label}"
-    record_a = a.stored.result.provenance
-    record_b = b.stored.result.provenance
-    if record_a.errata_version != record_b.errata_version:
-        versions = f"errata {record_a.errata_version} and {record_b.errata_version}"
+    provenance_a = a.stored.result.provenance
+    provenance_b = b.stored.result.provenance
+    if provenance_a.errata_version != provenance_b.errata_version:
+        versions = f"errata {provenance_a.errata_version} and {provenance_b.errata_version}"
         yield Reason(
             "errata", f"{pair} were scored with different lists of known defects: {versions}"
         )
     yield from _different_readers(a, b)
-    if record_a.upstream == record_b.upstream and record_a.helm != record_b.helm:
-        versions = f"{record_a.helm} and {record_b.helm}"
+    if provenance_a.upstream == provenance_b.upstream and provenance_a.helm != provenance_b.helm:
+        versions = f"{provenance_a.helm} and {provenance_b.helm}"
         yield Reason("helm", f"{pair} were scored by different versions of HELM: {versions}")
 
 
 def _different_judging(a: Side, b: Side) -> Iterator[Reason]:
     """Yield a reason for each difference in the judges, their pictures and their correction."""
     pair = f"{a.label} and {b.label}"
-    record_a = a.stored.result.provenance
-    record_b = b.stored.result.provenance
-    if judges := _different_judges(record_a, record_b):
+    provenance_a = a.stored.result.provenance
+    provenance_b = b.stored.result.provenance
+    if judges := _different_judges(provenance_a, provenance_b):
         yield Reason(
             "judges", f"{pair} were rated by different judges, or with different prompts: {judges}"
         )
@@ -265,14 +269,14 @@ def _different_judging(a: Side, b: Side) -> Iterator[Reason]:
         )
     if not _is_judge_corrected(a.values.metric):
         return
-    passport_a = record_a.dataset_files.get(PASSPORT_FILE)
-    passport_b = record_b.dataset_files.get(PASSPORT_FILE)
+    passport_a = provenance_a.dataset_files.get(PASSPORT_FILE)
+    passport_b = provenance_b.dataset_files.get(PASSPORT_FILE)
     if passport_a != passport_b:
         yield Reason("judges", f"{pair} were corrected with different passports of their judge")
-    if _is_corrected_by_truth(record_a) != _is_corrected_by_truth(record_b):
+    if _is_corrected_by_truth(provenance_a) != _is_corrected_by_truth(provenance_b):
         why = (
-            "one to the physicians' labels, the other to the truth behind the labels; rescore the "
-            "older result"
+            "one to the physicians' labels, the other to the truth behind the labels; "
+            "rescore the older result"
         )
         yield Reason("judges", f"{pair} were corrected to two different things: {why}")
 
@@ -282,27 +286,27 @@ def _judges_see_images(side: Side) -> bool:
     return bool(side.stored.extra.get("judges_see_images"))
 
 
-def _is_corrected_by_truth(record: Provenance) -> bool:
+def _is_corrected_by_truth(provenance: Provenance) -> bool:
     """Return True if a judge's mistakes were measured against the truth behind the labels."""
-    return record.statistics_version >= CORRECTED_BY_TRUTH_SINCE
+    return provenance.statistics_version >= CORRECTED_BY_TRUTH_SINCE
 
 
 def _different_instances(a: Side, b: Side) -> Iterator[Reason]:
     """Yield a reason if an instance is in one result only."""
-    only_a = len(a.values.keys - b.values.keys)
-    only_b = len(b.values.keys - a.values.keys)
+    only_a = len(a.values.all_keys - b.values.all_keys)
+    only_b = len(b.values.all_keys - a.values.all_keys)
     if only_a or only_b:
         pair = f"{a.label} and {b.label}"
         counts = f"{only_a} are in {a.label} alone, {only_b} in {b.label} alone"
         yield Reason("instances", f"{pair} asked different instances: {counts}")
 
 
-def is_read(metric: str) -> bool:
-    """Return True if a metric depends on the answer reader."""
-    return any(part in metric for part in READ_METRICS)
+def _depends_on_reader(metric: str | None) -> bool:
+    """Return True if the values of a metric depend on the answer reader."""
+    return metric is not None and any(part in metric for part in _READER_METRICS)
 
 
-def _demo_and_model(a: Side, b: Side) -> Iterator[Reason]:
+def _only_one_demo(a: Side, b: Side) -> Iterator[Reason]:
     """Yield a reason if one result is a demo and the other result is not."""
     if a.stored.result.is_demo == b.stored.result.is_demo:
         return
@@ -341,14 +345,15 @@ def _scoring_program(side: Side) -> str:
         return "the reader"
     if provenance.imported is not None:
         return provenance.imported.source
-    return f"{provenance.helm_package} {provenance.helm}"
+    return _helm_version(provenance)
 
 
 def reasons_of(side: Side) -> Iterator[Reason]:
     """Yield the reasons against any comparison of this result."""
     validity = side.stored.result.validity
     min_coverage = side.stored.extra.get("min_coverage", 1.0)
-    if validity.coverage < min_coverage:
+    has_few_scores = validity.coverage < min_coverage
+    if has_few_scores:
         covered = formats.percent(validity.coverage)
         needed = formats.percent(min_coverage)
         share = f"{covered} of its instances have a score, and {needed} are needed"
@@ -356,11 +361,9 @@ def reasons_of(side: Side) -> Iterator[Reason]:
             "coverage",
             f"{side.label} has too few scores: {share}; run it again, or lower min_coverage",
         )
-    # If the coverage is too small, the reason above already explains why nothing is reportable.
-    is_explained = side.stored.result.reportable or validity.coverage < min_coverage
     reasons = [reason for reason in validity.short_reasons if reason != DEMO]
-    if not is_explained and not validity.not_reportable:
-        reasons = ["there is no main score"]
+    if not side.stored.result.reportable and not validity.not_reportable and not has_few_scores:
+        reasons = ["there is no main score"]  # no other reason is left
     if reasons:
         yield Reason("reportable", f"{side.label} is not reportable: {'; '.join(reasons)}")
 
@@ -372,7 +375,7 @@ def _different_prompts(a: Side, b: Side) -> str | None:
     if differing:
         return f"{differing} of {len(shared)} prompts differ"
     if is_imported(a.stored) or is_imported(b.stored):
-        return None
+        return None  # an imported result has no system prompt and no hash of prompts to compare
     if _system_prompt(a) != _system_prompt(b):
         return "their system prompts differ"
     hash_a = a.stored.result.provenance.prompts_sha256
@@ -385,52 +388,52 @@ def _different_prompts(a: Side, b: Side) -> str | None:
 def _system_prompt(side: Side) -> str | None:
     endpoint = side.stored.target.get("api_endpoint") or {}
     adapter = endpoint.get("adapter_config") or {}
-    return adapter.get("custom_system_prompt") or None
+    return adapter.get("custom_system_prompt") or None  # an empty prompt is not sent
 
 
-def _different_data(record_a: Provenance, record_b: Provenance) -> str | None:
-    """Return the names of the data files whose contents differ; None if no contents differ.
-
-    Equal files may be stored in different places.
-    """
-    files_a = _data_files(record_a)
-    files_b = _data_files(record_b)
+def _different_data(provenance_a: Provenance, provenance_b: Provenance) -> str | None:
+    """Return the names of the data files whose contents differ; None if no contents differ."""
+    files_a = _data_files(provenance_a)
+    files_b = _data_files(provenance_b)
+    # Only the contents count: equal files may have different names.
     if sorted(files_a.values()) == sorted(files_b.values()):
         return None
-    # Files that are equal in name and contents are in both sets of items, so `^` leaves them out.
-    names = sorted(dict(files_a.items() ^ files_b.items()))
-    return formats.first_of(names, 3) or None
+    different_files = files_a.items() ^ files_b.items()  # (name, hash) that only one result has
+    names = sorted(dict(different_files))
+    return formats.first_of(names, _MAX_NAMES)
 
 
-def _data_files(record: Provenance) -> dict[str, str]:
+def _data_files(provenance: Provenance) -> dict[str, str]:
     """Return the SHA-256 of each data file of a run, by name.
 
     A judge's passport (the file with the results of its calibration) is left out, because it has no
     questions.
     """
-    files = dict(record.dataset_files)
+    files = dict(provenance.dataset_files)
     files.pop(PASSPORT_FILE, None)
     return files
 
 
-def _different_judges(record_a: Provenance, record_b: Provenance) -> str | None:
+def _different_judges(provenance_a: Provenance, provenance_b: Provenance) -> str | None:
     """Return the names of the judges that differ in model or prompt; None if no judge differs."""
-    judges_a = _judges_of(record_a)
-    judges_b = _judges_of(record_b)
+    judges_a = _judges_of(provenance_a)
+    judges_b = _judges_of(provenance_b)
     differing = []
     for name in sorted(judges_a.keys() | judges_b.keys()):
         if judges_a.get(name) != judges_b.get(name):
             differing.append(name)
-    return formats.first_of(differing, 3) or None
+    if not differing:
+        return None
+    return formats.first_of(differing, _MAX_NAMES)
 
 
-def _judges_of(record: Provenance) -> dict[str, tuple[object, ...]]:
-    """Return judge -> (requested model, model that answered, hash of the prompt).
+def _judges_of(provenance: Provenance) -> dict[str, tuple[object, ...]]:
+    """Return what a judge's ratings depend on, by the name of the judge.
 
-    A judge's ratings depend on these three.
+    The values are tuples (requested model, model that answered, hash of the prompt).
     """
     judges: dict[str, tuple[object, ...]] = {}
-    for role, endpoint in record.endpoints.items():
+    for role, endpoint in provenance.endpoints.items():
         if role != MODEL_ROLE:
             judges[role] = (endpoint.model, endpoint.main_model, endpoint.prompt_sha256)
     return judges

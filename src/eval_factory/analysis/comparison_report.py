@@ -1,6 +1,6 @@
 """Formats a comparison as text, Markdown, a JSON document and an HTML page.
 
-The page shows the instances of all results side by side.
+The page shows the instances of all results next to each other.
 """
 
 from __future__ import annotations
@@ -33,30 +33,32 @@ if TYPE_CHECKING:
     from eval_factory.report.drawing import Drawing
 
 Texts = Mapping[str, Mapping[str, str]]
-"""Instance id -> name of a text -> text. The names are `prompt`, `references`, and the label of the
-model (such as `A`) for its answer.
+"""The texts of each instance, by its id and the name of the text.
+
+The names are `prompt`, `references`, and for each answer the label of its model (such as `A`).
 """
 
 
 def texts_of_flips(comparison: Comparison) -> Texts:
-    """Return the texts of the instances whose values differ; those that are better in `a` come
-    first.
+    """Return the texts of the instances whose values differ.
+
+    The instances with the better value in `a` come first.
 
     Raises:
         PrerequisiteError: the files of instances cannot be read.
     """
     texts: dict[str, dict[str, str]] = {}
-    for key in [*comparison.flips.a_only, *comparison.flips.b_only]:
-        texts[key] = {}
+    for flip in [*comparison.flips.a_only, *comparison.flips.b_only]:
+        texts[flip] = {}
     metrics = (comparison.metric, comparison.metric_of_b or comparison.metric)
     models = (comparison.a, comparison.b)
     for model, metric, ids in zip(models, metrics, comparison.ids, strict=True):
         result = load_result(model.folder).result
         score = result.scores[metric]
         for record in result.instances:
-            key = record.id
+            key: str | None = record.id
             if ids is not None:
-                key = ids.get(record.id, "")  # an empty id is in no text: the question is unpaired
+                key = ids.get(record.id)  # None if the question is in one result only
             if key in texts and score.is_over(record):
                 instance_texts = texts[key]
                 instance_texts.setdefault("prompt", record.prompt)
@@ -82,7 +84,8 @@ MAX_TEXT = 1_000
 
 The JSON document has all characters.
 """
-_FINDINGS = {
+# the end of a sentence about non-inferiority or equivalence
+_EVIDENCE_PHRASES = {
     Evidence.SHOWN: "is shown",
     Evidence.REFUTED: "is refuted: the complete interval is beyond the margin",
     Evidence.INCONCLUSIVE: "is not shown: the interval crosses the margin (inconclusive)",
@@ -93,8 +96,8 @@ def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[
     """Return the document that `--json` prints. Differences (b - a) are in the metric's unit."""
     ranks = []
     for ranked in compared.ranks:
-        rank = {"folder": str(ranked.model.folder), "model": ranked.model.name}
-        ranks.append({**rank, "best": ranked.best, "worst": ranked.worst})
+        model = {"folder": str(ranked.model.folder), "model": ranked.model.name}
+        ranks.append({**model, "best": ranked.best, "worst": ranked.worst})
     document: dict[str, Any] = {
         "comparable": compared.comparable,
         "reasons": list(map(asdict, compared.reasons)),
@@ -122,23 +125,24 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
     if not compared.comparable:
         lines += ["", "These results cannot be compared:"]
         for reason in compared.reasons:
-            lines += _wrapped(f"- {reason.name}: {one_line(reason.message)}", "  ")
+            lines += _wrapped(f"- {reason.name}: {one_line(reason.message)}", indent="  ")
         return "\n".join(lines) + "\n"
     lines += compared.pairings
     for reason in compared.accepted:
-        lines += _wrapped(f"accepted ({reason.name}): {one_line(reason.message)}", "  ")
+        text = f"accepted ({reason.name}): {one_line(reason.message)}"
+        lines += _wrapped(text, indent="  ")
     if len(compared.models) > 2:
         lines += ["", *screen(_table_of_pairs(compared)), ""]
         for ranked in compared.ranks:
             lines.append(f"{ranked.model.label}: rank {ranked} of {len(compared.ranks)}")
     for comparison in compared.comparisons:
         lines.append("")
-        first, *rest = sentences(comparison)
-        lines += _wrapped(first, "")
-        for sentence in rest:
-            lines += _wrapped(sentence, "  ")
+        first_sentence, *further_sentences = sentences(comparison)
+        lines += _wrapped(first_sentence, indent="")
+        for sentence in further_sentences:
+            lines += _wrapped(sentence, indent="  ")
     for key, instance_texts in (texts or {}).items():
-        lines += ["", f"{key}"]
+        lines += ["", key]
         for name, text in instance_texts.items():
             lines.append(f"  {name}: {_end_of(text)}")
     return "\n".join(lines) + "\n"
@@ -149,33 +153,30 @@ def _table_of_pairs(compared: Compared) -> Table:
     rows = []
     for comparison in compared.comparisons:
         difference = _number(comparison.paired.difference, comparison)
-        interval = _interval(comparison, " .. ")
-        rows.append([comparison.pair, difference, interval, *_p_values(comparison)])
+        interval = _interval(comparison, between=" .. ")
+        rows.append([comparison.pair_label, difference, interval, *_p_values(comparison)])
     return Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, numbers=4)
 
 
 def _end_of(text: str) -> str:
-    """Return the end of a text on one line.
-
-    The end is shown, because the question of a prompt comes after the examples.
-    """
-    # `one_line` may write a character as an escape of ten characters; none of these is cut.
+    """Return the end of a text on one line: a prompt ends with its question, after the examples."""
+    # `one_line` may write a character as an escape of ten characters, and must cut none of them.
     end = one_line(text[-MAX_TEXT:], len(r"\U000e0001") * MAX_TEXT)
     if len(text) > MAX_TEXT:
         return f"... {end}"
     return end
 
 
-def _wrapped(line: str, indent: str) -> list[str]:
+def _wrapped(text: str, *, indent: str) -> list[str]:
     """Return a text wrapped to lines of at most 80 columns.
 
     Args:
-        line: the text.
+        text: the text.
         indent: the indent of all lines; if empty, the lines after the first have two spaces.
     """
     return textwrap.wrap(
-        line,
-        80,
+        text,
+        width=80,
         initial_indent=indent,
         subsequent_indent=indent or "  ",
         break_long_words=False,
@@ -183,7 +184,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
     )
 
 
-def _interval(comparison: Comparison, between: str) -> str:
+def _interval(comparison: Comparison, *, between: str) -> str:
     """Return the interval of the difference; `-` if there is no interval.
 
     Args:
@@ -199,7 +200,7 @@ def _interval(comparison: Comparison, between: str) -> str:
 
 def sentences(comparison: Comparison) -> Iterator[str]:
     """Yield the sentences that report a comparison, the result first."""
-    yield f"{comparison.task}, {comparison.named_metric}: {_result(comparison)}."
+    yield f"{comparison.task}, {comparison.metric_names}: {_result(comparison)}."
     yield _sentence_of_pairs(comparison)
     few_sources = comparison.paired.few_sources
     if few_sources is not None:
@@ -219,13 +220,13 @@ def sentences(comparison: Comparison) -> Iterator[str]:
         return
     amount = _amount(margin, comparison)
     worse = f"that {comparison.b.label} is worse than {comparison.a.label} by less than {amount}"
-    yield f"Non-inferiority ({worse}) {_FINDINGS[comparison.non_inferiority]}."
-    equivalence = _FINDINGS[comparison.equivalence]
+    yield f"Non-inferiority ({worse}) {_EVIDENCE_PHRASES[comparison.non_inferiority]}."
+    equivalence = _EVIDENCE_PHRASES[comparison.equivalence]
     yield f"Equivalence (that they differ by less than {amount}) {equivalence}."
 
 
 def _sentence_of_pairs(comparison: Comparison) -> str:
-    """Return the sentence on the number of instances and on the value of each side."""
+    """Return the sentence on the number of instances and on the values of a and b."""
     difference = comparison.paired
     instances = f"{difference.n} instances"
     if difference.n == 1:
@@ -238,7 +239,7 @@ def _sentence_of_pairs(comparison: Comparison) -> str:
 
 
 def _listed_ids(ids: Sequence[str]) -> str:
-    """Return the first `MAX_FLIPS` ids, as `: id, id`, and the number of the remaining ids."""
+    """Return the first `MAX_FLIPS` ids, as `: id, id`, and the number of further ids."""
     if not ids:
         return ""
     listed = ", ".join(map(one_line, ids[:MAX_FLIPS]))
@@ -268,14 +269,14 @@ def _sentence_of_failed(comparison: Comparison) -> str:
 def _result(comparison: Comparison) -> str:
     """Return the difference with its interval and test, and the smallest detectable difference."""
     difference = comparison.paired
-    evidence = "too few independent instances for an interval"
+    uncertainty = "too few independent instances for an interval"
     if difference.ci_low is not None and difference.ci_high is not None:
-        evidence = _evidence(comparison)
+        uncertainty = _interval_and_test(comparison)
     power = "this sample is too small to show any difference reliably"
     if difference.mde is not None:
         detectable = _amount(difference.mde, comparison)
         power = f"this sample could have shown a difference of {detectable}"
-    return f"{_finding(comparison)} ({evidence}); {power}"
+    return f"{_finding(comparison)} ({uncertainty}); {power}"
 
 
 def _finding(comparison: Comparison) -> str:
@@ -297,33 +298,34 @@ def _finding(comparison: Comparison) -> str:
     return f"{none_shown}; {b} is below {a} by {amount}"
 
 
-def _evidence(comparison: Comparison) -> str:
+def _interval_and_test(comparison: Comparison) -> str:
     """Return a phrase with the interval and the test of a difference.
 
-    If the interval and the test disagree, the phrase ends with the one that decides.
+    If the interval and the test disagree, the phrase also says which of them decides.
     """
     difference = comparison.paired
     p_value, p_holm = _p_values(comparison)
     test = difference.method.partition(",")[0]
     if difference.method == MCNEMAR:
         test = "exact McNemar"
-    evidence = f"95 % interval {_interval(comparison, ' to ')}; {test} p = {p_value}"
+    interval = _interval(comparison, between=" to ")
+    phrase = f"95 % interval {interval}; {test} p = {p_value}"
     if comparison.p_holm is not None:
-        evidence += f", {p_holm} corrected for the number of pairs"
+        phrase += f", {p_holm} corrected for the number of pairs"
     # The text of a very small p value begins with "< ".
-    return evidence.replace("p = < ", "p < ") + _deciding(difference)
+    return phrase.replace("p = < ", "p < ") + _which_decides(difference)
 
 
-def _deciding(difference: PairedDifference) -> str:
-    """Return a phrase that says whether the test or the interval decides, if they disagree.
+def _which_decides(difference: PairedDifference) -> str:
+    """Return a phrase that says whether the test or the interval decides.
 
-    A difference counts as shown only if both the test and the interval show it. The one that does
-    not show the difference therefore decides. Return an empty text if they agree, or if there is no
-    test or interval.
+    A difference counts as shown only if both the test and the interval show it. If only one shows
+    it, the other decides. The phrase is empty if the test and the interval agree, or if one of them
+    is missing.
     """
     if difference.p_value is None or difference.ci_low is None or difference.ci_high is None:
         return ""
-    # The product is positive if both ends are on the same side of 0.
+    # The product is positive if both ends are above 0, or both are below 0.
     is_shown_by_interval = difference.ci_low * difference.ci_high > 0
     is_shown_by_test = difference.p_value < ALPHA
     if is_shown_by_interval == is_shown_by_test:
@@ -336,7 +338,7 @@ def _deciding(difference: PairedDifference) -> str:
 
 
 def _number(value: float | None, comparison: Comparison) -> str:
-    """Return a share in percentage points, and any other value in its own unit; `-` for None."""
+    """Return a value as a text, a share in percentage points; `-` for None."""
     if value is None:
         return "-"
     return difference_text(value, comparison.scale)
@@ -404,11 +406,11 @@ def _markdown_table(comparisons: Sequence[Comparison]) -> Table:
         rows.append(
             [
                 comparison.task,
-                comparison.named_metric,
-                comparison.pair,
+                comparison.metric_names,
+                comparison.pair_label,
                 str(comparison.paired.n),
                 _number(comparison.paired.difference, comparison),
-                _interval(comparison, " to "),
+                _interval(comparison, between=" to "),
                 *_p_values(comparison),
                 _number(comparison.paired.mde, comparison),
             ]
@@ -471,14 +473,18 @@ def plot_of_difference(comparison: Comparison) -> Drawing:
     from eval_factory.report.plots import PlottedValue, difference_plot
 
     difference = comparison.paired
-    metric = comparison.named_metric
+    metric = comparison.metric_names
     row = PlottedValue(
-        comparison.pair, difference.difference, difference.ci_low, difference.ci_high, difference.n
+        comparison.pair_label,
+        difference.difference,
+        difference.ci_low,
+        difference.ci_high,
+        difference.n,
     )
     name_a = f"{comparison.a.label} {comparison.a.name}"
     name_b = f"{comparison.b.label} {comparison.b.name}"
     return difference_plot(
-        f"Difference in {metric}, {comparison.pair}",
+        f"Difference in {metric}, {comparison.pair_label}",
         row,
         names=(name_a, name_b),
         axis_label=f"difference in {metric}",

@@ -1,7 +1,8 @@
 """Runs a gate: checks the results of a candidate against the limits of a policy.
 
-A candidate is the model that a gate accepts or refuses. A check of a limit passes, fails, or is
-inconclusive because the sample is too small.
+A candidate is the model that a gate accepts or refuses; a baseline is the earlier model with which
+the candidate is compared. A check of a limit passes, fails, or is inconclusive because the sample
+is too small.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from eval_factory.analysis.comparison import Comparison, compare, difference_of
 from eval_factory.analysis.comparison_reasons import values_of
@@ -32,7 +33,7 @@ from eval_factory.report.verdicts import doubts_of
 from eval_factory.scoring.paired import PairedDifference, non_inferiority
 
 # evidence of non-inferiority -> (the outcome, the words in front of the permitted drop)
-_FINDINGS = {
+_OUTCOMES = {
     Evidence.SHOWN: (Verdict.PASS, "not worse by more than"),
     Evidence.REFUTED: (Verdict.FAIL, "worse by more than"),
     Evidence.INCONCLUSIVE: (Verdict.INCONCLUSIVE, "may be worse by more than"),
@@ -54,7 +55,7 @@ class Check:
     observed: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None
-    can_fail: bool = True  # False if every possible score of the candidate keeps the limit
+    can_fail: bool = True  # False if no possible score of the candidate breaks the limit
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def _benchmark_outcome(
     Args:
         policy: the policy for the benchmark.
         candidate: the candidate's result; None if there is none.
-        baselines: task -> the baseline's result.
+        baselines: the baseline's result of each task.
     """
     metric = policy.metric
     folder = None
@@ -170,30 +171,41 @@ def _benchmark_outcome(
     is_tolerated = outcome == Verdict.INCONCLUSIVE and policy.on_inconclusive == "pass"
     if is_tolerated or not policy.blocks:
         counted_as = Verdict.PASS
-    return BenchmarkOutcome(policy.task, policy.tier, metric, outcome, checks, counted_as, folder)
+    return BenchmarkOutcome(
+        task=policy.task,
+        tier=policy.tier,
+        metric=metric,
+        outcome=outcome,
+        checks=checks,
+        counted_as=counted_as,
+        candidate=folder,
+    )
 
 
 def _could_fail(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> bool:
     """Return True if a bad model could fail the gate.
 
-    Only benchmarks that count, and whose inconclusive outcome counts as failed, are examined. If no
-    benchmark is examined, return True: the user then chose a gate that is easy to pass.
+    Only benchmarks that count, and whose inconclusive outcome counts as failed, are examined. If
+    the policy has no such benchmark, return True: the user chose a gate that is easy to pass.
     """
-    blocking: list[Check] = []
+    checks: list[Check] = []
     for benchmark, outcome in zip(policy.benchmarks, outcomes, strict=True):
         if benchmark.blocks and benchmark.on_inconclusive != "pass":
-            blocking.extend(outcome.checks)
-    return not blocking or any(check.can_fail for check in blocking)
+            checks.extend(outcome.checks)
+    return not checks or any(check.can_fail for check in checks)
 
 
 def _notes_of_limits(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> Iterator[str]:
-    """Yield a note for each limit that no score could break, and a note if all benchmarks are
-    advisory.
+    """Yield a note for each limit that no score could break.
+
+    Also yield a note if all benchmarks are advisory.
     """
     for outcome in outcomes:
         for check in outcome.checks:
             if not check.can_fail:
-                group_words = "" if check.group is None else f" of {check.group}"
+                group_words = ""
+                if check.group is not None:
+                    group_words = f" of {check.group}"
                 yield (
                     f"{outcome.task}: no score could break {check.limit}{group_words}; "
                     "give a limit that a bad model breaks"
@@ -202,19 +214,21 @@ def _notes_of_limits(policy: Policy, outcomes: Sequence[BenchmarkOutcome]) -> It
         yield "every benchmark is advisory: nothing could fail this gate"
 
 
-def _doubts_about(task: str, side: str, stored: StoredResult) -> Iterator[str]:
+def _doubts_about(
+    task: str, model: Literal["candidate", "baseline"], stored: StoredResult
+) -> Iterator[str]:
     """Yield a note for each doubt about a reportable score.
 
     The limits of the policy may not cover these doubts.
 
     Args:
         task: the task.
-        side: `candidate` or `baseline`.
+        model: the model whose score it is.
         stored: the result.
     """
     if stored.result.reportable:
         for doubt in doubts_of(stored.result):
-            yield f"{task}: the {side}'s score: {doubt.value.phrase}"
+            yield f"{task}: the {model}'s score: {doubt.value.phrase}"
 
 
 def started_at(record: Provenance) -> datetime | None:
@@ -226,11 +240,11 @@ def started_at(record: Provenance) -> datetime | None:
 
 def _notes_of_lock(task: str, candidate: StoredResult, locked_at: datetime | None) -> Iterator[str]:
     """Yield a note if the lock does not prove that the policy is older than the candidate's run."""
-    record = candidate.result.provenance
-    runs = candidate.result.usage.runs
-    started = started_at(record)
     if locked_at is None:
         return
+    record = candidate.result.provenance
+    started = started_at(record)
+    runs = candidate.result.usage.runs
     if started is None:
         yield (
             f"{task}: the result does not say when its run started; "
@@ -250,13 +264,15 @@ def _notes_of_lock(task: str, candidate: StoredResult, locked_at: datetime | Non
 
 
 def _by_task(
-    folders: Sequence[Path], side: str, load: Callable[[Path], StoredResult]
+    folders: Sequence[Path],
+    model: Literal["candidate", "baseline"],
+    load: Callable[[Path], StoredResult],
 ) -> dict[str, StoredResult]:
-    """Return the result of each task. A folder may be given twice.
+    """Return the result of each task. The same folder may be in `folders` twice.
 
     Args:
         folders: output folders, or folders of output folders.
-        side: `candidate` or `baseline`, for messages.
+        model: the model of the results, for messages.
         load: reads the result of a folder.
 
     Raises:
@@ -268,7 +284,7 @@ def _by_task(
         task = stored.result.task
         if task in results and results[task].folder.resolve() != stored.folder.resolve():
             raise ConfigError(
-                f"there are two {side}s for {task}: {results[task].folder} and {stored.folder}; "
+                f"there are two {model}s for {task}: {results[task].folder} and {stored.folder}; "
                 "give one of them (for a suite: the folder of one target)"
             )
         results[task] = stored
@@ -292,8 +308,8 @@ def _checks(
 ) -> Iterator[Check]:
     """Yield a check for each limit of a benchmark.
 
-    If the result, the score or the baseline is missing, there is a failed check instead. The check
-    is not inconclusive, because `on_inconclusive: pass` must not hide that nothing was shown.
+    If the result, the score or the baseline is missing, yield a failed check instead. The check is
+    not inconclusive, because `on_inconclusive: pass` must not hide that nothing was shown.
 
     Args:
         policy: the policy for the benchmark.
@@ -302,17 +318,17 @@ def _checks(
         baseline: the baseline's result; None if there is none.
     """
     if candidate is None or metric is None:
-        yield _no_number("no candidate has a result of this benchmark")
+        yield _check_without_number("no candidate has a result of this benchmark")
         return
     result = candidate.result
     if not result.reportable:
         why = "; ".join(result.validity.short_reasons) or "too few instances have a score"
-        yield _no_number(f"the candidate's result is not reportable: {why}")
+        yield _check_without_number(f"the candidate's result is not reportable: {why}")
         return
     score = result.scores.get(metric)
     if score is None:
         names = ", ".join(sorted(result.scores)) or "none"
-        yield _no_number(f"the candidate has no score {metric}; it has {names}")
+        yield _check_without_number(f"the candidate has no score {metric}; it has {names}")
         return
     if policy.min is not None:
         yield _check_of_min(score, policy.min, policy.direction)
@@ -323,28 +339,30 @@ def _checks(
     change = None
     if policy.needs_baseline:
         if baseline is None:
-            yield _no_number("no baseline has a result of this benchmark")
+            yield _check_without_number("no baseline has a result of this benchmark")
             return
         # `compare` must use the loaded results, because `load` may have read older answers again.
         loaded = {baseline.folder: baseline, candidate.folder: candidate}
         compared = compare(list(loaded), metric=metric, load=lambda folder: loaded[Path(folder)])
         if not compared.comparable:
             why = "; ".join(reason.message for reason in compared.reasons)
-            yield _no_number(f"baseline (A) and candidate (B) cannot be compared: {why}")
+            yield _check_without_number(f"baseline (A) and candidate (B) cannot be compared: {why}")
             return
         (comparison,) = compared.comparisons  # two results make one pair
         change = _Change.between(baseline, candidate, comparison, policy.direction, score.scale)
-        yield from change.drops(comparison.paired, policy)
+        yield from change.checks_of_drops(comparison.paired, policy)
     yield from _checks_of_groups(policy, metric, candidate, change)
 
 
 def _check_of_coverage(coverage: float, min_coverage: float, group: str | None = None) -> Check:
-    """Return the check of the smallest permitted coverage."""
+    """Return the check of the smallest permitted coverage, of all instances or of a group."""
     outcome = Verdict.FAIL
     if coverage >= min_coverage:
         outcome = Verdict.PASS
     message = f"coverage is {formats.short(coverage)}; at least {min_coverage:g} is needed"
-    return Check("min_coverage", outcome, message, group, min_coverage, coverage)
+    return Check(
+        "min_coverage", outcome, message, group=group, allowed=min_coverage, observed=coverage
+    )
 
 
 def _check_of_judges(validity: Validity, min_alpha: float) -> Check:
@@ -378,12 +396,12 @@ def _check_of_judges(validity: Validity, min_alpha: float) -> Check:
     if alpha >= min_alpha and not weakness:
         outcome = Verdict.PASS
     message = f"Krippendorff's alpha is {formats.coefficient(alpha)}; {needed}"
-    return Check("min_judge_agreement", outcome, message, None, min_alpha, alpha)
+    return Check("min_judge_agreement", outcome, message, allowed=min_alpha, observed=alpha)
 
 
-def _no_number(why: str, group: str | None = None) -> Check:
+def _check_without_number(why: str, group: str | None = None) -> Check:
     """Return the failed check of a benchmark or group without a number to compare with a limit."""
-    return Check("result", Verdict.FAIL, why, group)
+    return Check("result", Verdict.FAIL, why, group=group)
 
 
 def _check_of_min(
@@ -425,7 +443,17 @@ def _check_of_min(
         between = f"(95 % interval {formats.short(low)} to {formats.short(high)})"
         message = f"{value} {between} {words} {minimum:g}"
     can_fail = score.scale is None or minimum > score.scale[0]
-    return Check("min", outcome, message, group, minimum, score.value, low, high, can_fail)
+    return Check(
+        "min",
+        outcome,
+        message,
+        group=group,
+        allowed=minimum,
+        observed=score.value,
+        ci_low=low,
+        ci_high=high,
+        can_fail=can_fail,
+    )
 
 
 @dataclass(frozen=True)
@@ -467,7 +495,7 @@ class _Change:
         )
         return cls(baseline, comparison, higher, unchanged, scale)
 
-    def drops(
+    def checks_of_drops(
         self, difference: PairedDifference, limits: Limits, group: str | None = None
     ) -> Iterator[Check]:
         """Yield a check for each limit of a drop.
@@ -482,8 +510,8 @@ class _Change:
             group: the group, as `field=value`; None for all instances.
         """
         if limits.max_drop is not None:
-            yield self._drop("max_drop", limits.max_drop, difference, group)
-        share = limits.max_relative_drop
+            yield self._check_of_drop("max_drop", limits.max_drop, difference, group)
+        share = limits.max_relative_drop  # of the baseline's score
         if share is None:
             return
         baseline = formats.short(difference.value_a)
@@ -494,13 +522,13 @@ class _Change:
                 f"is not below relative_guard_below, {guard:g}"
             )
             # No score of the candidate can break a limit that does not apply.
-            yield Check("max_relative_drop", Verdict.PASS, message, group, can_fail=False)
+            yield Check("max_relative_drop", Verdict.PASS, message, group=group, can_fail=False)
             return
         allowed = share * abs(difference.value_a)
         share_words = f", {formats.short(allowed)} of the baseline's {baseline}"
-        yield self._drop("max_relative_drop", allowed, difference, group, share_words)
+        yield self._check_of_drop("max_relative_drop", allowed, difference, group, share_words)
 
-    def _drop(
+    def _check_of_drop(
         self,
         limit: str,
         allowed: float,
@@ -518,7 +546,7 @@ class _Change:
             share_words: the words that explain `allowed` as a share of the baseline's score.
         """
         evidence = non_inferiority(difference, allowed, higher_is_better=self.higher_is_better)
-        outcome, words = _FINDINGS[evidence]
+        outcome, words = _OUTCOMES[evidence]
         if self.unchanged:
             outcome = Verdict.PASS
             words = "the baseline's own answers, not worse by more than"
@@ -534,9 +562,17 @@ class _Change:
         if outcome == Verdict.INCONCLUSIVE and difference.mde is not None:
             detectable = formats.short(difference.mde)
             message += f"; a sample of this size shows differences of {detectable} and more"
-        can_fail = allowed < self._largest_drop(difference.value_a)
-        observed_drop = difference.difference
-        return Check(limit, outcome, message, group, allowed, observed_drop, low, high, can_fail)
+        return Check(
+            limit,
+            outcome,
+            message,
+            group=group,
+            allowed=allowed,
+            observed=difference.difference,
+            ci_low=low,
+            ci_high=high,
+            can_fail=allowed < self._largest_drop(difference.value_a),
+        )
 
     def _largest_drop(self, baseline: float) -> float:
         """Return the largest possible drop from the baseline's score; infinite without a scale."""
@@ -571,7 +607,7 @@ def _checks_of_groups(
     for field, by_value in policy.groups.items():
         groups = candidate.result.groups.get(field, {})
         if not groups:
-            yield _no_number(f"the candidate has no groups by {field}", field)
+            yield _check_without_number(f"the candidate has no groups by {field}", field)
             continue
         for value, limits in _limits_by_value(by_value, groups):
             group = f"{field}={value}"
@@ -581,7 +617,7 @@ def _checks_of_groups(
                     f"the candidate has no score {metric} of this group: "
                     "it is missing, or too small to be shown"
                 )
-                yield _no_number(why, group)
+                yield _check_without_number(why, group)
                 continue
             if limits.min is not None:
                 yield _check_of_min(score, limits.min, policy.direction, group)
@@ -594,9 +630,9 @@ def _checks_of_groups(
                 )
                 if difference is None:
                     why = "baseline and candidate have no instance of this group in common"
-                    yield _no_number(why, group)
+                    yield _check_without_number(why, group)
                 else:
-                    yield from change.drops(difference, limits, group)
+                    yield from change.checks_of_drops(difference, limits, group)
 
 
 def _limits_by_value(
@@ -618,12 +654,12 @@ def _limits_by_value(
 def _coverage_of_group(stored: StoredResult, score: Score, group: tuple[str, str]) -> float:
     """Return the share of a group's answers, or of their judgements, that the score counts.
 
-    Return 0 if nothing is due.
+    Return 0 if there should be no answer or judgement.
     """
     field, value = group
     judges = len(stored.result.validity.judges)
     is_judged = stored.result.validity.judgements is not None and judges > 0
-    due = 0
+    due = 0  # the number of answers or judgements that there should be
     counted = 0
     for record in stored.result.instances:
         if record.group(field) != value or not score.is_over(record):
@@ -635,7 +671,7 @@ def _coverage_of_group(stored: StoredResult, score: Score, group: tuple[str, str
         elif record.criteria:
             due += judges * len(record.criteria)
             counted += sum(map(_decisions, record.criteria))
-        elif record.judges or not _is_empty(record):  # An empty answer without a score is not due.
+        elif record.judges or not _is_empty(record):  # no judge is asked about an empty answer
             due += judges
             counted += len(record.judges)
     if not due:
@@ -649,7 +685,7 @@ def _decisions(criterion: Mapping[str, Any]) -> int:
 
 
 def _is_empty(record: InstanceRecord) -> bool:
-    """Return True if the answer is empty: no judge is asked about an empty answer."""
+    """Return True if there is an answer, and it has no text."""
     return record.completion is not None and not record.completion.strip()
 
 
@@ -670,7 +706,7 @@ def difference_in_group(
     score = a.result.scores[comparison.metric]
     values_a = values_of(_records_in(a, group), score)
     values_b = values_of(_records_in(b, group), score)
-    keys = sorted(values_a.values.keys() & values_b.values.keys())
+    keys = sorted(values_a.means.keys() & values_b.means.keys())
     if not keys:
         return None
     return difference_of(values_a, values_b, keys, comparison.scale)

@@ -58,7 +58,7 @@ LIMITS: Mapping[str, LimitKind] = {
 CONDITIONS: Mapping[str, str] = {
     "relative_guard_below": "that share only if the baseline's score is below"
 }
-"""Key of a number that is not a limit, but states when a limit applies -> words in front of it."""
+"""The numbers that are no limits, but state when a limit applies: key -> words in front of it."""
 
 
 class Limits(DescribedModel):
@@ -77,7 +77,7 @@ class Limits(DescribedModel):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Key -> number of each limit that is set, in the order of `LIMITS`."""
+        """The number of each limit that is set, by key, in the order of `LIMITS`."""
         numbers = {}
         for key in LIMITS:
             number = getattr(self, key, None)  # a group has no `min_judge_agreement`
@@ -183,8 +183,8 @@ def load_policy(path: Path) -> Policy:
     """Read and check a policy.
 
     Raises:
-        ConfigError: the file cannot be read, the policy has mistakes (the error lists all of them),
-            it was changed after it was locked, or its lock cannot be read.
+        ConfigError: the policy or its lock cannot be read, the policy has mistakes, or the policy
+            was changed after it was locked.
     """
     document = load_mapping(
         path, "`version: 1` and `benchmarks`, a mapping of tasks to their limits"
@@ -195,10 +195,10 @@ def load_policy(path: Path) -> Policy:
         details = error.errors(include_url=False)
         raise ConfigError([_explained(path, detail) for detail in details]) from None
     benchmarks = []
-    for task, own_limits in file.benchmarks.items():
+    for task, limits_of_task in file.benchmarks.items():
         fields: dict[str, Any] = {"tier": "supporting", "on_inconclusive": file.on_inconclusive}
-        # The defaults come first: the benchmark's own limits replace them.
-        for limits in (file.defaults, own_limits):
+        # The limits of the task come last, so that they replace the defaults.
+        for limits in (file.defaults, limits_of_task):
             for name, value in limits:  # a pydantic model yields its fields
                 if value is not None:
                     fields[name] = value
@@ -221,7 +221,7 @@ def _problems(benchmark: BenchmarkPolicy) -> Iterator[str]:
     for field, by_value in benchmark.groups.items():
         for value, limits in by_value.items():
             by_group[f"{key}.groups.{field}.{value}"] = limits
-    # the limits that both a benchmark and a group may have
+    # Messages name the limits that both a benchmark and a group may have.
     *names, last_name = [name for name in LIMITS if name in Limits.model_fields]
     limit_names = f"{', '.join(names)} or {last_name}"
     if not benchmark.numbers and not benchmark.groups:
@@ -275,7 +275,7 @@ def gate_policy_schema() -> dict[str, Any]:
     )
 
 
-MAX_LOCK_SIZE = 1 << 16  # the maximum size of a lock file, in bytes
+MAX_LOCK_SIZE = 64 * 1024  # the maximum size of a lock file, in bytes
 
 
 def lock_path(policy: Path) -> Path:
@@ -318,7 +318,7 @@ def _locked_at(file: Path, sha256: str) -> datetime | None:
         locked_sha256 = record["sha256"]
         locked_at = datetime.fromisoformat(record["locked_at"])
         if locked_at.tzinfo is None:
-            raise ValueError("a time without its zone")  # is reported below, like other faults
+            raise ValueError("a time without its zone")  # caught below, like other faults
         locked_at = locked_at.astimezone(timezone.utc)
     except FileNotFoundError:
         return None

@@ -41,9 +41,9 @@ def gate_text(result: GateResult) -> str:
     lines = [f"gate: {result.outcome.upper()} ({policy})"]
     for benchmark in result.benchmarks:
         outcome = benchmark.outcome.upper()
-        lines.append(f"  {outcome:<12}  {benchmark.task} ({_kind(benchmark)})")
+        lines.append(f"  {outcome:<12}  {benchmark.task} ({_tier_text(benchmark)})")
         for check in benchmark.checks:
-            lines.append(f"    {_limit_of(check)}: {check.message}")
+            lines.append(f"    {_limit_text(check)}: {check.message}")
     if result.not_in_policy:
         lines.append(f"not in the policy, not counted: {', '.join(result.not_in_policy)}")
     for note in result.notes:
@@ -60,10 +60,10 @@ def gate_markdown(result: GateResult) -> str:
     lines = [f"## Gate: {result.outcome.upper()}", "", policy, ""]
     rows = []
     for benchmark in result.benchmarks:
-        kind = _kind(benchmark)
+        tier = _tier_text(benchmark)
         for check in benchmark.checks:
             outcome = check.outcome.upper()
-            rows.append([benchmark.task, kind, _limit_of(check), outcome, check.message])
+            rows.append([benchmark.task, tier, _limit_text(check), outcome, check.message])
     lines += in_markdown(Table(["benchmark", "tier", "limit", "outcome", "found"], rows))
     if result.not_in_policy:
         lines += ["", f"Not in the policy, not counted: {prose(', '.join(result.not_in_policy))}"]
@@ -100,9 +100,9 @@ def gate_document(result: GateResult) -> dict[str, Any]:
 def write_junit(result: GateResult, path: Path) -> None:
     """Write a JUnit file with a test case for each check of a limit.
 
-    A check that does not pass is a failed test case if the benchmark counts against the gate. If
-    the benchmark is advisory, or if its inconclusive outcome counts as passed, the check is a
-    skipped test case with the reason.
+    A check that does not pass is a failed test case if the benchmark counts as failed or
+    inconclusive. If the benchmark counts as passed, the check is a skipped test case with the
+    reason.
     """
     # junitparser is imported here because only this function needs it.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
@@ -115,7 +115,7 @@ def write_junit(result: GateResult, path: Path) -> None:
     for benchmark in result.benchmarks:
         class_name = printable(f"{_SUITE}.{benchmark.task}")
         for check in benchmark.checks:
-            case = TestCase(printable(_limit_of(check)), classname=class_name, time=0)
+            case = TestCase(printable(_limit_text(check)), classname=class_name, time=0)
             message = printable(f"{check.outcome}: {check.message}")
             if check.outcome != Verdict.PASS and benchmark.counted_as != Verdict.PASS:
                 failure = Failure(message)
@@ -132,7 +132,7 @@ def write_junit(result: GateResult, path: Path) -> None:
     write_atomic(path, buffer.getvalue().decode("utf-8"))
 
 
-def _kind(benchmark: BenchmarkOutcome) -> str:
+def _tier_text(benchmark: BenchmarkOutcome) -> str:
     """Return a benchmark's tier and metric, and the counted outcome if it differs."""
     parts: list[str] = [benchmark.tier]
     if benchmark.metric:
@@ -142,7 +142,7 @@ def _kind(benchmark: BenchmarkOutcome) -> str:
     return ", ".join(parts)
 
 
-def _limit_of(check: Check) -> str:
+def _limit_text(check: Check) -> str:
     """Return the key of a check's limit, with the group if there is one."""
     if check.group:
         return f"{check.limit} [{check.group}]"
@@ -172,8 +172,8 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
         The paths of the statements.
 
     Raises:
-        PrerequisiteError: a candidate's folder has no checksums, its result cannot be read or has
-            no times, or a file with the name of a salt is not a salt.
+        PrerequisiteError: a candidate's result cannot be read, or has no checksums or no times; or
+            the file of a salt does not contain a salt.
         OSError: the folder cannot be written.
     """
     written = []
@@ -267,9 +267,9 @@ def gate_statement(
     # The list of checksums covers all files of the result, so its hash identifies the result.
     receipt = {"name": rundir.checksums.name, "digest": {"sha256": sha256_of(rundir.checksums)}}
     version = f"{record.helm_package} {record.helm}, errata {record.errata_version}"
-    registration = {}
+    pre_registration = {}
     if gate.locked_at is not None and gate.locked_at <= started:
-        registration = {"preRegistration": {"alg": "sha256", "value": gate.policy_sha256}}
+        pre_registration = {"preRegistration": {"alg": "sha256", "value": gate.policy_sha256}}
     return {
         "_type": STATEMENT_TYPE,
         "subject": [receipt],
@@ -284,7 +284,7 @@ def gate_statement(
             "dataset": {"name": stored.result.task, "digest": _dataset_digest(record)},
             "assuranceLevel": "self_attested",
             "subjectProfile": "receipt",
-            **registration,
+            **pre_registration,
             "evidence": [{**receipt, "mediaType": "text/plain"}],
             "harness": {"name": "eval-factory", "version": record.eval_factory},
         },
@@ -292,10 +292,10 @@ def gate_statement(
 
 
 def _dataset_digest(record: Provenance) -> dict[str, str | None]:
-    """Return {name of the method: digest} of the data.
+    """Return the digest of the data, as a dict from the name of the method to the digest.
 
-    The digest is the SHA-256 of a list: the SHA-256 of each data file, sorted, one per line. If no
-    data file is known, the digest is the SHA-256 of all prompts.
+    The digest is the SHA-256 of a text with the sorted SHA-256 of all data files, one per line. If
+    no data file is known, the digest is the SHA-256 of all prompts.
     """
     if not record.dataset_files:
         return {"evalFactoryPromptsV1": record.prompts_sha256}

@@ -19,7 +19,7 @@ from eval_factory.report.reader import StoredResult
 QUESTION = "question and options"
 PROMPT = "prompt"
 COLUMNS = "named columns"  # the ids, which come from a column that the user named
-TABLE = "table"  # the program of a result that was imported from a table
+TABLE = "table"  # the name that provenance has for the program of an imported table
 MIN_PAIRED = 0.9
 """The default of the smallest share of the smaller result's questions that must be paired."""
 MIN_CONTAINED = 12
@@ -45,8 +45,8 @@ class Pairing:
     """The questions that two results have in common."""
 
     tier: str  # what was compared, such as `PROMPT`
+    # id of a question in the second result -> its id in the first result
     ids: Mapping[str, str] = field(default_factory=dict)
-    """Id of a question in the second result -> its id in the first result."""
     smaller: int = 0  # the number of questions in the smaller result
 
     @property
@@ -89,13 +89,13 @@ def questions_of(records: Iterable[InstanceRecord]) -> list[Question]:
 def paired(first: StoredResult, second: StoredResult, min_paired: float) -> Pairing:
     """Pair the questions of two results.
 
-    The tiers are tried in the order of `_tiers`. The first tier with a share of paired questions of
-    at least `min_paired` is used. If there is none, the tier that pairs most questions is used.
+    The first tier of `_tiers` that pairs enough questions is used. If no tier pairs enough, the
+    tier that pairs most questions is used.
 
     Args:
         first: a result.
         second: the result whose questions are paired with those of the first result.
-        min_paired: a share of the smaller result's questions.
+        min_paired: the share of the smaller result's questions that is enough.
     """
     first_questions = questions_of(first.result.instances)
     second_questions = questions_of(second.result.instances)
@@ -111,22 +111,17 @@ def paired(first: StoredResult, second: StoredResult, min_paired: float) -> Pair
 
 
 def paired_ids(stored: Sequence[StoredResult]) -> list[Mapping[str, str]]:
-    """Return a mapping for each result: id of a question -> its id in the first result.
+    """Return for each result a dict from its questions' ids to their ids in the first result.
 
     If this program made all results, the list is empty, because equal questions have equal ids.
     """
     if not any(map(is_imported, stored)):
         return []
-    pairs: list[Mapping[str, str]] = []
-    for result in stored:
-        if not pairs:
-            # Each question of the first result is paired with itself.
-            own_ids = {}
-            for question in questions_of(result.result.instances):
-                own_ids[question.id] = question.id
-            pairs.append(own_ids)
-        else:
-            pairs.append(paired(stored[0], result, MIN_PAIRED).ids)
+    first, *others = stored
+    ids_of_first = {question.id: question.id for question in questions_of(first.result.instances)}
+    pairs: list[Mapping[str, str]] = [ids_of_first]
+    for other in others:
+        pairs.append(paired(first, other, MIN_PAIRED).ids)
     return pairs
 
 
@@ -182,7 +177,7 @@ def _by_key(
 
 
 def _unique(keys: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return key -> id, for each key that only one question has."""
+    """Return a dict from key to id, without the keys that several questions have."""
     ids_by_key: dict[str, list[str]] = {}
     for key, question_id in keys:
         ids_by_key.setdefault(key, []).append(question_id)
@@ -230,28 +225,37 @@ def _contained(
     by_options: dict[tuple[str, ...], list[Question]] = {}
     for prompt in prompts:
         by_options.setdefault(tuple(sorted(prompt.options)), []).append(prompt)
-    matches: dict[str, list[str]] = {}
+    matches: dict[str, list[str]] = {}  # id of a question -> ids of the prompts that contain it
     for question in questions:
         if question.text is not None and len(question.text) >= MIN_CONTAINED:
-            matches[question.id] = list(_prompts_with(question, by_options))
-    times_matched = Counter(prompts[0] for prompts in matches.values() if len(prompts) == 1)
-    for question_id, prompt_ids in matches.items():
-        if len(prompt_ids) == 1 and times_matched[prompt_ids[0]] == 1:
-            yield question_id, prompt_ids[0]
+            ids = list(_prompts_with(question.text, question.options, by_options))
+            matches[question.id] = ids
+    only_match = {question_id: ids[0] for question_id, ids in matches.items() if len(ids) == 1}
+    times_matched = Counter(only_match.values())
+    for question_id, prompt_id in only_match.items():
+        if times_matched[prompt_id] == 1:
+            yield question_id, prompt_id
 
 
 def _prompts_with(
-    question: Question, by_options: Mapping[tuple[str, ...], Sequence[Question]]
+    text: str,
+    options: tuple[str, ...],
+    by_options: Mapping[tuple[str, ...], Sequence[Question]],
 ) -> Iterator[str]:
-    """Yield the ids of the prompts that contain a question, and have the question's options."""
-    text = question.text or ""
-    for prompt in by_options.get(tuple(sorted(question.options)), []):
+    """Yield the ids of the prompts that contain a question, and have the question's options.
+
+    Args:
+        text: the text of the question.
+        options: the options of the question.
+        by_options: the prompts, by their sorted options.
+    """
+    for prompt in by_options.get(tuple(sorted(options)), []):
         if text in prompt.prompt:
             yield prompt.id
-    if question.options:
+    if options:
         # Some results store no options: the options are then searched for in the prompts.
         for prompt in by_options.get((), []):
-            if _contains_all(prompt.prompt, (text, *question.options)):
+            if _contains_all(prompt.prompt, (text, *options)):
                 yield prompt.id
 
 

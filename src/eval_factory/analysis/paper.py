@@ -40,13 +40,13 @@ _SINGLE_RUN_TEXTS = {
     "model-card": papers.model_card,
     "methods": papers.methods_text,
 }
-NOTE = (
+_SCORES_NOTE = (
     "Scores with their 95 % intervals. Rank: "
     "the best and the worst rank that the paired comparisons leave open; all ranks of one "
     "benchmark hold together with 95 % confidence."
 )
 """The note below the table of scores."""
-_PAIRS = (
+_DIFFERENCES_NOTE = (
     "A difference is b - a, on the instances for which both models have a value; "
     "p is corrected for the number of pairs (Holm)."
 )
@@ -89,11 +89,12 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
             parts.append("\n".join([f"## {title}", "", *markdown(table), "", note]))
         return "\n\n".join(parts) + "\n"
     if purpose == "methods":
-        return papers.methods_of(_SeveralRuns(results, papers.Citations(), papers.run_beside_table))
+        several = _SeveralRuns(results, papers.Citations(), describe=papers.run_beside_table)
+        return papers.methods_of(several)
     # The only purpose that is left is a TRIPOD-LLM checklist about several runs.
-    cite = papers.Citations("(ref. {})")
-    several = _SeveralRuns(results, cite, papers.run_in_full, in_table=False)
-    return papers.tripod_of(several, several.named(code))
+    cite = papers.Citations(form="(ref. {})")
+    several = _SeveralRuns(results, cite, describe=papers.run_in_full, in_table=False)
+    return papers.tripod_of(several, several.named(show=code))
 
 
 def page_of_suite(folder: Path, page_folder: Path) -> str:
@@ -116,14 +117,13 @@ def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pa
     if len(runs) == 1 and not is_suite_folder(folders[0]):
         run = papers.run_of_pack(load_result(runs[0]), cite)
         record = run.result.provenance
-        return papers.pack_of(
-            name, [f"Of run {record.run_identity}: {run.result.task}, {record.target}."], cite, run
-        )
+        about = f"Of run {record.run_identity}: {run.result.task}, {record.target}."
+        return papers.pack_of(name, [about], cite, run)
     several = _SeveralRuns(suite_results(_cells(folders, runs)), cite)
     return papers.pack_of(name, [several.named()], cite, several)
 
 
-def evidence_of_panel(
+def pack_of_panel(
     name: str, render_panel: papers.SentenceWriter, runs: Sequence[Path]
 ) -> papers.Pack:
     """Return an evidence pack about a monitored panel and some of its runs.
@@ -139,11 +139,10 @@ def evidence_of_panel(
     cite = papers.citations()
     several = None
     if runs:
-        # Without the folder of a suite, each run is a cell.
+        # no folder of a suite: each run is a cell
         several = _SeveralRuns(suite_results(_cells([], runs)), cite)
-    return papers.pack_of(
-        name, render_panel(papers.pack_texts()["panel"]["of"]), cite, several, render_panel
-    )
+    about = render_panel(papers.pack_texts()["panel"]["of"])
+    return papers.pack_of(name, about, cite, several, render_panel)
 
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
@@ -186,6 +185,9 @@ def _cells_of_table(suite: SuiteDir, runs: Sequence[Path]) -> Iterator[FinishedC
         )
 
 
+_MISSING_RESULTS = "5e"  # the item of TRIPOD-LLM on missing results
+
+
 @dataclass(frozen=True)
 class _SeveralRuns:
     """Several runs that one text describes."""
@@ -193,7 +195,7 @@ class _SeveralRuns:
     results: SuiteResults
     cite: papers.Citations  # numbers the references, and writes the marks that cite them
     describe: Callable[[StoredResult, papers.Citations], papers.DescribedRun] = papers.run_of_pack
-    """Returns the sentences about one run that the kind of text needs."""
+    """Returns one run with the sentences that the kind of text needs."""
     in_table: bool = True
     """True if the times and hashes of the runs are in a table, not in the text."""
 
@@ -210,7 +212,7 @@ class _SeveralRuns:
 
     @cached_property
     def runs(self) -> dict[tuple[str, str], papers.DescribedRun]:
-        """(target, evaluation) -> run, for the runs that have a result."""
+        """The runs that have a result, by (target, evaluation)."""
         runs = {}
         for cell in self.results.cells:
             if cell.task is not None:
@@ -258,29 +260,29 @@ class _SeveralRuns:
     def _names_of(self, runs: Sequence[tuple[str, str]]) -> str:
         """Return a phrase that names these runs, such as "On medqa" or "Of model_a on medqa".
 
-        The phrase is empty if these are all runs. It names benchmarks (or models) if these are all
-        runs of the benchmarks (or models). Otherwise it names each run.
+        The phrase is empty if these are all runs of this text. It names only benchmarks if these
+        are all runs on the benchmarks, or only models if these are all runs of the models.
+        Otherwise it names each run.
         """
         if len(runs) == len(self.runs):
             return ""
         # A run is a pair (target, evaluation): element 1 is the benchmark, element 0 the model.
         for axis, word in ((1, "On"), (0, "Of")):
             names = list(dict.fromkeys(run[axis] for run in runs))
-            complete = [run for run in self.runs if run[axis] in names]
-            if len(runs) == len(complete):
+            all_runs_of_names = [run for run in self.runs if run[axis] in names]
+            if len(runs) == len(all_runs_of_names):
                 return f"{word} {papers.enumerated(names)}"
-        return (
-            f"Of {papers.enumerated([f'{target} on {evaluation}' for target, evaluation in runs])}"
-        )
+        names_of_runs = [f"{target} on {evaluation}" for target, evaluation in runs]
+        return f"Of {papers.enumerated(names_of_runs)}"
 
     def comparison_sentences(self, item: str) -> list[str]:
         """Return the sentences that a comparison of the models adds to an item of TRIPOD-LLM.
 
-        With a single model, only item 5e (missing results) has such sentences.
+        With a single model, only the item on missing results has such sentences.
         """
         if item not in papers.paper_texts()["comparison"]:
             return []
-        if item != "5e" and len(self.results.targets) < 2:
+        if item != _MISSING_RESULTS and len(self.results.targets) < 2:
             return []
         benchmarks = self.results.benchmarks
         methods: dict[str, None] = {}  # a set that keeps its order
@@ -302,20 +304,20 @@ class _SeveralRuns:
 
 
 def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
-    """Yield (title, table, note) of each table that is not empty and makes sense.
+    """Yield (title, table, note) of each table that is not empty.
 
-    The table of scores is always yielded.
+    Win rates over a single benchmark are left out. The table of scores is always yielded.
     """
-    yield "Scores", _table_of_scores(results), NOTE
+    yield "Scores", _table_of_scores(results), _SCORES_NOTE
     if len(results.evaluations) > 1 and results.has_win_rates:
         yield (
             "Win rates",
             messages.win_rate_table(results.win_rates, tested=False),
             messages.WIN_RATES,
         )
-    pairs = messages.pair_table(results.benchmarks, "result")
+    pairs = messages.pair_table(results.benchmarks, without="result")
     if pairs.rows:
-        yield "Differences", pairs, _PAIRS
+        yield "Differences", pairs, _DIFFERENCES_NOTE
 
 
 def _table_of_scores(results: SuiteResults) -> Table:

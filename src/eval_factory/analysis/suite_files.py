@@ -105,7 +105,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
     for score in cell.group_scores:
         scores.append(OneLine(without_nulls(rounded_fields(asdict(score), "value"))))
     validity = _named(cell, "requested", "failed", "coverage", "unreadable")
-    # The fields that are None are left out below.
+    # The fields that are None are left out below. Empty lists and mappings become None.
     further = {
         **_named(cell, "reason", "model", "task", "upstream", "higher_is_better", "unit"),
         "scale": scale,
@@ -128,7 +128,7 @@ def _verdict(cell: CellResult) -> str | None:
 
 
 def _named(record: object, *names: str) -> dict[str, Any]:
-    """Return name -> value of these fields of a record. All numbers but `value` are rounded."""
+    """Return these fields of a record as a dict. All numbers but `value` are rounded."""
     return rounded_fields({name: getattr(record, name) for name in names}, "value")
 
 
@@ -148,12 +148,12 @@ def _win_rate(rate: WinRate) -> dict[str, Any]:
 
 def _pair(pair: Pair) -> dict[str, Any]:
     """Return the comparison of a pair, or the reasons against it, for the document."""
-    sides = {"a": pair.a.label, "b": pair.b.label}
+    labels = {"a": pair.a.label, "b": pair.b.label}
     comparison = pair.comparison
     if comparison is None:
-        return {**sides, "reasons": list(map(asdict, pair.reasons))}
+        return {**labels, "reasons": list(map(asdict, pair.reasons))}
     return {
-        **sides,
+        **labels,
         "metric": comparison.metric,
         **rounded_fields(numbers_of(comparison)),
         "significant": comparison.significant,
@@ -162,7 +162,7 @@ def _pair(pair: Pair) -> dict[str, Any]:
 
 
 def usage_document(results: SuiteResults) -> dict[str, Any]:
-    """Return the contents of suite_usage.yaml: figures that differ between runs of the suite."""
+    """Return the contents of suite_usage.yaml: figures that differ between equal runs."""
     cells = []
     for cell in results.cells:
         if cell.usage is not None:
@@ -188,7 +188,7 @@ def _printable(value: Any) -> Any:
 
 
 # the first columns of the CSV file, in its order; each is a field of `CellResult`
-_ROW = (
+_CELL_FIELDS = (
     "target",
     "evaluation",
     "status",
@@ -232,17 +232,18 @@ def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
         root: the folder to which the cells' folders are relative.
     """
     rows = []
-    group_of = {}  # name of a field -> the metric group of its score
+    group_of = {}  # name of a score's field -> the metric group of the score
     for cell in results.cells:
-        fields = {name: getattr(cell, name) for name in _ROW}
+        fields = {name: getattr(cell, name) for name in _CELL_FIELDS}
         fields["folder"] = folder_of(cell, root)
         fields["not_reportable"] = "; ".join(cell.not_reportable) or None
         fields["verdict"] = _verdict(cell)
         rows.append(fields)
         for score in cell.group_scores:
             group_of[_field_of(score)] = score.group
-    # Add the fields of the groups in HELM's order.
-    for name in sorted(group_of, key=lambda name: list(GROUPS).index(group_of[name])):
+    # Add a field for each score to every row, in HELM's order of groups.
+    groups = list(GROUPS)
+    for name in sorted(group_of, key=lambda name: groups.index(group_of[name])):
         for fields, cell in zip(rows, results.cells, strict=True):
             fields[name] = _group_value(cell, name)
     return rows
@@ -258,7 +259,8 @@ def _group_value(cell: CellResult, name: str) -> float | None:
 
 def _field_of(score: GroupScore) -> str:
     """Return the name of a score's field: the group, and the label if the group has several."""
-    if len(GROUPS[score.group]) <= 1:
+    has_several_scores = len(GROUPS[score.group]) > 1
+    if not has_several_scores:
         return score.group
     return f"{score.group}: {score.label}"
 
@@ -273,10 +275,10 @@ def suite_markdown(results: SuiteResults, root: Path) -> str:
         results: the results of the suite.
         root: the suite's folder, to which the cells' folders are relative.
     """
-    first = messages.completeness(results)
+    summary = messages.completeness(results)
     if cost := messages.total_cost(results):
-        first = f"{first} {cost}"
-    lines = ["# Results of the suite", "", first]
+        summary = f"{summary} {cost}"
+    lines = ["# Results of the suite", "", summary]
     for title, section in (
         ("Scores", _scores(results)),
         ("Do the answers hold?", _lines_of(messages.asked_again_table(results))),
@@ -389,8 +391,12 @@ def _groups(results: SuiteResults) -> Iterator[str]:
         yield from in_markdown(Table(["mean win rate", *results.targets], rates, numbers=count))
 
 
+_PAID = ("prompt tokens", "answer tokens", "cost")
+"""The headers of the columns from `suite_messages.paid`."""
+
+
 def _runs(results: SuiteResults, root: Path) -> Table:
-    """Return the table of runs for the Markdown, with figures that do not change between runs."""
+    """Return the table of runs for the Markdown, without figures that differ between equal runs."""
     header = ["model", "benchmark", "status", "folder", "n", "failed", "coverage", *_PAID]
     rows: list[list[TableCell]] = []
     for cell in results.cells:
@@ -412,12 +418,8 @@ def _runs(results: SuiteResults, root: Path) -> Table:
     return Table(header, rows, numbers=6)
 
 
-_PAID = ("prompt tokens", "answer tokens", "cost")
-"""The headers of the columns from `suite_messages.paid`."""
-
-
 def _runs_of_page(results: SuiteResults, root: Path) -> Table:
-    """Return the table of runs for the page, with times and requests, which differ between runs."""
+    """Return the table of runs for the page, also with their times and requests."""
     header = [
         "model",
         "benchmark",
@@ -442,8 +444,8 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
             usage = [
                 formats.count(cell.usage.requests),
                 formats.count(cell.usage.retries),
-                formats.decimals(cell.usage.latency_p50_s, 2),
-                formats.decimals(cell.usage.wall_s, 1),
+                formats.decimals(cell.usage.latency_p50_s, digits=2),
+                formats.decimals(cell.usage.wall_s, digits=1),
             ]
         failed = formats.count(cell.failed, missing=messages.NOTHING)
         scored = formats.percent(cell.coverage, missing=messages.NOTHING)
@@ -488,7 +490,7 @@ def suite_page(results: SuiteResults, root: Path) -> str:
 
 
 def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
-    """Return group -> (number of its scores, HTML table of its scores and win rates)."""
+    """Return (number of scores, HTML table of scores and win rates) of each metric group."""
     groups = {}
     rates = messages.group_win_rates(results)
     for group, table in messages.group_tables(results, efficiency=True).items():
@@ -501,7 +503,7 @@ def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
 
 def _comparison_of_page(benchmark: ComparedBenchmark) -> dict[str, Any]:
     """Return the values that the page's template needs for the comparisons on a benchmark."""
-    table = messages.pair_table([benchmark], "benchmark")
+    table = messages.pair_table([benchmark], without="benchmark")
     return {
         "benchmark": benchmark,
         "table": _in_html(table),

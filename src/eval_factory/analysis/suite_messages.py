@@ -5,6 +5,7 @@ The functions are pure: they read no files.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -42,10 +43,10 @@ GROUPS_NOTE = (
 
 
 def completeness(results: SuiteResults) -> str:
-    """Return the sentence on the number of complete runs, and of incomplete runs by status."""
+    """Return the sentence on the number of runs with each status."""
     counts = Counter(cell.status for cell in results.cells)
     runs = counted(len(results.cells), "run")
-    shape = (
+    shape = (  # the size of the suite
         f"{counted(len(results.targets), 'model')} "
         f"on {counted(len(results.evaluations), 'benchmark')}"
     )
@@ -55,8 +56,8 @@ def completeness(results: SuiteResults) -> str:
     for status in RunStatus:
         if counts[status] and status != RunStatus.COMPLETE:
             incomplete.append(f"{counts[status]} {status}")
-    rest = ", ".join(incomplete) or "none"
-    return f"Not complete: {counts[RunStatus.COMPLETE]} of {runs} of {shape} are complete; {rest}."
+    complete = f"{counts[RunStatus.COMPLETE]} of {runs} of {shape} are complete"
+    return f"Not complete: {complete}; {', '.join(incomplete) or 'none'}."
 
 
 def value(cell: CellResult | None) -> str:
@@ -91,9 +92,9 @@ def marks(cell: CellResult) -> Iterator[Mark]:
     """Yield the warnings and remarks on a cell's score; nothing without a score."""
     if cell.value is None:
         return
-    verdict = cell.verdict or Verdict.GOOD
-    if not cell.reportable and cell.verdict is None:
-        verdict = Verdict.REFUSED
+    verdict = cell.verdict
+    if verdict is None:
+        verdict = Verdict.GOOD if cell.reportable else Verdict.REFUSED
     if verdict is not Verdict.GOOD:
         appearance = verdict.value
         yield Mark(appearance.phrase, appearance.colour, appearance.mark)
@@ -115,13 +116,14 @@ def floors(results: SuiteResults, evaluation: str) -> list[str]:
     floors may differ; the first text then has the lowest and the highest floor. Return an empty
     list if no floor is known.
     """
-    by_floor = {}
+    by_floor = {}  # floor -> a cell with this floor, which has the unit
     for cell in results.cells:
         if cell.evaluation == evaluation and cell.floor is not None:
             by_floor[cell.floor] = cell
     if not by_floor:
         return []
-    answers = ", ".join(dict.fromkeys(cell.floor_by for cell in by_floor.values() if cell.floor_by))
+    names = [cell.floor_by for cell in by_floor.values() if cell.floor_by]
+    answers = ", ".join(dict.fromkeys(names))
     lowest = value_text(min(by_floor), by_floor[min(by_floor)])
     highest = value_text(max(by_floor), by_floor[max(by_floor)])
     if lowest == highest:
@@ -129,11 +131,15 @@ def floors(results: SuiteResults, evaluation: str) -> list[str]:
     return [f"{lowest} to {highest}", answers]
 
 
+_DOUBTFUL = Verdict.CHANCE
+"""The verdict with the colour and the mark of a suite that is incomplete or has no scores."""
+
+
 def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
     """Return the colour and the mark of the page's first card, and a line for each kind of doubt.
 
     Colour and mark show the worst verdict on a score. Demos count only if there are no other
-    scores. A suite that is not complete, or has no scores, never gets the colour of a good suite.
+    scores. A suite that is not complete, or has no scores, gets the colour of a doubtful score.
     """
     verdicts = [cell.verdict for cell in results.cells if cell.verdict is not None]
     lines = []
@@ -141,19 +147,19 @@ def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
         count = verdicts.count(verdict)
         if count and verdict is not Verdict.GOOD:
             lines.append(f"{counted(count, 'score')}: {verdict.value.phrase}.")
-    unread = sum(cell.unreadable or 0 for cell in results.cells)
+    unread = sum(cell.unreadable for cell in results.cells if cell.unreadable is not None)
     if unread:
         lines.append(
             f"{counted(unread, 'answer')} could not be read: no score counts them as right."
         )
     measured = [verdict for verdict in verdicts if verdict is not Verdict.DEMO]
-    worst = Verdict.CHANCE  # for a suite without scores: its colour is not that of a good suite
+    worst: Verdict = _DOUBTFUL  # for a suite without scores
     if measured:
         worst = max(measured, key=list(Verdict).index)  # the class lists the best verdict first
     elif verdicts:
         worst = Verdict.DEMO
     if results.status != RunStatus.COMPLETE and worst.value.colour == "good":
-        worst = Verdict.CHANCE
+        worst = _DOUBTFUL
     return worst.value.colour, worst.value.mark, lines
 
 
@@ -178,7 +184,7 @@ def total_cost(results: SuiteResults) -> str:
 
 
 def ranks(results: SuiteResults) -> dict[tuple[str, str], str]:
-    """Return (evaluation, target) -> the possible ranks of the target, such as "1 to 2"."""
+    """Return the possible ranks of each target, such as "1 to 2", by (evaluation, target)."""
     by_cell = {}
     for benchmark in results.benchmarks:
         for rank in benchmark.ranks:
@@ -195,10 +201,11 @@ def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
     for benchmark in benchmarks:
         for comparison in benchmark.comparisons:
             difference = comparison.paired
-            interval = NOTHING
+            between = NOTHING
             if difference.ci_low is not None and difference.ci_high is not None:
                 low = _difference(difference.ci_low, comparison)
-                interval = f"{low} to {_difference(difference.ci_high, comparison)}"
+                high = _difference(difference.ci_high, comparison)
+                between = f"{low} to {high}"
             rows.append(
                 [
                     benchmark.evaluation,
@@ -207,7 +214,7 @@ def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
                     _finding(comparison),
                     formats.count(difference.n),
                     _difference(difference.difference, comparison),
-                    interval,
+                    between,
                     formats.p_value(comparison.p_holm, missing=NOTHING),
                 ]
             )
@@ -223,7 +230,7 @@ def _finding(comparison: Comparison) -> str:
     return f"{comparison.a.label} is better"
 
 
-def pair_table(benchmarks: Iterable[ComparedBenchmark], without: str = "") -> Table:
+def pair_table(benchmarks: Iterable[ComparedBenchmark], *, without: str = "") -> Table:
     """Return the table of the compared pairs.
 
     Args:
@@ -232,7 +239,7 @@ def pair_table(benchmarks: Iterable[ComparedBenchmark], without: str = "") -> Ta
     """
     header = list(PAIR_HEADER)
     rows = pair_rows(benchmarks)
-    if without in header:
+    if without:
         column = header.index(without)
         for row in (header, *rows):
             del row[column]
@@ -271,12 +278,19 @@ def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
     if not tested:
         header.remove("comparisons")
     rows = []
-    for rate in sorted(rates, key=lambda rate: (rate.win_rate is None, -(rate.win_rate or 0))):
+    for rate in sorted(rates, key=_best_first):
         row = [rate.model, _win_rate(rate), _ranks_of(rate)]
         if tested:
             row.append(_decided(rate))
         rows.append([*row, str(rate.columns)])
     return Table(header, rows, numbers=len(header) - 1)
+
+
+def _best_first(rate: WinRate) -> float:
+    """Return the sort key of a win rate; a model without a win rate is last."""
+    if rate.win_rate is None:
+        return math.inf
+    return -rate.win_rate
 
 
 def _ranks_of(rate: WinRate) -> str:
@@ -300,14 +314,14 @@ def _win_rate(rate: WinRate) -> str:
 
 
 def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str, Table]:
-    """Return group -> table, for each of HELM's metric groups except accuracy, in HELM's order.
+    """Return a table for each of HELM's metric groups except accuracy, in HELM's order.
 
-    A table has a row for each score, with the value of every target. Groups without scores are left
-    out.
+    The keys are the groups; those without scores are left out. A table has a row for each score,
+    with the value of every target.
 
     Args:
         results: the results of the suite.
-        efficiency: True if the group of efficiency is included. Stored results leave it out,
+        efficiency: True if the group of efficiency is included. It is not for stored results,
             because times differ between equal runs.
     """
     groups = list(GROUPS)
@@ -334,7 +348,7 @@ def _group_rows(results: SuiteResults, evaluation: str, group: str) -> Iterator[
 
 
 def _group_values(cell: CellResult | None, group: str) -> dict[str, str]:
-    """Return label of the score -> value, for a cell's scores in a metric group."""
+    """Return the values of a cell's scores in a metric group as texts, by label."""
     values: dict[str, str] = {}
     if cell is None:
         return values
@@ -349,11 +363,25 @@ def _group_values(cell: CellResult | None, group: str) -> dict[str, str]:
 
 
 def group_win_rates(results: SuiteResults) -> dict[str, list[str]]:
-    """Return group -> the mean win rate of each target, as texts in the order of the targets."""
+    """Return the mean win rates in each metric group, as texts in the order of the targets."""
     rates = {}
     for group, models in results.group_win_rates.items():
         rates[group] = list(map(_win_rate, models))
     return rates
+
+
+_ASKED_AGAIN_HEADER = (
+    "model",
+    "benchmark",
+    "as it is",
+    "mean of repeats",
+    "same each time",
+    "worst other words",
+    "right lost by them",
+    "right lost after doubts",
+    "calibration error",
+    "does not know, of what is wrong",
+)
 
 
 def asked_again_table(results: SuiteResults) -> Table:
@@ -365,15 +393,15 @@ def asked_again_table(results: SuiteResults) -> Table:
     for cell in results.cells:
         if cell.asked_again is not None:
             rows.append(_asked_again_row(cell, cell.asked_again))
-    return Table(_ASKED_AGAIN, rows, numbers=8)
+    return Table(_ASKED_AGAIN_HEADER, rows, numbers=8)
 
 
 def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:
-    """Return the row of a run, with the columns of `_ASKED_AGAIN`."""
+    """Return the row of a run, with the columns of `_ASKED_AGAIN_HEADER`."""
     mean_of_repeats = NOTHING
     same_each_time = None
     if record.repeats:
-        mean_of_repeats = _main_score(cell)
+        mean_of_repeats = _main_score(cell)  # with repeats, the main score is their mean
         same_each_time = record.repeats.same_each_time
     worst_words = NOTHING
     lost_by_words = None
@@ -395,35 +423,21 @@ def _asked_again_row(cell: CellResult, record: AskedAgain) -> list[TableCell]:
         cell.evaluation,
         formats.score(cell.first_asking, missing=NOTHING),
         mean_of_repeats,
-        _percent(same_each_time),
+        _percent_text(same_each_time),
         worst_words,
-        _percent(lost_by_words),
-        _percent(lost_by_doubts),
-        _share(calibration_error),
-        _percent(abstained),
+        _percent_text(lost_by_words),
+        _percent_text(lost_by_doubts),
+        _share_text(calibration_error),
+        _percent_text(abstained),
     ]
 
 
-_ASKED_AGAIN = (
-    "model",
-    "benchmark",
-    "as it is",
-    "mean of repeats",
-    "same each time",
-    "worst other words",
-    "right lost by them",
-    "right lost after doubts",
-    "calibration error",
-    "does not know, of what is wrong",
-)
-
-
 def _main_score(cell: CellResult) -> str:
-    """Return the main score with its interval; with repeats, the mean over the repeats."""
+    """Return the main score with its interval as a text."""
     return _with_interval(formats.score(cell.value, missing=NOTHING), cell.ci_low, cell.ci_high)
 
 
-def _share(share: Share | None) -> str:
+def _share_text(share: Share | None) -> str:
     """Return a share with its interval as a text; "-" for None."""
     if share is None:
         return NOTHING
@@ -438,11 +452,11 @@ def _with_interval(value: str, low: float | None, high: float | None) -> str:
     return f"{value} ({between})"
 
 
-def _percent(share: Share | None) -> str:
+def _percent_text(share: Share | None) -> str:
     """Return a share in percent, with the number of its questions, as a text; "-" for None."""
     if share is None:
         return NOTHING
-    return f"{formats.percent(share.value, 0)} of {share.count:,}"
+    return f"{formats.percent(share.value, digits=0)} of {share.count:,}"
 
 
 def missing_table(results: SuiteResults) -> Table:

@@ -11,8 +11,16 @@ from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
 
-from eval_factory.analysis import comparison
-from eval_factory.analysis.comparison import Comparison, Model, Pair, Ranked
+from eval_factory.analysis.comparison import (
+    Comparison,
+    Model,
+    Pair,
+    Ranked,
+    better_and_worse,
+    compare_pairs,
+    ranked,
+    with_corrected_p_values,
+)
 from eval_factory.analysis.comparison_reasons import ANSWER_STYLE, Side, values_of
 from eval_factory.analysis.win_rates import (
     ALPHA_OF_EACH,
@@ -32,7 +40,6 @@ from eval_factory.core.run_statuses import RUN_STATUSES, WITH_RESULT
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.report.result_sentences import floor_named
 from eval_factory.report.verdicts import Verdict, verdict_of
-from eval_factory.scoring.paired import ALPHA
 
 
 @dataclass(frozen=True)
@@ -203,7 +210,7 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
     evaluations = tuple(dict.fromkeys(run.evaluation for run in runs))
     by_name: dict[tuple[str, str], CellResult] = {}
     benchmarks = []
-    # Only the values of one benchmark at a time are in memory.
+    # The loop is over the benchmarks, so that the values of only one benchmark are in memory.
     for evaluation in evaluations:
         sides = []
         for run in runs:
@@ -213,7 +220,7 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
                 if side is not None:
                     sides.append(side)
         benchmarks.append(_compare_models(evaluation, sides))
-    results = [by_name[run.target, run.evaluation] for run in runs]
+    results = [by_name[run.target, run.evaluation] for run in runs]  # in the order of the suite
     columns, left_out = _columns(results, benchmarks)
     status = RunStatus.PARTIAL
     if {cell.status for cell in results} == {RunStatus.COMPLETE}:
@@ -233,25 +240,25 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
 
 def _compare_models(evaluation: str, sides: Sequence[Side]) -> ComparedBenchmark:
     """Return the comparison of all models on one evaluation."""
-    pairs = comparison.compare_pairs(sides)
+    pairs = compare_pairs(sides)
     models: dict[Model, None] = {}  # the models with at least one comparable pair
     for pair in pairs:
         if pair.comparison:
             models[pair.a] = None
             models[pair.b] = None
-    return ComparedBenchmark(evaluation, pairs, comparison.ranked(list(models), pairs))
+    return ComparedBenchmark(evaluation, pairs, ranked(list(models), pairs))
 
 
 def _missing(cell: CellResult) -> Missing:
     """Return the reason why a cell has no value, and the next action."""
-    facts = RUN_STATUSES[cell.status]
-    if not facts.has_result:
-        reason = facts.usual_reason
-        what_to_do = facts.next_step
-    else:
-        reason = "; ".join(cell.not_reportable) or "its main score could not be computed"
+    status = RUN_STATUSES[cell.status]
+    if status.has_result:
+        usual_reason = "; ".join(cell.not_reportable) or "its main score could not be computed"
         what_to_do = "read the notes in its report; the same command resumes a partial run"
-    return Missing(cell, cell.reason or reason, what_to_do)
+    else:
+        usual_reason = status.usual_reason
+        what_to_do = status.next_step
+    return Missing(cell, cell.reason or usual_reason, what_to_do)
 
 
 def _cell_of_run(run: FinishedCell) -> tuple[CellResult, Side | None]:
@@ -288,9 +295,9 @@ def _cell_of_result(
     main = result.scores.get(result.main_metric)
     cell = _with_cost(_with_facts(bare, result), result)
     side = None
-    times = list[float]()
+    times: list[float] = []
     if main is not None:
-        # Reading the records is slow: this single pass also fills `times`.
+        # Reading the records is slow, so the same pass also fills `times`.
         values = values_of(_timed(result.instances, main, times), main)
         side = Side(bare.target, stored, values, result.main_metric)
         cell = _with_score(cell, result, main)
@@ -320,9 +327,10 @@ def _with_facts(cell: CellResult, result: TaskResult) -> CellResult:
         upstream = f"{record.upstream} {record.helm}"
     first_asking = None
     if validity.asked_again is not None:
-        # With repeats, the main score is the mean over the repeats. Without `REPEATS_MEAN`, its
-        # label is that of the first asking's score.
-        score = result.scores.get(result.main_metric.replace(REPEATS_MEAN, ""))
+        # With repeats, the main metric is the mean over the repeats: its label is the label of the
+        # first asking's score and `REPEATS_MEAN`.
+        first_label = result.main_metric.replace(REPEATS_MEAN, "")
+        score = result.scores.get(first_label)
         if score is not None:
             first_asking = score.value
     return replace(
@@ -387,9 +395,9 @@ def _why_not_reportable(result: TaskResult) -> tuple[str, ...]:
 def _timed(
     records: Iterable[InstanceRecord], main: Score, times: list[float]
 ) -> Iterator[InstanceRecord]:
-    """Yield the records; append the latencies of some of them to `times`, in seconds.
+    """Yield all records, and append latencies to `times`, in seconds.
 
-    These are the records of unperturbed instances of the main score's split.
+    Only the latencies of unperturbed instances in the main score's split are appended.
     """
     for record in records:
         is_plain = record.split == main.split and record.perturbation is None
@@ -403,17 +411,17 @@ def _columns(
 ) -> tuple[list[Column], list[LeftOut]]:
     """Return the columns of the win rates, and the values that are left out.
 
-    Models without any reportable value are ignored. Every other model has a reportable value in
-    each of the columns.
+    Models without any reportable value are ignored. All other models have a value in each of the
+    returned columns.
     """
     columns = []
     left_out = []
     pairs = list(chain.from_iterable(benchmark.pairs for benchmark in benchmarks))
     # Win rates use all benchmarks, so these p values are corrected for the pairs of all benchmarks.
-    corrected = iter(comparison.corrected(pairs))
+    all_corrected_pairs = iter(with_corrected_p_values(pairs))
     for benchmark in benchmarks:
-        corrected_pairs = list(islice(corrected, len(benchmark.pairs)))
-        entering = {}  # target -> cell, of the cells whose values count
+        corrected_pairs = list(islice(all_corrected_pairs, len(benchmark.pairs)))
+        entering = {}  # the cells whose values count, by target
         for cell in results:
             if cell.evaluation != benchmark.evaluation or cell.value is None:
                 continue
@@ -424,16 +432,16 @@ def _columns(
                 left_out.append(LeftOut(cell.evaluation, cell.target, reason))
         benchmark_reason = _reason_against(benchmark, entering)
         if benchmark_reason is not None:
-            left_out.append(LeftOut(benchmark.evaluation, None, benchmark_reason))
+            left_out.append(LeftOut(benchmark.evaluation, target=None, reason=benchmark_reason))
         elif entering:
             columns.append(_column(benchmark, entering, corrected_pairs))
     models = _models_in(columns)
     complete = []
     for column in columns:
         if models_without_value := sorted(models - column.values.keys()):
-            names = formats.first_of(models_without_value, 3)
+            names = formats.first_of(models_without_value, limit=3)
             reason = f"there is no reportable value of {names}"
-            left_out.append(LeftOut(column.name, None, reason))
+            left_out.append(LeftOut(column.name, target=None, reason=reason))
         else:
             complete.append(column)
     return complete, left_out
@@ -448,7 +456,7 @@ def _column(
 
     Args:
         benchmark: the benchmark.
-        entering: target -> its cell, of the cells whose values count.
+        entering: the cells whose values count, by target.
         corrected_pairs: the benchmark's pairs, with p values that are corrected for the pairs of
             all benchmarks.
     """
@@ -462,20 +470,20 @@ def _column(
         benchmark.evaluation,
         values,
         lower_is_better=first.higher_is_better is False,
-        shown=_labels_of(comparison.better_and_worse(benchmark.pairs, ALPHA)),
-        certain=_labels_of(comparison.better_and_worse(corrected_pairs, ALPHA_OF_EACH)),
+        shown=_labels_of(better_and_worse(benchmark.pairs)),
+        certain=_labels_of(better_and_worse(corrected_pairs, below=ALPHA_OF_EACH)),
         source=first.task,
     )
 
 
 def _labels_of(pairs: Iterable[tuple[Model, Model]]) -> frozenset[tuple[str, str]]:
-    """Return (better label, worse label) for each pair of a better and a worse model."""
+    """Return the pairs (better model, worse model) with the labels of the models."""
     return frozenset((better.label, worse.label) for better, worse in pairs)
 
 
 def _models_in(columns: Iterable[Column]) -> set[str]:
     """Return the names of the models with a value in at least one of the columns."""
-    models = set[str]()
+    models: set[str] = set()
     for column in columns:
         models.update(column.values)
     return models
@@ -488,12 +496,12 @@ def _reason_against(benchmark: ComparedBenchmark, entering: Mapping[str, CellRes
 
     Args:
         benchmark: the benchmark.
-        entering: target -> its cell, of the cells whose values count.
+        entering: the cells whose values count, by target.
     """
     for pair in benchmark.pairs:
         if pair.a.label in entering and pair.b.label in entering:
             for reason in pair.reasons:
-                # Without common instances, two values cannot be tested, but still count.
+                # Two values without common instances cannot be tested, but count for win rates.
                 if reason.name != "no_pairs":
                     return f"its results cannot be compared: {reason.message}"
     if len(entering) == 1:
@@ -510,8 +518,8 @@ def _group_win_rates(
 ) -> Iterator[tuple[str, tuple[WinRate, ...]]]:
     """Yield each metric group that a run computed, with its win rates.
 
-    A column is a score of a benchmark, as in HELM's tables. A column is left out if it has no value
-    of some model of the group. A benchmark is left out if its models were asked in two ways.
+    A column is a score of a benchmark, as in HELM's tables. A column is left out if it lacks a
+    model that another column has. A benchmark is left out if its models were asked in two ways.
     """
     in_two_ways = set()
     for benchmark in benchmarks:
@@ -530,15 +538,14 @@ def _group_win_rates(
 
 
 def _group_columns(cells: Iterable[CellResult], group: str) -> list[Column]:
-    """Return a column for each score of a metric group, with the values of all models that have the
-    score.
-    """
-    columns: dict[tuple[str, str], Column] = {}
+    """Return a column for each score of a metric group, with all models that have the score."""
+    columns: dict[tuple[str, str], Column] = {}  # by (evaluation, label of the score)
     for cell in cells:
         for score in cell.group_scores:
             if score.group == group:
                 key = (cell.evaluation, score.label)
-                column = columns.get(key, Column(" ".join(key), {}, score.lower_is_better))
+                new_column = Column(" ".join(key), {}, score.lower_is_better)
+                column = columns.get(key, new_column)
                 values = {**column.values, cell.target: score.value}
                 columns[key] = replace(column, values=values)
     return list(columns.values())

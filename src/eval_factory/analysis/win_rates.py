@@ -27,7 +27,7 @@ from eval_factory.scoring.paired import ALPHA, rank_intervals, sign_flip_p
 ACCURACY = "accuracy"
 EFFICIENCY = "efficiency"
 _WORST = ".worst"
-"""The ending of a perturbation's label if an instance has the lowest value of its variants."""
+"""The end of a perturbation's label for scores over the worst variant of each question."""
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "calibration": ("ece_10_bin",),
     "robustness": (),
@@ -40,11 +40,11 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "toxicity": ("toxic_frac",),
 }
-"""Metric group -> its metrics; a lower value of these metrics is better.
+"""The metrics of each metric group; a lower value of these metrics is better.
 
 A group without metrics is scored by the main metric under the perturbation with the group's name.
-The mapping leaves out accuracy, because it is the main metric, and efficiency, because times differ
-between equal runs.
+Accuracy is left out because it is the main metric, and efficiency because times differ between
+equal runs.
 """
 
 
@@ -66,13 +66,13 @@ def group_scores(result: TaskResult) -> Iterator[GroupScore]:
     main = result.scores.get(result.main_metric)
     if main is None:
         return
-    main_lower_is_better = None
+    main_lower_is_better = None  # if not known
     if main.higher_is_better is not None:
         main_lower_is_better = not main.higher_is_better
     for group, metrics in GROUPS.items():
         if metrics:
             for metric in metrics:
-                slice_of_metric = (metric, main.split, None)
+                slice_of_metric = (metric, main.split, None)  # without a perturbation
                 yield from _scores_over(slice_of_metric, group, result.scores, lower_is_better=True)
         else:
             worst = (main.metric, main.split, group + _WORST)
@@ -135,7 +135,7 @@ class Column:
     source: str | None = None
 
     @property
-    def counts(self) -> bool:
+    def is_counted(self) -> bool:
         """True if the column counts for win rates."""
         return self.lower_is_better is not None and len(self.values) > 1
 
@@ -190,7 +190,7 @@ def win_rates(
         columns: the columns of the leaderboard.
         tested: True if the columns have the results of tests, so that ranks can be computed.
     """
-    counted = [column for column in columns if column.counts]
+    counted = [column for column in columns if column.is_counted]
     rates = []
     for model in models:
         shares = [column.wins(model) / column.opponents for column in _with_value(model, counted)]
@@ -204,23 +204,24 @@ def win_rates(
 
 
 def _with_ranks(rates: Sequence[WinRate], counted: Sequence[Column]) -> list[WinRate]:
-    """Return the win rates with the possible ranks and the numbers of decided comparisons.
+    """Return the win rates with the possible ranks, and the numbers of comparisons won and lost.
 
     `counted` has the columns that count for win rates.
     """
-    ranked = [rate.model for rate in rates if rate.win_rate is not None]
-    shown = set(_by_columns(ranked, counted))  # the pairs (better, worse) by either kind of test
-    for better, worse in permutations(ranked, 2):
-        if _is_better(better, worse, counted):
+    models = [rate.model for rate in rates if rate.win_rate is not None]
+    # the pairs (better model, worse model) that one of the two kinds of tests shows
+    shown = set(_better_over_benchmarks(models, counted))
+    for better, worse in permutations(models, 2):
+        if _is_better_over_instances(better, worse, counted):
             shown.add((better, worse))
-    pairs = []  # the same pairs, as positions in `ranked`
+    pairs = []  # the same pairs, as indices in `models`
     for better, worse in shown:
-        pairs.append((ranked.index(better), ranked.index(worse)))
-    intervals = dict(zip(ranked, rank_intervals(len(ranked), pairs), strict=True))
+        pairs.append((models.index(better), models.index(worse)))
+    ranks = dict(zip(models, rank_intervals(len(models), pairs), strict=True))
     complete = []
     for rate in rates:
-        if rate.model in intervals:
-            best, worst = intervals[rate.model]
+        if rate.model in ranks:
+            best, worst = ranks[rate.model]
             rate = replace(rate, best_rank=best, worst_rank=worst)
             rate = _with_decisions(rate, _with_value(rate.model, counted))
         complete.append(rate)
@@ -252,14 +253,15 @@ def _with_value(model: str, columns: Iterable[Column]) -> list[Column]:
     return [column for column in columns if model in column.values]
 
 
-def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
+def _better_over_benchmarks(
+    models: Sequence[str], columns: Sequence[Column]
+) -> Iterator[tuple[str, str]]:
     """Yield (better model, worse model) of each pair that differs significantly over benchmarks.
 
-    The test treats the columns as a sample and flips the sign of the difference of wins in each
-    column at random. It is a paired test over benchmarks, with Holm's correction for the pairs (J.
-    Demsar, Journal of Machine Learning Research 7:1-30, 2006). The test needs at least seven
-    columns to show a difference. Columns of one source, such as variants of a benchmark, are
-    flipped together.
+    The test treats the columns as a sample. It flips the sign of the difference of wins in each
+    column at random; columns of one source, such as variants of a benchmark, are flipped together.
+    The test needs at least seven columns to show a difference. The p values are corrected for the
+    pairs (Holm), as in J. Demsar, Journal of Machine Learning Research 7:1-30, 2006.
     """
     pairs = list(combinations(models, 2))
     differences = []
@@ -293,15 +295,13 @@ def _differences_by_source(first: str, second: str, columns: Sequence[Column]) -
     return list(sums.values())
 
 
-def _is_better(first: str, second: str, columns: Sequence[Column]) -> bool:
-    """Return True if the tests within the columns show that the first model has the greater mean
-    win rate.
+def _is_better_over_instances(first: str, second: str, columns: Sequence[Column]) -> bool:
+    """Return True if the tests over instances show a greater mean win rate of the first model.
 
     The function compares the lowest possible win rate of the first model with the highest possible
-    win rate of the second model. The lowest win rate counts only the certain wins; the highest win
-    rate counts all comparisons but the certain losses. If the first model is certainly better than
-    the second model in a column, its win rate there is greater by at least one win. The sums are
-    exact fractions, because a sum of floats that should be 0 may be slightly above 0.
+    win rate of the second model. The lowest win rate counts only the certain wins. The highest win
+    rate counts all comparisons except the certain losses. The sums are exact fractions, because a
+    sum of floats that should be 0 may be slightly above 0.
     """
     columns_of_first = _with_value(first, columns)
     columns_of_second = _with_value(second, columns)
@@ -312,7 +312,7 @@ def _is_better(first: str, second: str, columns: Sequence[Column]) -> bool:
     for column in columns_of_second:
         highest_of_second.append(1 - _certain_share(_pairs_lost(second, column.certain), column))
     if columns_of_first != columns_of_second:
-        # The models do not share all columns, so the means are compared, not column by column.
+        # The models do not share all columns, so only the means can be compared.
         return mean(lowest_of_first) > mean(highest_of_second)
     total = Fraction(0)
     for column, lowest, highest in zip(
@@ -320,6 +320,7 @@ def _is_better(first: str, second: str, columns: Sequence[Column]) -> bool:
     ):
         difference = lowest - highest
         if (first, second) in column.certain:
+            # In this column, the win rate of the first model is greater by at least one win.
             difference = max(difference, Fraction(1, column.opponents))
         total += difference
     return total > 0

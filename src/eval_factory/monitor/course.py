@@ -146,10 +146,10 @@ def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> 
 def _scaled_values(instances: InstanceValues, scale: Scaled) -> dict[str, float | None]:
     """Return instance -> value from 0 to 1; None if the instance has no value."""
     values: dict[str, float | None] = {}
-    for key in sorted(instances.keys):
+    for key in sorted(instances.all_keys):
         values[key] = None
-        if key in instances.values:
-            values[key] = scale.value(instances.values[key])
+        if key in instances.means:
+            values[key] = scale.value(instances.means[key])
     return values
 
 
@@ -194,7 +194,7 @@ def _limit_values(
     if limit.field is not None:
         group = [record for record in records if record.group(limit.field) == limit.value]
     instances = values_of(group, score)
-    if not instances.values:
+    if not instances.means:
         raise ConfigError(
             f"{limit.name}: no instance of the sample belongs to it; {_choices(limit, records)}"
         )
@@ -224,7 +224,7 @@ def _scale_of(limit: Limit, label: str, score: Score, instances: InstanceValues)
     low, high = score.scale or PROPORTION
     if instances.lowest:  # each case of a rubric has a lowest score of its own
         low = min(low, *instances.lowest.values())
-    outside = [value for value in instances.values.values() if not low <= value <= high]
+    outside = [value for value in instances.means.values() if not low <= value <= high]
     if (score.scale is None and outside) or low >= high:
         raise ConfigError(
             f"{limit.name}: the test needs a score with a lowest and a highest value, and "
@@ -350,7 +350,14 @@ def differences(
         for label, folder in (("the baseline", before), ("the look", after)):
             stored = load(folder / task)
             score = stored.result.scores[stored.result.main_metric]
-            sides.append(Side(label, stored, values_of(stored.result.instances, score)))
+            sides.append(
+                Side(
+                    label,
+                    stored,
+                    values_of(stored.result.instances, score),
+                    stored.result.main_metric,
+                )
+            )
         for reason in reasons_against(*sides):
             yield f"{task}: {reason.message}"
 

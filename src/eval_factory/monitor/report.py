@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.gate_policy import load_policy
-from eval_factory.analysis.paper import evidence_of_panel
+from eval_factory.analysis.paper import pack_of_panel
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
@@ -860,7 +860,7 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
     if "policy" in plan:
         plan["locked_at"] = plan["policy"].locked_at
     panel = LedgerWriter(history, plan)
-    pack = evidence_of_panel(purpose, panel.render_sentences, [folder / run for run in panel.runs])
+    pack = pack_of_panel(purpose, panel.render_sentences, [folder / run for run in panel.runs])
     if as_page:
         return pack_page(pack)
     return pack_markdown(pack)

@@ -186,7 +186,7 @@ def other_run_text(plan: Plan) -> str | None:
         raise ConfigError(f"{OTHER_RUN_KEY}: no finished run: {error}") from None
     prompts = {key: prompt.hex() for key, prompt in values.prompts.items()}
     return json.dumps(
-        {"metric": result.main_metric, "values": dict(values.values), "prompts": prompts},
+        {"metric": result.main_metric, "values": dict(values.means), "prompts": prompts},
         sort_keys=True,
     )
 

@@ -15,7 +15,7 @@ from eval_factory.analysis.comparison import (
     Model,
     compare,
     compare_pairs,
-    corrected,
+    with_corrected_p_values,
 )
 from eval_factory.analysis.comparison_reasons import Reason, Side, values_of
 from eval_factory.analysis.gate import difference_in_group
@@ -258,7 +258,9 @@ def test_what_cannot_be_asked_is_refused_at_once(tmp_path: Path) -> None:
 def side(folder: Path) -> Side:
     stored = load_result(folder)
     main = stored.result.scores[stored.result.main_metric]
-    return Side(folder.name, stored, values_of(stored.result.instances, main))
+    return Side(
+        folder.name, stored, values_of(stored.result.instances, main), stored.result.main_metric
+    )
 
 
 def test_pairs_that_cannot_be_compared_keep_no_others_from_it(tmp_path: Path) -> None:
@@ -297,7 +299,7 @@ def test_p_values_of_pairs_are_corrected_for_those_that_were_compared(tmp_path: 
     found = [pair.comparison for pair in pairs]
     alone = compare([tmp_path / name for name in values])
     assert [one and one.p_holm for one in found] == [one.p_holm for one in alone.comparisons]
-    twice = corrected([*pairs, replace(pairs[0], comparison=None), *pairs])
+    twice = with_corrected_p_values([*pairs, replace(pairs[0], comparison=None), *pairs])
     assert twice[3].comparison is None
     assert twice[0].comparison is not None
     p_value = there(alone.comparisons[0].paired.p_value)

@@ -88,7 +88,7 @@ def refused() -> Compared:
     text = "<img src=x onerror=alert(1)>"
     reason = Reason("metric", f"because {text}")
     models = (Model("A", Path(text), text), Model("B", Path("b"), "org/b\x1b[2J"))
-    return Compared(models, (reason,), (), (), ())
+    return Compared(models, (reason,))
 
 
 def test_what_cannot_be_compared_says_why_and_has_no_rows() -> None:

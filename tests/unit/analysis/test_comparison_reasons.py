@@ -41,13 +41,13 @@ def test_values_are_means_over_trials_and_an_instance_that_failed_in_one_has_non
         ],
         score(),
     )
-    assert (found.values, found.failed, found.unscored, found.clusters) == (
+    assert (found.means, found.failed, found.unscored, found.clusters) == (
         {"a": 0.5, "d": 1.0},
         {"b", "c"},
         set(),
         {},
     )
-    assert found.keys == {"a", "b", "c", "d"}
+    assert found.all_keys == {"a", "b", "c", "d"}
     answered = [instance(name, 1.0, metric="other", unjudged=name == "b") for name in "abc"]
     found = values_of([*answered, instance("c", None, trial=1)], score())
     assert (found.failed, found.unscored) == ({"a", "b", "c"}, {"a"}), (
@@ -62,11 +62,11 @@ def test_other_splits_and_perturbations_are_other_scores() -> None:
         instance("a", 0.0, perturbation="typos"),
         instance("n", 0.0, split=""),
     ]
-    assert values_of(records, score()).values == {"a": 1.0}
-    assert values_of(records, score("exact_match@valid")).values == {"b": 1.0}
+    assert values_of(records, score()).means == {"a": 1.0}
+    assert values_of(records, score("exact_match@valid")).means == {"b": 1.0}
     typos = Score(0.0, score().stats, "exact_match", "test", "typos")
-    assert values_of(records, typos).values == {"a": 0.0}
-    assert values_of(records, Score(0.0, score().stats, "exact_match")).values == {"n": 0.0}
+    assert values_of(records, typos).means == {"a": 0.0}
+    assert values_of(records, Score(0.0, score().stats, "exact_match")).means == {"n": 0.0}
 
 
 FOUR = [instance(f"q{number}", 1.0) for number in range(4)]
@@ -76,7 +76,7 @@ def side(label: str, records: list[InstanceRecord] | None = None, **changes: Any
     config: Mapping[str, Any] = changes.pop("config", CONFIG)
     made: TaskResult = result(FOUR if records is None else records, **changes)
     stored = StoredResult(made, Path(label), "helm-run", config["config"], config["target"])
-    return Side(label, stored, values_of(made.instances, made.scores["exact_match"]))
+    return Side(label, stored, values_of(made.instances, made.scores["exact_match"]), "exact_match")
 
 
 def provenance(**changes: Any) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def own_reasons(made: TaskResult, **changes: Any) -> list[tuple[str, str]]:
     stored = StoredResult(
         replace(made, **changes), Path("x"), "helm-run", config["config"], config["target"]
     )
-    told = reasons_of(Side("A", stored, values_of([], made.scores["exact_match"])))
+    told = reasons_of(Side("A", stored, values_of([], made.scores["exact_match"]), "exact_match"))
     return [(reason.name, reason.message) for reason in told]
 
 

@@ -69,7 +69,7 @@ def test_each_trial_and_this_score_alone(tmp_path: Path) -> None:
 def test_a_model_whose_score_measures_nothing_is_marked_beside_its_name() -> None:
     demo = replace(A, verdict=Verdict.DEMO)
     below = replace(B, verdict=Verdict.BELOW)
-    compared = Compared((demo, below, C), (), (), (), ())
+    compared = Compared((demo, below, C))
     first, second, third, *_ = comparison_text(compared).splitlines()
     says(first, "org/a", "Demo: not a measurement")
     says(second, "org/b", "needs no model scores")
@@ -108,7 +108,7 @@ ONE = Comparison(
     failed=Failed(0, 0, 0),
     bounds=(0.042, 0.042),
 )
-COMPARED = Compared((A, B), (), (), (ONE,), ())
+COMPARED = Compared((A, B), comparisons=(ONE,))
 
 
 def told(paired: dict[str, Any] | None = None, **changes: Any) -> list[str]:
@@ -247,7 +247,7 @@ def test_texts_are_printed_from_their_end_and_on_one_line() -> None:
     assert "texts" not in comparison_document(COMPARED)
 
 
-REFUSED = Compared((A, B), (Reason("prompts", "they | differ"), Reason("data", "too")), (), (), ())
+REFUSED = Compared((A, B), (Reason("prompts", "they | differ"), Reason("data", "too")))
 
 
 def test_reasons_against_it_are_told() -> None:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from eval_factory.analysis.gate_policy import CONDITIONS, LIMITS, load_policy, lock
-from eval_factory.analysis.paper import evidence_of_panel, written_for
+from eval_factory.analysis.paper import pack_of_panel, written_for
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import suite_results
 from eval_factory.cli.main import cli
@@ -217,7 +217,7 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
         found = load_policy(policy)
         plan = {"change": "another model", "policy": found, "locked_at": found.locked_at}
         return pack_markdown(
-            evidence_of_panel(
+            pack_of_panel(
                 "pccp", LedgerWriter(History(lines, head="e" * 64), plan).render_sentences, [folder]
             )
         )
@@ -244,9 +244,7 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
     with pytest.raises(ConfigError, match=naming("changed", "locked")):
         text()
     bare = pack_markdown(
-        evidence_of_panel(
-            "ai-act", LedgerWriter(History(ledger(baseline())), {}).render_sentences, []
-        )
+        pack_of_panel("ai-act", LedgerWriter(History(ledger(baseline())), {}).render_sentences, [])
     )
     says(bare, "the baseline's last")
     assert "The gate's policy" not in bare
@@ -260,7 +258,7 @@ def test_a_panels_pack_names_each_limit_of_the_gates_policy(tmp_path: Path) -> N
     policy = load_policy(path)
     plan = {"change": "another model", "policy": policy, "locked_at": None}
     writer = LedgerWriter(History(ledger(baseline()), head="e" * 64), plan)
-    text = pack_markdown(evidence_of_panel("pccp", writer.render_sentences, []))
+    text = pack_markdown(pack_of_panel("pccp", writer.render_sentences, []))
     for words, number in policy.benchmarks[0].in_words:
         assert f"{words} {number:g}" in text
     assert len(policy.benchmarks[0].in_words) == len(limits)
