@@ -482,14 +482,14 @@ PADDED_ANSWER = (
 
 
 @dataclass(frozen=True)
-class ConfidenceReply:
-    """The model's reply to the question how sure it is of its answer."""
+class FurtherReply:
+    """The model's reply to a further turn: how sure it is, or which letter its answer means."""
 
-    reply: str | None  # None if there is no reply
+    text: str | None  # None if there is no reply
     error: str | None  # the reason why there is no reply
 
 
-def read_replies(file: Path) -> dict[tuple[str, int], ConfidenceReply]:
+def read_replies(file: Path) -> dict[tuple[str, int], FurtherReply]:
     """Return the replies to a further turn, by (instance, trial).
 
     The result is empty if the file does not exist or has another form.
@@ -498,7 +498,7 @@ def read_replies(file: Path) -> dict[tuple[str, int], ConfidenceReply]:
         lines = json.loads(file.read_text(encoding="utf-8"))
         replies = {}
         for line in lines:
-            replies[(str(line["instance"]), int(line["trial"]))] = ConfidenceReply(
+            replies[(str(line["instance"]), int(line["trial"]))] = FurtherReply(
                 line["reply"], line["error"]
             )
         return replies

@@ -33,7 +33,7 @@ from eval_factory.core.results import REPEATS_MEAN, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
 from eval_factory.helm.metric_facts import chosen_main_metric
-from eval_factory.helm.trivial_answers import ConfidenceReply, read_replies
+from eval_factory.helm.trivial_answers import FurtherReply, read_replies
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.asking_values import (
     FIRST_ASKING,
@@ -102,7 +102,7 @@ class Askings(Part):
     prompt_hashes: dict[Unit, int] = field(default_factory=dict)  # of the original prompts
     option_counts: dict[Unit, int] = field(default_factory=dict)
     """The number of options of each question; 0 if its answers are open text."""
-    letters: Mapping[Unit, ConfidenceReply] = field(default_factory=dict)
+    letters: Mapping[Unit, FurtherReply] = field(default_factory=dict)
     """The replies to `extra.ask_unread`, which asks for the letter of an unread answer."""
     unchanged: set[InstanceKey] = field(default_factory=set)
     """The further askings by HELM whose prompt equals the original prompt. HELM itself skips an
@@ -162,7 +162,7 @@ class Askings(Part):
         self.units[unit] = None
         self.option_counts[unit] = len(state.output_mapping or {})
         if unit in self.letters:
-            reply = self.letters[unit].reply or ""  # empty if the request for the letter failed
+            reply = self.letters[unit].text or ""  # empty if the request for the letter failed
             self.right.add_reply(key, state, reply)
         if self.confidence is not None:
             self.confidence.add(unit, state, self.right.label_in(state))

@@ -329,13 +329,13 @@ def _sample_deviations(facts: ComparedRun, max_instances: int) -> Iterator[Devia
     available = facts.plan.evaluation.task.about.instances  # the size of the complete benchmark
     limit = params.limit_samples
     seed = params.extra.sample_seed
-    name = "sample_seed"
+    seed_setting = "sample_seed"  # the setting with the seed
     stop = facts.plan.evaluation.stop_when
     drawn = read_run_record(facts.plan.rundir.helm).drawn_sample
     if stop and drawn:  # `stop_when` drew the sample with its own seed
         limit = drawn.asked
         seed = stop.seed
-        name = "stop_when"
+        seed_setting = "stop_when"
         available = drawn.of
     if params.extra.instances is not None:
         yield Deviation(
@@ -350,7 +350,7 @@ def _sample_deviations(facts: ComparedRun, max_instances: int) -> Iterator[Devia
     if facts.asked > max_instances:
         advice = f"set limit_samples to {max_instances}"
         if seed is not None:
-            advice += f", leave {name} out"
+            advice += f", leave {seed_setting} out"
         effect = (
             f"{facts.asked} instances were asked; {advice}: HELM then draws the leaderboard's "
             "instances"
@@ -362,7 +362,8 @@ def _sample_deviations(facts: ComparedRun, max_instances: int) -> Iterator[Devia
             effect = f"a part of the leaderboard's instances: {effect}"
         yield Deviation("limit_samples", max_instances, limit, effect)
     if seed is not None and was_drawn:
-        yield Deviation(name, "HELM's draw", seed, "these are not the instances that HELM draws")
+        effect = "these are not the instances that HELM draws"
+        yield Deviation(seed_setting, "HELM's draw", seed, effect)
 
 
 def _data_and_answer_deviations(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eval_factory.core.asked_again_records import Confidence, ConfidenceBin, Share
 from eval_factory.helm import names, output
-from eval_factory.helm.trivial_answers import ConfidenceReply, read_replies
+from eval_factory.helm.trivial_answers import FurtherReply, read_replies
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import (
     MIN_CLUSTERS,
@@ -92,7 +92,7 @@ class ConfidenceOfAnswers:
     """The model's confidence in its answers, and how the confidence is measured."""
 
     measured_by: str  # `stated` or `logprobs`; the result has this value as `source`
-    replies: Mapping[Unit, ConfidenceReply] = field(default_factory=dict)
+    replies: Mapping[Unit, FurtherReply] = field(default_factory=dict)
     """The replies that state a confidence, by question."""
     logprobs: Callable[[output.RequestState], Logprobs] = lambda _state: ()
     """Returns the log probabilities of the answer to a request."""
@@ -133,8 +133,8 @@ class ConfidenceOfAnswers:
             return
         self.confidences[unit] = None
         reply = self.replies.get(unit)
-        if reply is not None and reply.reply is not None:
-            self.confidences[unit] = confidence_in(reply.reply)
+        if reply is not None and reply.text is not None:
+            self.confidences[unit] = confidence_in(reply.text)
 
     def report(
         self, values: Mapping[Unit, float], sources: Sources, unread_answers: int = 0

@@ -11,7 +11,7 @@ from eval_factory.core.asked_again_records import BY_HELM, BY_READER, RightBy
 from eval_factory.core.results import REPEATS_MEAN
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
-from eval_factory.helm.trivial_answers import ConfidenceReply
+from eval_factory.helm.trivial_answers import FurtherReply
 from eval_factory.scoring.changed_answers import Askings
 from eval_factory.scoring.confidence import ConfidenceOfAnswers
 from eval_factory.scoring.draft import Draft
@@ -416,7 +416,7 @@ def test_a_replaced_right_option_is_paired_with_flips() -> None:
 def test_answers_are_read_by_rule_by_asking_or_stay_unread() -> None:
     right = RightAnswers(WITH_OPTIONS, None)
     replies = {("q1", 0): "A", ("q2", 0): "Hm", ("q3", 0): "B"}
-    letters = {unit: ConfidenceReply(text, None) for unit, text in replies.items()}
+    letters = {unit: FurtherReply(text, None) for unit, text in replies.items()}
     made = plan({"config.type": "sample_medical_qa", "config.params.extra.ask_unread": True})
     part = Askings(made, right, None, letters=letters)
     values: dict[InstanceKey, float] = {}
@@ -497,9 +497,9 @@ def test_a_reply_about_confidence_that_did_not_come_is_a_failure() -> None:
         ConfidenceOfAnswers(
             "stated",
             {
-                ("a", 0): ConfidenceReply("90", None),
-                ("b", 0): ConfidenceReply(None, "HTTP 500"),
-                ("c", 0): ConfidenceReply(None, openai_api.FILTERED_MESSAGE),
+                ("a", 0): FurtherReply("90", None),
+                ("b", 0): FurtherReply(None, "HTTP 500"),
+                ("c", 0): FurtherReply(None, openai_api.FILTERED_MESSAGE),
             },
         ),
     )
