@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 
 from markupsafe import Markup
@@ -39,7 +39,7 @@ from eval_factory.core.annotations import (
     read_sample,
 )
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.results import Clinicians, Provenance
+from eval_factory.core.results import Clinicians, InstanceRecord, Provenance, TaskResult
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir, keep_from_git
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import Table, screen
@@ -54,11 +54,16 @@ from eval_factory.workflows.recollect import last_state, recollected
 from eval_factory.workflows.resume import write_result_state
 
 UPDATED_FILES = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
-"""The files of a result that people's ratings change. They are written in the reverse order."""
+"""The files of a result that people's ratings change."""
 
-_MAX_PICTURE_SIDE = 1024  # the longer side of a picture in a form, in pixels
-_MAX_MEDIA_SIZE = 64 << 20  # the size of all media in a form, in characters
+_MAX_RATERS = 50
+_MAX_PICTURE_SIDE = 1024  # the maximum width and height of a picture in a form, in pixels
+_MAX_MEDIA_SIZE = 64 << 20  # the maximum size of all media in a form, in base64 characters
 _MIN_PAIRS = 10  # answers with a rating and a score; fewer give no usable correlation
+_SHOWN_SHARES = (0.1, 0.05, 0.03)
+"""The half widths in a rating plan, as shares of the score's range, if the user names no width."""
+_ASSUMED_CORRELATIONS = (0.0, 0.3, 0.5, 0.7, 0.9)
+"""The correlations of judge and people for which a rating plan has a row."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +124,12 @@ def export_sheets(
     """
     stored = load_result(folder)
     rundir = RunDir(stored.folder)
-    if not 1 <= raters <= 50:
-        raise ConfigError(f"--raters {raters}: 1 to 50 people can rate")
-    names = tuple(str(number) for number in range(1, raters + 1))
-    endings = product(names, ("csv", "html"))
-    files = [out / f"rater_{name}.{ending}" for name, ending in endings]
+    if not 1 <= raters <= _MAX_RATERS:
+        raise ConfigError(f"--raters {raters}: 1 to {_MAX_RATERS} people can rate")
+    names = tuple(str(number) for number in range(1, raters + 1))  # the names of the raters
+    files = []
+    for name in names:
+        files += [out / f"rater_{name}.csv", out / f"rater_{name}.html"]
     _refuse_existing(files)
     draw = Draw(count, seed, names, stored.result.provenance.run_identity)
     sample, shown = _draw_sample(stored, kind, draw, read_annotations(rundir.ratings).rated_answers)
@@ -131,20 +137,21 @@ def export_sheets(
     with rundir.locked():
         rundir.annotations.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         write_atomic(sample_file, json.dumps(asdict(sample), indent=1) + "\n", mode=PRIVATE)
+        # A folder without SHA256SUMS gets none: nothing shows that its files are unaltered.
         if earlier_digests := listed_checksums(rundir):
             _write_checksums_of(rundir, [sample_file], earlier_digests, stored.result.provenance)
-    media = PageMedia(_MAX_PICTURE_SIDE, _MAX_MEDIA_SIZE)
-    blocks: list[Markup] = []
+    page_media = PageMedia(_MAX_PICTURE_SIDE, _MAX_MEDIA_SIZE)
+    media: list[Markup] = []
     for answer in shown.values():
-        blocks += media.add(stored.folder, answer.media)
+        media += page_media.add(stored.folder, answer.media)
     out.mkdir(parents=True, exist_ok=True)
     keep_from_git(out, is_ours=False)
     for name in names:
         order = rater_order([answer.code for answer in sample.answers], sample.id, name)
         as_csv = csv_sheet(sample, name, order, shown, with_reference=with_reference)
-        form = rater_form(sample, name, order, shown, with_reference=with_reference, media=blocks)
-        for ending, text in (("csv", as_csv), ("html", form)):
-            write_atomic(out / f"rater_{name}.{ending}", text, mode=PRIVATE)
+        form = rater_form(sample, name, order, shown, with_reference=with_reference, media=media)
+        write_atomic(out / f"rater_{name}.csv", as_csv, mode=PRIVATE)
+        write_atomic(out / f"rater_{name}.html", form, mode=PRIVATE)
     return Exported(sample, tuple(files), sample_file)
 
 
@@ -168,9 +175,16 @@ def _refuse_existing(files: Sequence[Path]) -> None:
 def _draw_sample(
     stored: StoredResult, kind: str | None, draw: Draw, rated: frozenset[AnswerKey]
 ) -> tuple[Sample, dict[str, ShownAnswer]]:
-    """Return the sample, and the texts that a rater sees of each chosen answer, by code.
+    """Draw the answers to rate.
 
-    Only the texts of the chosen answers are read, to save memory.
+    Args:
+        stored: The result.
+        kind: The kind of the sheets, as in `export_sheets`.
+        draw: The settings of the draw.
+        rated: The answers that are already rated; they are not drawn again.
+
+    Returns:
+        The sample, and a dict from the code of each drawn answer to the texts that a rater sees.
 
     Raises:
         ConfigError: No answer can be rated.
@@ -179,35 +193,43 @@ def _draw_sample(
     for record in stored.result.instances:
         if record.metrics:
             records.append(record)
-    question = questions_to_raters(stored.result, records, kind, system_prompts(stored))
+    rated_question = questions_to_raters(stored.result, records, kind, system_prompts(stored))
     categories = set(chain.from_iterable(record.categories for record in records))
+    # The answers are grouped by the first field that groups the scores of the result, if any.
     group_field = next((name for name in stored.result.groups if name in categories), None)
     candidates = []
+    record_of_key = {}
     for record in records:
-        if (value := question.value_of(record)) is not None and question.questions(record):
-            group = str(record.categories.get(group_field, "")) if group_field else ""
-            candidates.append(Candidate(AnswerKey(record.id, record.trial), value, group))
+        score = rated_question.value_of(record)
+        if score is not None and rated_question.questions(record):
+            group = ""
+            if group_field is not None:
+                group = str(record.categories.get(group_field, ""))
+            key = AnswerKey(record.id, record.trial)
+            candidates.append(Candidate(key, score, group))
+            record_of_key[key] = record
     if not candidates:
         raise ConfigError(f"{stored.folder}: no answer has a score, so there is nothing to rate")
     strata = strata_of(candidates, draw.count)
-    record_of_key = {}
-    for record in records:
-        if question.value_of(record) is not None:
-            record_of_key[AnswerKey(record.id, record.trial)] = record
     chosen = []
     for key, stratum_number, probability in draw_answers(strata, rated, draw):
-        chosen.append((question.shown(record_of_key[key]), stratum_number, probability))
-    sample = sample_of_draw(question, strata, chosen, draw)
-    return sample, {
-        answer.code: shown for answer, (shown, _, _) in zip(sample.answers, chosen, strict=True)
-    }
+        shown = rated_question.shown(record_of_key[key])
+        chosen.append((shown, stratum_number, probability))
+    sample = sample_of_draw(rated_question, strata, chosen, draw)
+    shown_by_code = {}
+    for answer, (shown, _, _) in zip(sample.answers, chosen, strict=True):
+        shown_by_code[answer.code] = shown
+    return sample, shown_by_code
 
 
 def system_prompts(stored: StoredResult) -> frozenset[str]:
     """Return a set with the user's own system prompt; empty if the user set no prompt."""
+    # An imported result has no endpoint, and `adapter_config` may be null.
     adapter = stored.target.get("api_endpoint", {}).get("adapter_config") or {}
     prompt = adapter.get("custom_system_prompt")
-    return frozenset([prompt] if isinstance(prompt, str) and prompt else [])
+    if isinstance(prompt, str) and prompt:
+        return frozenset([prompt])
+    return frozenset()
 
 
 def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
@@ -226,7 +248,7 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
     stored = load_result(folder)
     rundir = RunDir(stored.folder)
     with rundir.locked():
-        # ratings.jsonl also contains the samples that already have ratings
+        # the samples with ratings from earlier imports, and the samples of exported sheets
         samples = {sample.id: sample for sample in read_annotations(rundir.ratings).samples}
         for path in sorted(rundir.annotations.glob(rundir.sample("*").name)):
             sample = read_sample(path)
@@ -254,8 +276,10 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
             earlier_digests = listed_checksums(rundir)
             rundir.forget_checksums()
             write_atomic(rundir.ratings, annotations.as_lines(), mode=PRIVATE)
+            # `recollected` computes the result again, with the new ratings, in a temporary folder.
             with recollected(rundir, stored) as updated:
-                # evaluation_config.yaml is written last: if it exists, all other files do, too
+                # evaluation_config.yaml, the first file, is written last: it marks a result as
+                # complete.
                 for name in reversed(UPDATED_FILES):
                     source = updated.rundir.root / name
                     write_atomic(
@@ -280,10 +304,11 @@ def _write_checksums_of(
 
     Args:
         rundir: The output folder.
-        changed: The files that were changed.
+        changed: The files that this module changed.
         old_digests: The checksums before the change, by file name.
         old_provenance: The provenance of the result before the change.
     """
+    # `write_checksums` writes a new attestation.
     changed_names = {
         rundir.attestation.name,
         *(path.relative_to(rundir.root).as_posix() for path in changed),
@@ -293,17 +318,18 @@ def _write_checksums_of(
         if name not in changed_names:
             unchanged[name] = digest
     result = load_result(rundir.root).result
-    # An imported result has neither a run state nor folders of HELM, hence `()`.
-    if old_provenance.imported is not None:
+    if old_provenance.imported is not None:  # an imported result has no run state
+        no_helm_runs: Sequence[Path] = ()
+        digests = {**unchanged, **digests_of(rundir, no_helm_runs, unchanged)}
         rundir.forget_checksums()
-        write_checksums(rundir, result, {**unchanged, **digests_of(rundir, (), unchanged)})
+        write_checksums(rundir, result, digests)
         return
     state = last_state(rundir)
-    runs = [rundir.root / name for name in state.runs]
-    digests = {**unchanged, **digests_of(rundir, runs, unchanged)}
-    # Update the state only if the result was unaltered; `verify` must still find an alteration.
+    helm_runs = [rundir.root / name for name in state.runs]
+    digests = {**unchanged, **digests_of(rundir, helm_runs, unchanged)}
+    # Update the state only if the provenance was unaltered; `verify` must still find an alteration.
     if state.inputs == state.digest_of_inputs(vars(old_provenance)):
-        # The state names the program that wrote the result only if a run wrote the result.
+        # `program` names the program whose run wrote the result. After an import, no run wrote it.
         program = None if rundir.evaluation_config in changed else state.program
         digests = write_result_state(
             rundir, replace(state, program=program), digests, vars(result.provenance)
@@ -344,7 +370,7 @@ def plan_of(folder: Path, half_width: float | None) -> list[str]:
         ConfigError: `half_width` is not above 0, fewer than two answers have a score, or all scores
             are equal and the metric has no scale.
     """
-    if half_width is not None and not half_width > 0:
+    if half_width is not None and not half_width > 0:  # also true for NaN
         raise ConfigError(
             f"--half_width {half_width:g}: give a number above 0, in units of the score"
         )
@@ -356,7 +382,8 @@ class PlanBasis:
     """The facts about a result from which a rating plan is computed."""
 
     metric: str
-    # mean and spread of the people's scores; those of the metric if people rated too few answers
+    # the expected figures of the people's scores; if people rated too few answers, the mean and the
+    # standard deviation are those of the metric
     expected: Expected
     span: float  # the distance from the lowest possible score to the highest
     rated: int = 0  # number of answers that people have rated
@@ -372,27 +399,27 @@ def plan_lines(basis: PlanBasis, half_width: float | None) -> list[str]:
     """
     expected = basis.expected
     if basis.correlation is not None:
-        source = f"from {basis.rated} rated answers"
+        origin = f"from {basis.rated} rated answers"
     else:
-        source = "from this metric's scores"
+        origin = "from this metric's scores"
     spread = (
         f"mean {formats.short(expected.mean)}, "
-        f"standard deviation {formats.short(expected.stddev)} ({source})"
+        f"standard deviation {formats.short(expected.stddev)} ({origin})"
     )
-    if half_width is None:
-        widths = [basis.span * share for share in (0.1, 0.05, 0.03)]
-    else:
+    widths = [basis.span * share for share in _SHOWN_SHARES]
+    if half_width is not None:
         widths = [half_width]
-    correlations = [(value, "") for value in (0.0, 0.3, 0.5, 0.7, 0.9)]
+    correlations = [(correlation, "") for correlation in _ASSUMED_CORRELATIONS]
     if basis.correlation is not None:
+        # The plan counts on no help from a judge who contradicts the people.
         correlations.append((max(0.0, basis.correlation), " (measured)"))
     rows = []
-    for value, suffix in sorted(correlations):
-        needed = [needed_for(width, expected, value) for width in widths]
-        narrowest = half_width_of(expected.answers, expected, value)
+    for correlation, suffix in sorted(correlations):
+        needed = [needed_for(width, expected, correlation) for width in widths]
+        narrowest = half_width_of(expected.answers, expected, correlation)  # all answers are rated
         rows.append(
             [
-                f"{formats.decimals(value, 2)}{suffix}",
+                f"{formats.decimals(correlation, 2)}{suffix}",
                 *("-" if count is None else str(count) for count in needed),
                 "-" if math.isinf(narrowest) else f"+/- {formats.significant(narrowest, 3)}",
             ]
@@ -418,52 +445,70 @@ def plan_basis(folder: Path) -> PlanBasis:
     """
     stored = load_result(folder)
     result = stored.result
-    score = result.scores.get(result.main_metric)
-    metric = result.main_metric if score is None else score.metric or result.main_metric
-    split = None if score is None else score.split
-    scored = []
-    for instance in result.instances:
-        is_plain = instance.error is None and instance.perturbation is None
-        if split in (None, instance.split) and is_plain and metric in instance.metrics:
-            scored.append(instance)
-    values = {}
+    main_score = result.scores.get(result.main_metric)
+    metric = result.main_metric
+    split = None  # all splits
+    scale_of_metric = None
+    if main_score is not None:
+        metric = main_score.metric or result.main_metric
+        split = main_score.split
+        scale_of_metric = main_score.scale
+    scored = _scored_instances(result, metric, split)
+    score_of_answer = {}
     for instance in scored:
-        values[AnswerKey(instance.id, instance.trial)] = instance.metrics[metric]
+        score_of_answer[AnswerKey(instance.id, instance.trial)] = instance.metrics[metric]
     # instances with the same source (for example, one patient's record) are not independent
     sources = [instance.cluster or instance.id for instance in scored]
-    lowest = [instance.lowest_score for instance in scored if instance.lowest_score is not None]
-    judged = list(values.values())
-    if len(judged) < 2:
+    scores = list(score_of_answer.values())
+    if len(scores) < 2:
         raise ConfigError(
             f"{stored.folder}: fewer than two answers have a score by {metric}: "
             "no rating plan is possible"
         )
-    scale_of_metric = None if score is None else score.scale
-    low, high = scale_of_metric or (min(judged), max(judged))
+    low, high = scale_of_metric or (min(scores), max(scores))
     if low == high:
         raise ConfigError(
             f"{stored.folder}: all answers have the same {metric}, and it has no scale: "
             "no rating plan is possible"
         )
     people = people_scores(result, RunDir(stored.folder))
-    pairs = [(rating, values[key]) for key, rating in people.items() if key in values]
-    mean = 0.0
-    stddev = 0.0
+    ratings = []  # the people's scores of the rated answers
+    metric_scores = []  # the metric's scores of the same answers
+    for key, rating in people.items():
+        if key in score_of_answer:
+            ratings.append(rating)
+            metric_scores.append(score_of_answer[key])
+    mean = statistics.fmean(scores)
+    stddev = statistics.stdev(scores)
     correlation = None
-    if len(pairs) >= _MIN_PAIRS:
-        ratings, scores = zip(*pairs, strict=True)
-        mean = statistics.fmean(ratings)
-        stddev = statistics.stdev(ratings)
+    if len(ratings) >= _MIN_PAIRS:
         # The correlation with a constant is undefined; a constant predicts nothing, so 0 is used.
-        is_constant = len(set(ratings)) < 2 or len(set(scores)) < 2
-        correlation = 0.0 if is_constant else statistics.correlation(ratings, scores)
-    # Equal ratings of a few answers do not show that the ratings of all answers would be equal.
-    if not stddev:
-        mean = statistics.fmean(judged)
-        stddev = statistics.stdev(judged)
+        is_constant = len(set(ratings)) < 2 or len(set(metric_scores)) < 2
+        correlation = 0.0 if is_constant else statistics.correlation(ratings, metric_scores)
+        # Equal ratings of a few answers do not show that the ratings of all answers would be equal.
+        if statistics.stdev(ratings) > 0:
+            mean = statistics.fmean(ratings)
+            stddev = statistics.stdev(ratings)
     # In a rubric, each instance has its own lowest score.
-    scale = (lower_end(judged, lowest, high) if lowest else low, high)
-    effect = design_effect(judged, scale, sources)
-    sharing = len(sources) / effective_clusters(sources)
-    expected = Expected(len(judged), mean, stddev, scale, effect, sharing)
+    lowest_scores = []
+    for instance in scored:
+        if instance.lowest_score is not None:
+            lowest_scores.append(instance.lowest_score)
+    lower = lower_end(scores, lowest_scores, high) if lowest_scores else low
+    effect = design_effect(scores, (lower, high), sources)
+    answers_per_source = len(sources) / effective_clusters(sources)
+    expected = Expected(len(scores), mean, stddev, (lower, high), effect, answers_per_source)
     return PlanBasis(result.main_metric, expected, high - low, len(people), correlation)
+
+
+def _scored_instances(result: TaskResult, metric: str, split: str | None) -> list[InstanceRecord]:
+    """Return the unperturbed instances that have a score by the metric.
+
+    If `split` is None, the instances of all splits are returned.
+    """
+    scored = []
+    for instance in result.instances:
+        is_plain = instance.error is None and instance.perturbation is None
+        if split in (None, instance.split) and is_plain and metric in instance.metrics:
+            scored.append(instance)
+    return scored

@@ -37,7 +37,10 @@ from eval_factory.workflows.options import Options
 from eval_factory.workflows.resume import DataRead
 from eval_factory.workflows.stop_when import ask_in_looks
 
-MIN_WALL_S = 0.01  # the time limit of a look, in seconds, after the total time is used up
+MIN_WALL_S = 0.01
+"""The time limit of a look after the total time is used up, in seconds. Not 0: a limit of time is
+above 0.
+"""
 
 
 class AskingPhase:
@@ -79,7 +82,7 @@ class AskingPhase:
 
         Raises:
             NotReportableError, ConfigError, PrerequisiteError, HelmError: As `run_helm`,
-                `probe_all` and `checked_runs`.
+                `probe_all` and `checked_run`.
             InterruptedRunError: As `run_helm`.
         """
 
@@ -89,8 +92,8 @@ class AskingPhase:
                 self._plan.evaluation,
                 argv,
                 settings,
-                self._probe_while_helm_is_imported,
-                self._options.watch,
+                on_started=self._probe_while_helm_is_imported,
+                watch=self._options.watch,
             )
 
         if self._batches is None:
@@ -99,14 +102,14 @@ class AskingPhase:
             ended = self._batches.run_helm(run, self._settings)
         self._spend_time(ended.wall_s)
         is_shared = self._options.limits is not None
-        return checked_runs(self._context, self._plan, ended, shared=is_shared)
+        return checked_run(self._context, self._plan, ended, shared=is_shared)
 
     def _probe_while_helm_is_imported(self) -> str:
         """Send a trial request to each endpoint while helm-run imports HELM.
 
         Only the first look of a command sends trial requests, and only if the settings do not
-        already name the roles. Returns the roles whose endpoints answered, as a JSON list. helm-run
-        reads this list.
+        already name the roles whose endpoints have answered. Returns these roles as a JSON list,
+        which helm-run reads.
         """
         refuse_full_disk(self._plan.rundir.root)
         start_preparing_collection(self._plan)
@@ -115,6 +118,7 @@ class AskingPhase:
             # If the model is not asked, its endpoint is not an endpoint of this plan.
             plan_of_asking = replace(self._plan, asks_model=self._options.asks_model)
             probed = probe_all(self._context, plan_of_asking.endpoints, self._options.limits)
+        # From here on, helm-run changes the folder: its last run no longer counts as finished.
         self._plan.rundir.run_state.unlink(missing_ok=True)
         self._settings = replace(self._settings, probed=probed)
         return json.dumps(sorted(probed))
@@ -161,7 +165,7 @@ def probe_all(
             return probe(endpoint, context.env, context.redactor, context.log.info, admission)
 
         try:
-            warnings = map_at_once(warning_of, real_endpoints, len(real_endpoints))
+            warnings = map_at_once(warning_of, real_endpoints, at_once=len(real_endpoints))
         except PrerequisiteError as error:
             context.log.error(str(error))
             raise
@@ -176,7 +180,7 @@ def probe_all(
     return frozenset(endpoint.role for endpoint in endpoints) - unanswered
 
 
-def checked_runs(
+def checked_run(
     context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False
 ) -> FinishedRun:
     """Return the finished run with HELM's run folders, after checking that helm-run succeeded.

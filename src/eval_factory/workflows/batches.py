@@ -1,10 +1,12 @@
 """Sends the requests of a run in batches, polls the batches, and stores their answers.
 
-helm-run writes its requests to batches.db and ends. This module then sends the requests, waits for
-the answers and starts helm-run again. If a process dies in between, the same command finds each
-batch again, either by its ID or by the name that eval-factory put into its metadata. If a batch
-cannot be found with certainty, its requests are not sent again, because they may already cost
-money; the user decides what to do.
+helm-run writes its requests to batches.db, the ledger, and ends. This module then sends the
+requests, waits for the answers and starts helm-run again. A `Line` of the ledger is one request.
+
+Before eval-factory sends a batch, it records the batch's intent: a name that it also puts into the
+batch's metadata. If a process dies, the same command finds each batch again, either by the ID that
+the endpoint gave it or by its intent. If a batch cannot be found with certainty, its requests are
+not sent again, because they may already cost money; the user decides what to do.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TextIO, TypeVar
+from typing import NamedTuple, TextIO, TypeVar
 
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.budget import Budget, Price, Spending
@@ -53,9 +55,11 @@ MAX_REQUESTS = 50_000
 """The maximum number of requests in a batch, as OpenAI publishes it."""
 MAX_BYTES = 200_000_000
 """The maximum size of a batch's file, in bytes, as OpenAI publishes it."""
-FIRST_PAUSE_S = 0.5  # the pause after the first poll; each further pause is longer
-MAX_PAUSE_S = 60.0  # the longest pause between two polls, in seconds
-PAUSE_FACTOR = 1.5  # the length of a pause divided by the length of the pause before
+# the pauses between two polls, and between two tries of a request to the batch API
+FIRST_PAUSE_S = 0.5  # in seconds
+MAX_PAUSE_S = 60.0  # in seconds
+PAUSE_FACTOR = 1.5  # each pause between polls is this many times as long as the pause before
+RETRY_FACTOR = 2.0  # the same for the pauses between tries
 REPORT_INTERVAL_S = 600.0  # an unchanged state is shown again after this time, in seconds
 SETTLING_S = 5.0
 """The seconds after which the endpoint lists a new batch, even if its reply was lost."""
@@ -68,8 +72,16 @@ SAME_COMMAND = "the same command goes on"
 _T = TypeVar("_T")
 
 
+class _ShownState(NamedTuple):
+    """The state of a batch as it was last shown to the user."""
+
+    state: str
+    completed: int  # the number of completed requests
+    shown_at: float  # the time, by the monotonic clock
+
+
 @dataclass
-class _Role:
+class _BatchedEndpoint:
     """An endpoint whose requests are sent in batches."""
 
     settings: EndpointSettings
@@ -77,13 +89,12 @@ class _Role:
     address: str
     """The path of the API for single requests, which each line of a batch's file names."""
     secret_fields: Mapping[str, object]
+    """Fields of every request with values that are sent but not stored."""
     price: Price | None
-    asks_rest: bool
+    sends_singly: bool
     """True if requests that a batch left unanswered are sent one by one."""
-    shown_states: dict[str, tuple[str, int, float]] = field(default_factory=dict)
-    """The last shown state of each batch: the state, the number of completed requests, and the
-    time. The key is the intent, the name that eval-factory gives a batch before sending it.
-    """
+    shown_states: dict[str, _ShownState] = field(default_factory=dict)
+    """A dict from the intent of each batch to its last shown state."""
 
     def file_of(self, lines: Sequence[Line]) -> bytes:
         """Return the content of a batch's file with these lines."""
@@ -112,11 +123,11 @@ class Batches:
         self._deadline = deadline
         self._ledger = BatchLedger(context.rundir.batches)
         prices = prices_of(plan).known
-        self._roles = {
-            endpoint.role: _role_of(endpoint, context, prices.get(endpoint.role))
-            for endpoint in plan.endpoints
-            if endpoint.batch
-        }
+        self._endpoint_of_role = {}
+        for settings in plan.endpoints:
+            if settings.batch:
+                price = prices.get(settings.role)
+                self._endpoint_of_role[settings.role] = _batched_endpoint(settings, context, price)
 
     def close(self) -> None:
         """Close the ledger of batches."""
@@ -151,9 +162,9 @@ class Batches:
             ended = run(settings)
             if not any(event["event"] == BATCHES_AWAITED for event in ended.events):
                 return replace(ended, wall_s=time.monotonic() - started)
-            asks_singly = self._has_unanswered_rest()
+            asks_singly = self._has_single_requests()
             if asks_singly:
-                self._ledger.forget_waiting()
+                self._ledger.forget_waiting()  # the next helm-run makes these requests again
             else:
                 self.send_and_wait()
             # Single requests have another price than batches, and the price is stored per run ID.
@@ -166,16 +177,14 @@ class Batches:
                 asks_rest_of_batches=asks_singly,
             )
 
-    def _has_unanswered_rest(self) -> bool:
-        """Return True if requests wait that an ended batch did not answer and that may be sent
-        one by one.
-        """
-        unanswered = []
-        # The ledger also counts it as a reply that a batch ended without an answer to the request.
+    def _has_single_requests(self) -> bool:
+        """Return True if a batch left requests unanswered that may now be sent one by one."""
         for line in self._ledger.waiting():
-            if self._roles[line.role].asks_rest and self._ledger.replies(line.key):
-                unanswered.append(line)
-        return bool(unanswered)
+            # Replies to a waiting request record that its batches ended without a usable answer.
+            was_in_batch = bool(self._ledger.replies(line.key))
+            if was_in_batch and self._endpoint_of_role[line.role].sends_singly:
+                return True
+        return False
 
     def send_and_wait(self) -> None:
         """Send the waiting requests that the limits allow, and wait until their batches have ended.
@@ -186,7 +195,7 @@ class Batches:
             InterruptedRunError: The user pressed Ctrl-C; the batches continue at the endpoint.
         """
         for role, lines in _by_role(self._affordable(self._ledger.waiting())).items():
-            for part in self._split_for_files(self._roles[role], lines):
+            for part in self._split_for_files(self._endpoint_of_role[role], lines):
                 batch = self._record_intent(role, part)
                 self._send(batch)
         self._wait()
@@ -200,12 +209,12 @@ class Batches:
         """Cancel one batch, and return a line that says what the endpoint answered."""
         if batch.state is BatchState.CREATING:
             self._resolve_unknown(batch)
-            batch = self._ledger.batch(batch.intent)
+            batch = self._ledger.batch(batch.intent)  # with the ID, if the endpoint has the batch
         if batch.batch_id is None:
             self._ledger.to_be_sent_again(batch.intent)
             return f"{self._label(batch)}: was never sent, so there is nothing to cancel"
         try:
-            status = self._role_of_batch(batch).api.cancel(batch.batch_id)
+            status = self._endpoint_of(batch).api.cancel(batch.batch_id)
         except BatchApiError as error:
             return f"{self._label(batch)}: {error}"
         return f"{self._label(batch)}: {status.status}"
@@ -220,7 +229,7 @@ class Batches:
         spent = spent_so_far(self._plan.rundir.cache_db, prices_of(self._plan).known)
         chosen = []
         for line in lines:
-            spent = _with_line(spent, line, self._roles[line.role].price)
+            spent = _with_line(spent, line, self._endpoint_of_role[line.role].price)
             if exceeded(budget, spent) is not None:
                 break
             chosen.append(line)
@@ -233,7 +242,9 @@ class Batches:
             )
         return chosen
 
-    def _split_for_files(self, role: _Role, lines: Sequence[Line]) -> Iterator[list[Line]]:
+    def _split_for_files(
+        self, endpoint: _BatchedEndpoint, lines: Sequence[Line]
+    ) -> Iterator[list[Line]]:
         """Yield the lines in parts, each small enough for the file of one batch.
 
         Raises:
@@ -242,7 +253,7 @@ class Batches:
         part: list[Line] = []
         size = 0
         for line in lines:
-            bytes_of_line = len(line_of_file(line, role.address, role.secret_fields).encode()) + 1
+            bytes_of_line = len(endpoint.file_of([line]))
             if bytes_of_line > MAX_BYTES:
                 raise PrerequisiteError(
                     f"a request of {bytes_of_line} bytes is larger than a batch's file may be "
@@ -260,21 +271,21 @@ class Batches:
 
     def _record_intent(self, role: str, lines: Sequence[Line]) -> Batch:
         """Record the intent to send these lines as one batch, and return the batch."""
-        data = self._roles[role].file_of(lines)
+        data = self._endpoint_of_role[role].file_of(lines)
         digest = hashlib.sha256(data).hexdigest()
         return self._ledger.intend(role, lines, digest, run_identity=self._plan.identity)
 
     def _send(self, batch: Batch) -> None:
         """Upload the file of a batch whose intent is recorded, and create the batch."""
-        role = self._role_of_batch(batch)
-        data = role.file_of(self._ledger.lines_of(batch.intent))
+        endpoint = self._endpoint_of(batch)
+        data = endpoint.file_of(self._ledger.lines_of(batch.intent))
         name = f"{batch.intent}.jsonl"
-        file_id = self._with_retries(role, lambda: role.api.upload(name, data))
-        status = self._with_retries(role, lambda: self._create(batch, role, file_id))
+        file_id = self._with_retries(endpoint, lambda: endpoint.api.upload(name, data))
+        status = self._with_retries(endpoint, lambda: self._create(batch, endpoint, file_id))
         self._ledger.sent(batch.intent, status.id)
         self._say(batch, status)
 
-    def _create(self, batch: Batch, role: _Role, file_id: str) -> BatchStatus:
+    def _create(self, batch: Batch, endpoint: _BatchedEndpoint, file_id: str) -> BatchStatus:
         """Create a batch from its uploaded file, and return its status.
 
         Raises:
@@ -284,7 +295,7 @@ class Batches:
         self._ledger.uploaded(batch.intent, file_id)
         self._ledger.creating(batch.intent)
         try:
-            return role.api.create(file_id, role.address, _metadata_of(batch))
+            return endpoint.api.create(file_id, endpoint.address, _metadata_of(batch))
         except BatchApiError as error:
             if error.status is None or error.status >= 500:
                 raise EndpointUnreachableError(
@@ -311,9 +322,10 @@ class Batches:
         Raises:
             PrerequisiteError: It cannot be determined whether the batch exists.
         """
-        role = self._role_of_batch(batch)
-        if self._choice.batch_id is not None:
-            named = self._with_retries(role, lambda: role.api.status(str(self._choice.batch_id)))
+        endpoint = self._endpoint_of(batch)
+        user_id = self._choice.batch_id
+        if user_id is not None:
+            named = self._with_retries(endpoint, lambda: endpoint.api.status(user_id))
             self._check_named_batch(batch, named)
             return named
         if self._choice.resend:
@@ -323,8 +335,9 @@ class Batches:
         # asked twice, because the endpoint may list a new batch late
         for pause in (0.0, SETTLING_S):
             time.sleep(pause)
-            for status in self._with_retries(role, lambda: list(role.api.listed())):
-                has_metadata = has_metadata or status.has_metadata
+            for status in self._with_retries(endpoint, lambda: list(endpoint.api.listed())):
+                if status.has_metadata:
+                    has_metadata = True
                 if status.intent == batch.intent:
                     return status
         if has_metadata:
@@ -372,11 +385,12 @@ class Batches:
                         self._advance(batch)
                     silent_since = None
                 except BatchApiError as error:
-                    silent_since = silent_since or time.monotonic()
+                    if silent_since is None:
+                        silent_since = time.monotonic()
                     if time.monotonic() - silent_since > MAX_SILENCE_S:
                         raise EndpointUnreachableError(f"{error}\n  {SAME_COMMAND}") from None
                 if self._ledger.open_batches():
-                    self._pause(pause)
+                    self._sleep(pause)
                     pause = min(MAX_PAUSE_S, pause * PAUSE_FACTOR)
         except KeyboardInterrupt:
             count = len(self._ledger.open_batches())
@@ -399,7 +413,7 @@ class Batches:
         if not sent_batches:
             self._send(batch)
 
-    def _pause(self, seconds: float) -> None:
+    def _sleep(self, seconds: float) -> None:
         """Wait, but not beyond the deadline. Raises NotReportableError if the deadline is over."""
         if self._deadline is None:
             time.sleep(seconds)
@@ -421,17 +435,17 @@ class Batches:
             BatchApiError: The poll failed, but a later poll may succeed.
             PrerequisiteError: The endpoint refused the poll, or no longer knows the batch.
         """
-        role = self._role_of_batch(batch)
+        endpoint = self._endpoint_of(batch)
         try:
-            status = role.api.status(str(batch.batch_id))
+            status = endpoint.api.status(str(batch.batch_id))  # a sent batch has an ID
             self._say(batch, status)
             if status.is_over:
-                self._store(batch, role, status)
+                self._store(batch, endpoint, status)
         except BatchApiError as error:
             if error.is_temporary:
                 raise
             if error.status != 404:
-                raise refused(role.settings.role, error) from None
+                raise refused(endpoint.settings.role, error) from None
             # With the status 404, the endpoint does not know the batch.
             if not self._choice.resend:
                 raise PrerequisiteError(self._vanished_message(batch)) from None
@@ -445,7 +459,7 @@ class Batches:
             "  give the same command with --resend: its requests are sent again, and paid again"
         )
 
-    def _store(self, batch: Batch, role: _Role, status: BatchStatus) -> None:
+    def _store(self, batch: Batch, endpoint: _BatchedEndpoint, status: BatchStatus) -> None:
         """Store the answers of a batch that has ended.
 
         Raises:
@@ -456,18 +470,24 @@ class Batches:
             self._store_refused(batch, status, lines)
             return
         keys = {line.key for line in lines}
-        replies: dict[str, tuple[int, str]] = {}
+        replies: dict[str, tuple[int, str]] = {}  # from the request's key to (HTTP status, body)
         unknown = 0
         doubled = 0
-        for file_id in filter(None, (status.output_file, status.error_file)):
-            for document in role.api.lines(file_id):
+        for file_id in (status.output_file, status.error_file):
+            if file_id is None:
+                continue
+            for document in endpoint.api.lines(file_id):
                 reply = reply_in(document)
-                if reply is None or reply[0] not in keys:
+                if reply is None:
                     unknown += 1
-                elif reply[0] in replies:
+                    continue
+                key, http_status, body = reply
+                if key not in keys:
+                    unknown += 1
+                elif key in replies:
                     doubled += 1
                 else:
-                    replies[reply[0]] = reply[1:]
+                    replies[key] = (http_status, body)
         if status.completed > len(replies) and not self._choice.resend:
             raise PrerequisiteError(
                 f"{self._label(batch)}: the endpoint completed {status.completed} requests, but "
@@ -513,7 +533,7 @@ class Batches:
             f"{SAME_COMMAND}"
         )
 
-    def _with_retries(self, role: _Role, ask: Callable[[], _T]) -> _T:
+    def _with_retries(self, endpoint: _BatchedEndpoint, ask: Callable[[], _T]) -> _T:
         """Return the result of `ask`, which is called again if an error may be temporary.
 
         Raises:
@@ -521,32 +541,32 @@ class Batches:
             EndpointRefusedError: The endpoint refused the request.
         """
         pause = FIRST_PAUSE_S
-        retries = role.settings.max_retries
+        retries = endpoint.settings.max_retries
         while True:
             try:
                 return ask()
             except BatchApiError as error:
                 if not error.is_temporary:
-                    raise refused(role.settings.role, error) from None
+                    raise refused(endpoint.settings.role, error) from None
                 if retries == 0:
                     raise EndpointUnreachableError(f"{error}\n  {SAME_COMMAND}") from None
             retries -= 1
             time.sleep(pause)
-            pause = min(MAX_PAUSE_S, 2 * pause)
+            pause = min(MAX_PAUSE_S, pause * RETRY_FACTOR)
 
-    def _role_of_batch(self, batch: Batch) -> _Role:
+    def _endpoint_of(self, batch: Batch) -> _BatchedEndpoint:
         """Return the endpoint of the batch.
 
         Raises:
             ConfigError: In the current configuration, this endpoint does not use batches.
         """
-        role = self._roles.get(batch.role)
-        if role is None:
+        endpoint = self._endpoint_of_role.get(batch.role)
+        if endpoint is None:
             raise ConfigError(
                 f"{self._label(batch)} is open, and {batch.role} is no longer asked by batch\n"
                 "  set batch: true again, or give --cancel_batches with batch: true first"
             )
-        return role
+        return endpoint
 
     def _label(self, batch: Batch) -> str:
         """Return a short text that names the batch in messages."""
@@ -561,14 +581,16 @@ class Batches:
         A changed number of completed requests is shown at most every `MAX_PAUSE_S`, and an
         unchanged state every `REPORT_INTERVAL_S`.
         """
-        role = self._role_of_batch(batch)
-        state, completed, shown_at = role.shown_states.get(batch.intent, ("", -1, 0.0))
+        shown_states = self._endpoint_of(batch).shown_states
         now = time.monotonic()
-        is_new = state != status.status
-        is_due = completed != status.completed and now - shown_at > MAX_PAUSE_S
-        if not (is_new or is_due or now - shown_at > REPORT_INTERVAL_S):
-            return
-        role.shown_states[batch.intent] = (status.status, status.completed, now)
+        shown = shown_states.get(batch.intent)
+        if shown is not None and shown.state == status.status:
+            interval = REPORT_INTERVAL_S
+            if shown.completed != status.completed:
+                interval = MAX_PAUSE_S
+            if now - shown.shown_at <= interval:
+                return
+        shown_states[batch.intent] = _ShownState(status.status, status.completed, now)
         until = ""
         if status.expires_at is not None and not status.is_over:
             until = f", at the latest until {_local_time(status.expires_at)}"
@@ -580,7 +602,7 @@ class Batches:
 
 def exceeded(budget: Budget, spent: Spending) -> str | None:
     """Return the name of a limit that `spent` exceeds; None if it exceeds no limit."""
-    used = spent.by_limit(0.0)  # max_wall_s is enforced by the deadline, not here
+    used = spent.by_limit(seconds=0.0)  # max_wall_s is enforced by the deadline, not here
     for name, limit in budget.stated.items():
         if used[name] > limit:
             return name
@@ -625,13 +647,17 @@ def _metadata_of(batch: Batch) -> dict[str, str]:
     }
 
 
-def _role_of(endpoint: EndpointSettings, context: RunContext, price: Price | None) -> _Role:
+def _batched_endpoint(
+    settings: EndpointSettings, context: RunContext, price: Price | None
+) -> _BatchedEndpoint:
     """Return the endpoint with the client of its batch API."""
-    api = batch_api_of(endpoint, context.env, context.redactor, context.log.info)
-    address = "/v1" + API_PATHS[endpoint.endpoint_type]
-    asks_rest = endpoint.batch == BATCH_OR_SINGLE
-    return _Role(
-        endpoint, api, address, endpoint.secret_fields(context.env), price, asks_rest=asks_rest
+    return _BatchedEndpoint(
+        settings=settings,
+        api=batch_api_of(settings, context.env, context.redactor, context.log.info),
+        address="/v1" + API_PATHS[settings.endpoint_type],
+        secret_fields=settings.secret_fields(context.env),
+        price=price,
+        sends_singly=settings.batch == BATCH_OR_SINGLE,
     )
 
 
@@ -665,6 +691,6 @@ def cancel(
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
     with lock_folder(plan, env, screen) as context:
-        batches = batches_of(context, plan, choice, Budget())
+        batches = batches_of(context, plan, choice, budget=Budget())  # without a deadline
         lines = batches.cancel() if batches is not None else []
     return lines or [f"{plan.rundir.root}: no batch is open"]

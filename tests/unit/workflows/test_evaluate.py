@@ -21,7 +21,7 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.workflows import evaluate as workflow
-from eval_factory.workflows.asking_phase import checked_runs
+from eval_factory.workflows.asking_phase import checked_run
 from eval_factory.workflows.evaluate import launch_record
 from eval_factory.workflows.helm_run import EndedHelmRun, FinishedRun, raise_if_stopped
 from eval_factory.workflows.options import Options
@@ -90,7 +90,7 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     """Digits that only .run_state.json has could be changed, and nobody would notice."""
     made = plan({"config.output_dir": str(tmp_path / "out")})
     done: Any = [{"event": logs.RUN_DONE, "path": f"runs/s/{name}"} for name in "rq"]
-    ran = checked_runs(
+    ran = checked_run(
         context(made.rundir), made, EndedHelmRun("run", 18.45317671599496, 0, (), tuple(done))
     )
     assert ran == FinishedRun(
