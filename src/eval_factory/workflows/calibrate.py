@@ -45,6 +45,7 @@ from eval_factory.scoring.clinicians import rated_items
 from eval_factory.scoring.judge_calibration import (
     BestJury,
     Change,
+    Steadiness,
     best_juries,
     calibration_of,
     steadiness_of,
@@ -63,9 +64,7 @@ JURIES = "juries.yaml"  # the best juries of the judges
 JURIES_PAGE = "juries.html"
 JUDGES = "judges"  # the folder with a subfolder for each judge, if there are several judges
 PROBES = 50
-"""The default number of answers about which a judge is asked again. A judge gets at least 200
-requests for them: 4 for each answer.
-"""
+"""The default number of answers about which a judge is asked again, at least 4 times each."""
 QUESTIONS = "questions"  # the folder with the questions to the judges
 RUN = "run"  # the output folder of the run that asks the judges
 BENCHMARK = "benchmark.yaml"
@@ -97,13 +96,15 @@ _COPIED_EXTRA = (
     "llama_judge_api_key",
     "claude_judge_api_key",
 )
-"""The settings that a calibration takes from the run config. The other settings are about the task
-of the run config, which a calibration does not run.
+"""The settings, with those in `_COPIED_PARAMS`, that a calibration takes from the run config. The
+other settings are about the task of the run config, which a calibration does not run.
 """
 
-# the decision or mark of each item; None for an item without a decision
+# a judge's decision (1: the criterion is met, 0: not met) or mark on a scale for each item; None
+# for an item without a decision
 Decisions = Sequence[float | None]
-# the decisions on changed questions, as (number of the item, decision), for each kind of change
+# a judge's decisions on repeated questions: a dict from each kind of change to pairs of the number
+# of an item, which is its index, and the decision
 ChangedDecisions = Mapping[Change, Sequence[tuple[int, bool]]]
 
 
@@ -159,9 +160,10 @@ def calibrate(
     items: list[LabelledItem] = []  # the same items for each column, except for the decisions
     for column in columns:
         digest, items = _read_label_file(labels, column)
-        decisions[column] = [bool(item.judged) for item in items]
+        decisions[column] = [item.judged for item in items]
         passports.append(JudgePassport(judge or column, column, digest, calibration_of(items)))
-    return _write_passports(passports, _juries(items, decisions, {}), to, today)
+    juries = _juries(items, decisions, costs={})
+    return _write_passports(passports, juries, to, today=today)
 
 
 def calibrate_by_asking(
@@ -175,35 +177,49 @@ def calibrate_by_asking(
         NotReportableError: A judge left too many items without a decision.
         EvalFactoryError: For the same reasons as in `evaluate`.
     """
-    digest, items = _read_label_file(labels, None)
+    digest, items = _read_label_file(labels, column=None)
     _check_folder(asking.to)
-    by_judge, changed, asked_judges = _ask_judges(items, asking, env=env, screen=screen)
+    asked = _ask_judges(items, asking, env=env, screen=screen)
     passports = []
-    for name, decisions in by_judge.items():
-        # An undecided item (None) becomes False, but is left out of `decided` and `comparable`.
+    for name, decisions in asked.decisions.items():
         judged = []
-        for item, met in zip(items, decisions, strict=True):
-            judged.append(replace(item, judged=bool(met)))
-        decided = []
-        for item, met in zip(judged, decisions, strict=True):
-            if met is not None:
-                decided.append(item)
-        steadiness = {}
-        for change, changed_decisions in changed[name].items():
-            # An item without a first decision cannot be compared with its later decisions.
-            comparable = [
-                (number, met) for number, met in changed_decisions if decisions[number] is not None
-            ]
-            if comparable:
-                steadiness[change] = steadiness_of(judged, comparable)
-        undecided = len(items) - len(decided)
-        calibration = calibration_of(decided)
-        # "": the decisions come from the judge, not from a field of the label file
+        for item, decision in zip(items, decisions, strict=True):
+            if decision is not None:
+                judged.append(replace(item, judged=decision))
         passports.append(
-            JudgePassport(name, "", digest, calibration, asked_judges[name], steadiness, undecided)
+            JudgePassport(
+                judge=name,
+                column="",  # the decisions come from the judge, not from a field of the label file
+                labels_sha256=digest,
+                found=calibration_of(judged),
+                asked=asked.judges[name],
+                steadiness=_steadiness(items, decisions, asked.changed[name]),
+                unjudged=len(items) - len(judged),
+            )
         )
-    costs = {name: judge.cost_per_1000 for name, judge in asked_judges.items()}
-    return _write_passports(passports, _juries(items, by_judge, costs), asking.to, None)
+    costs = {name: judge.cost_per_1000 for name, judge in asked.judges.items()}
+    juries = _juries(items, asked.decisions, costs)
+    return _write_passports(passports, juries, asking.to)
+
+
+def _steadiness(
+    items: Sequence[LabelledItem], decisions: Decisions, changed: ChangedDecisions
+) -> dict[Change, Steadiness]:
+    """Return the steadiness of one judge for each kind of change."""
+    first_decisions = []
+    for item, decision in zip(items, decisions, strict=True):
+        # An undecided item must have a number here, but its number is not used.
+        first_decisions.append(replace(item, judged=decision or 0.0))
+    by_change = {}
+    for change, changed_decisions in changed.items():
+        # An item without a first decision cannot be compared with its later decisions.
+        comparable = []
+        for number, decision in changed_decisions:
+            if decisions[number] is not None:
+                comparable.append((number, decision))
+        if comparable:
+            by_change[change] = steadiness_of(first_decisions, comparable)
+    return by_change
 
 
 def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = None) -> Calibrated:
@@ -238,26 +254,24 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
         for item, mark in zip(items, judge_marks, strict=True):
             if mark is not None:
                 judged.append(replace(item, judged=mark))
-        unjudged = len(items) - len(judged)
         passports.append(
             JudgePassport(
-                name,
-                "",
-                digest,
-                calibration_of(judged, scale),
-                asked_judges.get(name),
-                {},
-                unjudged,
+                judge=name,
+                column="",  # the marks come from the result, not from a field of a label file
+                labels_sha256=digest,
+                found=calibration_of(judged, scale),
+                asked=asked_judges.get(name),
+                unjudged=len(items) - len(judged),
             )
         )
     juries: tuple[BestJury, ...] = ()
     if len(scale) == 2:  # a jury decides by majority, which needs marks with only two values
-        juries = _juries(items, chosen, {})
-    return _write_passports(passports, juries, to, None)
+        juries = _juries(items, chosen, costs={})
+    return _write_passports(passports, juries, to)
 
 
 def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
-    """Return the judges of a rubric run, by role, with the facts about how each judge was asked.
+    """Return how each judge of a run was asked, by the judge's role.
 
     Judges that another program asked are left out, and so are judges whose prompt differs from the
     prompt of this version.
@@ -265,7 +279,7 @@ def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
     if stored.result.provenance.imported is not None:
         return {}
     evaluation = stored_evaluation(rundir, stored)
-    if not evaluation.task.helm.rubric or evaluation.task.helm.upstream is not HELM:
+    if not _has_own_judge_prompt(evaluation):
         return {}
     criteria_per_request = evaluation.extra.criteria_per_request or 1
     judges = {}
@@ -274,6 +288,11 @@ def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
         if set(judge_record.prompt_sha256) == prompt_hashes(judge, criteria_per_request):
             judges[judge.role] = judge_record
     return judges
+
+
+def _has_own_judge_prompt(evaluation: Evaluation) -> bool:
+    """Return True if the judges are asked about a rubric with eval-factory's own prompt."""
+    return evaluation.task.helm.rubric and evaluation.task.helm.upstream is HELM
 
 
 def _juries(
@@ -287,7 +306,7 @@ def _juries(
     """
     if len(decisions) < 2:
         return ()
-    decided_by_all = []  # the numbers of these items
+    decided_by_all = []  # the numbers of the items that all judges decided
     for number, decisions_on_item in enumerate(zip(*decisions.values(), strict=True)):
         if None not in decisions_on_item:
             decided_by_all.append(number)
@@ -329,12 +348,13 @@ def _write_passports(
     passports: Sequence[JudgePassport],
     juries: tuple[BestJury, ...],
     to: Path | None,
-    today: str | None,
+    *,
+    today: str | None = None,
 ) -> Calibrated:
     """Write the passports and juries, if `to` is a folder, and return them with the files' paths.
 
     A single passport is written to `to` itself. Several passports are written to one subfolder for
-    each judge.
+    each judge. `today` is the date of new passports; None: the current date.
     """
     if to is None:
         return Calibrated(tuple(passports), juries)
@@ -347,16 +367,15 @@ def _write_passports(
             # The judge's name may come from a field of the label file and contain any character.
             is_safe_name = re.fullmatch(r"[A-Za-z0-9][\w.-]{0,79}", passport.judge)
             folder = to / JUDGES / (passport.judge if is_safe_name else slug_of(passport.judge))
-        date = (
-            _stored_date(folder, passport) or today or datetime.now(timezone.utc).date().isoformat()
-        )
+        current_date = datetime.now(timezone.utc).date().isoformat()
+        date = _stored_date(folder, passport) or today or current_date
         texts[folder / PASSPORT] = to_yaml(passport_document(passport, date))
         texts[folder / PAGE] = passport_page(passport, date)
     if juries:
+        size = label_set_size(passports[0].found)  # all judges have the same label set
+        item_count = passports[0].found.total.items
         texts[to / JURIES] = to_yaml(juries_document(juries))
-        texts[to / JURIES_PAGE] = juries_page(
-            juries, label_set_size(passports[0].found), passports[0].found.total.items
-        )
+        texts[to / JURIES_PAGE] = juries_page(juries, size, item_count)
     for folder in {file.parent for file in texts}:
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         keep_from_git(folder, is_ours=(folder / PASSPORT).exists())
@@ -402,11 +421,11 @@ def _stored_date(folder: Path, passport: JudgePassport) -> str | None:
     stored = load_mapping(folder / PASSPORT, "a judge's passport", inside=folder)
     stored_identity = [stored.get("judge"), stored.get("judge_labels")]
     for name, key in (("label_set", "sha256"), ("asked", "judge_sha256")):
-        part = stored.get(name)
-        stored_identity.append(part.get(key) if isinstance(part, dict) else None)
+        section = stored.get(name)
+        stored_identity.append(section.get(key) if isinstance(section, dict) else None)
+    column = passport.column or None  # the document states None for an empty name
     judge_hash = passport.asked.judge_sha256 if passport.asked else None
-    identity = [passport.judge, passport.column or None, passport.labels_sha256, judge_hash]
-    if stored_identity != identity:
+    if stored_identity != [passport.judge, column, passport.labels_sha256, judge_hash]:
         raise ConfigError(
             f"--to {folder}: contains the passport of another judge or of other labels; "
             f"{_CHOOSE_EMPTY_FOLDER}"
@@ -416,32 +435,39 @@ def _stored_date(folder: Path, passport: JudgePassport) -> str | None:
 
 @dataclass(frozen=True)
 class _Case:
-    """A labelled answer with its criteria, about which the judges are asked."""
+    """An answer with its criteria, about which the judges are asked."""
 
     name: str
-    text: LabelledAnswer
-    items: tuple[int, ...]  # the numbers of the labelled items, one item for each criterion
-    conversation: str
+    messages: tuple[Mapping[str, str], ...]  # the conversation before the answer
+    answer: str
+    # the numbers of the labelled items; the answer has one item for each criterion
+    item_numbers: tuple[int, ...]
+    conversation: str  # the id of the conversation
     change: Change | None = None  # None: the judges are asked for the first time
     sample: int | None = None  # the number of the repeat, from 1, if nothing is changed
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """The decisions of the judges, and the facts about the judges; all by judge."""
+
+    decisions: Mapping[str, Decisions]
+    changed: Mapping[str, ChangedDecisions]
+    judges: Mapping[str, AskedJudge]  # how each judge was asked
+
+
 def _ask_judges(
     items: Sequence[LabelledItem], asking: Asking, *, env: Mapping[str, str], screen: TextIO
-) -> tuple[Mapping[str, Decisions], Mapping[str, ChangedDecisions], Mapping[str, AskedJudge]]:
+) -> _Asked:
     """Ask all judges about all labelled items.
-
-    Returns three mappings by judge: the decisions on the items, the decisions on the repeated
-    questions, and the facts about how the judge was asked.
 
     Raises:
         ConfigError: The task of the run config has no rubric with eval-factory's own judge prompt.
         NotReportableError: The run failed, or a judge decided no item.
     """
     run_config = asking.run_config
-    to = asking.to
     evaluation = build_evaluation(Request(run_config=run_config), load_framework(), env)
-    if not evaluation.task.helm.rubric or evaluation.task.helm.upstream is not HELM:
+    if not _has_own_judge_prompt(evaluation):
         reason = (
             "only judges of a rubric can be calibrated; judges of medhelm, and juries that give "
             "ratings, have other prompts"
@@ -451,40 +477,58 @@ def _ask_judges(
             f"judges: {reason}"
         )
     criteria_per_request = evaluation.extra.criteria_per_request or 1
-    cases = [*_cases(items)]
-    cases += _probes(cases, asking.probes, several=criteria_per_request > 1)
+    first_cases = _first_cases(items)
+    probes = _probes(first_cases, asking.probes, several=criteria_per_request > 1)
+    cases = [*first_cases, *probes]
     request = Request(document=_run_config_document(evaluation, asking))
-    _write_questions(to / QUESTIONS, cases, items)
+    # The questions are written first: `build_evaluation` reads them as the benchmark of the run.
+    _write_questions(asking.to / QUESTIONS, cases, items)
     calibration_run = build_evaluation(request, load_framework(), env)
     plan = make_plan(calibration_run)
     evaluated = evaluate(request, Options(), env=env, screen=screen, evaluation=calibration_run)
     if evaluated.failure is not None:
         raise NotReportableError(f"the judges are not calibrated: {evaluated.failure}")
-    by_judge, changed = _decisions_of(
-        evaluated.result, cases, [judge.role for judge in plan.judges], len(items)
+    decisions_of_judge, changed = _decisions_of(
+        evaluated.result, cases, [judge.role for judge in plan.judges], item_count=len(items)
     )
-    for name, decisions in by_judge.items():
-        if not any(met is not None for met in decisions):
+    for name, decisions in decisions_of_judge.items():
+        if all(decision is None for decision in decisions):
             raise NotReportableError(
                 f"judge {name} made no decision that can be compared with the physicians"
             )
     asked_judges = {}
     for judge in plan.judges:
         asked_judges[judge.role] = _about_judge(judge, evaluated.result, criteria_per_request)
-    return by_judge, changed, asked_judges
+    return _Asked(decisions_of_judge, changed, asked_judges)
 
 
-def _cases(items: Sequence[LabelledItem]) -> Iterator[_Case]:
-    """Yield one case for each answer, with all items of the answer, as in any run of a rubric."""
-    by_answer: dict[str, list[int]] = defaultdict(list)
+def _text_of(item: LabelledItem) -> LabelledAnswer:
+    """Return the texts of an item. A label file without a judge's decisions has texts."""
+    if item.text is None:
+        raise ValueError("the item has no texts to show to a judge")
+    return item.text
+
+
+def _first_cases(items: Sequence[LabelledItem]) -> list[_Case]:
+    """Return one case for each answer, with all items of the answer, as in any run of a rubric."""
+    item_numbers_of_answer: dict[str, list[int]] = defaultdict(list)
     for number, item in enumerate(items):
-        if item.text is not None:
-            by_answer[json.dumps([item.text.messages, item.text.answer])].append(number)
-    for answer_number, item_numbers in enumerate(by_answer.values(), start=1):
-        first = items[item_numbers[0]]
-        if first.text is not None:
-            name = f"answer-{answer_number}"
-            yield _Case(name, first.text, tuple(item_numbers), first.conversation)
+        text = _text_of(item)
+        item_numbers_of_answer[json.dumps([text.messages, text.answer])].append(number)
+    cases = []
+    for answer_number, item_numbers in enumerate(item_numbers_of_answer.values(), start=1):
+        first_item = items[item_numbers[0]]
+        text = _text_of(first_item)
+        cases.append(
+            _Case(
+                name=f"answer-{answer_number}",
+                messages=text.messages,
+                answer=text.answer,
+                item_numbers=tuple(item_numbers),
+                conversation=first_item.conversation,
+            )
+        )
+    return cases
 
 
 def _probes(cases: Sequence[_Case], count: int, *, several: bool) -> Iterator[_Case]:
@@ -497,20 +541,33 @@ def _probes(cases: Sequence[_Case], count: int, *, several: bool) -> Iterator[_C
     for case in drawn:
         for sample in range(1, _UNCHANGED_REPEATS + 1):
             yield _changed_case(case, Change.AGAIN, sample=sample)
-        yield _changed_case(case, Change.PADDED, _PADDING)
-        yield _changed_case(case, Change.PRAISED, _PRAISE)
-        if several and len(case.items) > 1:
+        yield _changed_case(case, Change.PADDED, suffix=_PADDING)
+        yield _changed_case(case, Change.PRAISED, suffix=_PRAISE)
+        if several and len(case.item_numbers) > 1:
             yield _changed_case(case, Change.REORDERED)
 
 
 def _changed_case(
     case: _Case, change: Change, suffix: str = "", sample: int | None = None
 ) -> _Case:
-    """Return the case with `suffix` added to its answer, or with its criteria reversed."""
-    text = replace(case.text, answer=case.text.answer + suffix)
-    items = case.items[::-1] if change == Change.REORDERED else case.items
-    name = f"{case.name}-{change}" + ("" if sample is None else f"-{sample}")
-    return replace(case, name=name, text=text, items=items, change=change, sample=sample)
+    """Return the case with `suffix` added to its answer, or with its criteria reversed.
+
+    `sample` is the number of the repeat if nothing is changed.
+    """
+    name = f"{case.name}-{change}"
+    if sample is not None:
+        name += f"-{sample}"
+    item_numbers = case.item_numbers
+    if change == Change.REORDERED:
+        item_numbers = item_numbers[::-1]
+    return replace(
+        case,
+        name=name,
+        answer=case.answer + suffix,
+        item_numbers=item_numbers,
+        change=change,
+        sample=sample,
+    )
 
 
 def _run_config_document(evaluation: Evaluation, asking: Asking) -> dict[str, Any]:
@@ -568,22 +625,24 @@ def _write_questions(folder: Path, cases: Sequence[_Case], items: Sequence[Label
     """
     lines = []
     for case in cases:
-        texts = (items[number].text for number in case.items)
+        criteria = []
+        for number in case.item_numbers:
+            # The score of the run is not used, so any points will do.
+            criteria.append({"criterion": _text_of(items[number]).criterion, "points": 1})
         line: dict[str, Any] = {
             "id": case.name,
-            "messages": case.text.messages,
-            "answer": case.text.answer,
-            "rubrics": [
-                {"criterion": text.criterion, "points": 1} for text in texts if text is not None
-            ],
+            "messages": case.messages,
+            "answer": case.answer,
+            "rubrics": criteria,
             "cluster": case.conversation,
         }
-        lines.append(json.dumps(line if case.sample is None else {**line, "sample": case.sample}))
-    description = "Answers that physicians labelled"
-    about = {
+        if case.sample is not None:
+            line["sample"] = case.sample
+        lines.append(json.dumps(line))
+    benchmark = {
         "kind": "rubric",
         "name": "labelled",
-        "description": description,
+        "description": "Answers that physicians labelled",
         "dataset_file": CASES,
     }
     text = "\n".join(lines) + "\n"
@@ -596,21 +655,21 @@ def _write_questions(folder: Path, cases: Sequence[_Case], items: Sequence[Label
     keep_from_git(folder.parent, is_ours=(folder / CASES).exists())
     folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
     write_atomic(folder / CASES, text, mode=PRIVATE)
-    write_atomic(folder / BENCHMARK, to_yaml(about), mode=PRIVATE)
+    write_atomic(folder / BENCHMARK, to_yaml(benchmark), mode=PRIVATE)
 
 
 def _decisions_of(
-    result: TaskResult, cases: Sequence[_Case], judges: Sequence[str], count: int
+    result: TaskResult, cases: Sequence[_Case], judges: Sequence[str], *, item_count: int
 ) -> tuple[Mapping[str, Decisions], Mapping[str, ChangedDecisions]]:
-    """Return, by judge, the decisions on the `count` items and on the repeated questions."""
+    """Return the decisions on all items and on the repeated questions, both by judge."""
     by_name = {case.name: case for case in cases}
-    decisions: dict[str, list[bool | None]] = {judge: [None] * count for judge in judges}
+    decisions: dict[str, list[bool | None]] = {judge: [None] * item_count for judge in judges}
     changed: dict[str, dict[Change, list[tuple[int, bool]]]] = {}
     for judge in judges:
         changed[judge] = defaultdict(list)
     for record in result.instances:
         case = by_name[record.id]
-        for number, criterion in zip(case.items, record.criteria, strict=True):
+        for number, criterion in zip(case.item_numbers, record.criteria, strict=True):
             for judge in judges:
                 met = criterion["judges"].get(judge, {}).get("criteria_met")
                 if case.change is None:
