@@ -240,9 +240,9 @@ def upstream() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def list_upstreams(as_json: bool) -> None:
     """List the upstreams with the installed version and its folder."""
-    from eval_factory.workflows.install_upstream import states
+    from eval_factory.workflows.install_upstream import upstream_states
 
-    upstreams = states()
+    upstreams = upstream_states()
     if as_json:
         click.echo(
             json.dumps([{**asdict(state), "works": state.works} for state in upstreams], indent=2)

@@ -1,6 +1,7 @@
 """Prepares an output folder for a run: finds the keys, claims and locks the folder, opens the log.
 
-The resulting `RunContext` is passed to every step of the run.
+The resulting `RunContext` is passed to every step of the run. The module also writes the files of a
+result, and deletes the files of the last run for --fresh.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class RunContext:
 def redactor_of(evaluation: Evaluation, env: Mapping[str, str]) -> Redactor:
     """Return a redactor that hides the secrets of a run.
 
-    The secrets are those that the environment names, the endpoints' keys, and the token of the
-    Hugging Face Hub, because HELM may print this token.
+    The secrets are those of the endpoints, the passwords of proxies, and the token of the Hugging
+    Face Hub, because HELM may print this token.
     """
     return Redactor.from_environment(env, [*evaluation.key_names(), HUB_TOKEN])
 
@@ -98,8 +99,9 @@ def lock_folder(
         plan.rundir.locked(lambda text: print(text, file=screen)) as lock,
         open_log(plan.rundir, redactor, debug=debug) as log,
     ):
-        # `evaluate` itself shows the warnings about the configuration on the screen.
-        for line in (*(f"warning: {text}" for text in plan.evaluation.warnings), *keys.lines):
+        for text in plan.evaluation.warnings:
+            log.info(f"warning: {text}")  # `show_warnings` has written these to the screen
+        for line in keys.lines:
             log.info(line)
         for warning in keys.warnings:
             screen.write(f"warning: {warning}\n")
@@ -115,8 +117,8 @@ def claim(rundir: RunDir) -> None:
         PrerequisiteError: The folder cannot be created or written to.
     """
     if not rundir.marker.is_file():
-        # A run replaces these files, as well as the files of a result.
         overwritten_files = (
+            *rundir.results,
             rundir.run_config,
             rundir.packages,
             rundir.checksums,
@@ -124,7 +126,7 @@ def claim(rundir: RunDir) -> None:
             *rundir.answers,
         )
         at_risk_paths = []
-        for path in (*rundir.results, *overwritten_files):
+        for path in overwritten_files:
             if os.path.lexists(path):  # also True for a broken link
                 at_risk_paths.append(path)
         folders = (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.made_pictures)

@@ -18,6 +18,7 @@ from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.endpoint import proxies
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import IMAGES
 from eval_factory.helm.environments import how_to_install
 from eval_factory.helm.picture_metrics import lines_about
@@ -28,7 +29,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.upstreams import ENVIRONMENTS, HELM
 from eval_factory.workflows.context import HUB_TOKEN, redactor_of
 from eval_factory.workflows.evaluate import look_for_prerequisites
-from eval_factory.workflows.install_upstream import states
+from eval_factory.workflows.install_upstream import upstream_states
 from eval_factory.workflows.prepare import find_bundle
 
 MIN_FREE_GB = 5.0
@@ -60,9 +61,9 @@ def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
     is_supported = f"{sys.version_info.major}.{sys.version_info.minor}" in KNOWN_PYTHONS
     if not is_supported:
         python += f"\nneeds {', '.join(KNOWN_PYTHONS)}"
-    yield Finding("Python", is_supported, python)
+    yield Finding("Python", works=is_supported, text=python)
     yield from _upstream_findings()
-    yield Finding("disk", *_disk_space(Path.cwd()))
+    yield _disk_finding(Path.cwd())
     yield _finding_of_check(
         "sandbox",
         lambda: sandbox.require("needed by benchmarks that execute answers"),
@@ -70,7 +71,7 @@ def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
     )
     yield from _network_findings(env)
     if request.run_config is None and not request.flags:
-        names = [
+        names = [  # the variables that most runs need
             "OPENAI_API_KEY",
             *(f"{role.upper()}_JUDGE_API_KEY" for role in load_framework().judges),
             HUB_TOKEN,
@@ -79,13 +80,12 @@ def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
         for name in names:
             if env.get(name):
                 set_names.append(name)
-        yield Finding(
-            "keys", None, f"set: {', '.join(set_names) or 'none'}; of these: {', '.join(names)}"
-        )
+        keys = f"set: {', '.join(set_names) or 'none'}; of these: {', '.join(names)}"
+        yield Finding("keys", works=None, text=keys)
         yield Finding(
             "endpoint",
-            None,
-            "not tested\nto test an endpoint: eval-factory doctor --run_config my_test.yml",
+            works=None,
+            text="not tested\nto test an endpoint: eval-factory doctor --run_config my_test.yml",
         )
     else:
         yield from _run_findings(request, env)
@@ -93,32 +93,33 @@ def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
 
 def _upstream_findings() -> Iterator[Finding]:
     """Yield a finding about each upstream. Only HELM is needed by every run."""
-    for state in states():
+    for state in upstream_states():
         text = "not installed" if state.installed is None else f"{state.package} {state.installed}"
         works: bool | None = True
         if not state.works:
             text += f"; {state.supported} is supported\n{how_to_install(ENVIRONMENTS[state.name])}"
             works = False if state.name == HELM.name else None
-        yield Finding(state.name, works, text)
+        yield Finding(state.name, works=works, text=text)
 
 
-def _disk_space(folder: Path) -> tuple[bool, str]:
-    """Return True if the folder's disk has enough free space, and a text about the free space."""
+def _disk_finding(folder: Path) -> Finding:
+    """Return the finding about the free space of the folder's disk."""
     free_gb = shutil.disk_usage(folder).free / 1e9
     text = f"{free_gb:.0f} GB free in the current folder"
-    if free_gb >= MIN_FREE_GB:
-        return True, text
-    return False, f"{text}\nmake room: a run stops at a full disk (all answers so far are stored)"
+    if free_gb < MIN_FREE_GB:
+        text += "\nmake room: a run stops at a full disk (all answers so far are stored)"
+    return Finding("disk", works=free_gb >= MIN_FREE_GB, text=text)
 
 
 def _network_findings(env: Mapping[str, str]) -> Iterator[Finding]:
     """Yield findings about the proxies, the certificates and the Hugging Face Hub."""
     redactor = Redactor.from_environment(env)
     if problems := proxies.proxy_problems(env):
-        yield Finding("proxies", False, "\n".join(problems))
+        yield Finding("proxies", works=False, text="\n".join(problems))
     else:
-        shown = redactor.text(", ".join(proxies.shown_variables(env)))
-        yield Finding("proxies", None, shown or "none named in the environment")
+        variables = redactor.text(", ".join(proxies.shown_variables(env)))
+        text = variables or "none named in the environment"
+        yield Finding("proxies", works=None, text=text)
 
     def certificates() -> str:
         proxies.tls_context()  # raises an error if the certificates cannot be loaded
@@ -154,29 +155,30 @@ def _hub_text(env: Mapping[str, str]) -> str:
             "on a machine with a network: eval-factory data pull TASK --to bundle; "
             "on this machine: run_eval --offline --data_dir bundle"
         ) from None
-    return f"{ENDPOINT} answers" + (
-        "" if env.get(HUB_TOKEN) else f"; {HUB_TOKEN} is not set (gated data need it)"
-    )
+    text = f"{ENDPOINT} answers"
+    if not env.get(HUB_TOKEN):
+        text += f"; {HUB_TOKEN} is not set (gated data need it)"
+    return text
 
 
 def _run_findings(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
     """Yield findings about the run config, its packages, data, keys and endpoints."""
-    plans: list[Plan] = []  # stays empty if the run config is wrong
+    plans: list[Plan] = []  # gets the plan of the run, unless the run config is wrong
 
-    def config() -> str:
+    def run_config_text() -> str:
         evaluation = build_evaluation(request, load_framework(), env)
-        plans.append(make_plan(evaluation))
-        return f"{plans[0].task_name}: valid" + "".join(
-            f"\nwarning: {text}" for text in evaluation.warnings
-        )
+        plan = make_plan(evaluation)
+        plans.append(plan)
+        warnings = [f"warning: {text}" for text in evaluation.warnings]
+        return "\n".join([f"{plan.task_name}: valid", *warnings])
 
-    yield _finding_of_check("run config", config)
+    yield _finding_of_check("run config", run_config_text)
     if not plans:
         return
-    plan = plans[0]
+    (plan,) = plans
     yield _finding_of_check("packages", lambda: look_for_prerequisites(plan))
     if lines := lines_about([plan], env):
-        yield Finding("metrics", None, "\n".join(lines))
+        yield Finding("metrics", works=None, text="\n".join(lines))
     yield _data_finding(plan, env)
     keys = _finding_of_check(
         "keys", lambda: "\n".join(credentials_report(plan, env).lines) or "none needed"
@@ -189,22 +191,29 @@ def _run_findings(request: Request, env: Mapping[str, str]) -> Iterator[Finding]
     for endpoint in plan.endpoints:
         for name in endpoint.secret_variables:
             redactor.learn(secret_in(env, name) or "")  # the redactor ignores an empty text
-        about = "endpoint" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}"
-        if endpoint.is_demo:
-            yield Finding(about, True, f"{endpoint.url}: the embedded demo endpoint")
-            continue
-        if endpoint.endpoint_type == IMAGES:
-            text = "not asked: an answer would be a picture, which costs money"
-            yield Finding(about, None, text)
-            continue
-        try:
-            warning = probe(endpoint, env, redactor, lambda _line: None)
-        except EvalFactoryError as error:
-            yield Finding(about, False, redactor.text(str(error)))
-        else:
-            verb = "accepts batches" if endpoint.batch else f"answers as {endpoint.model_id}"
-            text = f"{', '.join(endpoint.urls)} {verb}"
-            yield Finding(about, warning is None, redactor.text(warning or text))
+        yield _endpoint_finding(endpoint, env, redactor)
+
+
+def _endpoint_finding(
+    endpoint: EndpointSettings, env: Mapping[str, str], redactor: Redactor
+) -> Finding:
+    """Send a trial request to an endpoint, and return the finding about its answer."""
+    about = "endpoint" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}"
+    if endpoint.is_demo:
+        return Finding(about, works=True, text=f"{endpoint.url}: the embedded demo endpoint")
+    if endpoint.endpoint_type == IMAGES:
+        text = "not asked: an answer would be a picture, which costs money"
+        return Finding(about, works=None, text=text)
+    try:
+        # Messages about a sign-in are not shown.
+        warning = probe(endpoint, env, redactor, say=lambda _message: None)
+    except EvalFactoryError as error:
+        return Finding(about, works=False, text=redactor.text(str(error)))
+    if warning is not None:
+        return Finding(about, works=False, text=redactor.text(warning))
+    verb = "accepts batches" if endpoint.batch else f"answers as {endpoint.model_id}"
+    text = f"{', '.join(endpoint.urls)} {verb}"
+    return Finding(about, works=True, text=redactor.text(text))
 
 
 def _data_finding(plan: Plan, env: Mapping[str, str]) -> Finding:
@@ -212,27 +221,28 @@ def _data_finding(plan: Plan, env: Mapping[str, str]) -> Finding:
     try:
         bundle = find_bundle(plan, env)
     except (EvalFactoryError, OSError) as error:
-        return Finding("data", False, str(error))
+        return Finding("data", works=False, text=str(error))
     if bundle is not None:
-        return Finding("data", True, f"the bundle {bundle.root}")
+        return Finding("data", works=True, text=f"the bundle {bundle.root}")
     source = plan.evaluation.task.about.source
     data_path = plan.evaluation.extra.data_path
     if data_path is not None or plan.evaluation.benchmark is not None:
-        return Finding("data", True, "your own files")
+        return Finding("data", works=True, text="your own files")
+    if source == "in the package":
+        return Finding("data", works=True, text=source)
     if not source.startswith(("Hugging Face", "GitHub")):
-        is_packaged = source == "in the package"
-        return Finding(
-            "data", is_packaged or None, source if is_packaged else f"not tested; source: {source}"
-        )
+        return Finding("data", works=None, text=f"not tested; source: {source}")
     pull_command = f"eval-factory data pull {plan.task_name} --to bundle"
     try:
         _hub_text(env)
     except ConnectionError:
         text = f"not downloaded; the hub cannot be reached\nwith a network: {pull_command}"
-        return Finding("data", None, text)
+        return Finding("data", works=None, text=text)
     if env.get("HF_HUB_OFFLINE"):
-        return Finding("data", None, f"not downloaded, and HF_HUB_OFFLINE is set\n{pull_command}")
-    return Finding("data", True, f"not downloaded: a run downloads the data from {source}")
+        text = f"not downloaded, and HF_HUB_OFFLINE is set\n{pull_command}"
+        return Finding("data", works=None, text=text)
+    text = f"not downloaded: a run downloads the data from {source}"
+    return Finding("data", works=True, text=text)
 
 
 def _finding_of_check(
@@ -247,11 +257,11 @@ def _finding_of_check(
         needed: True if every run needs the prerequisite.
     """
     try:
-        return Finding(about, True, check() or "available")
+        return Finding(about, works=True, text=check() or "available")
     except (EvalFactoryError, OSError) as error:
         lines = []
         for line in str(error).split("\n"):
-            # The line is about a run, and `doctor` does not run an evaluation.
+            # This line of the message is about a run, and `doctor` runs no evaluation.
             if line.strip() != "nothing was asked":
                 lines.append(line.strip())
-        return Finding(about, False if needed else None, "\n".join(lines))
+        return Finding(about, works=False if needed else None, text="\n".join(lines))

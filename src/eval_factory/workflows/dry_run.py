@@ -52,7 +52,7 @@ def dry_run(
     """Return the preview of a run: merge, check and render its configuration.
 
     Nothing is started and no file is written. With `options.diff`, the preview shows only the
-    differences from another run config.
+    differences from the run config in `options.diff`.
 
     Raises:
         ConfigError: The configuration is wrong. A run would raise the same error before it checks
@@ -61,14 +61,14 @@ def dry_run(
     if options.diff is not None:
         # Both previews use the flags and overrides of `request`, so only the run configs differ.
         complete = replace(options, shows_nulls=True, diff=None)
-        old_request = replace(request, run_config=None, document=None)
         if isinstance(options.diff, Path):
-            old_request = replace(old_request, run_config=options.diff)
+            old_request = replace(request, run_config=options.diff, document=None)
         else:
-            old_request = replace(old_request, document=options.diff)
-        old_text = dry_run(old_request, complete, env=env, screen=io.StringIO()).text
+            old_request = replace(request, run_config=None, document=options.diff)
+        unseen = io.StringIO()  # gets the warnings about the old run config
+        old = dry_run(old_request, complete, env=env, screen=unseen)
         new = dry_run(request, complete, env=env, screen=screen)
-        return DryRun(difference_of(old_text, new.text), new.would_stop)
+        return DryRun(difference_of(old.text, new.text), new.would_stop)
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug, at_most=first_look_size(plan))
@@ -88,7 +88,10 @@ def dry_run(
 
 
 def _additional_requests(evaluation: Evaluation) -> Iterator[str]:
-    """Yield lines about questions that are asked again or in another form, and their reading."""
+    """Yield lines about the questions that are asked again or in another form.
+
+    Further lines say how eval-factory reads the answers.
+    """
     extra = evaluation.extra
     if extra.repeats is not None:
         yield (
@@ -180,7 +183,7 @@ def difference_of(old_text: str, new_text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def set_values(
+def without_default_nulls(
     values: Mapping[str, Any], set_paths: Collection[str], parent_path: str = ""
 ) -> dict[str, Any]:
     """Return the nested values without the values that are null by default.
@@ -194,7 +197,7 @@ def set_values(
     for name, value in values.items():
         path = f"{parent_path}.{name}" if parent_path else name
         if isinstance(value, Mapping) and value:
-            inner = set_values(value, set_paths, path)
+            inner = without_default_nulls(value, set_paths, path)
             if inner:
                 remaining_values[name] = inner
         elif value is not None or path in set_paths:
@@ -213,7 +216,7 @@ def _configuration_lines(evaluation: Evaluation, *, shows_nulls: bool) -> Iterat
     if shows_nulls:
         yield to_yaml(values).rstrip()
     else:
-        yield to_yaml(set_values(values, source_of_path)).rstrip()
+        yield to_yaml(without_default_nulls(values, source_of_path)).rstrip()
         yield "# values that are null: --all shows them"
     yield "\n# values that are not defaults"
     width = max((len(path) for path in source_of_path), default=0)
@@ -233,11 +236,7 @@ def preview(
     files: Mapping[str, str] | None = None,
     shows_nulls: bool = False,
 ) -> str:
-    """Return the text of a preview.
-
-    The text has these sections: the rendered configuration, the source of each value that is not a
-    default, notes about the task, the prompt changes and additional requests, the endpoints that
-    receive each key, the files that a run generates, and the command.
+    """Return the text of a preview, with a section for each kind of information.
 
     Args:
         evaluation: The checked evaluation.

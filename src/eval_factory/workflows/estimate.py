@@ -20,7 +20,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.config.resolved import Evaluation
 from eval_factory.core import formats
@@ -64,8 +64,47 @@ FROM responses r WHERE role = ? AND model_id = ? ORDER BY created, key
 # parts of the texts about the sources of figures
 _AGAIN_IF_UNUSABLE = "and again if the answer cannot be used"
 RUN_FIRST = "unknown: run the evaluation with limit_samples first, then estimate again"
-Measure = Callable[[Plan, Mapping[str, str]], "PromptSizes"]
+_MAX_REASON = 200  # the maximum length of the reason why sizes could not be measured
+
+
+@dataclass(frozen=True)
+class PromptSizes:
+    """The number and sizes of a run's prompts.
+
+    If they could not be measured, `requests` is None and `reason` says why.
+    """
+
+    requests: int | None  # the number of requests to the model
+    prompt_bytes: int = 0  # the size of all prompts together, in bytes
+    most_tokens: int = 0  # the maximum number of tokens in all answers together
+    reason: str = ""
+    judge_requests: int = 0  # requests to each judge of a rubric; 0 if the task has no rubric
+    # tokens for pictures and sounds, roughly; None if the prompts have no pictures or sounds
+    media_tokens: int | None = None
+    typical: str = ""
+    """The source of the sizes if they are typical of the task; "" if the requests were measured."""
+
+
+Measure = Callable[[Plan, Mapping[str, str]], PromptSizes]
 """A function that returns the prompt sizes of a plan, given the environment variables."""
+
+
+@dataclass(frozen=True)
+class CachedFigures:
+    """The number of cached answers, and means over them; a mean is None if an answer lacks it."""
+
+    answers: int
+    prompt_tokens: float | None
+    completion_tokens: float | None
+    latency_s: float | None  # in seconds
+    stated_cost: float | None  # in US dollars, as the endpoint states it in the answers
+
+
+class RequestCount(NamedTuple):
+    """A number of requests, with its source."""
+
+    number: int | None  # None if it is unknown
+    source: str  # where the number comes from, or why it is unknown
 
 
 def sum_or_none(parts: Iterable[float | None]) -> float | None:
@@ -74,15 +113,6 @@ def sum_or_none(parts: Iterable[float | None]) -> float | None:
     if None in values:
         return None
     return sum(part for part in values if part is not None)
-
-
-def estimate_text(figures: RoleEstimate | Total) -> str:
-    """Return the figures as a text: `40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
-    cost = "unknown cost" if figures.cost is None else formats.money(figures.cost)
-    time = "unknown time" if figures.hours is None else formats.hours(figures.hours)
-    requests = formats.count(figures.requests, missing="unknown")
-    tokens = formats.count(figures.tokens, missing="unknown")
-    return f"{requests} requests, {tokens} tokens, {cost}, {time}"
 
 
 @dataclass(frozen=True)
@@ -147,9 +177,9 @@ class Total(ABC):
         }
         exceeded = {}
         for name, limit in self.budget.stated.items():
-            value = needed[name]
-            if value is not None and value > limit:
-                exceeded[name] = value
+            amount = needed[name]
+            if amount is not None and amount > limit:
+                exceeded[name] = amount
         return exceeded
 
     def figures(self) -> dict[str, Any]:
@@ -163,6 +193,15 @@ class Total(ABC):
             f"  {name} ({self.budget.stated[name]:g}) will be reached before the end"
             for name in self.exceeded_limits
         ]
+
+
+def estimate_text(figures: RoleEstimate | Total) -> str:
+    """Return the figures as a text: `40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
+    cost = "unknown cost" if figures.cost is None else formats.money(figures.cost)
+    time = "unknown time" if figures.hours is None else formats.hours(figures.hours)
+    requests = formats.count(figures.requests, missing="unknown")
+    tokens = formats.count(figures.tokens, missing="unknown")
+    return f"{requests} requests, {tokens} tokens, {cost}, {time}"
 
 
 @dataclass(frozen=True)
@@ -199,9 +238,10 @@ class Estimate(Total):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the estimate as a record for other programs."""
+        bound = {"at_most": True} if self.at_most else {}
         return {
             "task": self.task,
-            **({"at_most": True} if self.at_most else {}),
+            **bound,
             **self.figures(),
             "kept_answers": self.cached_answers,
             "beyond": self.exceeded_limits,
@@ -210,8 +250,10 @@ class Estimate(Total):
 
     def to_text(self) -> str:
         """Return the estimate for the screen."""
-        # `'at most ' * False` is an empty text
-        lines = [f"{self.task}: {'at most ' * self.at_most}{estimate_text(self)}"]
+        figures = estimate_text(self)
+        if self.at_most:
+            figures = f"at most {figures}"
+        lines = [f"{self.task}: {figures}"]
         for role in self.roles:
             lines.append(f"  {role.role} ({role.model_id}): {estimate_text(role)}")
             lines += [f"    {name}: {source}" for name, source in role.sources.items()]
@@ -241,22 +283,20 @@ def estimate(
     Args:
         evaluation: The evaluation that would be run.
         env: The environment of the helm-run that prepares the requests.
-        look_at_data: True if requests may be prepared to measure their number and length, when
-            these are unknown. This takes seconds and needs the data on this machine.
+        look_at_data: True if unknown numbers and lengths of requests may be measured by preparing
+            the requests. This takes seconds and needs the data on this machine.
         measure: The function that measures the requests instead of `prompt_sizes`.
         quick: True to prepare no requests for a task whose typical sizes are known.
     """
     plan = make_plan(evaluation)
-    cache_db = _answers_of_task(plan)
-    figures = {}
+    cache_db = _cache_of_task(plan)
+    cached = {}
     for endpoint in plan.endpoints:
-        figures[endpoint.role] = cached_figures(cache_db, endpoint.role, endpoint.model_id)
+        cached[endpoint.role] = cached_figures(cache_db, endpoint.role, endpoint.model_id)
     earlier_requests = _earlier_requests(plan)
-    helm = evaluation.task.helm
-    extra = evaluation.extra
     # A result has the number of criteria, but not of requests that ask about several criteria.
-    asks_in_groups = helm.rubric and (extra.criteria_per_request or 1) > 1
-    lacks_tokens = MODEL_ROLE in figures and figures[MODEL_ROLE].prompt_tokens is None
+    asks_in_groups = evaluation.task.helm.rubric and _criteria_per_request(plan) > 1
+    lacks_tokens = MODEL_ROLE in cached and cached[MODEL_ROLE].prompt_tokens is None
     needs_sizes = earlier_requests is None or lacks_tokens or asks_in_groups
     typical = typical_sizes(plan) if needs_sizes else None
     measured = None
@@ -267,8 +307,8 @@ def estimate(
     if typical and (measured is None or measured.requests is None):
         sizes = typical
     requests = _request_count(plan, earlier_requests, measured)
-    judge_requests = _judge_requests(plan, earlier_requests, sizes, *requests)
-    judge_requests = _with_judge_probes(plan, judge_requests, requests[0])
+    judge_requests = _judge_requests(plan, earlier_requests, sizes, requests)
+    judge_requests = _with_judge_probes(plan, judge_requests, questions=requests.number)
     prices = prices_of(plan).known
     roles = []
     for endpoint in plan.endpoints:
@@ -278,20 +318,29 @@ def estimate(
                 plan,
                 endpoint,
                 requests if is_model else judge_requests,
-                figures[endpoint.role],
+                cached[endpoint.role],
                 sizes if is_model else None,
                 prices.get(endpoint.role),
             )
         )
-    cached_answers = sum(role_figures.answers for role_figures in figures.values())
-    at_most = evaluation.stop_when is not None
-    return Estimate(plan.task_name, tuple(roles), cached_answers, budget_of(plan), at_most)
+    return Estimate(
+        task=plan.task_name,
+        roles=tuple(roles),
+        cached_answers=sum(figures.answers for figures in cached.values()),
+        budget=budget_of(plan),
+        at_most=evaluation.stop_when is not None,
+    )
+
+
+def _criteria_per_request(plan: Plan) -> int:
+    """Return the number of a rubric's criteria about which one request to a judge asks."""
+    return plan.evaluation.extra.criteria_per_request or 1
 
 
 def _role_estimate(
     plan: Plan,
     endpoint: EndpointPlan,
-    requests: tuple[int | None, str],
+    requests: RequestCount,
     cached: CachedFigures,
     sizes: PromptSizes | None,
     price: Price | None,
@@ -301,54 +350,71 @@ def _role_estimate(
     Args:
         plan: The plan of the run.
         endpoint: The endpoint of the model or the judge.
-        requests: The number of requests, and the source of this number.
+        requests: The number of requests to the endpoint.
         cached: The figures of the answers in the output folder.
         sizes: The sizes of the model's prompts; None for a judge.
         price: The price of the endpoint's tokens; None if unknown.
     """
-    count, source = requests
-    prompt, completion, token_source = _tokens(count, cached, sizes)
-    cost, cost_source = _cost(endpoint, count, cached, prompt, completion, price)
-    tokens = sum_or_none([prompt, completion])
+    count = requests.number
+    prompt_tokens, completion_tokens, token_source = _tokens(count, cached, sizes)
+    cost, cost_source = _cost(endpoint, count, cached, prompt_tokens, completion_tokens, price)
+    tokens = sum_or_none([prompt_tokens, completion_tokens])
     hours, time_source = _time(plan, endpoint, count, cached.latency_s, tokens)
-    sources = {"requests": source, "tokens": token_source, "cost": cost_source, "time": time_source}
     return RoleEstimate(
-        endpoint.role, endpoint.model_id, count, prompt, completion, cost, hours, sources
+        role=endpoint.role,
+        model_id=endpoint.model_id,
+        requests=count,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        cost=cost,
+        hours=hours,
+        sources={
+            "requests": requests.source,
+            "tokens": token_source,
+            "cost": cost_source,
+            "time": time_source,
+        },
     )
 
 
 def _with_judge_probes(
-    plan: Plan, judge_requests: tuple[int | None, str], questions: int | None
-) -> tuple[int | None, str]:
-    """Return the number and source of a judge's requests, with the requests of `probe_judges`."""
-    count, source = judge_requests
+    plan: Plan, judge_requests: RequestCount, *, questions: int | None
+) -> RequestCount:
+    """Return the number of a judge's requests with the requests of `probe_judges`.
+
+    Args:
+        plan: The plan of the run.
+        judge_requests: The number of the judge's other requests.
+        questions: The number of questions to the model; None if unknown.
+    """
+    count = judge_requests.number
     if not plan.evaluation.extra.probe_judges or not count or not questions:
         return judge_requests
-    # The judges also rate a padded answer to some of the questions. The number of requests for one
-    # question is `count // questions`. The product comes first, so that only the end is rounded.
-    probes = count * min(PADDED_QUESTIONS, questions) // questions
-    return count + probes, f"{source}; {probes} more with probe_judges"
+    # With `probe_judges`, the judges also rate a padded answer to some of the questions. A padded
+    # answer needs count / questions requests.
+    padded_answers = min(PADDED_QUESTIONS, questions)
+    probes = count * padded_answers // questions
+    source = f"{judge_requests.source}; {probes} more with probe_judges"
+    return RequestCount(count + probes, source)
 
 
-def _answers_of_task(plan: Plan) -> Path:
+def _cache_of_task(plan: Plan) -> Path | None:
     """Return the path of the cache in the output folder, if its answers are about the plan's task.
 
-    Otherwise the path has no file: the prompts of another task have other lengths.
+    Otherwise return None: the prompts of another task have other lengths.
     """
     try:
         document = parse_own(plan.rundir.run_config.read_text(encoding="utf-8"))
         is_of_task = document["config"]["type"] == plan.evaluation.run.config.type
     except (OSError, ValueError, KeyError, TypeError):
         is_of_task = False
-    if is_of_task:
-        return plan.rundir.cache_db
-    return plan.rundir.root / "none"
+    return plan.rundir.cache_db if is_of_task else None
 
 
 def _earlier_requests(plan: Plan) -> int | None:
     """Return the number of requests of the result in the output folder.
 
-    Returns None if the folder has no result, or a result of another run.
+    Returns None if the folder has no result, or a result of another configuration.
     """
     try:
         result = load_result(plan.rundir.root).result
@@ -360,22 +426,30 @@ def _earlier_requests(plan: Plan) -> int | None:
 
 
 def _request_count(
-    plan: Plan, earlier_requests: int | None, sizes: PromptSizes | None
-) -> tuple[int | None, str]:
-    """Return the number of requests to the model, and the source of this number."""
+    plan: Plan, earlier_requests: int | None, measured: PromptSizes | None
+) -> RequestCount:
+    """Return the number of requests to the model.
+
+    Args:
+        plan: The plan of the run.
+        earlier_requests: The number of requests of the result in the output folder, or None.
+        measured: The measured sizes of the prompts, or None.
+    """
     if earlier_requests is not None:
-        return earlier_requests, "the requests of the result in the output folder"
-    if sizes is not None and sizes.requests is not None:
-        return sizes.requests, "counted in the data, with every trial and perturbation"
+        return RequestCount(earlier_requests, "the requests of the result in the output folder")
+    if measured is not None and measured.requests is not None:
+        counted = "counted in the data, with every trial and perturbation"
+        return RequestCount(measured.requests, counted)
     limit = plan.evaluation.params.limit_samples
     instances = plan.evaluation.task.about.instances
     if (chosen := plan.evaluation.extra.instances) is not None:
-        limit = instances = len(chosen)  # the user named the instances to ask
+        instances = len(chosen)  # the user named the instances to ask
+        limit = None
     if instances is None:
         why = ""
-        if sizes is not None:
-            why = f" ({sizes.reason})"
-        return None, f"unknown: the number of instances is not known{why}"
+        if measured is not None:
+            why = f" ({measured.reason})"
+        return RequestCount(None, f"unknown: the number of instances is not known{why}")
     trials = plan.trials
     askings = plan.askings
     calculation = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
@@ -385,55 +459,59 @@ def _request_count(
     repeated = min(plan.chance_questions, question_count)
     if repeated:
         calculation += f", and {repeated} correctly answered questions again"
-    return question_count * trials * askings + repeated, calculation
+    return RequestCount(question_count * trials * askings + repeated, calculation)
 
 
 def _judge_requests(
     plan: Plan,
     earlier_requests: int | None,
     sizes: PromptSizes | None,
-    requests: int | None,
-    source: str,
-) -> tuple[int | None, str]:
-    """Return the number of requests to each judge, and the source of this number.
+    requests: RequestCount,
+) -> RequestCount:
+    """Return the number of requests to each judge.
 
     Args:
         plan: The plan of the run.
-        earlier_requests: The requests to the model of the result in the output folder, or None.
-        sizes: The sizes of the prompts, or None.
-        requests: The requests to the model in this run.
-        source: The source of `requests`.
+        earlier_requests: The number of requests to the model of the result in the output folder, or
+            None.
+        sizes: The measured or typical sizes of the prompts, or None.
+        requests: The number of requests to the model in this run.
     """
     if not plan.evaluation.task.helm.rubric:
-        return requests, f"{source}; a judge is asked once for each answer, {_AGAIN_IF_UNUSABLE}"
+        rule = f"a judge is asked once for each answer, {_AGAIN_IF_UNUSABLE}"
+        return RequestCount(requests.number, f"{requests.source}; {rule}")
     rule = f"a judge is asked about each criterion of each answer, {_AGAIN_IF_UNUSABLE}"
     if sizes is not None and sizes.requests is not None:
         if sizes.typical:
             counted = "the typical number of criteria"
         else:
             counted = "criteria counted in the data"
-        return sizes.judge_requests, f"{counted}; {rule}"
-    if earlier_requests is not None and (plan.evaluation.extra.criteria_per_request or 1) == 1:
+        return RequestCount(sizes.judge_requests, f"{counted}; {rule}")
+    if earlier_requests is not None and _criteria_per_request(plan) == 1:
         judgements = load_result(plan.rundir.root).result.validity.judgements
         if judgements is not None and plan.judges:
             count = judgements.due // len(plan.judges)
-            return count, f"the criteria of the result in the output folder; {rule}"
-    return None, f"unknown: the number of criteria is not known; {rule}"
+            criteria = "the criteria of the result in the output folder"
+            return RequestCount(count, f"{criteria}; {rule}")
+    return RequestCount(None, f"unknown: the number of criteria is not known; {rule}")
 
 
 def _tokens(
-    count: int | None, figures: CachedFigures, sizes: PromptSizes | None
+    count: int | None, cached: CachedFigures, sizes: PromptSizes | None
 ) -> tuple[float | None, float | None, str]:
-    """Return the tokens of all prompts and of all answers, and the source of both numbers."""
-    if (
-        count is not None
-        and figures.prompt_tokens is not None
-        and figures.completion_tokens is not None
-    ):
-        earlier = f"the mean of {figures.answers:,} answers in the output folder"
-        return count * figures.prompt_tokens, count * figures.completion_tokens, earlier
-    if sizes is None or sizes.requests is None:
-        return None, None, RUN_FIRST if sizes is None else f"{RUN_FIRST} ({sizes.reason})"
+    """Return the tokens of all prompts and of all answers, and the source of both numbers.
+
+    `count` is the number of requests.
+    """
+    prompt_mean = cached.prompt_tokens
+    completion_mean = cached.completion_tokens
+    if count is not None and prompt_mean is not None and completion_mean is not None:
+        earlier = f"the mean of {cached.answers:,} answers in the output folder"
+        return count * prompt_mean, count * completion_mean, earlier
+    if sizes is None:
+        return None, None, RUN_FIRST
+    if sizes.requests is None:
+        return None, None, f"{RUN_FIRST} ({sizes.reason})"
     prompt_tokens = sizes.prompt_bytes / BYTES_PER_TOKEN
     prompts = "prompts in the data"
     if sizes.typical:
@@ -454,23 +532,25 @@ def _tokens(
 def _cost(
     endpoint: EndpointPlan,
     count: int | None,
-    figures: CachedFigures,
-    prompt: float | None,
-    completion: float | None,
+    cached: CachedFigures,
+    prompt_tokens: float | None,
+    completion_tokens: float | None,
     price: Price | None,
 ) -> tuple[float | None, str]:
     """Return the cost of the requests in US dollars, and the source of the price.
 
-    `prompt` and `completion` are the tokens of all prompts and of all answers.
+    `prompt_tokens` and `completion_tokens` are the tokens of all prompts and of all answers.
     """
-    if figures.stated_cost is not None and count is not None:
-        source = f"{BY_ENDPOINT}: the mean of the costs that {figures.answers:,} answers state"
-        return figures.stated_cost * count, source
+    if cached.stated_cost is not None and count is not None:
+        source = f"{BY_ENDPOINT}: the mean of the costs that {cached.answers:,} answers state"
+        return cached.stated_cost * count, source
     if price is None:
         return None, f"unknown: {unknown_price(endpoint)}; set it in config.params.extra.prices"
-    if prompt is None or completion is None or not count:
+    if prompt_tokens is None or completion_tokens is None or not count:
         return None, f"unknown, because the tokens are unknown ({price.source})"
-    return count * price.of(prompt / count, completion / count), price.source
+    # The price of a request may depend on its length, so a request of mean length is priced.
+    cost_of_request = price.of(prompt_tokens / count, completion_tokens / count)
+    return count * cost_of_request, price.source
 
 
 def _time(
@@ -496,34 +576,27 @@ def _time(
         parallel = endpoint.parallelism
     else:
         parallel = min(endpoint.parallelism, plan.model.parallelism)
-    seconds = {
-        f"{formats.seconds(latency)} a request, {parallel} at once": count * latency / parallel
-    }
+    by_latency = f"{formats.seconds(latency)} a request, {parallel} at once"
+    seconds_by_constraint = {by_latency: count * latency / parallel}
     if endpoint.requests_per_minute is not None:
+        minutes = count / endpoint.requests_per_minute
         name = f"{endpoint.requests_per_minute} requests a minute"
-        seconds[name] = count / endpoint.requests_per_minute * SECONDS_PER_MINUTE
+        seconds_by_constraint[name] = minutes * SECONDS_PER_MINUTE
     if endpoint.tokens_per_minute is not None and tokens is not None:
+        minutes = tokens / endpoint.tokens_per_minute
         name = f"{endpoint.tokens_per_minute} tokens a minute"
-        seconds[name] = tokens / endpoint.tokens_per_minute * SECONDS_PER_MINUTE
-    slowest = max(seconds, key=lambda name: seconds[name])
-    return seconds[slowest] / SECONDS_PER_HOUR, slowest
+        seconds_by_constraint[name] = minutes * SECONDS_PER_MINUTE
+    slowest = max(seconds_by_constraint, key=lambda name: seconds_by_constraint[name])
+    return seconds_by_constraint[slowest] / SECONDS_PER_HOUR, slowest
 
 
-@dataclass(frozen=True)
-class CachedFigures:
-    """The number of cached answers, and means over them; a mean is None if an answer lacks it."""
+def cached_figures(cache_db: Path | None, role: str, model_id: str) -> CachedFigures:
+    """Return the figures of the cached answers of a model in a role.
 
-    answers: int
-    prompt_tokens: float | None
-    completion_tokens: float | None
-    latency_s: float | None  # in seconds
-    stated_cost: float | None  # in US dollars, as the endpoint states it in the answers
-
-
-def cached_figures(cache_db: Path, role: str, model_id: str) -> CachedFigures:
-    """Return the figures of the cached answers of a model in a role."""
-    rows: list[tuple[float, str | None]] = []
-    if cache_db.is_file():
+    If there is no cache, the number of answers is 0.
+    """
+    rows: list[tuple[float, str | None]] = []  # (latency, usage as JSON) of each answer
+    if cache_db is not None and cache_db.is_file():
         with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
             rows = list(connection.execute(_CACHED_ANSWERS, (role, model_id)))
     usages = [None if text is None else json.loads(text) for _, text in rows]
@@ -548,28 +621,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(known_values)
 
 
-@dataclass(frozen=True)
-class PromptSizes:
-    """The number and sizes of a run's prompts.
-
-    If they could not be measured, `requests` is None and `reason` says why.
-    """
-
-    requests: int | None  # the number of requests to the model
-    prompt_bytes: int = 0  # the size of all prompts together, in bytes
-    most_tokens: int = 0  # the maximum number of tokens in all answers together
-    reason: str = ""
-    judge_requests: int = 0  # requests to each judge of a rubric; 0 if the task has no rubric
-    # tokens for pictures and sounds, roughly; None if the prompts have no pictures or sounds
-    media_tokens: int | None = None
-    typical: str = ""
-    """The source of the sizes if they are typical of the task; "" if the requests were measured."""
-
-
 def typical_sizes(plan: Plan) -> PromptSizes | None:
     """Return the typical sizes of a task with its public data; None if they are unknown."""
     typical = typical_requests().get(plan.task_name)
-    count, _ = _request_count(plan, None, None)
+    count = _request_count(plan, earlier_requests=None, measured=None).number
     params = plan.evaluation.params
     if typical is None or count is None or params.extra.data_path is not None:
         return None
@@ -593,16 +648,19 @@ def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:
     The sizes are unknown if the run would have to download data.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix="eval-factory-estimate-") as name:
-            return sizes_in(_measuring_events(replace(plan, rundir=RunDir(Path(name))), env))
+        with tempfile.TemporaryDirectory(prefix="eval-factory-estimate-") as folder:
+            plan_in_folder = replace(plan, rundir=RunDir(Path(folder)))
+            return sizes_in(_measuring_events(plan_in_folder, env))
     except EvalFactoryError as error:
-        return PromptSizes(None, reason=str(error).partition("\n")[0][:200])
+        first_line = str(error).partition("\n")[0]
+        return PromptSizes(requests=None, reason=first_line[:_MAX_REASON])
 
 
 def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
     """Return the sizes from the events of a helm-run that measured the requests."""
     for event in events:
         if event["event"] == event_names.MEASURED:
+            # The event has the sizes under the names of the fields of `PromptSizes`.
             sizes = {}
             for size in fields(PromptSizes):
                 if size.name in event:
@@ -613,9 +671,8 @@ def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
         if event["event"] == event_names.RUN_FAILED:
             errors.append(event["error"])
     kind = errors[0].partition(":")[0] if errors else "HELM made no requests"
-    return PromptSizes(
-        None, reason=f"the data of the task are missing or incomplete on this machine: {kind}"
-    )
+    reason = f"the data of the task are missing or incomplete on this machine: {kind}"
+    return PromptSizes(requests=None, reason=reason)
 
 
 def own_scenarios(plan: Plan) -> Path:
@@ -635,10 +692,10 @@ def _measuring_events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[st
     with plan.rundir.locked(screen.write) as lock:
         context = RunContext(plan.rundir, lock, env, redactor_of(plan.evaluation, env), log, screen)
         bundle = find_bundle(plan, env)
-        offline = data_settings(plan, bundle, env)
+        settings = data_settings(plan, bundle, env)
         # helm-run may contact no host
         settings = replace(
-            offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE}
+            settings, allowed=(), proxies={}, libraries={**settings.libraries, **HF_OFFLINE}
         )
         scenarios = own_scenarios(plan)
         for folder in (scenarios, scenarios.with_name(names.PERTURBATIONS_FOLDER)):

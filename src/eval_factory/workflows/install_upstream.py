@@ -48,16 +48,16 @@ class UpstreamState:
         return self.installed == self.supported
 
 
-def states() -> list[UpstreamState]:
-    """Return the states of all upstreams, the default one first."""
-    upstream_states = []
+def upstream_states() -> list[UpstreamState]:
+    """Return the states of all upstreams, HELM first."""
+    states = []
     for upstream in ENVIRONMENTS.values():
         place = sys.prefix if upstream is HELM else str(home_of(upstream))
         version = environment_of(upstream).version_of(upstream.package)
-        upstream_states.append(
+        states.append(
             UpstreamState(upstream.name, upstream.package, upstream.version, version, place)
         )
-    return upstream_states
+    return states
 
 
 def upstream_named(name: str) -> Upstream:

@@ -123,7 +123,7 @@ def test_where_its_environment_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         str(environments.STARTER),
         "helm.benchmark.run",
     ]
-    state = install_upstream.states()[1]
+    state = install_upstream.upstream_states()[1]
     assert (state.installed, state.supported, state.works) == ("0.7.0", "0.8.0", False)
 
 
