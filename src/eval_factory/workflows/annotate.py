@@ -472,12 +472,9 @@ def plan_basis(folder: Path) -> PlanBasis:
             "no rating plan is possible"
         )
     people = people_scores(result, RunDir(stored.folder))
-    ratings = []  # the people's scores of the rated answers
-    metric_scores = []  # the metric's scores of the same answers
-    for key, rating in people.items():
-        if key in score_of_answer:
-            ratings.append(rating)
-            metric_scores.append(score_of_answer[key])
+    rated_keys = [key for key in people if key in score_of_answer]
+    ratings = [people[key] for key in rated_keys]
+    metric_scores = [score_of_answer[key] for key in rated_keys]
     mean = statistics.fmean(scores)
     stddev = statistics.stdev(scores)
     correlation = None
@@ -490,10 +487,8 @@ def plan_basis(folder: Path) -> PlanBasis:
             mean = statistics.fmean(ratings)
             stddev = statistics.stdev(ratings)
     # In a rubric, each instance has its own lowest score.
-    lowest_scores = []
-    for instance in scored:
-        if instance.lowest_score is not None:
-            lowest_scores.append(instance.lowest_score)
+    possible = [instance.lowest_score for instance in scored]
+    lowest_scores = [lowest for lowest in possible if lowest is not None]
     lower = lower_end(scores, lowest_scores, high) if lowest_scores else low
     effect = design_effect(scores, (lower, high), sources)
     answers_per_source = len(sources) / effective_clusters(sources)

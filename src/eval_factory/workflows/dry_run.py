@@ -88,10 +88,7 @@ def dry_run(
 
 
 def _additional_requests(evaluation: Evaluation) -> Iterator[str]:
-    """Yield lines about the questions that are asked again or in another form.
-
-    Further lines say how eval-factory reads the answers.
-    """
+    """Yield lines about questions asked again or in another form, and how answers are read."""
     extra = evaluation.extra
     if extra.repeats is not None:
         yield (
