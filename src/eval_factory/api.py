@@ -61,13 +61,13 @@ _LAZY_NAMES = {
     "report.reader": ("StoredResult", "load_result"),
     "tasks.task_info": ("ParameterInfo", "TaskInfo", "list_tasks"),
     "workflows.calibrate": ("Calibrated",),
-    "workflows.evaluate": ("Evaluated",),
+    "workflows.evaluated": ("Evaluated",),
     "workflows.recollect": ("Reproduction", "Reran"),
     "workflows.suite.suite_report": ("CellReport", "SuiteOptions", "SuiteReport"),
     "workflows.verify": ("Finding", "Verified"),
 }
-"""The names of each module that are imported at their first use. A dry run needs none of these
-modules, and their import would slow down the dry run.
+"""Module -> its names that are imported at their first use. A dry run needs none of these modules,
+and their import would slow down the dry run.
 """
 
 __all__ = [
@@ -263,14 +263,20 @@ def run_suite(
     from eval_factory.config.suite import build_suite
     from eval_factory.workflows.suite.run_suite import run_suite as run
     from eval_factory.workflows.suite.suite_journal import ScreenLines
-    from eval_factory.workflows.suite.suite_report import SuiteOptions as Chosen
+    from eval_factory.workflows.suite.suite_report import SuiteOptions as DefaultOptions
 
     suite_flags = plain_document(flags or {})
-    suite_flags |= {} if preset is None else {"suite.preset": preset}
-    suite_flags |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
-    document = plain_document(run_config) if isinstance(run_config, Mapping) else None
-    path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
-    suite_options = options or Chosen()
+    if preset is not None:
+        suite_flags["suite.preset"] = preset
+    if output_dir is not None:
+        suite_flags["suite.output_dir"] = os.fspath(output_dir)
+    document = None
+    path = None
+    if isinstance(run_config, Mapping):
+        document = plain_document(run_config)
+    elif run_config is not None:
+        path = Path(run_config)
+    suite_options = options or DefaultOptions()
     suite = build_suite(
         path,
         document=document,
@@ -300,9 +306,9 @@ def dry_run(
     The arguments are those of `evaluate`. Raises the same errors as `evaluate` for a wrong
     configuration.
     """
-    request = arguments_of(run_config, output_dir, flags, overrides)
     from eval_factory.workflows.dry_run import dry_run as preview
 
+    request = arguments_of(run_config, output_dir, flags, overrides)
     return preview(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
 
 
@@ -321,7 +327,8 @@ def estimate(
     from eval_factory.workflows.estimate import estimate as estimate_run
 
     request = arguments_of(run_config, output_dir, flags, overrides)
-    return estimate_run(build_evaluation(request, load_framework(), _env(env)), _env(env))
+    evaluation = build_evaluation(request, load_framework(), _env(env))
+    return estimate_run(evaluation, _env(env))
 
 
 def compare(
@@ -400,8 +407,8 @@ def calibrate(
             also be the folder of a run whose answers people rated: the run's judges are calibrated.
         judge_labels: The fields of the label file that contain a judge's decisions; empty if the
             judges are asked.
-        judge: With one field: the name of its judge. With a run config or a run's folder: the names
-            of the judges; empty: all judges.
+        judge: With one field in `judge_labels`: the name of its judge. With a run config or a run's
+            folder: the names of the judges; empty: all judges.
         to: The folder for the passports: new, empty, or with passports of the same labels. Needed
             if judges are asked.
         judges_from: The run config whose judges are asked for their decisions.
@@ -410,22 +417,24 @@ def calibrate(
     """
     from eval_factory.workflows import calibrate as work
 
-    folder = None if to is None else Path(to)
-    names = as_tuple(judge)
+    passport_folder = None if to is None else Path(to)
+    judges = as_tuple(judge)
     if Path(labels).is_dir() and judges_from is None and not judge_labels:
-        return work.calibrate_run(Path(labels), names, folder)
+        return work.calibrate_run(Path(labels), judges, passport_folder)
     if judges_from is None:
-        return work.calibrate(
-            Path(labels), as_tuple(judge_labels), names[0] if names else None, folder
-        )
-    if folder is None:
+        only_judge = judges[0] if judges else None
+        return work.calibrate(Path(labels), as_tuple(judge_labels), only_judge, passport_folder)
+    if passport_folder is None:
         raise ConfigError("calibrate: --to DIR is missing: the judges' answers are stored there")
+    asking = work.Asking(
+        run_config=Path(judges_from),
+        judges=judges,
+        to=passport_folder,
+        probes=work.PROBES if probes is None else probes,
+    )
     with interruptible():
-        asking = work.Asking(
-            Path(judges_from), names, folder, work.PROBES if probes is None else probes
-        )
         return work.calibrate_by_asking(
-            Path(labels), asking, env=_env(None), screen=screen or io.StringIO()
+            Path(labels), asking, env=os.environ, screen=screen or io.StringIO()
         )
 
 
@@ -502,10 +511,13 @@ def rescore(
     from eval_factory.report.reader import one_run
     from eval_factory.workflows.recollect import rescore as run
 
-    request = arguments_of(run_config, None, flags, overrides)
-    folder = one_run(folder, "rescore")
+    # `run` itself puts `output_dir` into the request.
+    request = arguments_of(run_config, output_dir=None, flags=flags, overrides=overrides)
+    run_folder = one_run(folder, "rescore")
     with interruptible():
-        return run(folder, request, Path(output_dir), env=_env(env), screen=screen or io.StringIO())
+        return run(
+            run_folder, request, Path(output_dir), env=_env(env), screen=screen or io.StringIO()
+        )
 
 
 def export_pages(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from eval_factory.core.annotations import (
     AnswerKey,
-    RatedQuestion,
+    Questionnaire,
     Rating,
     RatingChoice,
     Sample,
@@ -253,7 +253,7 @@ def draw_answers(
 
 
 def sample_of_draw(
-    question: RatedQuestion,
+    questionnaire: Questionnaire,
     strata: Sequence[AnswerStratum],
     drawn: Sequence[tuple[ShownAnswer, int, float]],
     draw: Draw,
@@ -261,12 +261,12 @@ def sample_of_draw(
     """Return the sample of a draw, with a code for each answer.
 
     Args:
-        question: the question for the raters.
+        questionnaire: the questions for the raters.
         strata: the strata of the sample.
         drawn: (texts, number of the stratum, probability of being drawn) of each drawn answer.
         draw: the settings of the draw.
     """
-    sheet = _sheet_id(question, drawn, draw)
+    sheet = _sheet_id(questionnaire, drawn, draw)
     stratum_of: dict[str, int] = {}
     for number, stratum in enumerate(strata):
         for key in stratum.answers:
@@ -279,11 +279,11 @@ def sample_of_draw(
         )
     return Sample(
         id=sheet,
-        kind=question.kind,
+        kind=questionnaire.kind,
         raters=draw.raters,
-        choices=question.choices,
-        metric=question.metric,
-        scale=question.score.scale,
+        choices=questionnaire.choices,
+        metric=questionnaire.metric,
+        scale=questionnaire.score.scale,
         strata=tuple(stratum.name for stratum in strata),
         stratum_of=stratum_of,
         answers=tuple(answers),
@@ -291,10 +291,10 @@ def sample_of_draw(
 
 
 def _sheet_id(
-    question: RatedQuestion, drawn: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
+    questionnaire: Questionnaire, drawn: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
 ) -> str:
     """Return an id that is computed from the draw and the drawn answers."""
-    lines = [draw.identity, question.kind, str(draw.seed)]
+    lines = [draw.identity, questionnaire.kind, str(draw.seed)]
     for shown, _, _ in drawn:
         lines.append(f"{shown.key.as_text()} {shown.sha256}")
     text = "\n".join(lines).encode("utf-8", "surrogatepass")

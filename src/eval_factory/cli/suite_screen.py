@@ -137,7 +137,7 @@ def pause_line(pause: Pause, now: float) -> str:
 
 def state_line(status: SuiteStatus, now: float) -> str:
     """Return a line that says whether the suite is running, and since when, or when it ended."""
-    folder = one_line(str(status.folder.named))
+    folder = one_line(str(status.folder.chosen_folder))
     if status.state == view.RUNNING:
         process = ""
         if status.pid:

@@ -40,7 +40,7 @@ from eval_factory.core.secrets import (
     secret_field_of_url,
 )
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.urls import SERVED_SCHEME, base_of, kind_of
+from eval_factory.core.urls import SERVED_SCHEME, base_of, endpoint_type_of
 from eval_factory.tasks.asking_forms import MAX_REPEATS, MAX_TURNS
 from eval_factory.tasks.choice_question import MAX_ORDERS
 
@@ -198,7 +198,7 @@ def _checked_servers(urls: list[str]) -> list[str]:
     if any(urlsplit(url).scheme in (DEMO_SCHEME, SERVED_SCHEME) for url in urls):
         raise ValueError("a list of several servers may hold only http:// and https:// URLs")
     # A base URL has no kind, and can be in a list with URLs of any kind.
-    kinds = sorted({kind for url in urls if (kind := kind_of(url))})
+    kinds = sorted({kind for url in urls if (kind := endpoint_type_of(url))})
     if len(kinds) > 1:
         raise ValueError(
             f"the list holds URLs of {' and '.join(kinds)}; all have to be of one kind"

@@ -95,22 +95,20 @@ class Sample:
 
         Raises KeyError, TypeError or ValueError if the mapping is not a sample.
         """
-        answers = [
-            {
-                **entry,
-                "key": AnswerKey(*entry["key"]),
-                "questions": tuple(Question(*question) for question in entry["questions"]),
-            }
-            for entry in document["answers"]
-        ]
-        read = {
+        answers = []
+        for entry in document["answers"]:
+            key = AnswerKey(*entry["key"])
+            questions = tuple(Question(*question) for question in entry["questions"])
+            answers.append(SampledAnswer(**{**entry, "key": key, "questions": questions}))
+        scale = document["scale"]
+        typed = {
             "raters": tuple(document["raters"]),
             "choices": tuple(RatingChoice(*entry) for entry in document["choices"]),
-            "scale": None if document["scale"] is None else tuple(document["scale"]),
+            "scale": None if scale is None else tuple(scale),
             "strata": tuple(document["strata"]),
-            "answers": tuple(SampledAnswer(**entry) for entry in answers),
+            "answers": tuple(answers),
         }
-        return cls(**{**document, **read})
+        return cls(**{**document, **typed})
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ class Annotations:
         Returned ratings replace all earlier ratings by the same rater on the same sheet.
 
         Args:
-            samples: id -> sample, for the samples of the returned ratings.
+            samples: a dict from id to sample, with each sample that has no ratings yet.
             returned: the ratings of the returned sheets.
         """
         replaced = {(rating.sheet, rating.rater) for rating in returned}
@@ -163,9 +161,10 @@ class Annotations:
             key=lambda rating: (rating.sheet, rating.rater, rating.code, rating.number),
         )
         by_id = {sample.id: sample for sample in self.samples}
-        used = dict.fromkeys([*by_id, *(rating.sheet for rating in returned)])
-        # A sample that has ratings already stays as it is.
-        return Annotations(tuple(by_id.get(name) or samples[name] for name in used), tuple(ratings))
+        for rating in returned:
+            if rating.sheet not in by_id:  # a sample that has ratings already stays as it is
+                by_id[rating.sheet] = samples[rating.sheet]
+        return Annotations(tuple(by_id.values()), tuple(ratings))
 
     def as_lines(self) -> list[str]:
         """Return the lines of ratings.jsonl: the samples, in the order of their first ratings, and
@@ -173,15 +172,10 @@ class Annotations:
         """
         lines = [{"sample": asdict(sample)} for sample in self.samples]
         for rating in self.ratings:
-            lines.append(
-                {
-                    "rating": {
-                        name: value
-                        for name, value in vars(rating).items()
-                        if name != "comment" or value
-                    }
-                }
-            )
+            fields = dict(vars(rating))
+            if not rating.comment:
+                del fields["comment"]
+            lines.append({"rating": fields})
         return [f"{json_line(line)}\n" for line in lines]
 
 
@@ -229,12 +223,12 @@ def read_sample(path: Path) -> Sample:
 
 IS_CORRECT = "Is the answer correct?"
 HOW_GOOD = "How good is the answer?"
-YES_NO = (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no"))
+YES_NO: tuple[RatingChoice, ...] = (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no"))
 
 
 @dataclass(frozen=True)
 class ShownAnswer:
-    """The parts of an answer that a rater sees, without the names of models and without scores."""
+    """An answer as a rater sees it, without the names of models and without scores."""
 
     key: AnswerKey
     turns: tuple[tuple[str, str], ...]  # (role, text) of each message of the prompt
@@ -246,7 +240,7 @@ class ShownAnswer:
 
 
 @dataclass(frozen=True)
-class RatedQuestion:
+class Questionnaire:
     """The questions that raters are asked about the answers of one result."""
 
     kind: str  # `RATINGS_SHEET` or `CRITERIA_SHEET`
@@ -263,30 +257,32 @@ class RatedQuestion:
     judged: bool = False
 
     def shown(self, record: InstanceRecord) -> ShownAnswer:
-        """Return the parts of an instance that a rater sees."""
+        """Return the answer of an instance as a rater sees it."""
         turns = []
         for turn in record.turns:
             role = str(turn.get("role", ""))
             content = turn.get("content")
-            if isinstance(content, list):
+            if isinstance(content, list):  # texts and pictures; a picture has no `text`
                 content = "\n".join(
                     str(part.get("text", "")) for part in content if isinstance(part, Mapping)
                 )
-            text = str(content or "")
+            text = str(content or "")  # a message that only calls a tool has no content
             if not (role == "system" and text in self.hidden):
                 turns.append((role, text))
+        if not turns:  # the prompt is a single text
+            turns.append(("user", record.prompt))
+        references = []
+        for reference in record.references:
+            if "correct" in (reference.get("tags") or ()):
+                references.append(str(reference["text"]))
         return ShownAnswer(
-            AnswerKey(record.id, record.trial),
-            tuple(turns or [("user", record.prompt)]),  # a record without messages has its prompt
-            record.completion or "",
-            tuple(
-                str(reference["text"])
-                for reference in record.references
-                if "correct" in (reference.get("tags") or ())
-            ),
-            self.questions(record),
-            self.sha256_of(record),
-            record.media,
+            key=AnswerKey(record.id, record.trial),
+            turns=tuple(turns),
+            answer=record.completion or "",
+            references=tuple(references),
+            questions=self.questions(record),
+            sha256=self.sha256_of(record),
+            media=record.media,
         )
 
     def sha256_of(self, record: InstanceRecord) -> str:
@@ -315,40 +311,40 @@ class RatedQuestion:
     def value_of(self, record: InstanceRecord) -> float | None:
         """Return the score of one answer by the main metric.
 
-        Returns None if the answer has no score, if the request failed, or if the answer is not in
-        the main score's split or belongs to a perturbation.
+        Returns None if the answer has no score, if the request failed, or if the main score does
+        not count the answer: it is in another split, or belongs to a perturbation.
         """
-        other_split = self.score.split not in (None, record.split)
-        if record.perturbation is not None or record.error is not None or other_split:
+        is_in_split = self.score.split in (None, record.split)
+        if not is_in_split or record.perturbation is not None or record.error is not None:
             return None
         return record.metrics.get(self.metric)
 
     def judge_ratings_of(self, record: InstanceRecord) -> dict[str, dict[int, float]]:
-        """Return the judges' ratings of one answer: judge -> index of the question -> rating.
+        """Return each judge's ratings of one answer, by the index of the question.
 
-        In a result without judges, the metric's name takes the place of a judge's name.
+        In a result without judges, the metric is the only judge.
         """
-        by_judge: dict[str, dict[int, float]] = {}
         if self.kind == CRITERIA_SHEET:
-            for number, criterion in enumerate(record.criteria):
-                for judge, judgement in (criterion.get("judges") or {}).items():
-                    met = judgement.get("criteria_met") if isinstance(judgement, Mapping) else None
-                    if isinstance(met, bool):
-                        by_judge.setdefault(judge, {})[number] = float(met)
-        elif self.jury:
-            for judge, judgement in record.judgements.items():
-                by_judge[judge] = {}
-                for number, name in enumerate(self.jury):
-                    rating = judgement.get(name)
-                    value = rating.get("score") if isinstance(rating, Mapping) else None
-                    if isinstance(value, (int, float)) and not isinstance(value, bool):
-                        by_judge[judge][number] = float(value)
-        else:
-            by_judge = {judge: {0: score} for judge, score in self.scores_of(record).items()}
+            return _decisions_of(record)
+        if self.jury:
+            return self._jury_ratings_of(record)
+        # The sheet has a single question, which has the index 0.
+        return {judge: {0: score} for judge, score in self.scores_of(record).items()}
+
+    def _jury_ratings_of(self, record: InstanceRecord) -> dict[str, dict[int, float]]:
+        """Return each judge's ratings of one answer, by the index of the jury's criterion."""
+        by_judge: dict[str, dict[int, float]] = {}
+        for judge, judgement in record.judgements.items():
+            by_judge[judge] = {}
+            for index, name in enumerate(self.jury):
+                rating = judgement.get(name)
+                value = rating.get("score") if isinstance(rating, Mapping) else None
+                if isinstance(value, (int, float)) and not isinstance(value, bool):
+                    by_judge[judge][index] = float(value)
         return by_judge
 
     def scores_of(self, record: InstanceRecord) -> Mapping[str, float]:
-        """Return the scores of one answer: judge -> score, or metric -> score without judges."""
+        """Return the score of one answer by each judge; without judges, by the metric."""
         if self.judged:
             return record.judges
         value = self.value_of(record)
@@ -370,9 +366,23 @@ class RatedQuestion:
         return statistics.fmean(values)
 
 
-def questions_to_raters(
+def _decisions_of(record: InstanceRecord) -> dict[str, dict[int, float]]:
+    """Return each judge's decisions about a rubric's criteria, by the index of the criterion.
+
+    A decision is 1 if the criterion is met, and 0 if it is not met.
+    """
+    by_judge: dict[str, dict[int, float]] = {}
+    for index, criterion in enumerate(record.criteria):
+        for judge, judgement in (criterion.get("judges") or {}).items():
+            met = judgement.get("criteria_met") if isinstance(judgement, Mapping) else None
+            if isinstance(met, bool):
+                by_judge.setdefault(judge, {})[index] = float(met)
+    return by_judge
+
+
+def questionnaire_of(
     result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]
-) -> RatedQuestion:
+) -> Questionnaire:
     """Return the questions that raters are asked about the answers of a result.
 
     Args:
@@ -403,28 +413,40 @@ def questions_to_raters(
         raise ConfigError(
             f"{metric} has no values of single answers, so answers cannot be rated on its scale"
         )
-    jury_report = result.validity.jury
     jury: tuple[str, ...] = ()
-    if jury_report is not None and not has_criteria:
-        jury = _jury_criteria(records)
-    labels: Mapping[str, int] = {}
     meanings: Mapping[str, str] = {}
-    if jury_report is not None:
-        labels = jury_report.labels
-        meanings = jury_report.criteria
-    # the judges' words with their ratings, the lowest rating first
-    labelled = sorted(map(RatingChoice, map(float, labels.values()), labels))
-    choices = (
-        YES_NO
-        if sheet_kind == CRITERIA_SHEET
-        else tuple(labelled) or ratings_on_scale(score.scale, values)
-    )
+    if result.validity.jury is not None:
+        meanings = result.validity.jury.criteria
+        if not has_criteria:
+            jury = _jury_criteria(records)
+    choices = YES_NO
+    if sheet_kind == RATINGS_SHEET:
+        choices = _words_of_judges(result) or ratings_on_scale(score.scale, values)
     if not choices:
         raise ConfigError(
             f"{metric} has no scale with two ends, so a rating cannot mean one of its values"
         )
-    judged = has_judges(result, sheet_kind)
-    return RatedQuestion(sheet_kind, metric, score, jury, choices, hidden, meanings, judged=judged)
+    return Questionnaire(
+        kind=sheet_kind,
+        metric=metric,
+        score=score,
+        jury=jury,
+        choices=choices,
+        hidden=hidden,
+        meanings=meanings,
+        judged=has_judges(result, sheet_kind),
+    )
+
+
+def _words_of_judges(result: TaskResult) -> tuple[RatingChoice, ...]:
+    """Return the words with which a jury's judges answer, the lowest rating first.
+
+    The result is empty if there is no jury, or if its judges answer with numbers.
+    """
+    if result.validity.jury is None:
+        return ()
+    labels = result.validity.jury.labels
+    return tuple(sorted(RatingChoice(float(rating), word) for word, rating in labels.items()))
 
 
 def _jury_criteria(records: Sequence[InstanceRecord]) -> tuple[str, ...]:
@@ -469,5 +491,8 @@ def ratings_on_scale(
         return YES_NO
     has_whole_steps = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= 10
     steps = int(high - low) if has_whole_steps else 4
-    ratings = (low + (high - low) * number / steps for number in range(steps + 1))
-    return tuple(RatingChoice(value, f"{value:g}") for value in ratings)
+    choices = []
+    for number in range(steps + 1):
+        value = low + (high - low) * number / steps
+        choices.append(RatingChoice(value, f"{value:g}"))
+    return tuple(choices)

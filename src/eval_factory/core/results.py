@@ -26,15 +26,15 @@ class ChoiceOrders:
     kept: Mapping[str, int]
     # number of an order (the original is 1) -> the mean score over the `questions`
     by_order: Mapping[str, float | None]
-    # share of the questions with several answers for which different choices (by text) were given
+    # among the questions with several answers: the share whose answers choose different texts
     changed: Share | None
-    # share of the questions answered in every order that were right in every order
+    # among the questions with an answer in each order: the share with only right answers
     right_in_all: Share | None
     letters: Mapping[str, int]  # answer -> its count, over all questions and orders
     right_by: RightBy | None = None  # None in results of earlier versions
     same_words: Share | None = None
-    """The share of questions with another choice when asked again in the same words and order: the
-    changes by chance alone. None if no question was asked again in this way.
+    """The share of questions whose choice changed when they were asked again in the same words and
+    order: the changes by chance alone. None if no question was asked again in this way.
     """
 
 
@@ -139,15 +139,32 @@ class Comparability:
 
 
 @dataclass(frozen=True)
+class RankCorrelation:
+    """Spearman's rank correlation with its 95 % interval."""
+
+    rho: float
+    ci_low: float
+    ci_high: float
+    count: int
+
+
+SHOWN_BELOW = 0.05
+"""The highest p value that shows that judges agree more than by chance."""
+SHOWN_ABOVE = 1.645
+"""The lowest standard normal deviate that shows that judges agree more than by chance."""
+
+
+@dataclass(frozen=True)
 class RubricVotes:
     """The number of criteria with each verdict: by the majority of the judges, or by one judge."""
 
-    asked: int
+    asked: int  # the number of all criteria
     met: int
     not_met: int
-    unjudged: int
+    unjudged: int  # criteria without a verdict
     tied: int = 0  # criteria that equal numbers of judges call met and not met
-    # one judge's mean score over the cases with a decision for each criterion, not clipped
+    # by one judge: the mean score of the cases in which this judge decided every criterion; the
+    # score of a case may be below 0
     score: float | None = None
 
 
@@ -161,9 +178,13 @@ class PairAgreement:
 
     @property
     def variance_by_chance(self) -> float:
-        """The variance of kappa for two judges who agree only by chance."""
+        """The variance of kappa for two judges who agree only by chance.
+
+        The formula's source is in `RubricReport.is_shown_to_agree`.
+        """
         by_chance = 0.5  # the agreement by chance, if it cannot be computed from kappa
         if self.kappa is not None and max(self.kappa, self.agreement) < 1:
+            # kappa = (agreement - by_chance) / (1 - by_chance), solved for `by_chance`
             by_chance = max(self.agreement - self.kappa, 0.0) / (1 - self.kappa)
         return by_chance / (1 - by_chance) / max(self.criteria, 1)
 
@@ -172,7 +193,7 @@ class PairAgreement:
 class CorrectedPart:
     """The share of met criteria in one category."""
 
-    criteria: int
+    criteria: int  # the number of criteria in the category
     judge: float  # the share according to the judge
     value: float | None  # the corrected share; None if it cannot be estimated from the labels
     ci_low: float | None
@@ -189,16 +210,17 @@ class JudgeCorrection:
     ci_low: float
     ci_high: float
     ci_method: str
-    # the share of the criteria that physicians call met that the judge calls met, too; categories
-    # are weighted as in the run
+    # among the criteria that physicians call met: the share that the judge calls met, with the
+    # categories weighted as in the run
     sensitivity: float
-    specificity: float  # the same share for criteria that are not met
-    labels: int
+    # among the criteria that physicians call not met: the share that the judge calls not met
+    specificity: float
+    labels: int  # the number of physicians' decisions about criteria that the judge also decided
     matched_points: float  # the share of the run's points in categories that have labels
     passport_date: str
     passport_sha256: str
     categories: Mapping[str, CorrectedPart]
-    # the standard error of sensitivity + specificity - 1; None if the true labels are not known
+    # the standard error of Youden's index (sensitivity + specificity - 1); None if it is not known
     youden_stderr: float | None = None
 
 
@@ -210,7 +232,7 @@ class RubricReport:
     judges: Mapping[str, RubricVotes]
     agreement: Mapping[str, PairAgreement]  # `JUDGE/JUDGE` -> the agreement of the two judges
     krippendorff_alpha: float | None = None
-    # share of the criteria decided by several judges for which all decisions are the same
+    # among the criteria that several judges decided: the share with equal decisions
     unanimous: float | None = None
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
     """Judge -> the rank correlation between the judge's scores and the lengths of the answers; None
@@ -219,7 +241,7 @@ class RubricReport:
     # set if the run has a judge's passport that can correct the score
     correction: JudgeCorrection | None = None
     constant: tuple[str, ...] = ()
-    """The judges that decided enough criteria, all of them in the same way."""
+    """The judges that decided 20 criteria or more, always in the same way."""
 
     @property
     def is_shown_to_agree(self) -> bool | None:
@@ -237,7 +259,7 @@ class RubricReport:
             if pair.kappa is not None:
                 kappas += pair.kappa
                 variance += pair.variance_by_chance
-        if not variance:
+        if not variance:  # no pair has a kappa
             return None
         return kappas / math.sqrt(variance) >= SHOWN_ABOVE
 
@@ -259,7 +281,7 @@ class Stats:
     ci_low: float | None
     ci_high: float | None
     ci_method: str | None
-    # the number of shared sources, if the task declares clusters (`helm.cluster`)
+    # the number of sources that instances share, if the task declares clusters (`helm.cluster`)
     clusters: int | None = None
     # the variance of the mean, divided by its variance for independent instances
     design_effect: float | None = None
@@ -306,7 +328,8 @@ class Score:
 
     def is_over(self, record: InstanceRecord) -> bool:
         """Return True if an instance belongs to the split and perturbation of this score."""
-        return (record.split, record.perturbation) == (self.split or "", self.perturbation)
+        split = self.split or ""  # a record without a split has ""
+        return record.split == split and record.perturbation == self.perturbation
 
 
 Scores = Mapping[str, Score]
@@ -353,24 +376,8 @@ class JudgeCounts:
     asked: int
     scored: int
     failed: int
-    # True if the judge's id shows the family of the evaluated model
+    # True if the judge's id shows the family of the evaluated model; None if it is not known
     same_family: bool | None = None
-
-
-@dataclass(frozen=True)
-class RankCorrelation:
-    """Spearman's rank correlation with its 95 % interval."""
-
-    rho: float
-    ci_low: float
-    ci_high: float
-    count: int
-
-
-SHOWN_BELOW = 0.05
-"""The highest p value that shows that judges agree more than by chance."""
-SHOWN_ABOVE = 1.645
-"""The lowest standard normal deviate that shows that judges agree more than by chance."""
 
 
 @dataclass(frozen=True)
@@ -393,7 +400,7 @@ class JuryReport:
     # p value of the test that judges agree only by chance; None: one judge, or an earlier version
     agreement_p: float | None = None
     constant: tuple[str, ...] = ()
-    """The judges that gave enough ratings, and the same ratings to every answer."""
+    """The judges that gave many ratings, and the same ratings to every answer."""
 
     @property
     def is_shown_to_agree(self) -> bool | None:
@@ -441,14 +448,14 @@ class FailureCause:
 
 @dataclass(frozen=True)
 class Floor:
-    """The best score of trivial answers, which need no model, on the questions of the run."""
+    """The best score without a model on the questions of the run."""
 
-    best: str  # the name of the trivial answer with the best score
+    best: str  # the name of the answer without a model that has the best score
     value: float
     instances: int
     answers: Mapping[str, float]
-    """Trivial answer (an empty answer, always the same letter, the longest option ...) -> its
-    score. `random` has the expected score of a random letter.
+    """Answer without a model (an empty answer, always the same letter, the longest option ...) ->
+    its score. `random` has the expected score of a random letter.
     """
     lower_is_better: bool = False
     # True if the answers were not scored: `value` is then the lowest rating of the scale
@@ -456,7 +463,7 @@ class Floor:
 
     @property
     def named(self) -> str:
-        """The name of the best trivial answer, marked if its score is assumed."""
+        """The name in `best`, marked if the score is assumed."""
         if self.assumed:
             return f"{self.best} (assumed)"
         return self.best
@@ -473,10 +480,10 @@ class JudgeProbe:
 
 @dataclass(frozen=True)
 class Look:
-    """An interim analysis: the main score of the first `n` instances, or its difference to another
-    run.
+    """An interim analysis of the first `n` instances.
 
-    The value is None if it cannot be computed. The intervals of all looks hold simultaneously.
+    The value is their main score, or the difference of this score from another run's score. The
+    value is None if it cannot be computed. The intervals of all looks hold simultaneously.
     """
 
     n: int
@@ -489,11 +496,13 @@ class Look:
 class StoppedEarly:
     """The result of the stopping rule of a run with `extra.stop_when`."""
 
-    rule: Mapping[str, Any]  # the rule, its level `alpha`, and `seed` and `first` of the sample
+    # first the rule itself (`half_width`: 0.02), then its level `alpha`, the `seed` of the sample,
+    # and the number of instances at the `first` look
+    rule: Mapping[str, Any]
     looks: tuple[Look, ...]
     asked: int  # the number of instances that were asked
     of: int  # the number of the benchmark's instances
-    holds: bool  # True if the rule holds at the last look
+    holds: bool  # True if the rule is met at the last look
     stopped: bool  # True if the run stopped before all instances were asked
     saved_requests: int
     saved_cost: float | None  # in US dollars; None if prices are not known
@@ -501,7 +510,7 @@ class StoppedEarly:
     @property
     def rule_text(self) -> str:
         """The rule as text, such as `half_width 0.02`."""
-        name, value = next(iter(self.rule.items()))
+        name, value = next(iter(self.rule.items()))  # the first entry is the rule itself
         if value is True:
             return name
         return f"{name} {value}"
@@ -513,7 +522,7 @@ class Validity:
 
     instances: Instances
     judges: Mapping[str, JudgeCounts]
-    # label of a score -> the lowest and the highest value that it could have, given missing scores
+    # label of a score -> its lowest and its highest possible value, whatever the missing values are
     bounds: Mapping[str, tuple[float, float]]
     jury: JuryReport | None
     notes: tuple[str, ...]  # the most important note first
@@ -521,7 +530,8 @@ class Validity:
     main_split: str | None = None  # the split whose scores have names without the split
     splits: Mapping[str, int] = field(default_factory=dict)  # split -> number of asked instances
     judgements: Judgements | None = None  # the judgements of the main score, if it is a jury's
-    # reasons other than too few instances, each with a remedy on further lines
+    # the reasons why the result is not reportable, except too few instances; the first line of a
+    # text has the reason, and the further lines have the remedy
     not_reportable: tuple[str, ...] = ()
     # label of a score -> its floor, if it is known
     floors: Mapping[str, Floor] = field(default_factory=dict)
@@ -591,7 +601,7 @@ class Usage:
     all_runs: SpentByRole
     runs: int
     wall_s: float  # in seconds
-    # the reason why the cost of answers is not known, if these answers may have had a cost
+    # the reason why a cost is not known; None if it is known, or if the answers had no cost
     cost_unknown: str | None = None
 
 
@@ -634,13 +644,12 @@ class AskedEndpoint:
     @property
     def days(self) -> int:
         """The number of full days between the first and the last answer; 0 if it is not known."""
+        if self.first_answer is None or self.last_answer is None:
+            return 0
         try:
-            # A moment that is not known is None; as "", it raises ValueError.
-            first, last = (
-                datetime.strptime(moment or "", UTC_FORMAT)
-                for moment in (self.first_answer, self.last_answer)
-            )
-        except ValueError:
+            first = datetime.strptime(self.first_answer, UTC_FORMAT)
+            last = datetime.strptime(self.last_answer, UTC_FORMAT)
+        except ValueError:  # a stored result was altered
             return 0
         return (last - first).days
 
@@ -702,9 +711,10 @@ class Provenance:
     prompts_sha256: str
     run_identity: str
     errata_version: int
-    git_hash: str | None
-    target: str
-    # the hash of the data bundle's manifest; data sets of the Hub with revision and hash
+    git_hash: str | None  # the commit of eval-factory's own repository, if it runs from one
+    target: str  # the id of the evaluated model
+    # the data bundle: the hash of its manifest, and the revision and hash of each data set of the
+    # Hub
     data_bundle: Mapping[str, Any] | None = None
     # the sandbox, if answers were executed
     code_execution: Mapping[str, Any] | None = None
@@ -732,7 +742,8 @@ class Provenance:
     training_cutoff: str | None = None
     # the way in which pictures were reduced before they were sent; None: they were not reduced
     pictures: str | None = None
-    # the smallest token limit of answers to questions in other words and after a further turn
+    # the smallest token limit of answers to questions that were asked in other words or after a
+    # further turn; None: the benchmark's own limit
     asked_again_tokens: int | None = None
     # if the model was not asked: the identity of the run that asked for the answers
     rescored_from: str | None = None
@@ -818,14 +829,15 @@ class InstanceRecord:
 
     @property
     def lowest_score(self) -> float | None:
-        """The lowest possible score of a rubric's case, if only criteria with negative points are
-        met; None without a rubric. The highest possible score is 1.
+        """The score of a rubric's case if exactly the criteria with negative points are met.
+
+        None without a rubric. The highest possible score is 1.
         """
-        points = [float(point["points"]) for point in self.criteria]
-        total = sum(point for point in points if point > 0)
-        if not total:
+        points = [float(criterion["points"]) for criterion in self.criteria]
+        maximum = sum(number for number in points if number > 0)
+        if not maximum:
             return None
-        return sum(point for point in points if point < 0) / total
+        return sum(number for number in points if number < 0) / maximum
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,10 @@ GIT_IGNORE = ".gitignore"
 _IGNORE_ALL = "# prompts and answers may be of patients: git leaves them out\n*\n"
 # the time (in seconds) to wait for processes of a killed run, which end themselves
 ORPHAN_WAIT_S = 60.0
-# the time (in seconds) without a message if the holder is unknown: it is just starting or ending
+# the time (in seconds) without a message if the holder is unknown: a process that is just starting
+# or ending
 UNKNOWN_HOLDER_S = 1.0
-# the folder, in a run's output folder, of the suite that runs the run on Slurm as its only cell
+# a single run on Slurm is the only cell of a suite, whose folder is in the run's output folder
 SINGLE_RUN_FOLDER = ".slurm"
 
 
@@ -116,15 +117,18 @@ class Lock:
 
     def program_ended(self) -> None:
         """Record that the process that inherited the lock has ended."""
-        # The file still names the process: it serves messages only, and `release` deletes it.
+        # The file is not written again: only messages need it, and `release` deletes it.
         self._holder = replace(self._holder, program=None)
 
     def release(self) -> None:
-        """Release the lock. A process that inherited the lock and still runs holds the lock on."""
-        # Otherwise, the process that inherited the lock still holds it, and the file names it.
+        """Release the lock.
+
+        A process that inherited the lock and still runs then holds the lock alone, and the file
+        that names the holder stays.
+        """
         if self._holder.program is None:
             self._file.unlink(missing_ok=True)
-            with suppress(OSError):  # closing the descriptor would release the lock, too
+            with suppress(OSError):  # closing the descriptor releases the lock, too
                 fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         os.close(self.descriptor)
 
@@ -143,7 +147,7 @@ def open_lock(path: Path) -> int:
 
 
 class _PathInFolder:
-    """An attribute of a folder's class: the path of a file or folder below the folder's root."""
+    """An attribute of `RunDir` or `SuiteDir`: the path of a file or folder below its `root`."""
 
     def __init__(self, *parts: str) -> None:
         self._parts = parts
@@ -252,8 +256,8 @@ class RunDir:
         return (*self.results, *state, self.checksums, self.attestation)
 
     @property
-    def own(self) -> tuple[Path, ...]:
-        """The files and folders of a result. A result is read from these files only."""
+    def all_paths(self) -> tuple[Path, ...]:
+        """All files and folders of a result. A result is read from these files only."""
         folders = (self.responses, self.model_configs, self.helm, self.logs, self.annotations)
         return (*self._single, *self.answers, *folders)
 
@@ -302,7 +306,7 @@ class RunDir:
                 # everybody.
                 folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
-                pass
+                pass  # existing folders may be read-only: this raises OSError
         except OSError as error:
             raise PrerequisiteError(
                 f"cannot write to the output folder {self.root}: {error.strerror or error}\n"
@@ -348,8 +352,8 @@ class RunDir:
         started = time.monotonic()
         reported = False
         while True:
-            # The package filelock makes the same call, but its import loads asyncio.
             try:
+                # The package filelock makes the same call, but its import loads asyncio.
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             # Another process holds the lock; some file systems raise PermissionError.
@@ -380,21 +384,24 @@ class RunDir:
             return f"{self.root} is in use by another run: an unknown process"
         if not holder.is_gone:
             return f"{self.root} is in use by another run: {holder}"
-        program = f"process {holder.program}" if holder.program else "an unknown process"
+        program = "an unknown process"
+        remedy = "end it"
+        if holder.program:
+            program = f"process {holder.program}"
+            remedy = f"end it (kill {holder.program})"
         return (
             f"{self.root} is in use: its run (process {holder.pid}, "
             f"since {holder.since}) was killed,"
             f" but what it started goes on: {program}\n"
-            f"  end it{f' (kill {holder.program})' if holder.program else ''}, "
-            "then run the same command again"
+            f"  {remedy}, then run the same command again"
         )
 
 
 def keep_from_git(folder: Path, *, is_ours: bool) -> None:
     """Write a `.gitignore` to an output folder, so that git ignores the folder.
 
-    Nothing is written if there is a `.gitignore`. Nothing is written either if the folder is not
-    marked yet and contains files: these files may belong to a repository.
+    Nothing is written if the folder has a `.gitignore`, or if it is not marked yet and contains
+    files: these files may belong to a repository.
 
     Args:
         folder: the output folder.
@@ -470,12 +477,12 @@ class SuiteDir:
         """The logs of all servers that this machine started, and of those that each target's last
         Slurm job started.
         """
-        # folder of a target -> folder of its last start: later starts replace earlier starts
-        last = {
-            start.parent: start
-            for start in sorted(self.state.glob("slurm/tasks/*/*"), key=os.path.getmtime)
+        # dict from a target's folder to its last job's folder: later jobs replace earlier jobs
+        last_jobs = {
+            job.parent: job
+            for job in sorted(self.state.glob("slurm/tasks/*/*"), key=os.path.getmtime)
         }
-        folders = [self.state, *(start / self.state.name for start in last.values())]
+        folders = [self.state, *(job / self.state.name for job in last_jobs.values())]
         logs: list[Path] = []
         for folder in folders:
             logs += sorted(folder.glob("servers/*.log"))
@@ -497,30 +504,27 @@ class SuiteDir:
         )
 
     @property
-    def own(self) -> tuple[Path, ...]:
-        """The files and folders of the suite and of its runs. Results are read from these only."""
-        # A cell's folder is TARGET/EVALUATION; the run of a `RunSuiteDir` is in `named` itself.
-        folders = map(RunDir, (self.named, *self.named.glob("*/*")))
+    def all_paths(self) -> tuple[Path, ...]:
+        """All files and folders of the suite and its runs. Results are read from these only."""
+        # A cell's folder is TARGET/EVALUATION. A single run is in `chosen_folder` itself.
+        folders = map(RunDir, (self.chosen_folder, *self.chosen_folder.glob("*/*")))
         runs = [run for run in folders if run.marker.exists() or run.evaluation_config.exists()]
         return (
             self.config,
             *self.table,
             self.leaderboard,
             self.state,
-            *chain.from_iterable(run.own for run in runs),
+            *chain.from_iterable(run.all_paths for run in runs),
         )
 
     @property
-    def named(self) -> Path:
-        """The folder that messages to the user name: the output folder that the user has chosen."""
+    def chosen_folder(self) -> Path:
+        """The output folder that the user has chosen; messages to the user name this folder."""
         return self.root
 
 
 class RunSuiteDir(SuiteDir):
-    """The folder of a suite with a single run, inside the run's output folder.
-
-    The run's output folder is the folder of the only cell.
-    """
+    """The paths of a suite with a single run, whose `root` is inside the run's output folder."""
 
     run_config = _PathInFolder("run_config.yml")  # the run config with its executor, for `run_eval`
 
@@ -529,7 +533,7 @@ class RunSuiteDir(SuiteDir):
         return self.root.parent
 
     @property
-    def named(self) -> Path:
+    def chosen_folder(self) -> Path:
         return self.root.parent
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from eval_factory.core.errors import PrerequisiteError
 
@@ -51,10 +52,12 @@ _HIDDEN_OF_PROC = (
     "vmallocinfo",
 )
 """Files in /proc about the machine or all its processes, which namespaces do not hide."""
+_ROOT = 0  # the id of the user root
 _NOBODY = 65534  # the id of the user and group nobody, which own no files
 _RIGHTS_TO_BECOME_NOBODY = ("SETUID", "SETGID", "SETPCAP")
 TIMED_OUT = 124  # the exit code for a program that exceeded its time, as of the command `timeout`
 _MAX_OUTPUT = 16_000_000  # the limit of standard output and standard error, in bytes
+_MAX_REASON = 300  # the number of last characters of a program's message that an error shows
 
 # The instructions and constants of seccomp-bpf. A filter loads the number of the system call,
 # compares it, and returns an error or allows the call.
@@ -77,8 +80,17 @@ _UNIX = 1  # the family of Unix sockets
 _FAMILIES = (2, 10, 16)  # allowed families of sockets (in addition to Unix): IPv4, IPv6, netlink
 # system calls that have the same number on all architectures
 _EVERYWHERE = {"io_uring_setup": 425, "clone3": 435, "pidfd_getfd": 438, "memfd_secret": 447}
-_CALLS = {
-    "x86_64": (
+
+
+class _Architecture(NamedTuple):
+    """The numbers of an architecture in seccomp."""
+
+    identifier: int
+    calls: Mapping[str, int]  # name of a filtered system call -> its number
+
+
+_ARCHITECTURES = {
+    "x86_64": _Architecture(
         0xC000003E,
         {
             "shmget": 29,
@@ -104,7 +116,7 @@ _CALLS = {
             "vfork": 58,
         },
     ),
-    "aarch64": (
+    "aarch64": _Architecture(
         0xC00000B7,
         {
             "shmget": 194,
@@ -129,7 +141,6 @@ _CALLS = {
         },
     ),
 }
-"""Architecture -> (its identifier in seccomp, name -> number of the filtered system calls)."""
 
 
 @dataclass(frozen=True)
@@ -180,15 +191,12 @@ def run(
         tempfile.TemporaryFile() as stderr,
         tempfile.TemporaryFile() as refused,
     ):
-        for file, content in (
-            (stdin, standard_input),
-            (refused, refused_calls(allowed)),
-        ):
+        for file, content in ((stdin, standard_input), (refused, refused_calls(allowed))):
             file.write(content)
             file.seek(0)
         sandbox = _sandbox(folder, allowed, refused.fileno())
         with _owned_by_program(folder):
-            ended = subprocess.Popen(
+            program = subprocess.Popen(
                 [*sandbox, *argv],
                 stdin=stdin,
                 stdout=stdout,
@@ -197,12 +205,12 @@ def run(
                 pass_fds=[refused.fileno()],
             )
             try:
-                returncode = ended.wait(seconds)
+                returncode = program.wait(seconds)
             except subprocess.TimeoutExpired:
                 returncode = TIMED_OUT
             finally:  # ends a program that still runs: after its time, or after an exception here
-                ended.kill()
-                ended.wait()
+                program.kill()
+                program.wait()
         stdout.seek(0)
         stderr.seek(0)
         return EndedProgram(returncode, stdout.read(_MAX_OUTPUT), stderr.read(_MAX_OUTPUT))
@@ -241,7 +249,7 @@ def _sandbox(folder: Path, allowed: Allowed, refused: int) -> list[str]:
 
 
 def _is_root() -> bool:
-    return os.geteuid() == 0
+    return os.geteuid() == _ROOT
 
 
 def _identity() -> list[str]:
@@ -286,7 +294,7 @@ def _owned_by_program(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _change_owner(folder, 0)
+        _change_owner(folder, _ROOT)
 
 
 def _change_owner(folder: Path, owner: int) -> None:
@@ -344,8 +352,12 @@ def _folders_above(paths: Iterable[str]) -> list[str]:
     return arguments
 
 
+# a shell program that prints `ready` if it can read all paths that are its arguments
+_TRIAL = 'for path; do [ -r "$path" ] || { echo "$path cannot be read"; exit 1; }; done; echo ready'
+
+
 def require(why: str, allowed: Allowed = Allowed()) -> None:
-    """Check that a sandbox works, by running a trivial program in it.
+    """Check that a sandbox works, by running a small program in it.
 
     Args:
         why: the reason why a sandbox is needed, as the first line of the error message.
@@ -361,10 +373,8 @@ def require(why: str, allowed: Allowed = Allowed()) -> None:
         except PrerequisiteError as error:
             raise PrerequisiteError(f"{why}\n  {error}\n  nothing was asked") from None
     if ended.output != b"ready\n":
-        reason = (
-            " ".join((ended.errors or ended.output).decode(errors="replace").split())[-300:]
-            or f"code {ended.returncode}"
-        )
+        message = (ended.errors or ended.output).decode(errors="replace")
+        reason = " ".join(message.split())[-_MAX_REASON:] or f"code {ended.returncode}"
         step = (
             "it needs user namespaces: ask the administrator of this machine or container to "
             "allow them"
@@ -381,9 +391,6 @@ def require(why: str, allowed: Allowed = Allowed()) -> None:
         )
 
 
-_TRIAL = 'for path; do [ -r "$path" ] || { echo "$path cannot be read"; exit 1; }; done; echo ready'
-
-
 def _program(name: str, package: str) -> str:
     """Return the path of a program that is needed for the sandbox.
 
@@ -394,7 +401,7 @@ def _program(name: str, package: str) -> str:
     Raises:
         PrerequisiteError: the program is not installed, or the machine is not supported.
     """
-    if not sys.platform.startswith("linux") or platform.machine() not in _CALLS:
+    if not sys.platform.startswith("linux") or platform.machine() not in _ARCHITECTURES:
         raise PrerequisiteError("the sandbox (bubblewrap) needs Linux on x86_64 or aarch64")
     program = shutil.which(name)
     if program is None:
@@ -409,18 +416,19 @@ def refused_calls(allowed: Allowed) -> bytes:
     """Return the seccomp filter: the refused system calls fail with "not permitted".
 
     Refused are calls for kernel keys, the kernel's log and memory that no limit counts, because
-    namespaces do not confine them. The tracing of processes is refused, because bubblewrap's own
-    process in the sandbox belongs to the same user: if a program traced it, it would not end with
-    its parent. Calls that start processes are refused unless they are allowed; threads are always
-    allowed. For a program of another architecture (32 bits), all calls are refused.
+    namespaces do not confine them. The tracing of processes is refused: a program could trace
+    bubblewrap's own process in the sandbox, and that process would then not end with its parent.
+    Calls that start processes are refused unless they are allowed; threads are always allowed. For
+    a program of another architecture (32 bits), all calls are refused.
     """
+    # `_program` raises an error for an unknown architecture, so its filter is never used.
+    architecture = _ARCHITECTURES.get(platform.machine(), _Architecture(0, {}))
+    numbers = {**architecture.calls, **_EVERYWHERE}
     # An instruction is (code, instructions to skip if true, instructions to skip if false, value).
-    architecture, numbers = _CALLS.get(platform.machine(), (0, {}))
-    numbers = numbers | _EVERYWHERE
     refuse = (_RETURN, 0, 0, _ERROR | _EPERM)
-    lines = [
+    instructions = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
-        (_EQUAL, 1, 0, architecture),
+        (_EQUAL, 1, 0, architecture.identifier),
         refuse,
         (_LOAD, 0, 0, _NUMBER_AT),
         (_AT_LEAST, 0, 1, _X32),
@@ -430,21 +438,22 @@ def refused_calls(allowed: Allowed) -> bytes:
         (_EQUAL, 0, 1, numbers.pop("clone3")),
         (_RETURN, 0, 0, _ERROR | _ENOSYS),
     ]
-    clone = numbers.pop("clone", 0)
     # Unix sockets are refused with network access: without a network namespace, a program could
     # reach abstract Unix sockets of other programs, such as those of a desktop.
     families = list(_FAMILIES)
     if not allowed.network:
         families.append(_UNIX)
-    lines += _socket_rules(numbers.pop("socket", 0), families, refuse)
-    for name, number in numbers.items():
+    instructions += _socket_rules(numbers.pop("socket", 0), families, refuse)
+    clone = numbers.pop("clone", 0)
+    for name, number in numbers.items():  # all calls without a rule of their own
         if not allowed.processes or name not in ("fork", "vfork"):
-            lines += [(_EQUAL, 0, 1, number), refuse]
+            instructions += [(_EQUAL, 0, 1, number), refuse]
+    # The flags of clone say whether a user namespace, a thread or a process is made.
     clone_rules = [(_LOAD, 0, 0, _FIRST_ARGUMENT_AT), (_HAS_BIT, 0, 1, _CLONE_NEWUSER), refuse]
     if not allowed.processes:
         clone_rules += [(_HAS_BIT, 1, 0, _CLONE_THREAD), refuse]  # a thread skips the refusal
-    lines += [(_EQUAL, 0, len(clone_rules), clone), *clone_rules, (_RETURN, 0, 0, _ALLOW)]
-    return b"".join(struct.pack("HBBI", *line) for line in lines)
+    instructions += [(_EQUAL, 0, len(clone_rules), clone), *clone_rules, (_RETURN, 0, 0, _ALLOW)]
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in instructions)
 
 
 def _socket_rules(
@@ -468,7 +477,7 @@ def _socket_rules(
     return [(_EQUAL, 0, len(rules), number), *rules]
 
 
-def without_secrets(folder: Path) -> dict[str, str]:
+def environment_without_secrets(folder: Path) -> dict[str, str]:
     """Return the environment for a program that runs in a folder.
 
     Only the variables that find programs and libraries are copied from this process.

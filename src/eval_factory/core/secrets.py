@@ -75,7 +75,7 @@ _KEYS: tuple[_Shape, ...] = (
         lambda match: REDACTED if match[1] else match[0],
     ),
 )
-_SHORTEST_SHAPE = 5  # characters of the shortest URL with a password: a letter and `://b@`
+_SHORTEST_SHAPE = 5  # the length of `://b@`, the shortest text that has one of the shapes
 _SHAPES: tuple[_Shape, ...] = (*_KEYS, ("://", r"""(://)[^/\s@'"\\]+(?=@)""", _MARKED))
 
 
@@ -90,12 +90,12 @@ def _without(shapes: Iterable[_Shape], text: str) -> str:
 
 
 def looks_like_key(text: str) -> bool:
-    """Return True if a text in the place of a variable's name is probably the key itself."""
+    """Return True if a text that should name a variable is probably the key itself."""
     long_and_mixed = re.match(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z", text)
     return _without(_KEYS, text) != text or long_and_mixed is not None
 
 
-def is_place(value: str) -> bool:
+def is_existing_path(value: str) -> bool:
     """Return True if a value is an existing path: `SERVICE_CREDENTIALS=/etc/service.json`.
 
     Such a value is not redacted: a path is no secret, and messages need it.
@@ -105,20 +105,21 @@ def is_place(value: str) -> bool:
 
 
 def is_placeholder(value: str) -> bool:
-    """Return True if a key cannot be distinguished from words: `EMPTY`, `ollama`, `not-needed`.
+    """Return True if a value is short, or is one or two words: `EMPTY`, `ollama`, `not-needed`.
 
-    Such a value is not redacted: answers and paths contain the same words.
+    Such a value is not redacted, because answers and paths contain the same words.
     """
     return len(value) < SHORTEST_SECRET or bool(_PLAIN.fullmatch(value))
 
 
 def _in_base64(value: str) -> set[str]:
-    """Return the base64 texts that a longer text with this value may contain, in both alphabets.
+    """Return the digits of a value in the base64 code of a longer text, in both base64 alphabets.
 
     The digits at the start and end are removed, because they also depend on the neighbouring bytes.
     """
     codes = set()
-    for before in range(3):  # bytes before the value, modulo 3: base64 encodes 3 bytes at a time
+    # Base64 encodes 3 bytes at a time, so there may be 0, 1 or 2 bytes before the value.
+    for before in range(3):
         encoded = base64.b64encode(bytes(before) + value.encode()).decode().rstrip("=")
         # A digit has 6 bits. The digits from `start` to `end` have only bits of the value:
         # `start` is rounded up, and `end` is rounded down.
@@ -139,8 +140,10 @@ def _escapable(letter: str) -> str:
         f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}"
     )
     in_a_program = rf"\\{{1,8}}(?:u00|x|u\{{0{{0,4}}){digits}\}}?"
+    # `%25` is an escaped `%`: a URL inside a URL is escaped repeatedly.
+    in_a_url = f"%(?:25){{0,4}}{digits}"
     in_html = f"&#0{{0,4}}(?:{code}|[xX]0{{0,4}}{digits});?"
-    return rf"(?:{re.escape(letter)}|%(?:25){{0,4}}{digits}|{in_a_program}|{in_html})"
+    return f"(?:{re.escape(letter)}|{in_a_url}|{in_a_program}|{in_html})"
 
 
 _BREAK = re.compile(
@@ -175,8 +178,8 @@ class Redactor:
         self._known: list[str] = []
         """The secrets, plain and encoded (JSON, HTML, hexadecimal, base64), the longest first."""
         self._spread: list[bytes] = []
-        """The ASCII letters and digits of each known form, and of each secret backwards. They are
-        found in a text with any separators between the letters.
+        """The ASCII letters and digits of each text in `_known`, and of each secret backwards. They
+        are found in a text with any separators between the letters.
         """
         self._escaped: dict[str, re.Pattern[str]] = {}
         """Secret -> the pattern that finds the secret with escaped letters."""
@@ -199,15 +202,21 @@ class Redactor:
                 `names_a_secret` is true.
         """
         names = filter(names_a_secret, env) if names is None else names
-        values = [env[name] for name in names if env.get(name) and not is_place(env[name])]
+        values = [env[name] for name in names if env.get(name) and not is_existing_path(env[name])]
         for name, value in env.items():
             if name.lower().endswith("_proxy"):
                 with suppress(ValueError):  # the value is not a URL
-                    values.append(urlsplit(value).password or "")
+                    password = urlsplit(value).password
+                    if password is not None:
+                        values.append(password)
         return cls(values)
 
     def learn(self, value: str) -> None:
-        """Add a secret; other threads may use the redactor at the same time."""
+        """Add a secret.
+
+        Other threads may use the redactor at the same time, so no list, dict or set is changed:
+        each is replaced by a new object.
+        """
         value = value.strip()
         if is_placeholder(value):
             return
@@ -220,6 +229,7 @@ class Redactor:
         # Shorter forms could occur in ordinary texts.
         self._spread = [form for form in spread if len(form) >= SHORTEST_SECRET]
         self._known = known
+        # `known` begins with the longest text and ends with the shortest.
         self._shortest = min(map(len, (known[-1], *self._spread)))
         self._escaped = {**self._escaped, value: re.compile("".join(map(_escapable, value)))}
         self._clean = set()
@@ -246,26 +256,25 @@ class Redactor:
                 text = pattern.sub(REDACTED, text)
         text = self._without_spread(text, text)
         if _may_break(text):
-            text = self._without_spread(text, _BREAK.sub(lambda match: " " * len(match[0]), text))
+            with_blanks = _BREAK.sub(lambda match: " " * len(match[0]), text)
+            text = self._without_spread(text, with_blanks)
         return text
 
-    def _without_spread(self, text: str, read: str) -> str:
-        """Return `text` without the secrets that occur in `read` with separators between letters.
-
-        The letters and digits of such a secret occur in their order, or backwards.
+    def _without_spread(self, text: str, searched: str) -> str:
+        """Return a text without the secrets whose letters have separators between them.
 
         Args:
             text: the text.
-            read: the text in which secrets are searched: `text` itself, or a text of the same
-                length with blanks in place of escaped line breaks.
+            searched: the text in which secrets are searched: `text` itself, or a text of the same
+                length that has blanks instead of escaped line breaks.
         """
-        if not self._is_spread_in(read):
+        if not self._is_spread_in(searched):
             return text
-        letters = _squeezed(read)
-        # the position in the text of each of `letters`
+        letters = _squeezed(searched)
+        # the position in `searched` of each of the `letters`
         positions = [
             position
-            for position, letter in enumerate(read)
+            for position, letter in enumerate(searched)
             if letter.isascii() and letter.isalnum()
         ]
         spans: list[tuple[int, int]] = []
@@ -275,9 +284,9 @@ class Redactor:
                 spans.append((positions[index], positions[index + len(form) - 1] + 1))
                 index = letters.find(form, index + 1)
         parts = []
-        end = 0
+        end = 0  # the end of the last span
         for span_start, span_end in sorted(spans):
-            if span_start >= end:
+            if span_start >= end:  # else the spans overlap, and are replaced once
                 parts += [text[end:span_start], REDACTED]
             end = max(end, span_end)
         return "".join(parts) + text[end:]
@@ -383,10 +392,10 @@ def names_a_secret(name: str) -> bool:
 def secret_in(env: Mapping[str, str], name: str) -> str | None:
     """Return the secret in a variable; None if the variable is not set or empty.
 
-    White space around the secret is removed: a Windows file leaves a CR at its end. Raises
+    White space around the secret is removed: a secret from a Windows file may end with a CR. Raises
     PrerequisiteError, with the variable's name, if the secret has characters that cannot be sent.
     """
-    return checked_secret(env.get(name) or "", name)
+    return checked_secret(env.get(name, ""), name)
 
 
 def checked_secret(value: str, origin: str) -> str | None:
@@ -407,7 +416,9 @@ def checked_secret(value: str, origin: str) -> str | None:
             "  set it again; quotes, dashes and spaces may have been changed "
             "when it was copied"
         )
-    return value or None
+    if not value:
+        return None
+    return value
 
 
 def variables_in(tree: object) -> list[str]:
@@ -425,7 +436,7 @@ def filled(tree: Any, env: Mapping[str, str]) -> Any:
     Raises PrerequisiteError if a variable is not set, or has characters that cannot be sent.
     """
     if isinstance(tree, str):
-        return _VARIABLE.sub(lambda match: _needed(env, match[1]), tree)
+        return _VARIABLE.sub(lambda match: _required_value(env, match[1]), tree)
     if isinstance(tree, Mapping):
         return {key: filled(item, env) for key, item in tree.items()}
     if isinstance(tree, (list, tuple)):
@@ -433,7 +444,7 @@ def filled(tree: Any, env: Mapping[str, str]) -> Any:
     return tree
 
 
-def _needed(env: Mapping[str, str], name: str) -> str:
+def _required_value(env: Mapping[str, str], name: str) -> str:
     """Return the value of a variable. Raises PrerequisiteError if the variable is not set."""
     value = secret_in(env, name)
     if value is None:
@@ -463,8 +474,9 @@ def field_names_a_secret(name: str) -> bool:
 
 
 def secret_field_of_url(parts: SplitResult) -> str | None:
-    """Return the name of a field of a URL (path parameter, query or fragment) with a secret; None
-    if no field has one.
+    """Return the name of the first field with a secret, in a URL's path, query or fragment.
+
+    Returns None if no field has a secret.
     """
     fields = [
         *re.split("[/;]", parts.path),
@@ -516,17 +528,17 @@ def _is_secret(value: str) -> bool:
 
 
 def written_keys(tree: Any, path: str = "") -> Iterator[str]:
-    """Yield the dotted path of each text in a foreign configuration that contains a key.
+    """Yield the dotted path of each text with a key, in a configuration of another program.
 
-    A key in the name of a field is redacted in the path.
+    If the name of a field contains a key, the path has `REDACTED` instead of the name.
     """
     if isinstance(tree, Mapping):
         for name, value in tree.items():
             is_key = _holds_a_key(str(name))
-            below = f"{path}.{REDACTED if is_key else name}".lstrip(".")
+            path_of_value = f"{path}.{REDACTED if is_key else name}".lstrip(".")
             if is_key:
-                yield below
-            yield from written_keys(value, below)
+                yield path_of_value
+            yield from written_keys(value, path_of_value)
     elif isinstance(tree, list):
         for number, value in enumerate(tree):
             yield from written_keys(value, f"{path}[{number}]")

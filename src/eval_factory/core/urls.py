@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _PORTS = {"http": 80, "https": 443}
 
 
-def place_of(url: str) -> HostAndPort | None:
+def host_and_port_of(url: str) -> HostAndPort | None:
     """Return (host, port) of a URL; None if the URL has no host or is not http(s)."""
     parts = urlsplit(url)
     if not parts.hostname or parts.scheme not in _PORTS:
         return None
-    return host_of(parts.hostname), parts.port or _PORTS[parts.scheme]
+    return normal_host_name(parts.hostname), parts.port or _PORTS[parts.scheme]
 
 
 def origin_of(url: str) -> tuple[str, object]:
@@ -39,10 +39,10 @@ def origin_of(url: str) -> tuple[str, object]:
     differs.
     """
     parts = urlsplit(url)
-    return parts.scheme, place_of(url) or parts.netloc
+    return parts.scheme, host_and_port_of(url) or parts.netloc
 
 
-def host_of(name: object) -> str:
+def normal_host_name(name: object) -> str:
     """Return a host's name in its normal form.
 
     The form is lower case, without a dot at the end and without an IPv6 zone, in ASCII (IDNA) as in
@@ -83,12 +83,12 @@ def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if not use_nvcf:
-        path_in_url = API_PATHS.get(kind_of(url) or "", "")  # empty for a base URL
+        path_in_url = API_PATHS.get(endpoint_type_of(url) or "", "")  # empty for a base URL
         path = path.removesuffix(path_in_url) + API_PATHS[endpoint_type]
     return urlunsplit(parts._replace(path=path))
 
 
-def kind_of(url: str) -> str | None:
+def endpoint_type_of(url: str) -> str | None:
     """Return the endpoint type of a complete URL (a key of `API_PATHS`); None for a base URL."""
     path = urlsplit(url).path.rstrip("/")
     return next((kind for kind, ending in API_PATHS.items() if path.endswith(ending)), None)
@@ -138,7 +138,7 @@ def is_at_a_server(url: str, env: Mapping[str, str]) -> bool:
     return origin_of(url) in map(origin_of, env.get(SERVED_AT, "").split())
 
 
-def reached(url: str, env: Mapping[str, str]) -> tuple[str, ...]:
+def server_urls(url: str, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the URLs to which requests for a URL are sent.
 
     For a `served://` URL, these are the URLs of its servers; otherwise, it is the URL itself.

@@ -29,7 +29,7 @@ from eval_factory.core.helm_run_settings import ALL_FILES, HelmRunSettings, Pins
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.core.secrets import variable_of
-from eval_factory.core.urls import SERVED_AT, place_of, reached
+from eval_factory.core.urls import SERVED_AT, host_and_port_of, server_urls
 from eval_factory.data import bundle as bundles
 from eval_factory.data.hub import (
     DATASETS,
@@ -478,7 +478,7 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
         for url in endpoint.urls:
             # A model that its suite serves has a URL of the scheme `served`. Only the processes
             # that ask the model know its servers; elsewhere, such a URL is left out below.
-            urls += reached(url, env) if env.get(SERVED_AT) else [url]
+            urls += server_urls(url, env) if env.get(SERVED_AT) else [url]
         if endpoint.oauth is not None:
             urls.append(
                 env.get(variable_of(endpoint.oauth.service, "TOKEN_URL"))
@@ -494,7 +494,7 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
             urls.append(env.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL)
     reachable: list[str] = []
     for url in dict.fromkeys(urls):
-        if place_of(url) is not None:
+        if host_and_port_of(url) is not None:
             reachable.append(url)
     return reachable
 
@@ -514,7 +514,7 @@ def offline_settings(
             proxy_of_origin[f"{parts.scheme}://{parts.netloc}"] = proxy
     allowed_hosts = []
     for url in (*urls, *proxy_of_origin.values()):
-        host = place_of(url)
+        host = host_and_port_of(url)
         if host is not None and host not in allowed_hosts:
             allowed_hosts.append(host)
     libraries = {**settings.libraries, **HF_OFFLINE}

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from eval_factory.core.secrets import Redactor, filled
-from eval_factory.core.urls import reached, request_url
+from eval_factory.core.urls import request_url, server_urls
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings, limit_names
 from eval_factory.endpoint.limits import Admission, LocalAdmission, Ticket
@@ -279,7 +279,11 @@ def make_servers(  # noqa: PLR0913 - an endpoint has many properties
     signed = sign_in(settings, env=env, redactor=redactor, say=say, services=services)
     bases = []
     for configured in settings.urls:
-        reached_at = reached(filled(configured, env), env) if served_url is None else (served_url,)
+        reached_at: tuple[str, ...]
+        if served_url is None:
+            reached_at = server_urls(filled(configured, env), env)
+        else:
+            reached_at = (served_url,)
         # A `served://` URL may stand for several servers; each of them then has its own URL as its
         # name.
         bases += [(base, configured if len(reached_at) == 1 else base) for base in reached_at]

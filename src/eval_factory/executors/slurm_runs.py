@@ -654,9 +654,9 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
         if name in queued
     ]
     if queued_cells:
-        named = shlex.quote(str(folder.named))
+        named = shlex.quote(str(folder.chosen_folder))
         raise BusyError(
-            f"{folder.named}: in Slurm already: {first_of(queued_cells, 3)}\n"
+            f"{folder.chosen_folder}: in Slurm already: {first_of(queued_cells, 3)}\n"
             f"  wait for the end: eval-factory suite status {named}, "
             "then run the same command with --executor slurm\n"
             "  or cancel the jobs, then run the same command, which reuses the answers so far: "
@@ -676,7 +676,8 @@ def _in_slurm(folder: SuiteDir, slurm: Slurm) -> dict[str, QueuedTask]:
         queued = active(slurm.queue(), store.waves())
     except PrerequisiteError as error:
         raise PrerequisiteError(
-            f"{folder.named}: its jobs may still be in Slurm, which does not report its queue: "
+            f"{folder.chosen_folder}: its jobs may still be in Slurm, "
+            "which does not report its queue: "
             f"{str(error).partition(chr(10))[0]}\n"
             "  run the same command again where Slurm answers; if all jobs have ended, delete"
             f" {shlex.quote(str(store.environment(1).parent))}/w*.env first"

@@ -32,7 +32,7 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import secret_in
-from eval_factory.core.urls import place_of
+from eval_factory.core.urls import host_and_port_of
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import bridge, media, openai_api
 from eval_factory.endpoint.batched_requests import BatchedRole, WaitsForBatch
@@ -681,7 +681,7 @@ def _demo_url() -> str:
     """
     url = DemoServer().__enter__().base_url
     guard = network_guard.guard()
-    address = place_of(url)
+    address = host_and_port_of(url)
     if guard is not None and address is not None:
         guard.allow(*address)
     return url

@@ -23,7 +23,7 @@ from eval_factory.core.helm_run_settings import (
     HelmRunSettings,
     HostAndPort,
 )
-from eval_factory.core.urls import host_of
+from eval_factory.core.urls import normal_host_name
 from eval_factory.endpoint.proxies import proxy_from_environment
 from eval_factory.helm import names
 
@@ -59,7 +59,7 @@ class NetworkGuard:
             self.allow(host, port)
         # An IP address that an allowed host was found to have -> the allowed ports of that host.
         self._learned: dict[str, set[int]] = {}
-        self._own_name = host_of(socket.gethostname())
+        self._own_name = normal_host_name(socket.gethostname())
         self.blocked: list[str] = []
         """Each refusal in order: `host:port` of a connection, the host of a look-up, or a text such
         as "a socket of the family AF_PACKET".
@@ -69,15 +69,15 @@ class NetworkGuard:
 
     def allow(self, host: str, port: int) -> None:
         """Allow connections to a further host and port, such as a server of this process."""
-        self._ports.setdefault(host_of(host), set()).add(port)
+        self._ports.setdefault(normal_host_name(host), set()).add(port)
 
     def learn(self, host: str, addresses: Iterable[str]) -> None:
         """Allow connections to these IP addresses of a host, if the host is allowed."""
-        ports = self._ports.get(host_of(host))
+        ports = self._ports.get(normal_host_name(host))
         if not ports:
             return
         for address in addresses:
-            self._learned.setdefault(host_of(address), set()).update(ports)
+            self._learned.setdefault(normal_host_name(address), set()).update(ports)
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Check an audit event of Python; `addaudithook` registers this method as a hook.
@@ -90,7 +90,7 @@ class NetworkGuard:
         if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
             self._check_address(arguments[1])
         elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
-            host = host_of(arguments[0])
+            host = normal_host_name(arguments[0])
             # A numeric address needs no look-up; its connection is checked later.
             if not self._is_known(host) and _parsed_address(host) is None:
                 self._refuse(host)
@@ -107,7 +107,7 @@ class NetworkGuard:
         """Refuse a connection to an address that is not allowed."""
         if not isinstance(address, tuple) or len(address) < 2:
             return  # a Unix socket, or a socket that is already connected
-        host = host_of(address[0])
+        host = normal_host_name(address[0])
         port = address[1]
         if port not in self._ports.get(host, ()) and port not in self._learned.get(host, ()):
             self._refuse(host, port)
@@ -117,7 +117,7 @@ class NetworkGuard:
 
         A reverse look-up reveals the address to a name server.
         """
-        host = host_of(name)
+        host = normal_host_name(name)
         address = _parsed_address(host)
         if (
             not self._is_known(host)
@@ -199,7 +199,7 @@ def take_settings_and_guard() -> None:
         """
         entries = look_up(host, *args, **kwargs)
         # The last part of an entry is the socket address, which begins with the IP address.
-        guarded.learn(host_of(host), (str(entry[4][0]) for entry in entries))
+        guarded.learn(normal_host_name(host), (str(entry[4][0]) for entry in entries))
         return entries
 
     socket.getaddrinfo = getaddrinfo

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
 from eval_factory.core.secrets import Redactor, filled
-from eval_factory.core.urls import base_of, reached
+from eval_factory.core.urls import base_of, server_urls
 from eval_factory.endpoint.batch_api import NO_SUCH_ADDRESS, BatchApi, BatchApiError
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.servers import make_servers
@@ -32,7 +32,8 @@ def batch_api_of(
         say: gets messages about a sign-in.
     """
     servers = make_servers(endpoint, env=env, redactor=redactor, say=say, services=services_in(env))
-    (address,) = reached(filled(endpoint.url, env), env)  # one address, because there is one URL
+    # There is one URL, so there is one server.
+    (address,) = server_urls(filled(endpoint.url, env), env)
     return BatchApi(servers, base_of(address), redactor)
 
 

@@ -277,7 +277,7 @@ def load_result(folder: Path | str) -> StoredResult:
     if path.name == _RESULT_FILE:
         path = path.parent
     rundir = RunDir(path)
-    refuse_foreign(rundir.root, rundir.own)
+    refuse_foreign(rundir.root, rundir.all_paths)
     document = _document_in(rundir.evaluation_config)
     defaults = _defaults_of(rundir)
     return StoredResult(

@@ -122,7 +122,7 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
         raised.
     """
     rundir = RunDir(folder)
-    own_paths = (*rundir.own, *SuiteDir(folder).own)
+    own_paths = (*rundir.all_paths, *SuiteDir(folder).all_paths)
     foreign = []
     for path, why in foreign_files(folder, own_paths):
         foreign.append(Finding(str(path.relative_to(folder)), "", f"{why}: it was not read"))

@@ -125,7 +125,7 @@ def inside(program: str, folder: Path, *, processes: bool = True) -> str:
         [*PYTHON, program],
         folder,
         sandbox.Allowed(READABLE, processes=processes),
-        env=sandbox.without_secrets(folder),
+        env=sandbox.environment_without_secrets(folder),
         seconds=20,
     )
     return ended.output.decode().strip()

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.urls import place_of
+from eval_factory.core.urls import host_and_port_of
 from scripted_endpoint import ScriptedEndpoint
 
 ATTEMPTS = """
@@ -53,8 +53,8 @@ def test_nothing_but_the_endpoint_is_reached_by_any_library(
     endpoint_and_other: tuple[str, ScriptedEndpoint],
 ) -> None:
     url, other = endpoint_and_other
-    place = place_of(url)
-    port = place_of(other.url)
+    place = host_and_port_of(url)
+    port = host_and_port_of(other.url)
     assert place is not None
     assert port is not None
     env = {"PATH": os.environ["PATH"], **HelmRunSettings(allowed=(place,)).environment()}

@@ -141,7 +141,7 @@ def test_the_users_umask_holds(umask: int, mode: int, found: int, tmp_path: Path
 def test_a_run_that_is_a_suite_lies_in_its_own_output_folder() -> None:
     found = suite_dir(Path("out/.slurm"))
     assert isinstance(found, RunSuiteDir)
-    assert found.cell("model", "medec") == found.named == Path("out")
+    assert found.cell("model", "medec") == found.chosen_folder == Path("out")
     assert found.run_config == Path("out/.slurm/run_config.yml")
     assert found.cell_config("model", "medec") == Path("out/.slurm/.suite/cells/model/medec.yml")
 
@@ -154,11 +154,11 @@ def test_what_is_read_of_a_suite_are_its_files_and_those_of_its_runs(tmp_path: P
     ):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / mark).touch()
-    own = SuiteDir(tmp_path).own
+    own = SuiteDir(tmp_path).all_paths
     assert {path.parent.relative_to(tmp_path).as_posix() for path in own} == {".", "a/x", "a/y"}
     assert {tmp_path / "suite_config.yml", tmp_path / ".suite", *SuiteDir(tmp_path).table} < {*own}
     assert tmp_path / "a" / "x" / "results.jsonl" in own
-    assert tmp_path / "a" / "x" / "logs" in RunSuiteDir(tmp_path / "a" / "x" / ".slurm").own
+    assert tmp_path / "a" / "x" / "logs" in RunSuiteDir(tmp_path / "a" / "x" / ".slurm").all_paths
 
 
 def test_logs_of_servers_are_those_here_and_of_the_last_job_of_each_target(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from eval_factory.core import urls
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.urls import SERVED_AT, origin_of, place_of, reached, served_url
+from eval_factory.core.urls import SERVED_AT, host_and_port_of, origin_of, served_url, server_urls
 from facts import naming
 
 
@@ -33,10 +33,10 @@ def test_url(url: str, kind: str, expected: str) -> None:
 
 
 def test_place_of() -> None:
-    assert place_of("https://Host.example/v1") == ("host.example", 443)
-    assert place_of("http://[::1]:8000/v1") == ("::1", 8000)
-    assert place_of("demo://baseline") is None
-    assert place_of("") is None
+    assert host_and_port_of("https://Host.example/v1") == ("host.example", 443)
+    assert host_and_port_of("http://[::1]:8000/v1") == ("::1", 8000)
+    assert host_and_port_of("demo://baseline") is None
+    assert host_and_port_of("") is None
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_place_of() -> None:
     ],
 )
 def test_a_host_has_one_spelling(name: object, host: str) -> None:
-    assert urls.host_of(name) == host
+    assert urls.normal_host_name(name) == host
 
 
 def test_an_origin_is_scheme_host_and_port() -> None:
@@ -79,11 +79,13 @@ def test_it_names_the_command_and_not_where_it_runs() -> None:
 def test_where_it_is_reached() -> None:
     one = "http://127.0.0.1:1"
     two = "http://127.0.0.1:2"
-    assert reached("https://served.example/v1", {SERVED_AT: one}) == ("https://served.example/v1",)
-    assert reached("served://x-1/api/v1", {SERVED_AT: one}) == (f"{one}/api/v1",)
-    assert reached("served://x-1/v1", {SERVED_AT: f"{one} {two}"}) == (f"{one}/v1", f"{two}/v1")
+    assert server_urls("https://served.example/v1", {SERVED_AT: one}) == (
+        "https://served.example/v1",
+    )
+    assert server_urls("served://x-1/api/v1", {SERVED_AT: one}) == (f"{one}/api/v1",)
+    assert server_urls("served://x-1/v1", {SERVED_AT: f"{one} {two}"}) == (f"{one}/v1", f"{two}/v1")
     assert urls.is_at_a_server(f"{two}/v1", {SERVED_AT: f"{one} {two}"})
     assert not urls.is_at_a_server("http://127.0.0.1:3/v1", {SERVED_AT: one})
     assert not urls.is_at_a_server("http://127.0.0.1:3/v1", {})
     with pytest.raises(PrerequisiteError, match=naming("served://x-1/v1", "run_suite")):
-        reached("served://x-1/v1", {SERVED_AT: ""})
+        server_urls("served://x-1/v1", {SERVED_AT: ""})

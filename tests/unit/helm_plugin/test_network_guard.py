@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.helm_run_settings import SETTINGS, HelmRunSettings, Pins
-from eval_factory.core.urls import place_of
+from eval_factory.core.urls import host_and_port_of
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.proxies import proxy_for
 from eval_factory.helm_plugin import network_guard
@@ -76,7 +76,7 @@ def test_addresses_that_are(argument: object) -> None:
     ],
 )
 def test_a_host_is_the_same_however_it_is_written(url: str, spellings: list[str]) -> None:
-    place = place_of(url)
+    place = host_and_port_of(url)
     assert place is not None
     guard = NetworkGuard([place])
     for spelling in spellings:

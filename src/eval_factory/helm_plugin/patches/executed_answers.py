@@ -144,7 +144,7 @@ def _run_in_sandbox(
         worker,
         folder,
         allowed,
-        env=sandbox.without_secrets(folder),
+        env=sandbox.environment_without_secrets(folder),
         seconds=seconds,
         standard_input=standard_input,
     )

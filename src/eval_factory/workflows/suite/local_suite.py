@@ -23,7 +23,7 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import is_place, names_a_secret
+from eval_factory.core.secrets import is_existing_path, names_a_secret
 from eval_factory.endpoint.shared_limits import LimitServer
 from eval_factory.executors.process import ALLOWED_VARIABLES
 from eval_factory.executors.runs import LocalRuns
@@ -133,7 +133,7 @@ def server_spec(
     secrets = set()
     for name in secret_names:
         value = env.get(name, "")
-        if value and not is_place(value):  # the path of a file with a key is not a secret
+        if value and not is_existing_path(value):  # the path of a file with a key is not a secret
             secrets.add(value)
     return ServerSpec(
         name=target,

@@ -88,8 +88,8 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
     except KeyboardInterrupt:
         raise InterruptedRunError(
             "no longer waiting; the submitted jobs continue in Slurm: "
-            f"eval-factory suite status {folder.named}\n"
-            f"  to end them: eval-factory suite cancel {folder.named}"
+            f"eval-factory suite status {folder.chosen_folder}\n"
+            f"  to end them: eval-factory suite cancel {folder.chosen_folder}"
         ) from None
     for planned in work.left:  # the jobs of these cells continue after this command
         work.reports[planned.number] = CellReport.of(

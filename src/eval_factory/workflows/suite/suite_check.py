@@ -363,8 +363,8 @@ def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
         cell_folder = folder.cell(*key)
         row = table.get(key, {})
         cell = reported.get(key)
-        if not is_within(cell_folder, folder.named):
-            raise ValueError(LEADS_OUT.format(folder=folder.named))
+        if not is_within(cell_folder, folder.chosen_folder):
+            raise ValueError(LEADS_OUT.format(folder=folder.chosen_folder))
         status: Any = row.get("status", RunStatus.MISSING)
         reason = row.get("reason")
         if cell is not None and cell.status not in GOING_ON:

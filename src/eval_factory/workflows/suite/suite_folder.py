@@ -46,7 +46,7 @@ def find_suite(path: Path) -> SuiteDir:
     """
     for folder in (suite_dir(path), suite_dir(path / SINGLE_RUN_FOLDER)):
         if folder.was_started:
-            refuse_foreign(folder.named, folder.own)
+            refuse_foreign(folder.chosen_folder, folder.all_paths)
             return folder
     kind = "is not the folder of a suite"
     if not os.path.lexists(path):

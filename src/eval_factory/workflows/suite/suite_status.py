@@ -479,8 +479,9 @@ def same_command(status: SuiteStatus) -> str:
     if isinstance(folder, RunSuiteDir):
         command = "run_eval"
         config = folder.run_config
+    output_dir = str(folder.chosen_folder)
     return shlex.join(
-        ["eval-factory", command, "--run_config", str(config), "--output_dir", str(folder.named)]
+        ["eval-factory", command, "--run_config", str(config), "--output_dir", output_dir]
     )
 
 
