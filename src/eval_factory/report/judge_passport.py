@@ -28,7 +28,8 @@ from eval_factory.scoring.judge_calibration import (
 from eval_factory.scoring.judge_passports import AskedJudge, items_as_lines, pairs_as_lines
 from eval_factory.tasks.message_files import MIN_ITEMS
 
-MARGIN = 0.05  # the greatest difference of macro F1, and the greatest bias, that do not matter
+MARGIN = 0.05
+"""A difference of macro F1 does not matter up to this size; nor does a bias up to this size."""
 _MARGIN_POINTS = formats.short(100 * MARGIN)
 FIGURE_NAMES = {
     "f1_macro": "macro F1",
@@ -38,18 +39,20 @@ FIGURE_NAMES = {
     "specificity": "specificity",
     "bias": "bias, points",
 }
+"""Each field of `Figures` with its name in tables."""
 METHOD = (
-    "95 % intervals by clusters of conversations: "
-    "a jackknife with pseudo-clusters (macro F1, kappa, AC1 and their"
-    " difference), Wilson's on the effective number (sensitivity, specificity), "
-    "Student's t with pseudo-clusters"
-    f" (bias). Categories of {MIN_ITEMS} "
-    "items or more are pooled partially where there are three or more of them."
+    "95 % intervals by clusters of conversations: a jackknife with pseudo-clusters (macro F1, "
+    "kappa, AC1 and their difference), Wilson's on the effective number (sensitivity, "
+    f"specificity), Student's t with pseudo-clusters (bias). Categories of {MIN_ITEMS} items or "
+    "more are pooled partially where there are three or more of them."
 )
+"""The statistical method, as the passport names it."""
+# The possible values of `JudgePassport.agreement`:
 AS_WELL = "as well"  # The judge agrees with physicians as well as physicians with each other.
 LESS = "less"  # The judge agrees with physicians less than physicians with each other.
-OPEN = "open"  # There are too few labels to decide between the two.
+OPEN = "open"  # There are too few labels to decide between `AS_WELL` and `LESS`.
 NOT_SHOWN = "not shown"  # The labels cannot show how well the judge agrees.
+_MAX_CATEGORY_NAME = 34  # the maximum number of characters of a category's name on a screen
 
 
 @dataclass(frozen=True)
@@ -67,22 +70,33 @@ class JudgePassport:
     @property
     def agreement(self) -> str:
         """The judge's agreement with physicians: `AS_WELL`, `LESS`, `OPEN` or `NOT_SHOWN`."""
-        # `gap` is the judge's agreement less the physicians' own. `always` is the judge's only
-        # decision about all items; None if the judge made both decisions.
+        if self._always_decides_the_same:
+            return NOT_SHOWN
+        # `gap` is the judge's agreement with physicians less the physicians' with each other.
         low = self.found.gap.ci_low
         high = self.found.gap.ci_high
-        if self.found.always is not None or low is None or high is None:
+        if low is None or high is None:
             return NOT_SHOWN
-        physicians = self.found.total.physicians
-        # The physicians' own agreement must be better than chance, which has a kappa of 0. Without
-        # an interval (None), it is not shown to be better.
-        if physicians is None or (physicians.kappa.ci_low or 0.0) <= 0:
+        if not self._physicians_beat_chance:
             return NOT_SHOWN
         if low >= -MARGIN:
             return AS_WELL
         if high < 0:
             return LESS
         return OPEN
+
+    @property
+    def _always_decides_the_same(self) -> bool:
+        """True if the judge made one and the same decision about all items."""
+        return self.found.always is not None
+
+    @property
+    def _physicians_beat_chance(self) -> bool:
+        """True if the physicians' agreement with each other is shown to be better than chance."""
+        physicians = self.found.total.physicians
+        if physicians is None or physicians.kappa.ci_low is None:
+            return False
+        return physicians.kappa.ci_low > 0  # Agreement by chance has a kappa of 0.
 
     @property
     def bias(self) -> Figure:
@@ -96,15 +110,17 @@ class JudgePassport:
         """The CSS class of the page's card: `good`, `warn` or `bad`."""
         low = self.bias.ci_low
         high = self.bias.ci_high
-        if self.agreement == LESS or self.found.always is not None:
+        if self.agreement == LESS or self._always_decides_the_same:
             return "bad"
         if low is None or high is None or self.agreement != AS_WELL:
             return "warn"
-        # The complete interval of the bias is beyond the margin.
+        # All of the bias's interval is beyond the margin.
         if low > MARGIN or high < -MARGIN:
             return "bad"
-        # A part of the interval is beyond the margin, or the judge has another weakness.
-        if low < -MARGIN or high > MARGIN or self._moving_changes or self.unjudged:
+        # A part of the bias's interval is beyond the margin.
+        if low < -MARGIN or high > MARGIN:
+            return "warn"
+        if self._significant_shifts or self.unjudged:
             return "warn"
         return "good"
 
@@ -120,29 +136,31 @@ class JudgePassport:
         return [*sentences, *self._steadiness_sentences(), *self._category_sentences()]
 
     @property
-    def _moving_changes(self) -> list[tuple[Change, Steadiness]]:
-        """The changes of a question that significantly shift how often the judge says `met`."""
-        moving = []
+    def _significant_shifts(self) -> dict[Change, float]:
+        """The changes of a question after which the judge says `met` significantly more or less
+        often, each with its shift.
+        """
+        shifts = {}
         for change, steadiness in self.steadiness.items():
-            if not steadiness.shift.includes_0:
-                moving.append((change, steadiness))
-        return moving
+            shift = steadiness.shift
+            if shift.value is not None and not shift.includes_0:
+                shifts[change] = shift.value
+        return shifts
 
     def _steadiness_sentences(self) -> Iterator[str]:
         """Yield sentences about missing decisions and changed decisions."""
         if self.unjudged:
             items = formats.counted(self.unjudged, "item")
             yield f"The judge did not decide about {items}; the figures leave these out."
-        for change, steadiness in self._moving_changes:
-            shift = steadiness.shift.value or 0.0
+        for change, shift in self._significant_shifts.items():
             points = formats.points(abs(shift))
             yield (
                 f"The judge can be moved: with {change}, it says 'met' {points} points "
                 f"{_more_or_less(shift)} often."
             )
-        same_words = self.steadiness.get(Change.AGAIN)
-        if same_words is not None:
-            flips = formats.percent(same_words.flips.value or 0.0)
+        in_same_words = self.steadiness.get(Change.AGAIN)
+        if in_same_words is not None and in_same_words.flips.value is not None:
+            flips = formats.percent(in_same_words.flips.value)
             yield f"Asked the same again, the judge decides otherwise in {flips} of cases."
 
     def _agreement_sentence(self) -> str:
@@ -164,9 +182,9 @@ class JudgePassport:
                 "the most that a judge can reach, is not known."
             )
         if judge is None or physicians is None or calibration.gap.ci_low is None:
-            few = formats.counted(calibration.conversations, "conversation")
+            conversations = formats.counted(calibration.conversations, "conversation")
             return (
-                f"{few} cannot show how far the judge agrees with the physicians: "
+                f"{conversations} cannot show how far the judge agrees with the physicians: "
                 "too few, or all decisions are equal."
             )
         if self.agreement == NOT_SHOWN:
@@ -187,11 +205,11 @@ class JudgePassport:
             measure = "macro F1"
             of_judge = judge.f1_macro
             of_physicians = physicians.f1_macro
-        agreements = f"{measure} {_coefficient_text(of_judge)}"
-        agreements += f" beside {_coefficient_text(of_physicians)}"
         gap = self.found.gap
-        interval = f"{_points_text(gap.ci_low)} to {_points_text(gap.ci_high)}"
-        return f"{agreements}; the difference is {interval} points"
+        return (
+            f"{measure} {_coefficient_text(of_judge)} beside {_coefficient_text(of_physicians)}; "
+            f"the difference is {_points_text(gap.ci_low)} to {_points_text(gap.ci_high)} points"
+        )
 
     def _bias_sentence(self) -> str:
         """Return a sentence that says whether the judge is lenient or strict."""
@@ -201,28 +219,37 @@ class JudgePassport:
         if value is None or low is None or high is None:
             return "These labels cannot show whether the judge is lenient or strict."
         if not self.bias.includes_0:
-            kind = "strict"
-            direction = "lower"
-            if value > 0:
-                kind = "lenient"
-                direction = "higher"
-            points = formats.points(abs(value))
-            interval = " to ".join(map(formats.points, sorted((abs(low), abs(high)))))
-            if self.found.marks:
-                amount = f"{points} points of 100 {direction}"
-                return (
-                    f"The judge is {kind}: "
-                    f"its marks are {amount} than the physicians' ({interval})."
-                )
-            amount = f"{points} points {_more_or_less(value)} often than the physicians"
-            return f"The judge is {kind}: it says 'met' {amount} ({interval})."
+            return self._significant_bias_sentence(value, low, high)
         if low >= -MARGIN and high <= MARGIN:
             return f"The judge is neither lenient nor strict by more than {_MARGIN_POINTS} points."
-        shown = f"{_points_text(value)} points, {_points_text(low)} to {_points_text(high)}"
-        possible = formats.points(max(-low, high))
+        measured = f"{_points_text(value)} points, {_points_text(low)} to {_points_text(high)}"
+        largest_possible = formats.points(max(-low, high))
         return (
-            f"The judge is not shown to be lenient or strict ({shown}), but it may be by up to "
-            f"{possible} points."
+            f"The judge is not shown to be lenient or strict ({measured}), but it may be by up to "
+            f"{largest_possible} points."
+        )
+
+    def _significant_bias_sentence(self, value: float, low: float, high: float) -> str:
+        """Return a sentence about a bias whose interval, from `low` to `high`, excludes 0.
+
+        The numbers in the sentence have no sign: the words `lenient` and `strict` replace it.
+        """
+        kind = "strict"
+        direction = "lower"
+        if value > 0:
+            kind = "lenient"
+            direction = "higher"
+        points = formats.points(abs(value))
+        smallest, largest = sorted((abs(low), abs(high)))
+        interval = f"{formats.points(smallest)} to {formats.points(largest)}"
+        if self.found.marks:
+            return (
+                f"The judge is {kind}: its marks are {points} points of 100 {direction} than the "
+                f"physicians' ({interval})."
+            )
+        return (
+            f"The judge is {kind}: it says 'met' {points} points {_more_or_less(value)} often "
+            f"than the physicians ({interval})."
         )
 
     def _category_sentences(self) -> list[str]:
@@ -232,24 +259,26 @@ class JudgePassport:
         """
         categories = self.found.categories
         with_figures = 0
-        biased = {}
+        biased: dict[str, float] = {}  # dict from a category with a significant bias to this bias
         for name, part in categories.items():
-            if part.judge is not None:
-                with_figures += 1
-                bias = part.judge.bias
-                if bias.ci_low is not None and not bias.includes_0:
-                    biased[name] = bias.value or 0.0
+            if part.judge is None:
+                continue
+            with_figures += 1
+            bias = part.judge.bias
+            if bias.value is not None and not bias.includes_0:
+                biased[name] = bias.value
         if biased:
             worst = max(biased, key=lambda name: abs(biased[name]))
-            shown = (
-                f"{len(biased)}, most in {one_line(worst)} ({_points_text(biased[worst])} points)"
-            )
-            many = formats.counted(with_figures, "category", "categories")
-            return [f"Of {many} with figures, the judge is biased in {shown}."]
+            worst_bias = f"{one_line(worst)} ({_points_text(biased[worst])} points)"
+            shown = formats.counted(with_figures, "category", "categories")
+            extent = f"{len(biased)}, most in {worst_bias}"
+            return [f"Of {shown} with figures, the judge is biased in {extent}."]
         if with_figures == len(categories):
             return []
-        small = f"{len(categories) - with_figures} of {len(categories)}"
-        return [f"{small} categories have no figure: they have fewer than {MIN_ITEMS} items."]
+        without_figures = f"{len(categories) - with_figures} of {len(categories)}"
+        return [
+            f"{without_figures} categories have no figure: they have fewer than {MIN_ITEMS} items."
+        ]
 
 
 _AGREEMENT_SENTENCES = {
@@ -310,13 +339,13 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
     usual_lengths = None
     if passport.found.usual_lengths is not None:
         usual_lengths = list(passport.found.usual_lengths)
-    difference = "f1_macro_difference"
+    gap_key = "f1_macro_difference"
     if passport.found.marks:
-        difference = "kappa_difference"
+        gap_key = "kappa_difference"
     return {
         "schema_version": 2,
         "judge": passport.judge,
-        "judge_labels": passport.column or None,
+        "judge_labels": passport.column or None,  # null if no field has the judge's decisions
         "date": date,
         "eval_factory": __version__,
         "label_set": {
@@ -334,7 +363,7 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
         "figures": {
             "judge": total["judge"],
             "physicians": total["physicians"],
-            difference: calibration["gap"],
+            gap_key: calibration["gap"],
         },
         "categories": calibration["categories"],
         "answer_lengths": calibration["lengths"],
@@ -354,16 +383,17 @@ def figures_table(part: AgreementPart, majority: AgreementPart | None = None) ->
 
     `majority` adds a column: the agreement of the judge with the majority of the physicians.
     """
-    head = ["figure", "judge with physicians", "physicians with each other"]
+    head = ["figure", "judge with physicians"]
     if majority is not None:
-        head.insert(2, "judge with their majority")
+        head.append("judge with their majority")
+    head.append("physicians with each other")
     rows = []
     for key, name in FIGURE_NAMES.items():
         row = [name, _figure_text(part.judge, key)]
         if majority is not None:
             row.append(_figure_text(majority.judge, key))
         if key == "bias":
-            row.append("-")
+            row.append("-")  # Among physicians, the bias is always 0.
         else:
             row.append(_figure_text(part.physicians, key))
         rows.append(row)
@@ -382,20 +412,20 @@ def _rows_with_figures(rows: Sequence[list[str]], *, first_figure: int) -> list[
     return rows_with_figures
 
 
-def parts_table(parts: Mapping[str, AgreementPart], name: str) -> Table:
+def parts_table(parts: Mapping[str, AgreementPart], first_head: str) -> Table:
     """Return a table with one row for each part that has a figure.
 
-    A part is a category, a physician, a language or a third of the answers by length. `name` is the
-    head of the first column.
+    A part is a category, a physician, a language or a third of the answers by length.
+    `first_head` is the head of the first column.
     """
-    head = [name, "items", "labels", "judge: macro F1"]
+    head = [first_head, "items", "labels", "judge: macro F1"]
     has_physicians = any(part.physicians is not None for part in parts.values())
     if has_physicians:
         head.append("physicians: macro F1")
     head.append(FIGURE_NAMES["bias"])
     rows = []
-    for part_name, part in parts.items():
-        row = [part_name, str(part.items), str(part.labels), _figure_text(part.judge, "f1_macro")]
+    for name, part in parts.items():
+        row = [name, str(part.items), str(part.labels), _figure_text(part.judge, "f1_macro")]
         if has_physicians:
             row.append(_figure_text(part.physicians, "f1_macro"))
         row.append(_figure_text(part.judge, "bias"))
@@ -405,12 +435,13 @@ def parts_table(parts: Mapping[str, AgreementPart], name: str) -> Table:
 
 def steadiness_table(by_change: Mapping[Change, Steadiness]) -> Table:
     """Return a table with one row for each change of the question."""
+    head = ["question", "asked", "decides otherwise", "more often met, points"]
     rows = []
     for change, steadiness in by_change.items():
         flips = _with_interval(steadiness.flips, formats.percent)
         shift = _with_interval(steadiness.shift, _points_text)
         rows.append([str(change), str(steadiness.decisions), flips, shift])
-    return Table(["question", "asked", "decides otherwise", "more often met, points"], rows, 3)
+    return Table(head, rows, numbers=3)
 
 
 def _figure_text(figures: Figures | None, key: str) -> str:
@@ -431,27 +462,30 @@ def passport_text(passport: JudgePassport) -> str:
         *screen(figures_table(calibration.total)),
         "",
     ]
+    if passport.steadiness:
+        lines += [*screen(steadiness_table(passport.steadiness)), ""]
+    categories = _narrow_category_table(calibration)
+    if categories.rows:
+        lines += [*screen(categories), ""]
+    for sentence in passport.verdict:
+        lines += textwrap.wrap(sentence, width=80, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines) + "\n"
+
+
+def _narrow_category_table(calibration: Calibration) -> Table:
+    """Return a table of the categories with figures that fits on a screen of 80 columns."""
     rows = []
     for name, part in calibration.categories.items():
         if (judge := part.judge) is not None:
             rows.append(
                 [
-                    one_line(name, 34),
+                    one_line(name, _MAX_CATEGORY_NAME),
                     str(part.items),
                     _coefficient_text(judge.f1_macro),
                     _figure_text(judge, "bias"),
                 ]
             )
-    if passport.steadiness:
-        lines += [*screen(steadiness_table(passport.steadiness)), ""]
-    if rows:
-        lines += [
-            *screen(Table(["category", "items", "macro F1", FIGURE_NAMES["bias"]], rows, 3)),
-            "",
-        ]
-    for sentence in passport.verdict:
-        lines += textwrap.wrap(sentence, 80, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines) + "\n"
+    return Table(["category", "items", "macro F1", FIGURE_NAMES["bias"]], rows, numbers=3)
 
 
 def label_set_size(calibration: Calibration) -> str:
@@ -463,31 +497,25 @@ def label_set_size(calibration: Calibration) -> str:
     return f"{items}, {labels} of {physicians}, {conversations}"
 
 
+# The hints on the page, each above the table that the hint explains.
 _POOLING_HINT = (
     "The figures of a row with few items are drawn towards the others. "
     f"There is no row for fewer than {MIN_ITEMS} items."
 )
-
-
 _PHYSICIANS_HINT = (
     f"The physicians with most labels, {MIN_ITEMS} at least. "
     "Does the judge disagree with all of them, or with one physician?"
 )
-
-
 _LENGTHS_HINT = (
     "Thirds of the items. A judge whose bias grows with the length rewards long answers."
 )
-
-
 _STEADINESS_HINT = (
     "The judge was asked the same again, and it was asked about answers to which words were "
     "added that change nothing of what the answers say."
 )
-
-
-MAX_PHYSICIANS = 20
-"""The maximum number of physicians on the page."""
+MAX_PHYSICIANS = 20  # the maximum number of physicians on the page
+# the maximum number of characters of a physician's name on the page; the names are long hashes
+_MAX_PHYSICIAN_NAME = 12
 
 
 def passport_page(passport: JudgePassport, date: str) -> str:
@@ -505,27 +533,23 @@ def passport_page(passport: JudgePassport, date: str) -> str:
     physicians: dict[str, AgreementPart] = {}
     for name, part in calibration.by_physician.items():
         if part.judge is not None and len(physicians) < MAX_PHYSICIANS:
-            physicians[one_line(name, 12)] = part  # The names of physicians are long hashes.
-    parts = []
-    for part_id, title, about, table in (
-        (
-            "categories",
-            "Categories",
-            _POOLING_HINT,
-            parts_table(calibration.categories, "category"),
-        ),
-        ("by-physician", "Each physician", _PHYSICIANS_HINT, parts_table(physicians, "physician")),
-        (
-            "lengths",
-            "Length of the answer",
-            _LENGTHS_HINT,
-            parts_table(calibration.lengths, "characters"),
-        ),
-        ("languages", "Language", _POOLING_HINT, parts_table(calibration.languages, "language")),
-        ("steadiness", "Is it steady?", _STEADINESS_HINT, steadiness_table(passport.steadiness)),
+            physicians[one_line(name, _MAX_PHYSICIAN_NAME)] = part
+    by_category = parts_table(calibration.categories, "category")
+    by_physician = parts_table(physicians, "physician")
+    by_length = parts_table(calibration.lengths, "characters")
+    by_language = parts_table(calibration.languages, "language")
+    by_change = steadiness_table(passport.steadiness)
+    sections = []
+    for section_id, title, hint, table in (
+        ("categories", "Categories", _POOLING_HINT, by_category),
+        ("by-physician", "Each physician", _PHYSICIANS_HINT, by_physician),
+        ("lengths", "Length of the answer", _LENGTHS_HINT, by_length),
+        ("languages", "Language", _POOLING_HINT, by_language),
+        ("steadiness", "Is it steady?", _STEADINESS_HINT, by_change),
     ):
         if table.rows:
-            parts.append((part_id, title, about, Markup(in_html(table))))  # noqa: S704 - escaped
+            html_table = Markup(in_html(table))  # noqa: S704 - escaped
+            sections.append((section_id, title, hint, html_table))
     agreements = {}
     for who, figures in (("judge", total.judge), ("physicians", total.physicians)):
         if figures is not None:
@@ -540,7 +564,7 @@ def passport_page(passport: JudgePassport, date: str) -> str:
         method=METHOD,
         plot=Markup(_plot(plot_title, agreements, total.items)),  # noqa: S704
         figures=Markup(in_html(figures_table(total, calibration.majority))),  # noqa: S704
-        parts=parts,
+        sections=sections,
     )
 
 
@@ -555,7 +579,10 @@ def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
     rows = []
     for name, figure in agreements.items():
         if figure.value is not None:
-            rows.append(PlottedValue(name, figure.value, figure.ci_low, figure.ci_high, items))
+            row = PlottedValue(
+                name, figure.value, low=figure.ci_low, high=figure.ci_high, count=items
+            )
+            rows.append(row)
     if not rows:
         return ""
     return svg(dot_plot(title, rows, axis_label="macro F1", scale=(0.0, 1.0)))
@@ -570,6 +597,7 @@ JURIES_HINT = (
 
 def juries_table(juries: Sequence[BestJury]) -> Table:
     """Return a table with one row for each jury."""
+    head = ["jury", "macro F1, cross-validated", "by which it was chosen", "cost"]
     rows = []
     for jury in juries:
         cost = "-"
@@ -583,7 +611,7 @@ def juries_table(juries: Sequence[BestJury]) -> Table:
                 cost,
             ]
         )
-    return Table(["jury", "macro F1, cross-validated", "by which it was chosen", "cost"], rows, 3)
+    return Table(head, rows, numbers=3)
 
 
 def juries_document(juries: Sequence[BestJury]) -> dict[str, Any]:

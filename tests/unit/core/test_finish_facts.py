@@ -16,7 +16,7 @@ from eval_factory.endpoint.finish_reasons import kind_of
 from eval_factory.endpoint.openai_api import InterruptedAnswer, read_answer
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.report.exports.inspect_logs import inspect_log
-from eval_factory.report.page.instance_data import flags_of
+from eval_factory.report.page.instance_data import page_signs_of
 from eval_factory.scoring.journal import cached_answer
 from stored_results import instance
 from unit.report.exports.test_stored_facts import stored_of
@@ -48,8 +48,8 @@ def test_an_answer_has_it_or_is_asked_for_again(reason: FinishReason) -> None:
 
 @pytest.mark.parametrize("reason", ANSWERS)
 def test_an_instance_has_its_sign(reason: FinishReason) -> None:
-    signs = set(flags_of(instance("a", 1.0, finish_reason=reason.value)))
-    signs.update(flags_of(instance("b", None, finish_reason=reason.value)))
+    signs = set(page_signs_of(instance("a", 1.0, finish_reason=reason.value)))
+    signs.update(page_signs_of(instance("b", None, finish_reason=reason.value)))
     answer = Answer("k", "model", "m", {}, response(reason.value), created=0.0, latency_s=0.1)
     known, _ = cached_answer(answer, plan().model)
     if known.declined:

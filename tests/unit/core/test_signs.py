@@ -12,7 +12,7 @@ import pytest
 from eval_factory.core.results import Instances
 from eval_factory.core.signs import ANSWER_SIGNS, SIGNS
 from eval_factory.report.page.document import page_script
-from eval_factory.report.page.instance_data import flags_of
+from eval_factory.report.page.instance_data import page_signs_of
 from eval_factory.report.result_sentences import problem_counts
 from eval_factory.scoring.readability import Readability
 from stored_results import criterion, instance
@@ -87,7 +87,7 @@ def test_the_page_can_flag_an_instance_with_each_sign_but_right_and_wrong() -> N
         instance("d", None),
         instance("e", None, finish_reason="content_filter"),
     ):
-        flags.update(flags_of(record))
+        flags.update(page_signs_of(record))
     assert flags == SIGNS.keys() - {"right", "wrong"}
 
 

@@ -1,8 +1,10 @@
 """Renders the HTML pages: results with every instance, tables of a suite, and forms of raters.
 
 A page is one file that works without a network. Its Content-Security-Policy forbids connections,
-and allows only the page's own script and style, by their hashes. Texts of other people and programs
-are escaped by the templates, or are data from which the page's script inserts them as plain text.
+and allows only the page's own script and style, by their hashes.
+
+Texts of other people and programs cannot become HTML. The templates escape these texts; the page's
+script inserts texts from the page's data as plain text.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class ShownResult:
     methods: str = ""  # a text for the methods section of a paper
     label: str = ""  # `A`, `B` ... if the page has several results
     # right answers that were lost in other words; None if the page must not have texts
-    lost: LostAnswers | None = None
+    lost_answers: LostAnswers | None = None
     about: str = ""  # the description of the user's own benchmark; empty for other benchmarks
 
     @cached_property
@@ -87,7 +89,8 @@ def page(
 
     Args:
         shown: the results.
-        redact: removes secrets from the rendered text; the instances are redacted already.
+        redact: removes secrets from the rendered text; the instances are redacted already. The
+            default, `str`, changes nothing.
         comparison: the comparison, if there are several results.
         with_texts: False if the page must not have prompts and answers.
     """
@@ -95,13 +98,13 @@ def page(
     return render_page(
         "page.html.j2",
         page_style(),
-        page_script(),
-        blocks,
-        redact,
+        script=page_script(),
+        data=blocks,
+        redact=redact,
         shown=shown,
         comparison=comparison,
         with_texts=with_texts,
-        words=result_sentences,
+        words=result_sentences,  # a module whose functions the templates call
         verdicts=verdicts,
         spent_names=[field.name for field in fields(Spent) if field.name != "cost"],
         asdict=asdict,
@@ -122,7 +125,7 @@ def render_page(
     Style, script and data are inserted after the redaction. The redaction can therefore not alter
     the texts whose hashes are in the Content-Security-Policy.
     """
-    # name in the template -> (placeholder, content)
+    # dict from the name in the template to the placeholder and the content that replaces it
     slots = {"style": (_STYLE, style), "script": (_SCRIPT, script), "data": (_DATA, data)}
     # The placeholders are constants of this module, so that they need no escaping.
     values |= {name: Markup(placeholder) for name, (placeholder, _) in slots.items()}  # noqa: S704
@@ -138,9 +141,8 @@ def content_security_policy(style: str, script: str) -> str:
     """Return the page's Content-Security-Policy (level 2, https://www.w3.org/TR/CSP2/)."""
     return (
         f"default-src 'none'; script-src '{_source_hash(script)}'; "
-        f"style-src '{_source_hash(style)}'; img-src data:; "
-        "media-src data:;"
-        " base-uri 'none'; form-action 'none'"
+        f"style-src '{_source_hash(style)}'; img-src data:; media-src data:; "
+        "base-uri 'none'; form-action 'none'"
     )
 
 
@@ -156,12 +158,13 @@ def page_style() -> str:
     return f"\n{page_file('page.css')}\n{page_css()}\n"
 
 
-def tables_page(template: str, own_style: str = "", **values: Any) -> str:
+def tables_page(template: str, further_style: str = "", **values: Any) -> str:
     """Return a page of tables, which has no script.
 
-    `own_style` is added to the style sheet. Texts in `values` are escaped unless they are `Markup`.
+    `further_style` is added to the style sheet. Texts in `values` are escaped unless they are
+    `Markup`.
     """
-    return render_page(template, page_style() + page_file("suite.css") + own_style, **values)
+    return render_page(template, page_style() + page_file("suite.css") + further_style, **values)
 
 
 def pack_page(pack: papers.Pack) -> str:
@@ -182,7 +185,7 @@ def page_script(name: str = "page.js") -> str:
 
 
 def _sign_columns() -> dict[str, list[Any]]:
-    """Return the columns of each sign, by its name.
+    """Return a dict from the name of each sign to its columns.
 
     The columns are the label, the label for values that are not right or wrong, and True if the
     table of instances lists the sign.
@@ -211,9 +214,7 @@ def page_environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: (
-            printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-        ),
+        finalize=_printable_value,
     )
     filters: dict[str, Any] = {
         "decimal": lambda number, digits=4: formats.decimals(number, digits),
@@ -226,19 +227,26 @@ def page_environment() -> Environment:
     return environment
 
 
+def _printable_value(value: Any) -> Any:
+    """Return a value of a template; a text, unless it is `Markup`, in printable characters."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value)
+    return value
+
+
 def code_marks(text: str) -> Markup:
     """Return the escaped text with `<code>` elements in place of backticks.
 
     A text with an odd number of backticks keeps them.
     """
     parts = printable(text).split("`")
-    if len(parts) % 2 == 0:
+    if len(parts) % 2 == 0:  # The number of backticks is odd.
         return Markup(escape(printable(text)))  # noqa: S704 - escaped
     shown = Markup()
     for index, part in enumerate(parts):
         if index % 2 == 0:
-            shown += part
-        else:
+            shown += part  # `Markup` escapes what is added to it.
+        else:  # The part is between two backticks.
             shown += Markup("<code>{}</code>").format(part)
     return shown
 
@@ -276,40 +284,40 @@ def shown_results(
         stored: the results, in the order of the page.
         labels: the label of each result on the page.
         with_texts: False if the page must not have prompts and answers.
-        pairs: for each result, id of a question -> id of the same question in the first result.
-            Empty if equal questions have equal ids.
+        pairs: for each result, a dict from the id of a question to the id of this question in the
+            first result. Empty if equal questions have equal ids.
 
     Raises:
         PrerequisiteError: the files of instances cannot be read.
     """
     shown: list[ShownResult] = []
     media = PageMedia()  # shared by all results, so that the page contains each picture once
-    pairs = pairs or [{}] * len(stored)
+    if not pairs:
+        pairs = [{}] * len(stored)
     for number, (stored_result, label) in enumerate(zip(stored, labels, strict=True)):
         result = stored_result.result
         packer = InstancePacker(
-            result.scores.get(result.main_metric),
-            tuple(result.groups),
-            number,
+            main=result.scores.get(result.main_metric),
+            fields=tuple(result.groups),
+            run=number,
             with_texts=with_texts,
             folder=stored_result.folder,
             media=media,
             pairs=pairs[number],
         )
-        lost = LostAnswers(result.validity.asked_again)
+        lost_answers = LostAnswers(result.validity.asked_again)
         for record in result.instances:
-            lost.add(record)
+            lost_answers.add(record)
             packer.add(documents.instance_line(record), documents.result_line(record))
-        methods = papers.methods_text(result, stored_result.config, stored_result.target)
         shown.append(
             ShownResult(
                 result,
                 stored_result.command,
                 packer.finish(),
-                methods,
-                label,
-                lost if with_texts else None,
-                own_benchmark_description(stored_result.folder),
+                methods=papers.methods_text(result, stored_result.config, stored_result.target),
+                label=label,
+                lost_answers=lost_answers if with_texts else None,
+                about=own_benchmark_description(stored_result.folder),
             )
         )
     return shown
@@ -330,7 +338,7 @@ def rater_form(
         sample: The sample that is rated.
         rater: The name of the rater.
         order: The codes of the answers, in the order of the sheet.
-        shown: Code of an answer -> the answer as the rater sees it.
+        shown: A dict from the code of an answer to the answer as the rater sees it.
         with_reference: True if the rater sees the references.
         media: The pictures and sounds, as `PageMedia.add` returns them.
     """
@@ -339,8 +347,8 @@ def rater_form(
     return render_page(
         "rater_form.html.j2",
         style,
-        page_script("rater_form.js"),
-        htmlsafe_json_dumps(data),
+        script=page_script("rater_form.js"),
+        data=htmlsafe_json_dumps(data),
         sheet=sample.id,
         rater=rater,
         count=len(order),
@@ -362,7 +370,7 @@ def rater_form_data(
 
     The data has no scores and no ids of answers. The arguments are those of `rater_form`.
     """
-    questions = {}
+    questions = {}  # dict from the code of an answer to the names of the questions about it
     for answer in sample.answers:
         questions[answer.code] = [question.name for question in answer.questions]
     choices = []
@@ -395,5 +403,10 @@ def rating_keys(choices: Sequence[RatingChoice]) -> list[str]:
     labels = [choice.label for choice in choices]
     if all(label.isascii() and label.isdigit() and len(label) == 1 for label in labels):
         return labels
-    keys = list(map(str, range(1, min(len(labels), 9) + 1)))
-    return keys + [""] * (len(labels) - len(keys))
+    keys = []
+    for position in range(1, len(labels) + 1):
+        if position <= 9:
+            keys.append(str(position))
+        else:
+            keys.append("")
+    return keys

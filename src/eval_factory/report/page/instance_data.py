@@ -31,9 +31,11 @@ from eval_factory.core.signs import ANSWER_SIGNS, DISAGREE, HARM, NOT_MET, SIGNS
 from eval_factory.report.plots import InstanceNumbers
 from eval_factory.report.reader import instance_record
 
+# dict from the media type of a picture to Pillow's name of the format
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
 _SOUNDS = ("audio/wav", "audio/mpeg", "audio/flac")
-_MAX_FILE_SIZE = {"image": 64 << 20, "audio": 1 << 20}  # in bytes
+_MAX_PICTURE_SIZE = 64 << 20  # in bytes
+_MAX_SOUND_SIZE = 1 << 20  # in bytes
 _MEDIUM_TYPE = "application/x-eval-factory-medium"
 _MEDIUM_BLOCK = re.compile(
     rf'\n<script type="{_MEDIUM_TYPE}" data-sha256="\w+" data-type="[\w/]+">'
@@ -46,7 +48,7 @@ class PageMedia:
     """The pictures and sounds of one page. Each file is on the page once."""
 
     max_side: int = 512  # the maximum width and height of a picture, in pixels
-    remaining: int = 10 << 20  # the number of base64 characters for which the page still has room
+    remaining: int = 10 << 20  # the number of base64 characters that may still be added
     _added_hashes: set[str] = field(default_factory=set)  # the SHA-256 of each file on the page
 
     def add(self, folder: Path, media: Iterable[Mapping[str, Any]]) -> list[Markup]:
@@ -60,9 +62,11 @@ class PageMedia:
         for medium in media:
             sha256 = str(medium.get("sha256") or "")
             file = str(medium.get("file") or "")
-            if not sha256 or not file or not self.remaining or sha256 in self._added_hashes:
+            if not sha256 or not file:  # The run could not read this file.
                 continue
-            kind, data = _medium_for_page(
+            if not self.remaining or sha256 in self._added_hashes:
+                continue
+            media_type, data = _medium_for_page(
                 folder, file, str(medium.get("type")), sha256, self.max_side
             )
             text = base64.b64encode(data).decode("ascii")
@@ -71,8 +75,12 @@ class PageMedia:
             elif text:
                 self.remaining -= len(text)
                 self._added_hashes.add(sha256)
-                tag = f'<script type="{_MEDIUM_TYPE}" data-sha256="{sha256}" data-type="{kind}">'
-                # The text is base64, the file has this hash, and `kind` is a supported type.
+                tag = (
+                    f'<script type="{_MEDIUM_TYPE}" data-sha256="{sha256}" '
+                    f'data-type="{media_type}">'
+                )
+                # The element needs no escaping: the text is base64, the file has this hash, and
+                # the type is a supported type.
                 added.append(Markup(f"{tag}{text}</script>"))  # noqa: S704
         return added
 
@@ -95,26 +103,29 @@ def without_media(page: str) -> str:
 
 
 def _medium_for_page(
-    folder: Path, file: str, kind: str, sha256: str, max_side: int
+    folder: Path, file: str, media_type: str, sha256: str, max_side: int
 ) -> tuple[str, bytes]:
     """Return the type and the content of a picture or sound in the form that the page shows.
 
     The content is empty if the file is missing, too large or of an unsupported type, or if its hash
     is not `sha256`.
     """
-    limit = _MAX_FILE_SIZE.get(kind.partition("/")[0], 0)
+    if media_type in _PICTURES:
+        max_size = _MAX_PICTURE_SIZE
+    elif media_type in _SOUNDS:
+        max_size = _MAX_SOUND_SIZE
+    else:
+        return media_type, b""
     try:
         with open_regular(folder / file, inside=folder) as opened:
-            data = opened.read(limit + 1)
+            data = opened.read(max_size + 1)  # one byte more shows that the file is too large
     except (OSError, ValueError):
-        return kind, b""
-    if len(data) > limit or hashlib.sha256(data).hexdigest() != sha256:
-        return kind, b""
-    if kind in _SOUNDS:
-        return kind, data
-    if kind in _PICTURES:
-        return "image/jpeg", _reduced_picture(data, _PICTURES[kind], max_side)
-    return "image/jpeg", b""
+        return media_type, b""
+    if len(data) > max_size or hashlib.sha256(data).hexdigest() != sha256:
+        return media_type, b""
+    if media_type in _PICTURES:
+        return "image/jpeg", _reduced_picture(data, _PICTURES[media_type], max_side)
+    return media_type, data
 
 
 def _reduced_picture(data: bytes, pillow_format: str, max_side: int) -> bytes:
@@ -130,10 +141,12 @@ def _reduced_picture(data: bytes, pillow_format: str, max_side: int) -> bytes:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             opened = Image.open(io.BytesIO(data), formats=[pillow_format])
         with opened:
-            # A large JPEG is read at a lower resolution, which is faster.
+            # A large JPEG is read at a lower resolution, which is faster. Twice the final size is
+            # enough for a sharp picture.
             opened.draft(None, (2 * max_side, 2 * max_side))
             picture = ImageOps.exif_transpose(opened)
-            # A picture with 16 bits: `convert` would turn all values above 255 into white.
+            # A picture with 16 bits: `convert` would turn all values above 255 into white. The
+            # values from 0 to 65,535 become 0 to 255.
             if picture.mode.startswith("I"):
                 picture = (
                     picture.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
@@ -149,8 +162,8 @@ def _reduced_picture(data: bytes, pillow_format: str, max_side: int) -> bytes:
 
 
 _SHARES: Mapping[str, float] = {"met": 1.0, "tied": 0.5, "not met": 0.0}
-"""Verdict on a criterion -> the share of the criterion's points that counts. `unjudged` has no
-share.
+"""A dict from the verdict on a criterion to the share of the criterion's points that the answer
+gets. The verdict `unjudged` has no share.
 """
 MAX_SHORT_TEXT = 2_000
 """The maximum number of characters that a page has of a judge's explanation, a criterion or a tag.
@@ -204,12 +217,15 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) ->
     """Return a row for each criterion of an answer, for the page's script.
 
     A row has the number, the text, the points, the tags, the verdict, the points lost, and a list
-    for each judge: name, decision (1, 0 or None) and explanation. The criteria with most lost
-    points come first, then those without a decision, then those that lost no points. Without texts,
-    the rows have no text of a criterion, tag or judge.
+    for each judge: name, decision (1, 0 or None) and explanation. Without texts, the rows have no
+    text of a criterion, tag or judge.
+
+    The criteria with most points lost come first, then criteria without a decision, then criteria
+    that lost no points. Equal criteria stay in the order of the file.
     """
+    numbered = sorted(enumerate(criteria, start=1), key=lambda entry: _position_of(entry[1]))
     rows = []
-    for number, criterion in enumerate(criteria, 1):
+    for number, criterion in numbered:
         text = None
         tags: list[str] = []
         if with_texts:
@@ -226,8 +242,15 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) ->
                 _judge_columns(criterion, with_texts=with_texts),
             ]
         )
-    # `row[5]` are the points lost. Criteria with equal points lost stay in the order of the file.
-    return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)
+    return rows
+
+
+def _position_of(criterion: Mapping[str, Any]) -> tuple[float, bool]:
+    """Return the key by which `criteria_rows` sorts a criterion; the smallest key comes first."""
+    lost = points_lost(criterion)
+    if lost is None:
+        return 0.0, False
+    return -lost, True  # `True` is after `False`: 0 points lost come after no decision.
 
 
 def _judge_columns(criterion: Mapping[str, Any], *, with_texts: bool) -> list[list[Any]]:
@@ -287,7 +310,7 @@ class LostScore:
 class LostPoints:
     """A counter that adds up the points lost by each criterion and tag, answer by answer."""
 
-    # (True for a tag, text) -> index in `_scores`, called the number of the criterion or tag
+    # dict from (True for a tag, text) to the number of the criterion or tag: its index in `_scores`
     _numbers: dict[tuple[bool, str], int] = field(default_factory=dict)
     _scores: list[LostScore] = field(default_factory=list)
 
@@ -326,8 +349,8 @@ class LostPoints:
             self._scores.append(LostScore(shortened_text(label), is_tag))
         return number
 
-    def most(self) -> dict[int, LostScore]:
-        """Return number -> score of the tags, then of the criteria, that cost most points.
+    def costliest(self) -> dict[int, LostScore]:
+        """Return the tags that cost most points, then such criteria, by their numbers.
 
         Criteria and tags that only one answer has are left out.
         """
@@ -339,14 +362,15 @@ class LostPoints:
                     tags.append((number, score))
                 else:
                     criteria.append((number, score))
-        for losses in (tags, criteria):
-            losses.sort(key=lambda item: (-item[1].points, item[1].label))
+        for entries in (tags, criteria):
+            entries.sort(key=lambda entry: (-entry[1].points, entry[1].label))
         return dict([*tags[:MAX_LOST], *criteria[:MAX_LOST]])
 
 
 # The maximum size of an unpacked block, in bytes. A block of a few kilobytes could otherwise unpack
 # to gigabytes of zeros.
-_MAX_UNPACKED = 256 * 1024 * 1024
+_MAX_UNPACKED = 256 << 20
+_GZIP_LEVEL = 6  # 1 is the fastest, 9 compresses most
 BLOCK_TYPE = "application/x-eval-factory"
 _BLOCK = re.compile(
     rf'(<script type="{BLOCK_TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)'
@@ -363,7 +387,10 @@ def compressed_block(run: int, part: str, lines: Iterable[str]) -> Markup:
         part: The name of the block.
         lines: The lines of JSON.
     """
-    packed = base64.b64encode(gzip.compress("\n".join(lines).encode(), 6, mtime=0)).decode("ascii")
+    text = "\n".join(lines)
+    # Without a time, the same lines always give the same bytes.
+    compressed = gzip.compress(text.encode(), _GZIP_LEVEL, mtime=0)
+    packed = base64.b64encode(compressed).decode("ascii")
     return Markup(  # noqa: S704
         f'<script type="{BLOCK_TYPE}" data-run="{int(run)}" data-part="{part}">{packed}</script>'
     )
@@ -392,6 +419,9 @@ def _unpacked_block(match: re.Match[str]) -> str:
 
 
 _CHUNK_SIZE = 250  # the number of instances in a block of details
+# the maximum number of characters that the page's table of instances shows
+_MAX_TABLE_PROMPT = 90
+_MAX_TABLE_ANSWER = 48
 
 
 @dataclass(frozen=True)
@@ -400,14 +430,14 @@ class InstanceBlocks:
 
     blocks: tuple[Markup, ...]
     numbers: InstanceNumbers  # the values, latencies and ratings, for the plots
-    counts: Mapping[str, int]  # name of a sign -> the number of questions with this sign
+    counts: Mapping[str, int]  # dict from the name of a sign to the number of its questions
     total: int  # the number of questions; rewordings of a question are not counted
     middle: float | None
     """The value that separates low from high values of the main score. None if an instance is
     either right or wrong.
     """
-    lost: Sequence[LostScore] = ()
-    """The tags and criteria that cost most points, in the order of their numbers in the index."""
+    costliest: Sequence[LostScore] = ()
+    """The tags and criteria that cost most points, in the order in which the index lists them."""
 
 
 @dataclass
@@ -420,15 +450,16 @@ class InstancePacker:
     with_texts: bool = True  # False if the page must not have prompts and answers
     folder: Path | None = None  # the output folder, which has the pictures and sounds
     media: PageMedia = field(default_factory=PageMedia)  # shared by all results on the page
-    # id of a question -> id of the same question in the first result of the page
+    # dict from the id of a question to the id of this question in the first result of the page
     pairs: Mapping[str, str] = field(default_factory=dict)
     _media_blocks: list[Markup] = field(default_factory=list)
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
-    _rows: list[dict[str, Any]] = field(default_factory=list)  # the lines of the index
+    # the rows of the index; `flags` of a row are the names of the instance's signs
+    _rows: list[dict[str, Any]] = field(default_factory=list)
     _waiting: list[InstanceRecord] = field(default_factory=list)  # not packed yet
     _shared_beginning: str | None = None  # the beginning of all prompts in the first block
     _blocks: list[Markup] = field(default_factory=list)
-    _lost: LostPoints = field(default_factory=LostPoints)
+    _lost_points: LostPoints = field(default_factory=LostPoints)
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """Add an instance: its redacted line of instances.jsonl, and its line of results.jsonl."""
@@ -443,28 +474,34 @@ class InstancePacker:
         middle = self._middle()
         for row in self._rows:
             if row["value"] is not None:
-                if self._is_low(row["value"], middle):
+                if self._is_bad(row["value"], middle):
                     row["flags"].append("wrong")
                 else:
                     row["flags"].append("right")
         questions = self._questions()
         counts = dict.fromkeys(SIGNS, 0)
         for row in questions:
-            for flag in set(row["flags"]):
-                counts[flag] += 1
-        losses = self._lost.most()
+            for sign in set(row["flags"]):
+                counts[sign] += 1
+        costliest = self._lost_points.costliest()
         blocks = (
-            compressed_block(self.run, "index", self._index(middle, losses)),
+            compressed_block(self.run, "index", self._index(middle, costliest)),
             *self._blocks,
             *self._media_blocks,
         )
-        lost = tuple(losses.values())
-        return InstanceBlocks(blocks, self._numbers, counts, len(questions), middle, lost)
+        return InstanceBlocks(
+            blocks,
+            self._numbers,
+            counts,
+            total=len(questions),
+            middle=middle,
+            costliest=tuple(costliest.values()),
+        )
 
     def _middle(self) -> float | None:
         """Return the middle of the main score's scale; without a scale, the mean of the values.
 
-        Returns None if all values are 0 or 1: an instance is then right or wrong.
+        Returns None if each value is 0 or 1: an instance is then right or wrong.
         """
         values = self._numbers.values
         if all(value in (0, 1) for value in values):
@@ -473,7 +510,7 @@ class InstancePacker:
             return sum(values) / len(values)
         return sum(self.main.scale) / 2
 
-    def _is_low(self, value: float, middle: float | None) -> bool:
+    def _is_bad(self, value: float, middle: float | None) -> bool:
         """Return True if a value is wrong, or on the worse side of the middle."""
         lower_is_better = self.main is not None and self.main.higher_is_better is False
         if middle is None:
@@ -489,25 +526,23 @@ class InstancePacker:
 
         The rows of a reworded question are left out if the index has the original question.
         """
-        plain = set()
+        originals = set()
         for row in self._rows:
             if row["perturbation"] is None:
-                plain.add((row["id"], row["trial"], row["split"]))
+                originals.add((row["id"], row["trial"], row["split"]))
         questions = []
         for row in self._rows:
-            if row["perturbation"] is None or (row["id"], row["trial"], row["split"]) not in plain:
+            key = (row["id"], row["trial"], row["split"])
+            if row["perturbation"] is None or key not in originals:
                 questions.append(row)
         return questions
 
     def _pack(self) -> None:
-        """Pack the waiting instances into a block, and empty the list.
-
-        The table of the page shows prompts without the beginning that all prompts of the first
-        block share: instructions and examples.
-        """
+        """Pack the waiting instances into a block, and empty the list."""
         records = self._waiting
         self._waiting = []
         if self._shared_beginning is None:
+            # The shared beginning, instructions and examples, is not shown in the page's table.
             self._shared_beginning = common_beginning(list(map(_prompt_text, records)))
         for record in records:
             self._rows.append(self._row(record, self._shared_beginning))
@@ -518,10 +553,10 @@ class InstancePacker:
         self._blocks.append(compressed_block(self.run, str(len(self._blocks)), lines))
 
     def _row(self, record: InstanceRecord, beginning: str) -> dict[str, Any]:
-        """Return the line of the index for an instance. The prompt is shown without `beginning`."""
-        row: dict[str, Any] = {"id": record.id}
+        """Return the row of the index for an instance. The prompt is shown without `beginning`."""
+        pair = {}
         if record.id in self.pairs:
-            row["pair"] = self.pairs[record.id]
+            pair["pair"] = self.pairs[record.id]
         value = None
         if self.main is not None and record.error is None:
             value = record.metrics.get(self.main.metric)
@@ -535,26 +570,27 @@ class InstancePacker:
         answer = ""
         lost: tuple[int, ...] = ()
         if self.with_texts:
-            # In many prompts of HELM, the examples and the question begin with "Question:". The
-            # question is the last of them.
+            # In many prompts of HELM, each example and then the question begin with "Question:".
             question = _prompt_text(record).removeprefix(beginning).rpartition("Question:")[2]
-            prompt = first_words(question, 90)
-            answer = first_words(record.completion or "", 48)
+            prompt = first_words(question, _MAX_TABLE_PROMPT)
+            if record.completion is not None:
+                answer = first_words(record.completion, _MAX_TABLE_ANSWER)
             if record.error is None:
-                lost = self._lost.add(record.criteria)
+                lost = self._lost_points.add(record.criteria)
         return {
-            **row,
+            "id": record.id,
+            **pair,
             "trial": record.trial,
             "perturbation": record.perturbation,
             "split": record.split,
             "value": value,
-            "flags": list(dict.fromkeys(flags_of(record))),  # names of signs, each once
+            "flags": list(dict.fromkeys(page_signs_of(record))),  # each sign once
             "groups": groups,
             "latency": record.latency_s,
             "tokens": record.completion_tokens,
             "prompt": prompt,
             "answer": answer,
-            "lost": lost,
+            "lost": lost,  # numbers of criteria and tags; `_index` replaces them by positions
         }
 
     def _detail(self, record: InstanceRecord) -> dict[str, Any]:
@@ -581,22 +617,22 @@ class InstancePacker:
                 shown[name] = value
         return shown
 
-    def _index(self, middle: float | None, lost_scores: Mapping[int, LostScore]) -> Iterator[str]:
-        """Yield the lines of the index: a line about all instances, then a line for each instance.
+    def _index(self, middle: float | None, costliest: Mapping[int, LostScore]) -> Iterator[str]:
+        """Yield the index as lines of JSON: facts about all instances, then each row.
 
-        An instance's `lost` has the positions of its criteria and tags in `lost_scores`.
+        A row's `lost` has the positions of the instance's criteria and tags in `costliest`.
         """
         general_facts: dict[str, Any] = {
             "chunk": _CHUNK_SIZE,
-            "flags": list(SIGNS),  # all names that flags may have
+            "flags": list(SIGNS),  # the names of all signs
             "groups": self.fields,
             "middle": middle,
             "texts": self.with_texts,
         }
-        if lost_scores:
-            general_facts["lost"] = [[score.label, score.is_tag] for score in lost_scores.values()]
+        if costliest:
+            general_facts["lost"] = [[score.label, score.is_tag] for score in costliest.values()]
         yield json_line(general_facts)
-        positions = {number: position for position, number in enumerate(lost_scores)}
+        positions = {number: position for position, number in enumerate(costliest)}
         for row in self._rows:
             lost = [positions[number] for number in row["lost"] if number in positions]
             yield json_line({**row, "lost": lost})
@@ -623,7 +659,10 @@ def _detail_texts(record: InstanceRecord) -> dict[str, Any]:
     }
 
 
-def flags_of(record: InstanceRecord) -> Iterator[str]:
+_DISAGREEMENT = 2  # judges disagree if their ratings are so many points apart
+
+
+def page_signs_of(record: InstanceRecord) -> Iterator[str]:
     """Yield the signs of an instance, except `right` and `wrong`; a sign may occur twice.
 
     The signs `right` and `wrong` depend on the values of all instances.
@@ -638,8 +677,8 @@ def flags_of(record: InstanceRecord) -> Iterator[str]:
         yield "empty"
     if finish_sign == "cut_off":
         yield finish_sign
-    marks = record.judges.values()
-    if marks and max(marks) - min(marks) >= 2:  # two points of the judges' scale
+    ratings = record.judges.values()
+    if ratings and max(ratings) - min(ratings) >= _DISAGREEMENT:
         yield DISAGREE
     if record.unjudged:
         yield "unjudged"
@@ -660,7 +699,7 @@ def common_beginning(texts: Sequence[str]) -> str:
 
 
 def _prompt_text(record: InstanceRecord) -> str:
-    """Return the text of a prompt without the system prompt, which is the same for all."""
+    """Return the text of a prompt without its system prompt, which all prompts share."""
     texts = []
     for turn in record.turns:
         if turn.get("role") != "system" and isinstance(turn.get("content"), str):
@@ -674,6 +713,7 @@ def first_words(text: str, length: int) -> str:
     The result ends at the first redaction mark. `verify` makes the page again from redacted texts:
     a cut after the mark would depend on the length of the secret.
     """
+    # Only a part of a long text is read. Blanks are removed, so the part is longer than `length`.
     before, redacted, _ = text[: 8 * length].partition(REDACTED)
     shown = " ".join(before.split())
     if len(shown) > length:

@@ -487,12 +487,12 @@ def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskRes
         {"<gpt>/llama": results.PairAgreement(1190, 0.91234, None)},
     )
     counts = {"<gpt>": JudgeCounts(1200, 1200, 0, same_family=False)}
-    lost = (
+    costliest = (
         LostScore("axis:<a>", True, 1200, 700, 12345.5),
         LostScore("a <criterion>", False, 3, 2, 0.1 + 0.2),
     )
     one = shown(changed(result, rubric=report, judges=counts))
-    one = replace(one, instances=replace(one.instances, lost=lost))
+    one = replace(one, instances=replace(one.instances, costliest=costliest))
     text = page([one])
     cell = '<td class="n">{}</td>'.format
     majority = "".join(map(cell, ("1,200", "650", "540", "9", "1", "")))

@@ -70,7 +70,7 @@ def test_nothing_was_asked_or_nothing_by_criteria() -> None:
     assert (made.total, len(made.blocks), rows(made)) == (0, 1, [])
     assert made.counts == dict.fromkeys(SIGNS, 0)
     made = packed([instance("a", 1.0)])
-    assert made.lost == ()
+    assert made.costliest == ()
     assert "lost" not in lines_of(made, 0)[0]
     assert rows(made)[0]["lost"] == []
     assert "criteria" not in lines_of(made, 1)[0]
@@ -164,7 +164,7 @@ def test_the_low_ones_of_other_values(
     ],
 )
 def test_what_an_instance_can_be_filtered_by(changes: dict[str, Any], found: list[str]) -> None:
-    assert list(instance_data.flags_of(instance("a", 1.0, **changes))) == found
+    assert list(instance_data.page_signs_of(instance("a", 1.0, **changes))) == found
 
 
 def test_an_opened_instance_has_all_of_it() -> None:
@@ -329,8 +329,8 @@ def test_criteria_of_a_rubric_are_in_the_chunks_and_what_they_cost_in_the_index(
             instance("d", None, criteria=CRITERIA[:1]),
         ]
     )
-    assert [one.label for one in made.lost] == ["axis:a", "private", "shared"]
-    assert made.lost[0].times == 2  # not the one whose request failed
+    assert [one.label for one in made.costliest] == ["axis:a", "private", "shared"]
+    assert made.costliest[0].times == 2  # not the one whose request failed
     assert lines_of(made, 0)[0]["lost"] == [["axis:a", True], ["private", True], ["shared", False]]
     assert [row["lost"] for row in rows(made)] == [[0, 1, 2], [], [0, 1, 2], []]
     assert [row[1] for row in lines_of(made, 1)[0]["criteria"]] == ["shared", "other"]
@@ -467,7 +467,7 @@ def test_what_costs_most_over_all_answers_and_not_twice_in_one() -> None:
         6,
     )
     assert points.add([criterion(-6, "met", "axis:b", text="harm", one=True)]) == (5, 6)
-    most = points.most()
+    most = points.costliest()
     assert list(most.values()) == [
         LostScore("axis:b", True, 2, 2, 12.0),
         LostScore("axis:a", True, 4, 2, 10.0),
@@ -485,7 +485,7 @@ def test_the_list_is_bounded_and_ties_are_in_order() -> None:
     ]
     for _ in range(2):
         points.add(many)
-    labels = [one.label for one in points.most().values()]
+    labels = [one.label for one in points.costliest().values()]
     assert labels == [
         f"{what}{n:03}" for what, n in product(("axis:", "text "), range(instance_data.MAX_LOST))
     ]
