@@ -103,7 +103,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
         scale = list(cell.scale)
     scores = []
     for score in cell.group_scores:
-        scores.append(OneLine(without_nulls(rounded_fields(asdict(score), "value"))))
+        scores.append(OneLine(without_nulls(rounded_fields(asdict(score), exact=("value",)))))
     validity = _named(cell, "requested", "failed", "coverage", "unreadable")
     # The fields that are None are left out below. Empty lists and mappings become None.
     further = {
@@ -129,7 +129,7 @@ def _verdict(cell: CellResult) -> str | None:
 
 def _named(record: object, *names: str) -> dict[str, Any]:
     """Return these fields of a record as a dict. All numbers but `value` are rounded."""
-    return rounded_fields({name: getattr(record, name) for name in names}, "value")
+    return rounded_fields({name: getattr(record, name) for name in names}, exact=("value",))
 
 
 def folder_of(cell: CellResult, root: Path) -> str:
@@ -143,7 +143,7 @@ def folder_of(cell: CellResult, root: Path) -> str:
 def _win_rate(rate: WinRate) -> dict[str, Any]:
     """Return a win rate for the document. The win rate itself is not rounded, as in HELM."""
     fields = asdict(rate)
-    return rounded_fields({"target": fields.pop("model"), **fields}, "win_rate")
+    return rounded_fields({"target": fields.pop("model"), **fields}, exact=("win_rate",))
 
 
 def _pair(pair: Pair) -> dict[str, Any]:

@@ -10,7 +10,7 @@ scores and means of scores are never rounded.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from functools import cache
 from importlib import resources
@@ -21,13 +21,17 @@ from eval_factory.core.formats import rounded
 from eval_factory.core.plain_yaml import OneLine, OneLineList
 
 DIGITS_OF_SECONDS = 4  # significant digits; clocks are not more precise
+_MAX_SHORT_TEXT = 60  # characters; a mapping with a longer text is written on several lines
+EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"  # a file in the folder `schemas`
+RESULTS_SCHEMA = "results.schema.json"
+SUITE_RESULTS_SCHEMA = "suite_results.schema.json"
 
 
-def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
+def rounded_fields(fields: Mapping[str, Any], *, exact: Collection[str] = ()) -> dict[str, Any]:
     """Return the fields with each float rounded, also in nested mappings, but not in lists.
 
-    Fields whose name ends with `_s` are seconds and have `DIGITS_OF_SECONDS` digits. Top-level
-    fields that are named in `exact` are not rounded.
+    Fields whose name ends with `_s` are seconds and have `DIGITS_OF_SECONDS` digits. `exact` has
+    the names of top-level fields that are not rounded.
     """
     rounded_values = dict(fields)
     for name, value in fields.items():
@@ -44,19 +48,15 @@ def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
 def formatted(value: Any) -> Any:
     """Return a value with marks for the YAML writer.
 
-    Mappings and lists of short plain values are marked: the writer puts each of them on one line.
-    Other mappings and lists have one line for each value.
+    `OneLine` and `OneLineList` are the marks: the writer puts such a mapping or list on one line.
+    Mappings and lists with longer or nested values are not marked, and have one line for each
+    value.
     """
     if isinstance(value, Mapping):
         items = {str(name): formatted(item) for name, item in value.items()}
-        for item in items.values():
-            if isinstance(item, str):
-                is_short = len(item) <= 60 and "\n" not in item
-            else:
-                is_short = isinstance(item, OneLineList) or not isinstance(item, (dict, list))
-            if not is_short:
-                return items
-        return OneLine(items)
+        if all(map(_is_short, items.values())):
+            return OneLine(items)
+        return items
     if isinstance(value, (list, tuple)):
         listed = [formatted(item) for item in value]
         # Numbers and single words share a line. A sentence has a line of its own.
@@ -70,15 +70,16 @@ def formatted(value: Any) -> Any:
     return value
 
 
+def _is_short(item: Any) -> bool:
+    """Return True if a mapping with this formatted value may be written on one line."""
+    if isinstance(item, str):
+        return len(item) <= _MAX_SHORT_TEXT and "\n" not in item
+    return isinstance(item, OneLineList) or not isinstance(item, (dict, list))
+
+
 def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that are not None. An empty list stays, because it is a known value."""
     return {name: value for name, value in fields.items() if value is not None}
-
-
-EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"
-RESULTS_SCHEMA = "results.schema.json"
-SUITE_RESULTS_SCHEMA = "suite_results.schema.json"
-"""The file names of the JSON Schemas in the folder `schemas`."""
 
 
 def evaluation_config(
@@ -86,21 +87,13 @@ def evaluation_config(
 ) -> dict[str, Any]:
     """Return the document of evaluation_config.yaml, the standardised result.
 
-    The most important fields come first, and no number is written twice. `config` has the redacted
-    values of `config` and `target` that the user set; run_config.yml has these values and all
-    defaults.
+    The most important fields come first, and no number is written twice. The argument `config` has
+    the sections `config` and `target` with the values that the user set, redacted; run_config.yml
+    also has the defaults.
     """
-    comparability: dict[str, Any] | None = None
-    if (record := result.comparability) is not None:
-        facts = asdict(record) | {
-            "deviations": [*map(asdict, record.deviations)],
-            "remarks": list(record.remarks),
-        }
-        # Empty fields are left out, apart from `medhelm_settings`, which may be False.
-        comparability = {}
-        for name, value in facts.items():
-            if value or name == "medhelm_settings":
-                comparability[name] = value
+    comparability = None
+    if result.comparability is not None:
+        comparability = _comparability(result.comparability)
     clinicians = {}
     if result.clinicians is not None:
         clinicians["clinicians"] = formatted(_rounded_without_empty(asdict(result.clinicians)))
@@ -125,23 +118,35 @@ def evaluation_config(
     }
 
 
+def _comparability(record: results.Comparability) -> dict[str, Any]:
+    """Return the section `comparability`, without empty fields."""
+    facts = asdict(record)
+    for name in ("deviations", "remarks"):
+        facts[name] = list(facts[name])  # The schema requires lists; `asdict` returns tuples.
+    section = {}
+    for name, value in facts.items():
+        if value or name == "medhelm_settings":  # False and None are values of this field.
+            section[name] = value
+    return section
+
+
 def _task(result: results.TaskResult) -> dict[str, Any]:
-    """Return all scores of the task, the main one first.
+    """Return all scores of the task, the main score first.
 
     The main score has one line for each value; each other score is written on one line. Metric,
-    split and perturbation are written only if they do not follow from the score's name. A plain
-    name is HELM's name of the metric, over the main split, without a perturbation.
+    split and perturbation are written only if they do not follow from the score's name.
     """
     main: dict[str, Any] = {}
     scores = {}
     for name, score in result.scores.items():
+        # A plain name is HELM's name of the metric, over the main split, without a perturbation.
         implied_facts = {"metric": name, "split": result.validity.main_split, "perturbation": None}
         document = _score_and_facts(score, implied_facts)
         if name == result.main_metric:
             main[name] = {**document, "stats": OneLine(document["stats"])}
         else:
             scores[name] = OneLine(document)
-    return {result.task: {"metrics": {"score": {"scores": {**main, **scores}}}}}
+    return {result.task: {"metrics": _nested({**main, **scores})}}
 
 
 def _groups(result: results.TaskResult) -> dict[str, Any]:
@@ -157,17 +162,22 @@ def _groups(result: results.TaskResult) -> dict[str, Any]:
             documents = {}
             for name, score in scores.items():
                 documents[name] = _score_and_facts(score, by_name.get(name, {}))
-            written[value] = OneLine({"metrics": {"score": {"scores": documents}}})
+            written[value] = OneLine({"metrics": _nested(documents)})
         groups[field] = {"groups": written}
     if groups:
         return {result.task: {"groups": groups}}
     return {}
 
 
-def _score_and_facts(score: results.Score, known_facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a score's value and statistics, with those of its facts that are not in `known_facts`.
+def _nested(documents: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the documents of scores in the nesting of NVIDIA's EvalFactory."""
+    return {"score": {"scores": documents}}
 
-    The facts are the metric, the split, the unit and so on.
+
+def _score_and_facts(score: results.Score, known_facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a score: value, statistics, and facts that are not in `known_facts`.
+
+    Facts are the metric, the split, the unit and so on.
     """
     facts = {}
     for name, fact in vars(score).items():
@@ -191,7 +201,7 @@ _OMITTED_IF_EMPTY = {
     "jury": ("labels", "criteria", "length_correlation", "agreement_p", "constant"),
     "choice_orders": ("same_words",),
 }
-"""Part of the validity -> the fields that are left out if they are empty."""
+"""A dict from a part of the validity to the part's fields that are left out if they are empty."""
 
 
 def _validity(result: results.TaskResult) -> dict[str, Any]:
@@ -199,41 +209,36 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
 
     Parts that are None, such as the jury if there was no jury, are left out.
     """
-    record = asdict(result.validity)
+    parts = asdict(result.validity)
     for part, names in _OMITTED_IF_EMPTY.items():
-        if record[part] is not None:
-            record[part] = {
-                name: value for name, value in record[part].items() if value or name not in names
+        if parts[part] is not None:
+            parts[part] = {
+                name: value for name, value in parts[part].items() if value or name not in names
             }
-    counts = record["instances"].items()
-    record["instances"] = {name: count for name, count in counts if count is not None}
-    if record["stopped_early"] is not None:
-        record["stopped_early"] = rounded_fields(record["stopped_early"])
+    parts["instances"] = without_nulls(parts["instances"])
+    stopped_early = parts["stopped_early"]
+    if stopped_early is not None:
         # These looks are the checks of the rule for stopping early, not the looks of a panel.
-        record["stopped_early"]["looks"] = [
-            rounded_fields(look) for look in record["stopped_early"]["looks"]
-        ]
-    first = {"reportable": result.reportable, "coverage": rounded(result.validity.coverage)}
-    last = {name: record.pop(name) for name in ("failures", "urgent_notes", "notes")}
-    rounded_parts: dict[str, Any] = {}
-    for name in ("jury", "choice_orders"):
-        rounded_parts[name] = None
-        if record[name] is not None:
-            rounded_parts[name] = rounded_fields(record[name])
-    rounded_parts["asked_again"] = _rounded_without_empty(record["asked_again"])
-    written_validity = {
-        **first,
-        "not_reportable": record.pop("not_reportable"),
-        **record,
-        **rounded_parts,  # replaces these parts of `record`
+        looks = [rounded_fields(look) for look in stopped_early["looks"]]
+        parts["stopped_early"] = {**rounded_fields(stopped_early), "looks": looks}
+    for part in ("jury", "choice_orders"):
+        if parts[part] is not None:
+            parts[part] = rounded_fields(parts[part])
+    parts["asked_again"] = _rounded_without_empty(parts["asked_again"])
+    last = {name: parts.pop(name) for name in ("failures", "urgent_notes", "notes")}
+    in_order = {
+        "reportable": result.reportable,
+        "coverage": rounded(result.validity.coverage),
+        "not_reportable": parts.pop("not_reportable"),
+        **parts,
         **last,
     }
-    written: dict[str, Any] = formatted(without_nulls(written_validity))
-    floors = {
-        name: OneLine({key: value for key, value in floor.items() if value or key != "assumed"})
-        for name, floor in written["floors"].items()
-    }
-    return {**written, "floors": floors}
+    section: dict[str, Any] = formatted(without_nulls(in_order))
+    for name, floor in section["floors"].items():
+        if not floor["assumed"]:  # Few floors are assumed, so `assumed` is written only if True.
+            del floor["assumed"]
+        section["floors"][name] = OneLine(floor)
+    return section
 
 
 def _rounded_without_empty(value: Any) -> Any:
@@ -251,21 +256,21 @@ def _rounded_without_empty(value: Any) -> Any:
 def usage(record: results.Usage) -> dict[str, Any]:
     """Return the section `usage`, with the figures of this run at its top level.
 
-    The figures by role are added if a judge was asked. Those of all runs are added if they differ
-    from the figures of this run.
+    The figures by role are added if a judge was asked. The figures of all runs are added if they
+    differ from the figures of this run.
     """
-    written = {**_spent(record.this_run.total), "wall_s": rounded(record.wall_s, DIGITS_OF_SECONDS)}
+    section = {**_spent(record.this_run.total), "wall_s": rounded(record.wall_s, DIGITS_OF_SECONDS)}
     if record.cost_unknown is not None:
-        written["cost_unknown"] = record.cost_unknown
+        section["cost_unknown"] = record.cost_unknown
     if roles := _roles(record.this_run):
-        written["this_run"] = roles
+        section["this_run"] = roles
     if record.runs != 1 or record.all_runs != record.this_run:
-        written["all_runs"] = {
+        section["all_runs"] = {
             "runs": record.runs,
             **_spent(record.all_runs.total),
             **_roles(record.all_runs),
         }
-    return written
+    return section
 
 
 def _roles(spent: results.SpentByRole) -> dict[str, Any]:
@@ -309,7 +314,7 @@ def results_yml(
             groups[field]["groups"][value] = {"metrics": _metrics(scores)}
     metrics = _metrics(result.scores)
     return {
-        "git_hash": result.provenance.git_hash or "",
+        "git_hash": result.provenance.git_hash or "",  # The format requires a text.
         "command": command,
         "config": config["config"],
         "target": config["target"],
@@ -342,8 +347,8 @@ def run_config(
 
 
 def _metrics(scores: results.Scores) -> dict[str, Any]:
-    """Return the scores in the nesting that results.yml has for them."""
-    return {"score": {"scores": {name: _score(score) for name, score in scores.items()}}}
+    """Return the value and statistics of each score, nested as in results.yml."""
+    return _nested({name: _score(score) for name, score in scores.items()})
 
 
 def _score(score: results.Score) -> dict[str, Any]:
@@ -353,11 +358,12 @@ def _score(score: results.Score) -> dict[str, Any]:
     """
     return {
         "value": score.value,
-        "stats": rounded_fields(without_nulls(asdict(score.stats)), "mean"),
+        "stats": rounded_fields(without_nulls(asdict(score.stats)), exact=("mean",)),
     }
 
 
 INSTANCE_FIELDS = ("id", "split", "sub_split", "trial", "perturbation", "prompt")
+"""The fields of `InstanceRecord` that are in every line of instances.jsonl."""
 RESULT_FIELDS = (
     "id",
     "split",
@@ -372,9 +378,7 @@ RESULT_FIELDS = (
     "cached",
     "error",
 )
-"""The fields of `InstanceRecord` that are in every line of instances.jsonl, and those that are in
-every line of results.jsonl.
-"""
+"""The fields of `InstanceRecord` that are in every line of results.jsonl."""
 OPTIONAL_RESULT_FIELDS = (
     "judges",
     "unjudged",
