@@ -78,9 +78,7 @@ def write_reports(
         stored = result_in(document, instances=())
         methods = methods_text(stored, redacted_config["config"], redacted_config["target"])
         about = redactor.text(own_benchmark_description(folder_of_helm))
-        shown = ShownResult(
-            stored, command, packer.finish(), methods, lost_answers=lost, about=about
-        )
+        shown = ShownResult(stored, command, packer.finish(), methods, lost=lost, about=about)
         write_atomic(rundir.report_html, page([shown], redactor.text), mode=PRIVATE)
         write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
         _write_results(rundir, documents.results_yml(result, redacted_config, command))

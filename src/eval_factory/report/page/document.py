@@ -57,7 +57,7 @@ class ShownResult:
     methods: str = ""  # a text for the methods section of a paper
     label: str = ""  # `A`, `B` ... if the page has several results
     # right answers that were lost in other words; None if the page must not have texts
-    lost_answers: LostAnswers | None = None
+    lost: LostAnswers | None = None
     about: str = ""  # the description of the user's own benchmark; empty for other benchmarks
 
     @cached_property
@@ -316,7 +316,7 @@ def shown_results(
                 packer.finish(),
                 methods=papers.methods_text(result, stored_result.config, stored_result.target),
                 label=label,
-                lost_answers=lost_answers if with_texts else None,
+                lost=lost_answers if with_texts else None,
                 about=own_benchmark_description(stored_result.folder),
             )
         )
