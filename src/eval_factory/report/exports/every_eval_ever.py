@@ -1,7 +1,7 @@
 """Exports a result as records of the community schema Every Eval Ever, version 0.3.0.
 
-The schema is at github.com/evaleval/every_eval_ever. The collection expects a record at
-`data/<collection>/<developer>/<model>/<uuid>.json`, with the file of its samples next to it.
+The schema is at github.com/evaleval/every_eval_ever. The community's collection expects a record at
+`data/<task>/<developer>/<model>/<uuid>.json`, with the file of the record's samples next to it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ _SCHEMA_VERSION = "0.3.0"
 def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a sample for each instance with an answer and a finite value of the main metric.
 
-    The schema does not allow samples without a score. `record` is the result of `aggregate_record`.
+    The schema does not allow samples without a score. `record` is the dict that `aggregate_record`
+    returned.
     """
     name = stored.result.main_metric
     score = stored.result.scores[name]
     for instance in stored.result.instances:
         value = instance.metrics.get(name)
-        if value is None or instance.completion is None or not math.isfinite(value):
+        completion = instance.completion
+        if value is None or completion is None or not math.isfinite(value):
             continue
         yield {
             "schema_version": _SCHEMA_VERSION,
@@ -45,7 +47,7 @@ def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict
             "model_id": record["model_info"]["id"],
             "evaluation_name": stored.result.task,
             "evaluation_result_id": f"{stored.result.task}/{name}",
-            **_sample(instance, score.metric or name),
+            **_sample(instance, completion, score.metric or name),
             "evaluation": {"score": value, "is_correct": _is_best(value, score)},
         }
 
@@ -64,30 +66,29 @@ def _is_best(value: float, score: Score) -> bool:
     return value >= score.scale[1]
 
 
-def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
-    """Return the fields of a sample that describe its question, answer and costs."""
+def _sample(instance: InstanceRecord, completion: str, metric: str) -> dict[str, Any]:
+    """Return the fields of a sample that describe its question, answer, tokens and latency."""
     right_answers = []
-    options = []
+    references = []
     for reference in instance.references:
-        options.append(reference["text"])
+        references.append(reference["text"])
         if "correct" in reference["tags"]:
             right_answers.append(reference["text"])
     question: dict[str, Any] = {"raw": instance.prompt, "reference": right_answers}
-    # The converters of the schema hash the question in this form. Equal samples of different
-    # programs therefore have equal hashes.
-    hashed = json.dumps(question, sort_keys=True, separators=(",", ":"))
+    # The community's converters for other programs hash a question in this form, without choices.
+    # Equal questions therefore have equal hashes.
+    hashed_text = json.dumps(question, sort_keys=True, separators=(",", ":"))
     # References are choices only if some of them are right and some are wrong.
-    if len(options) > len(right_answers) > 0:
-        question["choices"] = options
-    name = instance.id
+    if len(references) > len(right_answers) > 0:
+        question["choices"] = references
+    sample_id = instance.id
     epoch = None
     if instance.trial:  # The first trial has the number 0, and most results have no other trial.
-        name = f"{instance.id}#{instance.trial}"
+        sample_id = f"{instance.id}#{instance.trial}"
         epoch = str(instance.trial + 1)  # the number of the trial, counted from 1
-    completion = instance.completion or ""
     sample: dict[str, Any] = {
-        "sample_id": name,
-        "sample_hash": hashlib.sha256(hashed.encode()).hexdigest(),
+        "sample_id": sample_id,
+        "sample_hash": hashlib.sha256(hashed_text.encode()).hexdigest(),
         "interaction_type": "single_turn",
         "input": question,
         "output": {"raw": [completion]},
@@ -127,20 +128,20 @@ class Publisher:
 
     organization: str  # the organization that evaluated the model
     relationship: str = "other"  # the relation of the organization to the model's developer
-    # the developer of the model; if None, the developer is taken from a model id like `org/model`
+    # the model's developer; if None, a model id such as `developer/model` names the developer
     developer: str | None = None
 
 
 def write_records(
     stored: StoredResult, folder: Path, publisher: Publisher, *, now: float
 ) -> list[Path]:
-    """Write the record of a result into `data/` of a folder, and return the paths of the files.
+    """Write the record of a result into a folder, and return the paths of the written files.
 
     The samples are written too if the task's data are public.
 
     Args:
         stored: The result.
-        folder: The folder of the collection.
+        folder: The folder of the collection, which has or gets the folder `data`.
         publisher: The facts about the publisher.
         now: The time of the export, in seconds since the epoch.
 
@@ -153,28 +154,32 @@ def write_records(
     name = uuid.UUID(hex=stored_facts.result_digest(stored)[:32], version=4)
     developer = record["model_info"]["developer"]
     model = record["model_info"]["id"].removeprefix(f"{developer}/")
-    inside = Path("data", *map(_folder_name, (stored.result.task, developer, model)))
-    path = folder / inside / f"{name}.json"
-    written = [path]
-    samples_path = inside / f"{name}_samples.jsonl"
-    rows, digest = _write_samples(stored, record, folder / samples_path)
+    folder_names = map(_folder_name, (stored.result.task, developer, model))
+    record_folder = folder.joinpath("data", *folder_names)
+    record_path = record_folder / f"{name}.json"
+    samples_path = record_folder / f"{name}_samples.jsonl"
+    written = [record_path]
+    rows, digest = _write_samples(stored, record, samples_path)
     if rows:
-        written.append(folder / samples_path)
+        written.append(samples_path)
         record["detailed_evaluation_results"] = {
             "format": "jsonl",
-            "file_path": samples_path.as_posix(),
+            "file_path": samples_path.relative_to(folder).as_posix(),
             "hash_algorithm": "sha256",
             "checksum": digest,
             "total_rows": rows,
         }
     else:  # Remove the samples of an earlier export of the same result.
-        (folder / samples_path).unlink(missing_ok=True)
-    write_atomic(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        samples_path.unlink(missing_ok=True)
+    write_atomic(record_path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return written
 
 
 def _folder_name(text: str) -> str:
-    """Return a text as a folder name that every system allows. The name is never `data`."""
+    """Return a text as a folder name that every system allows.
+
+    The name is never `data`, so that only the top folder of the records has this name.
+    """
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip(".") or "_"
     if safe == "data":
         return "data_"
@@ -189,7 +194,7 @@ def _write_samples(stored: StoredResult, record: Mapping[str, Any], path: Path) 
     digest = hashlib.sha256()
     rows = 0
     main = f"{stored.result.task}/{stored.result.main_metric}"
-    exported = [result["evaluation_result_id"] for result in record["evaluation_results"]]
+    exported = [score["evaluation_result_id"] for score in record["evaluation_results"]]
     if stored_facts.may_export_texts(stored) and main in exported:
         with atomic_file(path) as lines:
             for sample in samples_of(stored, record):
@@ -207,32 +212,26 @@ def aggregate_record(stored: StoredResult, publisher: Publisher, *, now: float) 
     developer is not known, or if no score can be exported.
     """
     result = stored.result
-    provenance = stored.result.provenance
+    provenance = result.provenance
     model_id = stored_facts.model_id(stored)
-    developer, slash, model = model_id.partition("/")
-    if slash and developer and model:  # The id has the form `developer/model`.
-        developer = publisher.developer or developer
-    elif publisher.developer is None:
-        raise ConfigError(
-            f"{stored.folder}: the model id {model_id!r} does not say who developed the model\n"
-            "  give --developer NAME, as it is called on the Hugging Face Hub"
-        )
-    else:
-        developer = publisher.developer
-        model = model_id
-    results = []
+    developer, model = _developer_and_model(stored, publisher)
+    score_records = []
     for name, score in result.scores.items():
         # The schema requires the direction of a metric. For the main metrics of the tasks in
         # framework.yml, higher is better.
         is_main = name == result.main_metric and stored_facts.task_of(stored) is not None
         if math.isfinite(score.value) and (is_main or score.higher_is_better is not None):
-            results.append(_score_record(stored, name, score))
-    if not results:
+            score_records.append(_score_record(stored, name, score))
+    if not score_records:
         raise ConfigError(
             f"{stored.folder}: no score of {result.task} can be exported: each score is not a "
             "finite number, or it is not known whether a higher score is better"
         )
+    platform = {}
     endpoint = provenance.endpoints.get(MODEL_ROLE)
+    # The name of any other host may be internal.
+    if endpoint is not None and is_public_platform(endpoint.host):
+        platform = {"inference_platform": endpoint.host}
     return {
         "schema_version": _SCHEMA_VERSION,
         "evaluation_id": f"{result.task}/{model_id}/{stored_facts.result_digest(stored)[:16]}",
@@ -255,18 +254,28 @@ def aggregate_record(stored: StoredResult, publisher: Publisher, *, now: float) 
             "name": model_id,
             "id": f"{developer}/{model}",
             "developer": developer,
-            **({} if endpoint is None else _platform_field(endpoint.host)),
+            **platform,
             "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
         },
-        "evaluation_results": results,
+        "evaluation_results": score_records,
     }
 
 
-def _platform_field(host: str) -> dict[str, str]:
-    """Return the field with the endpoint's host; empty if the host is not a public platform."""
-    if is_public_platform(host):
-        return {"inference_platform": host}
-    return {}
+def _developer_and_model(stored: StoredResult, publisher: Publisher) -> tuple[str, str]:
+    """Return the developer of the model, and the model's name without the developer.
+
+    Raises ConfigError if the developer is not known.
+    """
+    model_id = stored_facts.model_id(stored)
+    developer, _, model = model_id.partition("/")
+    if developer and model:  # The id has the form `developer/model`.
+        return publisher.developer or developer, model
+    if publisher.developer is None:
+        raise ConfigError(
+            f"{stored.folder}: the model id {model_id!r} does not say who developed the model\n"
+            "  give --developer NAME, as it is called on the Hugging Face Hub"
+        )
+    return publisher.developer, model_id
 
 
 def _score_record(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
@@ -288,25 +297,21 @@ def _score_record(stored: StoredResult, name: str, score: Score) -> dict[str, An
     stats = score.stats
     interval = None
     if stats.ci_low is not None and stats.ci_high is not None:
-        interval_ends = {"lower": stats.ci_low, "upper": stats.ci_high}
         interval = {
-            **interval_ends,
+            "lower": stats.ci_low,
+            "upper": stats.ci_high,
             "confidence_level": 0.95,
             "method": stats.ci_method or "unknown",
         }
     stderr = None
     if stats.stderr is not None:
         stderr = {"value": stats.stderr}
-    uncertainty_values = {
+    uncertainty = {
+        "num_samples": stats.count,
         "standard_error": stderr,
         "standard_deviation": stats.stddev,
         "confidence_interval": interval,
     }
-    uncertainty = without_nulls({"num_samples": stats.count, **uncertainty_values})
-    sent = stored_facts.sampling_of(stored)
-    if "max_completion_tokens" in sent:
-        # Another name of the same setting. If both were sent, `max_tokens` counts.
-        sent = {"max_tokens": sent["max_completion_tokens"], **sent}
     return {
         "evaluation_result_id": f"{stored.result.task}/{name}",
         "evaluation_name": stored.result.task,
@@ -315,14 +320,23 @@ def _score_record(stored: StoredResult, name: str, score: Score) -> dict[str, An
         "score_details": {
             "score": score.value,
             "details": _score_details(stored, name),
-            "uncertainty": uncertainty,
+            "uncertainty": without_nulls(uncertainty),
         },
-        "generation_config": {
-            "generation_args": {
-                name: sent[name] for name in ("temperature", "top_p", "max_tokens") if name in sent
-            }
-        },
+        "generation_config": {"generation_args": _generation_settings(stored)},
     }
+
+
+def _generation_settings(stored: StoredResult) -> dict[str, Any]:
+    """Return those settings of the requests that have a field in the schema."""
+    sent = stored_facts.sampling_of(stored)
+    if "max_completion_tokens" in sent:
+        # Another name of `max_tokens`. If both were sent, `max_tokens` counts.
+        sent = {"max_tokens": sent["max_completion_tokens"], **sent}
+    settings = {}
+    for name in ("temperature", "top_p", "max_tokens"):
+        if name in sent:
+            settings[name] = sent[name]
+    return settings
 
 
 def _score_details(stored: StoredResult, name: str) -> dict[str, str]:
@@ -346,15 +360,15 @@ def _score_details(stored: StoredResult, name: str) -> dict[str, str]:
         details["not_reportable"] = stored_facts.reasons_against_reporting(stored)
     if name in validity.bounds:
         details["bounds"] = " .. ".join(map(str, validity.bounds[name]))
-    models = []
+    judge_models = []
     for role in sorted(validity.judges):
         endpoint = result.provenance.endpoints.get(role)
         if endpoint is None:
-            models.append(role)
+            judge_models.append(role)
         else:
-            models.append(endpoint.model)
-    if models:
-        details["judges"] = ", ".join(models)
+            judge_models.append(endpoint.model)
+    if judge_models:
+        details["judges"] = ", ".join(judge_models)
     return details
 
 
@@ -366,14 +380,14 @@ def _true_or_false(value: bool) -> str:
 def _source_data(stored: StoredResult) -> dict[str, Any]:
     """Return the source of the data.
 
-    The address of the source is included only if the task is known, its data are public, and the
+    The source is described only if the data of the task are public. Its address is added if the
     source is the Hugging Face Hub or GitHub.
     """
     task = stored_facts.task_of(stored)
     name = stored.result.task
-    if task is None or not stored_facts.may_export_texts(stored):
-        return {"dataset_name": name, "source_type": "other"}
     address: dict[str, Any] = {"source_type": "other"}
+    if task is None or not stored_facts.may_export_texts(stored):
+        return {"dataset_name": name, **address}
     if (dataset_id := stored_facts.hub_dataset(task)) is not None:
         address = {"source_type": "hf_dataset", "hf_repo": dataset_id}
     elif (repository := re.fullmatch(r"GitHub ([\w.-]+/[\w.-]+)", task.about.source)) is not None:

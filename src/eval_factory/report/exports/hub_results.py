@@ -78,7 +78,7 @@ def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool)
 
 
 def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: str | None) -> str:
-    """Return the notes of the entry: program, interval, instances, and parts of the data.
+    """Return the notes of the entry: program, interval, instances, and the evaluated data.
 
     Args:
         stored: The result.
@@ -87,28 +87,28 @@ def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: 
         revision: The revision of the data that the run read; None if it is unknown.
     """
     result = stored.result
-    record = stored.result.provenance
+    provenance = result.provenance
     stats = result.scores[result.main_metric].stats
-    instances = result.validity.instances
-    parts = [
-        (
-            f"{result.main_metric} by {record.helm_name} "
-            f"{record.helm}, run by eval-factory {record.eval_factory}"
-        )
-    ]
+    program = (
+        f"{result.main_metric} by {provenance.helm_name} {provenance.helm}, run by eval-factory "
+        f"{provenance.eval_factory}"
+    )
+    notes = [program]
     if stats.ci_low is not None and stats.ci_high is not None:
-        parts.append(
+        notes.append(
             f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}"
         )
-    total = ""
+    of_benchmark = ""
     if task.about.instances is not None:
-        total = f" (the benchmark has {task.about.instances})"
-    parts.append(f"{instances.scored} instances scored{total}")
+        of_benchmark = f" (the benchmark has {task.about.instances})"
+    notes.append(f"{result.validity.instances.scored} instances scored{of_benchmark}")
     # The entry itself states the revision that the run read, if this revision is known. A revision
     # that the task pins is not stated: the run may have read other data.
     if revision is None:
-        parts.append("at an unknown revision of the data")
-    parts += [f"{name}: {stored.extra[name]}" for name in DATA_PART_PARAMS if name in stored.extra]
+        notes.append("at an unknown revision of the data")
+    for name in DATA_PART_PARAMS:
+        if name in stored.extra:
+            notes.append(f"{name}: {stored.extra[name]}")
     if not_reportable:
-        parts.append(f"NOT REPORTABLE: {not_reportable}")
-    return "; ".join(parts)
+        notes.append(f"NOT REPORTABLE: {not_reportable}")
+    return "; ".join(notes)

@@ -31,7 +31,7 @@ from eval_factory.report.reader import StoredResult
 OUR_PACKAGE = "eval-factory-helm"
 NOT_PUBLIC = "[left out: the benchmark's data are not public; --with_texts exports them]"
 _ID_LENGTH = 22  # the number of characters of Inspect's own ids
-_ROLES = {"developer": "system"}  # role of a turn -> role of Inspect, if the two differ
+_INSPECT_ROLES = {"developer": "system"}  # dict from a turn's role to Inspect's, if they differ
 
 
 def write_inspect_log(stored: StoredResult, folder: Path, *, with_texts: bool) -> Path:
@@ -41,7 +41,9 @@ def write_inspect_log(stored: StoredResult, folder: Path, *, with_texts: bool) -
     benchmark's data are not public.
     """
     digest = result_digest(stored)
+    # A log must have a time. If the time is unknown, use one that is clearly not the time of a run.
     created = stored.result.provenance.started_at or "1970-01-01T00:00:00Z"
+    # As in Inspect, the name of the file has the time (with its zone), the task and an id.
     name = f"{created.replace('Z', '+00-00')}_{stored.result.task}"
     name = re.sub(r"[^A-Za-z0-9-]+", "-", name).strip("-")
     path = folder / f"{name}_{digest[:_ID_LENGTH]}.json"
@@ -66,10 +68,10 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
             completed += 1
         samples.append(sample)
     sampling = sampling_of(stored)
-    generate: dict[str, Any] = {}
+    generate_config: dict[str, Any] = {}
     for name in ("temperature", "top_p", "max_tokens"):
         if name in sampling:
-            generate[name] = sampling[name]
+            generate_config[name] = sampling[name]
     status = "success"
     error = {}
     if result.status != RunStatus.COMPLETE:
@@ -80,12 +82,12 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
     return {
         "version": 2,
         "status": status,
-        "eval": _eval_section(stored, samples, generate, created),
+        "eval": _eval_section(stored, samples, generate_config, created),
         # Inspect reads the sections in this order, and its function `evals_df` needs all of them.
         "plan": {
             "name": "plan",
             "steps": [{"solver": f"helm/{stored.result.task}", "params": {}}],
-            "config": generate,
+            "config": generate_config,
         },
         "results": {
             "total_samples": len(samples),
@@ -119,14 +121,15 @@ def _stats_section(stored: StoredResult, model: str) -> dict[str, Any]:
 def _eval_section(
     stored: StoredResult,
     samples: Sequence[Mapping[str, Any]],
-    generate: Mapping[str, Any],
+    generate_config: Mapping[str, Any],
     created: str,
 ) -> dict[str, Any]:
     """Return the log's section `eval`: task, data, model and versions."""
     result = stored.result
     provenance = result.provenance
     digest = result_digest(stored)
-    ids = [sample["id"] for sample in samples]
+    # The samples of several trials have the same id.
+    sample_ids = list(dict.fromkeys(sample["id"] for sample in samples))
     packages = {
         OUR_PACKAGE: provenance.eval_factory,
         provenance.helm_package: provenance.helm,
@@ -150,10 +153,10 @@ def _eval_section(
         "model": model_id(stored),
         "dataset": {
             "name": result.task,
-            "samples": len(set(ids)),
-            "sample_ids": list(dict.fromkeys(ids)),
+            "samples": len(sample_ids),
+            "sample_ids": sample_ids,
         },
-        "model_generate_config": generate,
+        "model_generate_config": generate_config,
         "config": {"epochs": max((sample["epoch"] for sample in samples), default=1)},
         "packages": without_nulls(packages),
         "metadata": without_nulls(metadata),
@@ -191,12 +194,12 @@ def _sample(
 
     A sample without an answer has an error, and neither messages nor scores.
     """
-    sample = _question_fields(instance, with_texts=with_texts)
+    question = _question_fields(instance, with_texts=with_texts)
     if instance.error is not None or instance.completion is None:
-        return {**sample, "scores": {}, "error": _error_record(instance.error or "no answer")}
+        return {**question, "scores": {}, "error": _error_record(instance.error or "no answer")}
     completion = _text_or_placeholder(instance.completion, with_texts=with_texts)
     answer = {"role": "assistant", "content": completion, "source": "generate", "model": model}
-    usage = _token_counts(instance)
+    tokens = _token_counts(instance)
     prompt_messages = _messages(instance, with_texts=with_texts)
     if not prompt_messages:
         prompt = _text_or_placeholder(instance.prompt, with_texts=with_texts)
@@ -209,16 +212,16 @@ def _sample(
             scores[name] = {"value": value, "answer": completion, **judge_fields}
     stop_reason = facts_of(instance.finish_reason).inspect or "unknown"
     return {
-        **sample,
+        **question,
         "messages": [*prompt_messages, answer],
         "output": {
             "model": model,
             "choices": [{"message": answer, "stop_reason": stop_reason}],
-            "usage": usage,
+            "usage": tokens,
             **without_nulls({"time": instance.latency_s}),
         },
         "scores": scores,
-        "model_usage": {model: usage},
+        "model_usage": {model: tokens},
         **without_nulls({"total_time": instance.latency_s}),
     }
 
@@ -228,9 +231,9 @@ def _question_fields(instance: InstanceRecord, *, with_texts: bool) -> dict[str,
 
     These are the id, the input, the target, the choices and the metadata.
     """
-    name = instance.id
+    sample_id = instance.id
     if instance.perturbation is not None:
-        name = f"{instance.id}+{instance.perturbation}"
+        sample_id = f"{instance.id}+{instance.perturbation}"
     right_answers = []
     choices = []
     for reference in instance.references:
@@ -241,34 +244,35 @@ def _question_fields(instance: InstanceRecord, *, with_texts: bool) -> dict[str,
     target: str | list[str] = right_answers
     if len(right_answers) == 1:
         target = right_answers[0]
-    sample: dict[str, Any] = {
-        "id": name,
+    prompt: str | list[dict[str, str]] = _messages(instance, with_texts=with_texts)
+    if not prompt:
+        prompt = _text_or_placeholder(instance.prompt, with_texts=with_texts)
+    question: dict[str, Any] = {
+        "id": sample_id,
         "epoch": instance.trial + 1,
-        "input": _messages(instance, with_texts=with_texts)
-        or _text_or_placeholder(instance.prompt, with_texts=with_texts),
+        "input": prompt,
         "target": target,
     }
     # References are choices only if some of them are right and some are wrong.
     if len(choices) > len(right_answers) > 0:
-        sample["choices"] = choices
+        question["choices"] = choices
     facts = {
         "split": instance.split,
         "perturbation": instance.perturbation,
         "cluster": instance.cluster,
     }
-    sample["metadata"] = {**without_nulls(facts), **instance.categories}
-    return sample
+    question["metadata"] = {**without_nulls(facts), **instance.categories}
+    return question
 
 
 def _messages(instance: InstanceRecord, *, with_texts: bool) -> list[dict[str, str]]:
     """Return the turns of the prompt as messages; an empty list if the prompt is one text."""
-    turns = []
+    messages = []
     for turn in instance.turns:
-        role = _ROLES.get(turn["role"], turn["role"])
-        turns.append(
-            {"role": role, "content": _text_or_placeholder(turn["content"], with_texts=with_texts)}
-        )
-    return turns
+        role = _INSPECT_ROLES.get(turn["role"], turn["role"])
+        content = _text_or_placeholder(turn["content"], with_texts=with_texts)
+        messages.append({"role": role, "content": content})
+    return messages
 
 
 def _text_or_placeholder(text: str, *, with_texts: bool) -> str:
@@ -279,19 +283,20 @@ def _text_or_placeholder(text: str, *, with_texts: bool) -> str:
 
 
 def _judge_fields(instance: InstanceRecord, *, with_texts: bool) -> dict[str, Any]:
-    """Return the fields of a score that have the judges' marks and explanations."""
-    marks = {}
+    """Return the fields of a score that have the judges' ratings and explanations."""
+    ratings = {}
     if instance.judges:
-        marks = {"judges": dict(instance.judges)}
+        ratings = {"judges": dict(instance.judges)}
     if instance.judgements or instance.criteria:
         explanations: Mapping[str, Any] = {
             "judgements": dict(instance.judgements),
             "criteria": list(instance.criteria),
         }
         text = json.dumps(explanations, ensure_ascii=False)
-        return {"explanation": _text_or_placeholder(text, with_texts=with_texts), "metadata": marks}
-    if marks:
-        return {"metadata": marks}
+        explanation = _text_or_placeholder(text, with_texts=with_texts)
+        return {"explanation": explanation, "metadata": ratings}
+    if ratings:
+        return {"metadata": ratings}
     return {}
 
 

@@ -19,22 +19,23 @@ def write_parquet(stored: StoredResult, path: Path) -> int:
     written as JSON. The attributes of the data frame say whether the score may be reported. Raises
     PrerequisiteError if pandas or pyarrow is not installed.
     """
-    columns, rows = instance_table(stored.result)
-    types = dict(columns)
-    for name, kind in columns.items():
-        if kind == ANY:
-            types[name] = TEXT
+    column_types, rows = instance_table(stored.result)
+    written_types = dict(column_types)
+    for name, column_type in column_types.items():
+        if column_type == ANY:
+            written_types[name] = TEXT
             for row in rows:
                 if row[name] is not None:
                     row[name] = json.dumps(row[name], ensure_ascii=False)
-    table = frame(types, rows)
+    table = frame(written_types, rows)
     table.attrs = {
         "eval_factory_reportable": stored.result.reportable,
         "eval_factory_not_reportable": reasons_against_reporting(stored),
     }
     try:
         with atomic_file(path, mode=PRIVATE) as file:
-            table.to_parquet(file.buffer, index=False)  # Parquet is binary, `file` is for texts
+            # `file` takes texts. Parquet is binary, so its bytes go into the buffer of `file`.
+            table.to_parquet(file.buffer, index=False)
     except ImportError as error:
         raise PrerequisiteError(f"Parquet needs pyarrow ({error})\n  pip install pyarrow") from None
     return len(rows)

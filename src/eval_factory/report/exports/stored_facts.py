@@ -56,13 +56,15 @@ def is_of_real_model(stored: StoredResult) -> bool:
     Return True also if the result does not say which endpoint answered.
     """
     endpoint = stored.result.provenance.endpoints.get(MODEL_ROLE)
-    # The target of a demo is the text "demo baseline", whatever model id was configured.
-    return endpoint is None or endpoint.model == stored.result.provenance.target
+    if endpoint is None:
+        return True
+    # The target of a real run is the endpoint's model. The target of a demo is "demo baseline".
+    return endpoint.model == stored.result.provenance.target
 
 
 def refuse_demo(stored: StoredResult) -> None:
     """Raise NotReportableError if the embedded demo endpoint was evaluated."""
-    # If no endpoint is recorded, only `is_demo` shows that the result is a demo.
+    # If the result records no endpoint, only `is_demo` shows that the result is a demo.
     if not is_of_real_model(stored) or stored.result.is_demo:
         raise NotReportableError(
             f"{stored.folder}: demo: the embedded endpoint was evaluated, which is not a model\n"

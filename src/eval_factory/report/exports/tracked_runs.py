@@ -71,7 +71,7 @@ def _tags(stored: StoredResult, model: str, hosts: Sequence[str]) -> dict[str, s
     """Return the tags of a run: identity, versions, status, and whether it may be reported."""
     result = stored.result
     provenance = result.provenance
-    reportable = "false"
+    reportable = "false"  # A tag is a text.
     if result.reportable:
         reportable = "true"
     tags = {

@@ -16,8 +16,8 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
     """Write an offline run of W&B into a folder, and return the path of the run's own folder.
 
     Nothing is sent: the user uploads the run with `wandb sync`. The run's id depends on the result
-    alone, so that W&B has one run of a result, even if the user exports and uploads the result
-    again. Raises PrerequisiteError if the client of W&B is not installed.
+    alone: if the user uploads a second export of the result, W&B still has one run of the result.
+    Raises PrerequisiteError if the client of W&B is not installed.
     """
     try:
         import wandb
