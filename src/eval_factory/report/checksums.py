@@ -23,7 +23,7 @@ from eval_factory.core.safe_files import write_atomic
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 _UNESCAPED = {"\\": "\\", "n": "\n", "r": "\r"}
-"""The character that a backslash and this character mean in an escaped name."""
+"""A dict from the character after a backslash, in an escaped name, to what both stand for."""
 
 
 class ChecksumsError(Exception):
@@ -36,11 +36,11 @@ def write_checksums(rundir: RunDir, result: TaskResult, digests: Mapping[str, st
     `digests` are the SHA-256 that `digests_of` returned. SHA256SUMS is written last: if this file
     exists, the attestation does too.
     """
-    document = result_statement(result, digests)
-    write_atomic(rundir.attestation, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    digests = {**digests, rundir.attestation.name: sha256_of(rundir.attestation)}
+    statement = result_statement(result, digests)
+    write_atomic(rundir.attestation, json.dumps(statement, indent=2, ensure_ascii=False) + "\n")
+    listed = {**digests, rundir.attestation.name: sha256_of(rundir.attestation)}
     lines = []
-    for name, digest in sorted(digests.items()):
+    for name, digest in sorted(listed.items()):
         # As in GNU coreutils, backslashes and line breaks in a name are escaped. A line with an
         # escaped name begins with a backslash.
         escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
@@ -99,9 +99,12 @@ def read_checksums(path: Path) -> dict[str, str]:
             folder.
     """
     digests: dict[str, str] = {}
+    # `surrogateescape`: the name of a file may be any bytes, also invalid UTF-8.
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    if not text:
+        return digests
     # Not `splitlines`: a name may contain other line separators, such as U+2028.
-    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         match = re.fullmatch(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", line)
         if match is None:
             raise ChecksumsError(f"line {number} is not a SHA-256 with the path of a file")

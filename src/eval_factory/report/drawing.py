@@ -34,7 +34,10 @@ ELLIPSIS = "…"
 MAX_TITLE = 2_000  # the maximum number of characters in a tooltip
 
 Colour = Literal["ink", "faint", "grid", "data", "second", "paper"]
-Anchor = Literal["start", "middle", "end"]
+"""The names of the colours: `data` and `second` are for the first and the second series of data,
+`paper` is the background.
+"""
+Anchor = Literal["start", "middle", "end"]  # the point of a text that is at its x
 
 
 @dataclass(frozen=True)
@@ -120,26 +123,31 @@ class Drawing:
 
 def text_width(text: str) -> float:
     """Return an estimate of a text's width. The font is not known before the text is shown."""
+    # The East Asian widths `W` (wide) and `F` (full width) are about as wide as high.
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    narrow = len(text) - wide
     # For most characters, the estimate is too large rather than too small.
-    return FONT_SIZE * (wide * 1.05 + (len(text) - wide) * 0.6)
+    return FONT_SIZE * (1.05 * wide + 0.6 * narrow)
 
 
 def fitted(text: str, width: float) -> str:
     """Return a text as one printable line; a line that is wider than `width` is cut."""
-    line = one_line(text, MAX_TITLE)
-    if text_width(line) <= width:
-        return line
-    while line and text_width(line + ELLIPSIS) > width:
-        line = line[:-1]
-    return line.rstrip() + ELLIPSIS
+    shown = one_line(text, MAX_TITLE)
+    if text_width(shown) <= width:
+        return shown
+    while shown and text_width(shown + ELLIPSIS) > width:
+        shown = shown[:-1]
+    return shown.rstrip() + ELLIPSIS
 
 
 def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "start") -> Shape:
     """Return a text that is at most `width` wide; the title of a cut text is the uncut text."""
     shown = fitted(text, width)
     uncut = one_line(text, MAX_TITLE)
-    return text_shape(x, y, shown, anchor, title="" if shown == uncut else uncut)
+    title = ""
+    if shown != uncut:
+        title = uncut
+    return text_shape(x, y, shown, anchor, title=title)
 
 
 COLOURS: Mapping[Colour, str] = {
@@ -157,9 +165,11 @@ DARK_COLOURS: Mapping[Colour, str] = {
     "data": "#56b4e9",
     "second": "#e69f00",
 }
-"""The colours on a dark page. The colours `ink` and `paper` are always the page's own."""
+"""The colours on a dark page, apart from `ink` and `paper`: see `_PAGE_COLOURS`."""
 _PAGE_COLOURS: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper": "none"}
-"""The colours in an SVG that is a part of a page: text and background are the page's own."""
+"""The colours in an SVG that is a part of a page. `ink` is the page's colour of text; the page's
+background shows through `paper`.
+"""
 
 
 def svg(drawing: Drawing, *, standalone: bool = False) -> str:
@@ -173,19 +183,21 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
     colours = _PAGE_COLOURS
     beginning = ""
     size_attributes = ""
-    paper = ""
+    background = ""
+    ending = ""
     if standalone:
         colours = COLOURS
         beginning = '<?xml version="1.0" encoding="UTF-8"?>\n'
         size_attributes = f' xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
-        paper = f'<rect width="{width}" height="{height}" fill="{colours["paper"]}"/>\n'
+        background = f'<rect width="{width}" height="{height}" fill="{colours["paper"]}"/>\n'
+        ending = "\n"
     elements = "\n".join(_element(shape, colours) for shape in drawing.shapes)
     return (
         f'{beginning}<svg{size_attributes} class="plot" viewBox="0 0 {width} {height}" role="img"'
-        ' font-family="system-ui, Helvetica, Arial, '
-        f'sans-serif" font-size="{_number_text(FONT_SIZE)}">\n'
+        ' font-family="system-ui, Helvetica, Arial, sans-serif"'
+        f' font-size="{_number_text(FONT_SIZE)}">\n'
         f"<title>{_escaped(drawing.title)}</title>\n<desc>{_escaped(drawing.description)}</desc>\n"
-        f"{paper}{elements}\n</svg>" + ("\n" if standalone else "")
+        f"{background}{elements}\n</svg>{ending}"
     )
 
 
@@ -204,9 +216,9 @@ def _element(shape: Shape, colours: Mapping[Colour, str]) -> str:
     if shape.title:
         title = f"<title>{_escaped(shape.title)}</title>"
     inside = _escaped(shape.text) + title
-    return (
-        f"<{shape.tag} {written}>{inside}</{shape.tag}>" if inside else f"<{shape.tag} {written}/>"
-    )
+    if inside:
+        return f"<{shape.tag} {written}>{inside}</{shape.tag}>"
+    return f"<{shape.tag} {written}/>"
 
 
 def _escaped(text: str) -> str:
@@ -222,7 +234,7 @@ def page_css() -> str:
     """
     rules = [".plot { max-width: 100%; height: auto; display: block; }"]
     for name, colour in _PAGE_COLOURS.items():
-        if name != "paper":
+        if name != "paper":  # `paper` is transparent on every page.
             rules += [
                 f".plot-{paint}-{name} {{ {paint}: var(--plot-{name}, {colour}); }}"
                 for paint in ("fill", "stroke")
@@ -243,15 +255,16 @@ def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path
     The folder is created if it does not exist. Raises PrerequisiteError if matplotlib is not
     installed; no file is then written.
     """
-    pixels = {name: png(drawing) for name, drawing in drawings.items()}
+    png_files = {name: png(drawing) for name, drawing in drawings.items()}
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for name, drawing in drawings.items():
-        files = folder / f"{name}.svg", folder / f"{name}.png"
-        write_atomic(files[0], svg(drawing, standalone=True))
-        with atomic_file(files[1]) as file:
-            file.buffer.write(pixels[name])
-        written += files
+        svg_path = folder / f"{name}.svg"
+        png_path = folder / f"{name}.png"
+        write_atomic(svg_path, svg(drawing, standalone=True))
+        with atomic_file(png_path) as file:
+            file.buffer.write(png_files[name])
+        written += [svg_path, png_path]
     return written
 
 
@@ -273,54 +286,48 @@ def png(drawing: Drawing) -> bytes:
             "  pip install 'matplotlib>=3.9'"
         ) from None
 
-    width, height = (
-        math.ceil(length * DPI / CSS_DPI) for length in (drawing.width, drawing.height)
-    )
+    width = math.ceil(drawing.width * DPI / CSS_DPI)  # in dots
+    height = math.ceil(drawing.height * DPI / CSS_DPI)
     with style.context("default"):  # ignores the user's matplotlibrc
-        figure = Figure((width / DPI, height / DPI), DPI, facecolor=COLOURS["paper"])
+        figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor=COLOURS["paper"])
         # matplotlib counts y from the bottom, SVG from the top.
-        pixels = Affine2D().scale(DPI / CSS_DPI, -DPI / CSS_DPI).translate(0, height)
+        to_dots = Affine2D().scale(DPI / CSS_DPI, -DPI / CSS_DPI).translate(0, height)
         for order, shape in enumerate(drawing.shapes):
-            # A later shape covers the earlier ones, as in SVG.
-            figure.add_artist(_artist(shape, transform=pixels, zorder=order))
+            # A later shape covers the earlier shapes, as in SVG.
+            figure.add_artist(_artist(shape, transform=to_dots, zorder=order))
         file = io.BytesIO()
-        metadata = {"Title": drawing.title, "Description": drawing.description, "Software": None}
+        metadata = {
+            "Title": drawing.title,
+            "Description": drawing.description,
+            "Software": None,  # The file does not name matplotlib.
+        }
         figure.savefig(file, format="png", metadata=metadata)
     return file.getvalue()
 
 
 def _artist(shape: Shape, **options: Any) -> Any:
     """Return the matplotlib artist of a shape. `options` are the artist's keyword arguments."""
-    from matplotlib import font_manager, get_data_path, lines, patches, text
+    from matplotlib import lines, patches
 
     colour = COLOURS[shape.colour]
     attributes = shape.attributes
     if shape.tag == "line":
         width = attributes["stroke-width"]
-        dash = DASH / width  # matplotlib has the length of a dash in line widths
-        options |= {
-            "linestyle": (0, (dash, dash)) if "stroke-dasharray" in attributes else "solid",
-            "solid_capstyle": "butt",
-        }
-        corners = (attributes["x1"], attributes["x2"]), (attributes["y1"], attributes["y2"])
-        return lines.Line2D(*corners, linewidth=width * _POINTS_PER_PIXEL, color=colour, **options)
-    if shape.tag == "text":
-        # This font comes with matplotlib, so that the PNG does not depend on installed fonts.
-        font_file = Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
-        options |= {"color": colour, "fontsize": FONT_SIZE * _POINTS_PER_PIXEL}
-        options |= {"fontproperties": font_manager.FontProperties(fname=font_file)}
-        anchor = {"start": "left", "middle": "center", "end": "right"}[attributes["text-anchor"]]
-        options |= {
-            "horizontalalignment": anchor,
-            "verticalalignment": "baseline",
-            "parse_math": False,
-        }
-        return text.Text(
-            attributes["x"],
-            attributes["y"],
-            _drawable_text(font_manager.get_font(font_file), shape.text),
+        linestyle: Any = "solid"
+        if "stroke-dasharray" in attributes:
+            dash = DASH / width  # matplotlib has the length of a dash in line widths
+            linestyle = (0, (dash, dash))  # where the pattern begins, and the pattern
+        return lines.Line2D(
+            (attributes["x1"], attributes["x2"]),
+            (attributes["y1"], attributes["y2"]),
+            linewidth=width * _POINTS_PER_PIXEL,
+            linestyle=linestyle,
+            color=colour,
+            solid_capstyle="butt",
             **options,
         )
+    if shape.tag == "text":
+        return _text_artist(shape, **options)
     options |= {"facecolor": colour, "linewidth": 0}
     if shape.tag == "rect":
         return patches.Rectangle(
@@ -332,6 +339,27 @@ def _artist(shape: Shape, **options: Any) -> Any:
     return patches.Polygon(points, **options)
 
 
+def _text_artist(shape: Shape, **options: Any) -> Any:
+    """Return the matplotlib artist of a `text` shape."""
+    from matplotlib import font_manager, get_data_path, text
+
+    # This font comes with matplotlib, so that the PNG does not depend on installed fonts.
+    font_file = Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
+    alignments = {"start": "left", "middle": "center", "end": "right"}
+    return text.Text(
+        shape.attributes["x"],
+        shape.attributes["y"],
+        _drawable_text(font_manager.get_font(font_file), shape.text),
+        color=COLOURS[shape.colour],
+        fontproperties=font_manager.FontProperties(fname=font_file),
+        fontsize=FONT_SIZE * _POINTS_PER_PIXEL,
+        horizontalalignment=alignments[shape.attributes["text-anchor"]],
+        verticalalignment="baseline",
+        parse_math=False,  # A dollar sign is only a character.
+        **options,
+    )
+
+
 def _drawable_text(font: Any, text: str) -> str:
     """Return a text in which the font has every character.
 
@@ -340,16 +368,22 @@ def _drawable_text(font: Any, text: str) -> str:
     """
     letters = []
     for letter in text:
-        plain = "".join(
-            part
-            for part in unicodedata.normalize("NFKD", letter)
-            if not unicodedata.combining(part)
-        )
-        drawable = (
-            candidate
-            for candidate in (letter, plain)
-            if candidate and all(font.get_char_index(ord(part)) for part in candidate)
-        )
-        escape_sequence = letter.encode("unicode_escape").decode("ascii")
-        letters.append(next(drawable, escape_sequence))
+        plain = _without_accents(letter)
+        if _has_characters(font, letter):
+            letters.append(letter)
+        elif plain and _has_characters(font, plain):
+            letters.append(plain)
+        else:
+            letters.append(letter.encode("unicode_escape").decode("ascii"))
     return "".join(letters)
+
+
+def _without_accents(letter: str) -> str:
+    """Return the plain characters of a letter; an empty string if the letter is only an accent."""
+    decomposed = unicodedata.normalize("NFKD", letter)
+    return "".join(part for part in decomposed if not unicodedata.combining(part))
+
+
+def _has_characters(font: Any, text: str) -> bool:
+    """Return True if a matplotlib font has every character of a text."""
+    return all(font.get_char_index(ord(character)) for character in text)

@@ -20,8 +20,16 @@ from eval_factory.report.page.instance_data import readable_page
 
 _MAX_SHOWN = 80  # the maximum number of characters of a value in a message
 
-ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "nothing"})()
-"""Marks a value that only the other document or text has; messages show the mark as `nothing`."""
+
+class _Absent:
+    """The class of `ABSENT`. Messages show the mark as `nothing`."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT: Any = _Absent()
+"""Marks a field, item or line that one of two documents or texts does not have."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,8 @@ class Difference:
 def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
     """Yield the differences of two files; none if the files are equal byte for byte.
 
-    The suffix of the stored file decides how both are compared: as YAML, JSON, JSON lines or text.
+    The suffix of the stored file decides whether both files are compared as YAML, JSON, JSON lines
+    or text.
     A redaction mark in the stored file matches any text.
     """
     stored_bytes = stored.read_bytes()
@@ -50,7 +59,7 @@ def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
         stored_text = readable_page(stored_text)
         made_text = readable_page(made_text)
     is_different = False
-    for difference in _differences(stored.suffix, stored_text, made_text):
+    for difference in _differences_by_suffix(stored.suffix, stored_text, made_text):
         is_different = True
         yield difference
     # Equal documents may still differ as texts: in blanks, or in digits beyond a float's precision.
@@ -63,7 +72,7 @@ def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
                 return
 
 
-def _differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:
+def _differences_by_suffix(suffix: str, stored: str, made: str) -> Iterator[Difference]:
     """Yield the differences of two texts that come from files with this suffix."""
     if suffix in (".yaml", ".yml", ".json"):
         yield from _document_differences(suffix, stored, made)
@@ -87,7 +96,8 @@ def _document_differences(suffix: str, stored: str, made: str) -> Iterator[Diffe
     try:
         document = parse(stored)
     except (YamlError, ValueError) as error:
-        yield Difference("", f"cannot be read ({str(error).splitlines()[0]})", "a document")
+        first_line = str(error).splitlines()[0]
+        yield Difference(field="", stored=f"cannot be read ({first_line})", made="a document")
         return
     yield from differences(document, parse(made))
 
@@ -127,7 +137,7 @@ def _text_differences(stored: str, made: str, field: str) -> Iterator[Difference
 def _first_difference(stored: str, made: str) -> int:
     """Return the index of the first character that differs.
 
-    Return 0 if one text begins with the other: messages then show both from their beginnings.
+    Return 0 if one text begins with the other text: messages then show the beginnings of both.
     """
     for index, (stored_character, made_character) in enumerate(zip(stored, made, strict=False)):
         if stored_character != made_character:

@@ -58,9 +58,14 @@ def inner_hosts(stored: StoredResult) -> tuple[str, ...]:
     for text in _texts_in([stored.config, stored.target, stored.command]):
         hosts |= {_host_of(url) for url in _URL.findall(text)}
     for endpoint in stored.result.provenance.endpoints.values():
+        # As a part of a URL, the host is read without its port.
         hosts.add(_host_of(f"http://{endpoint.host}"))
-    inner = [host for host in hosts if host and not is_public_platform(host)]
-    return tuple(sorted(host for host in inner if not _is_this_machine(host)))
+    hosts.discard("")  # Texts that look like URLs but are invalid have no host.
+    inner = []
+    for host in sorted(hosts):
+        if not is_public_platform(host) and not _is_this_machine(host):
+            inner.append(host)
+    return tuple(inner)
 
 
 def without_hosts(text: str, hosts: Iterable[str]) -> str:
@@ -71,9 +76,10 @@ def without_hosts(text: str, hosts: Iterable[str]) -> str:
     """
     for host in hosts:
         name = re.escape(host)
-        # The name is not a part of a longer name; a period at the end of a sentence may follow it.
+        # Parts of longer names do not match. A period after the name may end a sentence.
         pattern = rf"(?<![\w.-]){name}(?![\w-]|\.\w)"
-        if "." not in host and ":" not in host:  # a name; a host with a colon is an IPv6 address
+        # a name without a dot; a host with a colon is an IPv6 address
+        if "." not in host and ":" not in host:
             pattern = rf"(?<=//){name}(?![\w.-])|(?<![\w.-]){name}(?=:\d)|(?<=host: ){name}\b"
         text = re.sub(pattern, PLACEHOLDER, text, flags=re.IGNORECASE)
     return text
