@@ -339,13 +339,20 @@ def _artist(shape: Shape, **options: Any) -> Any:
     return patches.Polygon(points, **options)
 
 
+_ALIGNMENTS: Mapping[Anchor, Literal["left", "center", "right"]] = {
+    "start": "left",
+    "middle": "center",
+    "end": "right",
+}
+"""A dict from an anchor to matplotlib's word for it."""
+
+
 def _text_artist(shape: Shape, **options: Any) -> Any:
     """Return the matplotlib artist of a `text` shape."""
     from matplotlib import font_manager, get_data_path, text
 
     # This font comes with matplotlib, so that the PNG does not depend on installed fonts.
     font_file = Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
-    alignments = {"start": "left", "middle": "center", "end": "right"}
     return text.Text(
         shape.attributes["x"],
         shape.attributes["y"],
@@ -353,7 +360,7 @@ def _text_artist(shape: Shape, **options: Any) -> Any:
         color=COLOURS[shape.colour],
         fontproperties=font_manager.FontProperties(fname=font_file),
         fontsize=FONT_SIZE * _POINTS_PER_PIXEL,
-        horizontalalignment=alignments[shape.attributes["text-anchor"]],
+        horizontalalignment=_ALIGNMENTS[shape.attributes["text-anchor"]],
         verticalalignment="baseline",
         parse_math=False,  # A dollar sign is only a character.
         **options,

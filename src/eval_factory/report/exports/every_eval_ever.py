@@ -332,7 +332,7 @@ def _generation_settings(stored: StoredResult) -> dict[str, Any]:
     if "max_completion_tokens" in sent:
         # Another name of `max_tokens`. If both were sent, `max_tokens` counts.
         sent = {"max_tokens": sent["max_completion_tokens"], **sent}
-    settings = {}
+    settings: dict[str, Any] = {}
     for name in ("temperature", "top_p", "max_tokens"):
         if name in sent:
             settings[name] = sent[name]
