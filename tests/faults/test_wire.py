@@ -200,7 +200,8 @@ def test_an_answer_to_another_question_costs_no_retry() -> None:
     with WireEndpoint(slow_and_late) as endpoint:
         asker = Asker(endpoint.url, max_retries=0)
         assert asker.ask_all(list(range(300)), "loop") == [str(number) for number in range(300)]
-    (note,) = set(asker.notes)
+    # Where other work delays the client, an answer may also come while no question is open.
+    (note,) = set(asker.notes) - {SURPLUS}
     says(note, "retried: ", "another question")
 
 
