@@ -121,8 +121,10 @@ class Comparison:
     allow; None if the scale is not known.
     """
     margin: float | None = None  # the largest unimportant difference, in the metric's unit
-    non_inferiority: Evidence | None = None  # of b, compared with a; None without a margin
-    equivalence: Evidence | None = None  # None without a margin
+    # the evidence that b is not worse than a by more than the margin; None without a margin
+    non_inferiority: Evidence | None = None
+    # the evidence that b and a differ by less than the margin; None without a margin
+    equivalence: Evidence | None = None
     p_holm: float | None = None  # the p value, corrected for the number of pairs
     metric_of_b: str | None = None  # the metric's name in b; None if the name is the same as in a
     # For a and for b, if another program made a result: id of a question -> its id in the first of
@@ -532,10 +534,10 @@ def _compare_two(
     values_a = a.values.listed(keys)
     values_b = b.values.listed(keys)
     scale = _scale_of(score, [*values_a, *values_b])
-    # An instance without a value in both results has failed, unless the metric does not apply to
-    # it: for example, a metric of a subset of the questions.
-    without_metric = a.values.unscored & b.values.unscored
-    shared = (a.values.all_keys & b.values.all_keys) - without_metric
+    # A metric may be of a subset of the questions. An instance that it leaves out in both results
+    # has not failed.
+    not_in_metric = a.values.unscored & b.values.unscored
+    shared = (a.values.all_keys & b.values.all_keys) - not_in_metric
     failed_a = shared & a.values.failed
     failed_b = shared & b.values.failed
     difference = difference_of(a.values, b.values, keys, scale)

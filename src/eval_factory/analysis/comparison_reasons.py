@@ -69,7 +69,7 @@ def values_of(
     prompts: dict[Key, list[str]] = {}
     values: dict[Key, list[float]] = {}
     failed = set()
-    unanswered = set()
+    unanswered_or_unjudged = set()
     clusters = {}
     lowest = {}
     for record in records:
@@ -84,6 +84,7 @@ def values_of(
         prompts.setdefault(key, []).append(record.prompt)
         if record.cluster is not None:
             clusters[key] = record.cluster
+        # A case's score that is corrected for a judge's mistakes may be below the lowest score.
         if record.lowest_score is not None and not _is_judge_corrected(score.metric):
             lowest[key] = record.lowest_score
         if value is not None and record.error is None:
@@ -91,7 +92,7 @@ def values_of(
         else:
             failed.add(key)
             if record.error is not None or record.unjudged:
-                unanswered.add(key)
+                unanswered_or_unjudged.add(key)
     means = {}
     for key, trials in values.items():
         if key not in failed:
@@ -100,7 +101,7 @@ def values_of(
         means=means,
         failed=failed,
         prompts={key: _hash_of(texts) for key, texts in prompts.items()},
-        unscored=failed - unanswered,
+        unscored=failed - unanswered_or_unjudged,
         clusters=clusters,
         lowest=lowest,
         metric=score.metric,

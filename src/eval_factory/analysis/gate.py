@@ -231,19 +231,20 @@ def _doubts_about(
             yield f"{task}: the {model}'s score: {doubt.value.phrase}"
 
 
-def started_at(record: Provenance) -> datetime | None:
+def started_at(provenance: Provenance) -> datetime | None:
     """Return the time at which a run started; None if the result has no time."""
-    if record.started_at is None:
+    if provenance.started_at is None:
         return None
-    return datetime.fromisoformat(record.started_at.replace("Z", "+00:00"))
+    # Python 3.10 does not read the Z of a time.
+    return datetime.fromisoformat(provenance.started_at.replace("Z", "+00:00"))
 
 
 def _notes_of_lock(task: str, candidate: StoredResult, locked_at: datetime | None) -> Iterator[str]:
     """Yield a note if the lock does not prove that the policy is older than the candidate's run."""
     if locked_at is None:
         return
-    record = candidate.result.provenance
-    started = started_at(record)
+    provenance = candidate.result.provenance
+    started = started_at(provenance)
     runs = candidate.result.usage.runs
     if started is None:
         yield (
@@ -253,7 +254,7 @@ def _notes_of_lock(task: str, candidate: StoredResult, locked_at: datetime | Non
     elif started < locked_at:
         locked = f"before the policy was locked ({locked_at:%Y-%m-%dT%H:%M:%SZ})"
         yield (
-            f"{task}: the run started ({record.started_at}) {locked}; "
+            f"{task}: the run started ({provenance.started_at}) {locked}; "
             "the lock proves nothing about this result"
         )
     elif runs > 1:

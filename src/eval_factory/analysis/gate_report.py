@@ -255,18 +255,17 @@ def gate_statement(
     Raises:
         PrerequisiteError: the candidate's folder has no checksums, or its result has no times.
     """
-    record = stored.result.provenance
+    provenance = stored.result.provenance
     rundir = RunDir(stored.folder)
-    started = started_at(record)
-    if not rundir.checksums.is_file() or started is None or record.ended_at is None:
+    started = started_at(provenance)
+    if not rundir.checksums.is_file() or started is None or provenance.ended_at is None:
         raise PrerequisiteError(
             f"{stored.folder}: a statement needs checksums and times, which this result does not "
             "have: run it again (nothing that was answered is asked again)"
         )
-    model = {"alg": "sha256-salted-v1", "value": commitment(salt, record.target), "salted": True}
     # The list of checksums covers all files of the result, so its hash identifies the result.
     receipt = {"name": rundir.checksums.name, "digest": {"sha256": sha256_of(rundir.checksums)}}
-    version = f"{record.helm_package} {record.helm}, errata {record.errata_version}"
+    version = f"{provenance.helm_package} {provenance.helm}, errata {provenance.errata_version}"
     pre_registration = {}
     if gate.locked_at is not None and gate.locked_at <= started:
         pre_registration = {"preRegistration": {"alg": "sha256", "value": gate.policy_sha256}}
@@ -276,31 +275,36 @@ def gate_statement(
         "predicateType": "https://in-toto.io/attestation/eval-result/v0.1",
         "predicate": {
             "evaluator": {"id": evaluator},
-            "evaluatedAt": record.ended_at,
+            "evaluatedAt": provenance.ended_at,
             "suite": {"name": stored.result.task, "version": version},
             "claims": list(_claims(metric, checks)),
             "sampleSize": stored.result.scores[metric].stats.count,
-            "commitments": {"model": model},
-            "dataset": {"name": stored.result.task, "digest": _dataset_digest(record)},
+            "commitments": {"model": _committed(commitment(salt, provenance.target))},
+            "dataset": {"name": stored.result.task, "digest": _dataset_digest(provenance)},
             "assuranceLevel": "self_attested",
             "subjectProfile": "receipt",
             **pre_registration,
             "evidence": [{**receipt, "mediaType": "text/plain"}],
-            "harness": {"name": "eval-factory", "version": record.eval_factory},
+            "harness": {"name": "eval-factory", "version": provenance.eval_factory},
         },
     }
 
 
-def _dataset_digest(record: Provenance) -> dict[str, str | None]:
+def _dataset_digest(provenance: Provenance) -> dict[str, str | None]:
     """Return the digest of the data, as a dict from the name of the method to the digest.
 
     The digest is the SHA-256 of a text with the sorted SHA-256 of all data files, one per line. If
     no data file is known, the digest is the SHA-256 of all prompts.
     """
-    if not record.dataset_files:
-        return {"evalFactoryPromptsV1": record.prompts_sha256}
-    lines = "".join(f"{digest}\n" for digest in sorted(record.dataset_files.values()))
+    if not provenance.dataset_files:
+        return {"evalFactoryPromptsV1": provenance.prompts_sha256}
+    lines = "".join(f"{digest}\n" for digest in sorted(provenance.dataset_files.values()))
     return {"evalFactoryFilesV1": hashlib.sha256(lines.encode()).hexdigest()}
+
+
+def _committed(value: str) -> dict[str, Any]:
+    """Return a value of `commitment` with the name of its method, for a statement."""
+    return {"alg": "sha256-salted-v1", "value": value, "salted": True}
 
 
 def commitment(salt: bytes, identity: str) -> str:

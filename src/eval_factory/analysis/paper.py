@@ -116,8 +116,8 @@ def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pa
     cite = papers.citations()
     if len(runs) == 1 and not is_suite_folder(folders[0]):
         run = papers.run_of_pack(load_result(runs[0]), cite)
-        record = run.result.provenance
-        about = f"Of run {record.run_identity}: {run.result.task}, {record.target}."
+        provenance = run.result.provenance
+        about = f"Of run {provenance.run_identity}: {run.result.task}, {provenance.target}."
         return papers.pack_of(name, [about], cite, run)
     several = _SeveralRuns(suite_results(_cells(folders, runs)), cite)
     return papers.pack_of(name, [several.named()], cite, several)
@@ -172,7 +172,7 @@ def _cells_of_table(suite: SuiteDir, runs: Sequence[Path]) -> Iterator[FinishedC
     A cell without a run has the folder of the suite instead. A cell with a run has the status in
     the run's result, which may be newer than the table.
     """
-    by_name = {(run.parent.name, run.name): run for run in runs}
+    by_name = {(run.parent.name, run.name): run for run in runs}  # a run is in target/evaluation
     for cell in parse_own(suite.results_yaml.read_text(encoding="utf-8"))["cells"]:
         target = str(cell["target"])
         evaluation = str(cell["evaluation"])

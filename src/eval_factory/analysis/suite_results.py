@@ -266,11 +266,11 @@ def _cell_of_run(run: FinishedCell) -> tuple[CellResult, Side | None]:
     reason = None
     if run.reason is not None:
         reason = one_line(run.reason, _MAX_REASON)
-    bare = CellResult(run.target, run.evaluation, run.status, run.folder, reason)
+    cell_without_result = CellResult(run.target, run.evaluation, run.status, run.folder, reason)
     if run.status not in WITH_RESULT:
-        return bare, None
+        return cell_without_result, None
     try:
-        return _cell_of_result(bare, load_result(run.folder), run.attempts)
+        return _cell_of_result(cell_without_result, load_result(run.folder), run.attempts)
     except PrerequisiteError as error:
         fault = str(error)
     except _FORM_ERRORS as error:
@@ -278,28 +278,29 @@ def _cell_of_run(run: FinishedCell) -> tuple[CellResult, Side | None]:
             f"{run.folder}: eval-factory did not write its result in this form "
             f"({type(error).__name__}: {error})"
         )
-    return replace(bare, status=RunStatus.FAILED, reason=one_line(fault, _MAX_REASON)), None
+    reason = one_line(fault, _MAX_REASON)
+    return replace(cell_without_result, status=RunStatus.FAILED, reason=reason), None
 
 
 def _cell_of_result(
-    bare: CellResult, stored: StoredResult, attempts: int
+    cell_without_result: CellResult, stored: StoredResult, attempts: int
 ) -> tuple[CellResult, Side | None]:
     """Return the cell of a stored result, and its values by instance if it has a main score.
 
     Args:
-        bare: the cell without the facts of the result.
+        cell_without_result: the cell without the facts of the result.
         stored: the result.
         attempts: the number of starts in the last invocation.
     """
     result = stored.result
     main = result.scores.get(result.main_metric)
-    cell = _with_cost(_with_facts(bare, result), result)
+    cell = _with_cost(_with_facts(cell_without_result, result), result)
     side = None
     times: list[float] = []
     if main is not None:
         # Reading the records is slow, so the same pass also fills `times`.
         values = values_of(_timed(result.instances, main, times), main)
-        side = Side(bare.target, stored, values, result.main_metric)
+        side = Side(cell_without_result.target, stored, values, result.main_metric)
         cell = _with_score(cell, result, main)
     runtime = None
     if times:
@@ -320,11 +321,11 @@ def _cell_of_result(
 
 def _with_facts(cell: CellResult, result: TaskResult) -> CellResult:
     """Return the cell with the facts of its result, except the score and the cost."""
-    record = result.provenance
+    provenance = result.provenance
     validity = result.validity
     upstream = None
-    if record.upstream != "helm":
-        upstream = f"{record.upstream} {record.helm}"
+    if provenance.upstream != "helm":
+        upstream = f"{provenance.upstream} {provenance.helm}"
     first_asking = None
     if validity.asked_again is not None:
         # With repeats, the main metric is the mean over the repeats: its label is the label of the
@@ -335,7 +336,7 @@ def _with_facts(cell: CellResult, result: TaskResult) -> CellResult:
             first_asking = score.value
     return replace(
         cell,
-        model=record.target,
+        model=provenance.target,
         task=result.task,
         upstream=upstream,
         main_metric=result.main_metric,
@@ -346,7 +347,7 @@ def _with_facts(cell: CellResult, result: TaskResult) -> CellResult:
         failed=validity.instances.failed,
         coverage=validity.coverage,
         group_scores=tuple(group_scores(result)),
-        collected_by=record.eval_factory,
+        collected_by=provenance.eval_factory,
         asked_again=validity.asked_again,
         first_asking=first_asking,
     )
