@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.config.evaluation import Request, arguments_of, as_tuple, build_evaluation
+from eval_factory.config.evaluation import Request, as_tuple, build_evaluation, request_of_arguments
 from eval_factory.config.load import plain_document
 from eval_factory.core.errors import (
     BusyError,
@@ -159,7 +159,7 @@ def evaluate(
             was running; or the Slurm job continues without this function.
         KeyboardInterrupt: The user pressed Ctrl-C, or stopped the notebook's cell, at another time.
     """
-    request = arguments_of(run_config, output_dir, flags, overrides)
+    request = request_of_arguments(run_config, output_dir, flags, overrides)
     with interruptible():
         outcome = _run(
             request, options or Options(), wait=True, env=_env(env), screen=screen or io.StringIO()
@@ -185,7 +185,7 @@ def submit(
         The result, or a `Submitted` if a Slurm job was submitted or has not ended. When the job has
         ended, the same call returns the result.
     """
-    request = arguments_of(run_config, output_dir, flags, overrides)
+    request = request_of_arguments(run_config, output_dir, flags, overrides)
     return _run(
         request, options or Options(), wait=False, env=_env(env), screen=screen or io.StringIO()
     )
@@ -228,7 +228,7 @@ def cancel_batches(
     """
     from eval_factory.workflows.batches import cancel
 
-    request = arguments_of(run_config, output_dir, flags, overrides)
+    request = request_of_arguments(run_config, output_dir, flags, overrides)
     return cancel(request, choice or BatchChoice(), env=_env(env), screen=screen or io.StringIO())
 
 
@@ -308,7 +308,7 @@ def dry_run(
     """
     from eval_factory.workflows.dry_run import dry_run as preview
 
-    request = arguments_of(run_config, output_dir, flags, overrides)
+    request = request_of_arguments(run_config, output_dir, flags, overrides)
     return preview(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
 
 
@@ -326,7 +326,7 @@ def estimate(
     """
     from eval_factory.workflows.estimate import estimate as estimate_run
 
-    request = arguments_of(run_config, output_dir, flags, overrides)
+    request = request_of_arguments(run_config, output_dir, flags, overrides)
     evaluation = build_evaluation(request, load_framework(), _env(env))
     return estimate_run(evaluation, _env(env))
 
@@ -512,7 +512,7 @@ def rescore(
     from eval_factory.workflows.recollect import rescore as run
 
     # `run` itself puts `output_dir` into the request.
-    request = arguments_of(run_config, output_dir=None, flags=flags, overrides=overrides)
+    request = request_of_arguments(run_config, output_dir=None, flags=flags, overrides=overrides)
     run_folder = one_run(folder, "rescore")
     with interruptible():
         return run(

@@ -26,10 +26,7 @@ from eval_factory.config.load import (
 from eval_factory.config.merge import Layer, Source, ValueSources, merge, section_at
 from eval_factory.config.model import RunConfig, known_keys, unknown_key, wrong_value
 from eval_factory.config.resolved import FLAG_OF_KEY, Evaluation
-from eval_factory.config.rules import (
-    BENCHMARK_KEY,
-    with_task_rules,
-)
+from eval_factory.config.rules import BENCHMARK_KEY, with_task_rules
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
 from eval_factory.core.secrets import REDACTED, looks_like_key
@@ -115,24 +112,17 @@ def build_evaluation(
     foreign = foreign_keys.take_keys(user_layers)
     executor = foreign_keys.take_executor(user_layers, framework, problems)
     if task is None:
-        name = last_value(user_layers, "config", "type")
-        if name is None:
-            problems.append(
-                "config.type: is missing; it names the task ('eval-factory ls' lists all tasks)"
-            )
-        elif isinstance(name, str):  # The validation below reports a value of another type.
-            upstream = last_value(user_layers, "config", "params", "extra", "upstream")
-            named_upstream = UPSTREAMS.get(upstream, HELM) if isinstance(upstream, str) else HELM
-            task = task_named(name, framework, problems, named_upstream)
-    layers = [(Source.FRAMEWORK, framework.defaults.run_config), *user_layers]
+        task = _configured_task(user_layers, framework, problems)
+    layers = [(Source.FRAMEWORK, framework.defaults.run_config)]
     if task is not None:
-        layers.insert(1, (Source.TASK, task.run_config))
+        layers.append((Source.TASK, task.run_config))
+    layers += user_layers
     for _, tree in layers:
-        canonical_names(tree, problems)
+        rename_aliases(tree, problems)
     problems += foreign_keys.problems_of(foreign, task, framework)
     merged, sources = merge(layers)
-    foreign_keys.without_unused_prompt(merged, foreign)
-    _limit_by_share(merged, task, problems)
+    foreign_keys.remove_unused_prompt(merged, foreign)
+    _replace_share_by_count(merged, task, problems)
     run = _validated(merged, sources, request, problems)
     if run is None or task is None:
         raise ConfigError(list(dict.fromkeys(problems)))
@@ -148,6 +138,27 @@ def build_evaluation(
     return evaluation
 
 
+def _configured_task(
+    user_layers: Sequence[Layer], framework: Framework, problems: list[str]
+) -> Task | None:
+    """Return the task that the user's config.type names; None if there is no such task.
+
+    The reason is added to `problems`, unless config.type is not a text: `_validated` reports that.
+    """
+    name = last_value(user_layers, "config", "type")
+    if name is None:
+        problems.append(
+            "config.type: is missing; it names the task ('eval-factory ls' lists all tasks)"
+        )
+    if not isinstance(name, str):
+        return None
+    upstream_name = last_value(user_layers, "config", "params", "extra", "upstream")
+    upstream = HELM
+    if isinstance(upstream_name, str):
+        upstream = UPSTREAMS.get(upstream_name, HELM)
+    return task_named(name, framework, problems, upstream)
+
+
 def read_layers(request: Request, env: Mapping[str, str]) -> list[Layer]:
     """Return the layers of the user's input, the weakest layer first.
 
@@ -155,11 +166,14 @@ def read_layers(request: Request, env: Mapping[str, str]) -> list[Layer]:
         ConfigError: the run config or the overrides cannot be read.
     """
     # Ignore unset variables here: `build_evaluation` reports them.
-    return _user_layers(request, env, [])
+    return _user_layers(request, env, problems=[])
 
 
 def last_value(layers: Sequence[Layer], *path: str) -> Any:
-    """Return the value at a path, from the strongest layer with a value; None without a value."""
+    """Return the value at a path from the strongest layer; None if no layer has a value there.
+
+    The weakest layer comes first.
+    """
     *section, key = path
     for _, tree in reversed(layers):
         value = section_at(tree, section).get(key)
@@ -179,7 +193,9 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
         (Source.FLAG, nested(request.flags)),
         (Source.OVERRIDE, parse_overrides(request.overrides)),
     ]
-    layers = [(source, interpolate(tree, env, "", problems)) for source, tree in layers]
+    layers = [
+        (source, interpolate(tree, env, tree_path="", problems=problems)) for source, tree in layers
+    ]
     unwritable: list[str] = []
     for source, tree in layers:
         for path in not_writable(tree):
@@ -189,7 +205,7 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
     return [(source, tree) for source, tree in layers if tree]
 
 
-def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
+def rename_aliases(tree: dict[str, Any], problems: list[str]) -> None:
     """Rename `api_key_name` in a layer to `api_key`, so that layers with either name merge."""
     endpoint = section_at(tree, ("target", "api_endpoint"))
     if "api_key_name" in endpoint:
@@ -216,22 +232,21 @@ def task_named(
     if is_run_entry(name, framework):
         return task_of_run_entry(name, framework, problems, upstream)
     task = framework.task(name)
-    if task is not None and upstream is not HELM:
-        return task_on(upstream, task, problems)
-    if task is None:
-        refused = framework.refused.get(name)
-        if refused is not None:
-            problems.append(f"config.type: {name} cannot be run: {refused}")
-            return None
-        shown_name = REDACTED if looks_like_key(name) else repr(name)
-        near = similar_name_hint(name, framework)
-        problems.append(
-            f"config.type: there is no task {shown_name}{near}; 'eval-factory ls' lists all tasks"
-        )
-    return task
+    if task is not None:
+        return task if upstream is HELM else task_on(upstream, task, problems)
+    reason = framework.refused.get(name)
+    if reason is not None:
+        problems.append(f"config.type: {name} cannot be run: {reason}")
+        return None
+    shown_name = REDACTED if looks_like_key(name) else repr(name)
+    near = similar_name_hint(name, framework)
+    problems.append(
+        f"config.type: there is no task {shown_name}{near}; 'eval-factory ls' lists all tasks"
+    )
+    return None
 
 
-def _limit_by_share(merged: dict[str, Any], task: Task | None, problems: list[str]) -> None:
+def _replace_share_by_count(merged: dict[str, Any], task: Task | None, problems: list[str]) -> None:
     """Replace a share such as `limit_samples: 0.1` by a number of instances, rounded up.
 
     The share refers to the number of instances that the task is known to have.
@@ -240,13 +255,14 @@ def _limit_by_share(merged: dict[str, Any], task: Task | None, problems: list[st
     share = params.get("limit_samples")
     if task is None or not isinstance(share, float) or not 0 < share < 1:
         return
-    if (instances := task.about.instances) is None:
+    instances = task.about.instances
+    if instances is None:
         why = (
             f"eval-factory does not know how many instances {task.name} has: give a number instead "
             "of a share"
         )
         problems.append(f"config.params.limit_samples: {why}")
-        params["limit_samples"] = None
+        params["limit_samples"] = None  # so that the validation does not report the share again
     else:
         # Round first: 0.07 * 100 is slightly more than 7, and must not become 8 instances.
         params["limit_samples"] = math.ceil(round(share * instances, 6))
@@ -279,25 +295,25 @@ def _explained(path: str, detail: Any, sources: ValueSources, request: Request) 
         if path in FLAG_OF_KEY:
             return f"{path}: is missing; write it in the run config or give {FLAG_OF_KEY[path]}"
         return f"{path}: is missing"
-    # If the path is that of a section, the message names the origin of the section's first value.
+    # A section has no source of its own: take the source of the section's first value.
     source = None
-    for key, key_source in sources.items():
-        if key == path or key.startswith(f"{path}."):
-            source = key_source
+    for value_path, value_source in sources.items():
+        if value_path == path or value_path.startswith(f"{path}."):
+            source = value_source
             break
-    origin = ""
+    beginning = ""
     if source in (Source.FLAG, Source.OVERRIDE):
-        origin = f"{source.value}: "
+        beginning = f"{source.value}: "
     if source is Source.FILE and request.run_config is not None:
-        origin = f"{request.run_config}: "
+        beginning = f"{request.run_config}: "
     if detail["type"] != "extra_forbidden":
-        return f"{origin}{path}: {wrong_value(detail)}"
+        return f"{beginning}{path}: {wrong_value(detail)}"
     parent, _, name = path.rpartition(".")
     if parent:
         names = known_keys(RunConfig, parent.split("."))
     else:
-        names = [*known_keys(RunConfig, ()), *foreign_keys.KEYS]
-    return f"{origin}{unknown_key(path, name, names, foreign_keys.known_in(parent))}"
+        names = [*known_keys(RunConfig, ()), *foreign_keys.EXECUTOR_KEYS]
+    return f"{beginning}{unknown_key(path, name, names, foreign_keys.known_in(parent))}"
 
 
 def _with_benchmark(
@@ -305,8 +321,8 @@ def _with_benchmark(
 ) -> Evaluation:
     """Return the evaluation with its custom benchmark.
 
-    The benchmark is the passed benchmark, or else the one that the run config names. If the
-    benchmark cannot be read, the reason is added to `problems`.
+    Without a `benchmark`, the benchmark is read that the run config names. If it cannot be read,
+    the reason is added to `problems`.
     """
     if benchmark is None:
         evaluation, benchmark = _named_benchmark(evaluation, request, problems)
@@ -318,7 +334,12 @@ def _with_benchmark(
 def _named_benchmark(
     evaluation: Evaluation, request: Request, problems: list[str]
 ) -> tuple[Evaluation, Benchmark | None]:
-    """Return the evaluation with the absolute path of its benchmark, and the benchmark or None."""
+    """Read the benchmark that the run config names.
+
+    Returns:
+        The evaluation, in which the path of the benchmark is now absolute; and the benchmark, or
+        None if it cannot be read.
+    """
     written_path = evaluation.extra.benchmark
     if written_path is None:
         return evaluation, None
@@ -326,10 +347,10 @@ def _named_benchmark(
     from eval_factory.tasks.custom_benchmark import load_benchmark
 
     key_path = f"config.params.extra.{BENCHMARK_KEY}"
+    # A path in a flag or an override is relative to the current folder only.
+    config_folder = None
     if request.run_config and evaluation.sources.get(key_path) is Source.FILE:
         config_folder = request.run_config.parent
-    else:
-        config_folder = None
     path = find_benchmark(written_path, config_folder, key_path, problems)
     if path is None:
         return evaluation, None
@@ -342,12 +363,12 @@ def _named_benchmark(
 
 
 def _task_of(benchmark: Benchmark, task: Task) -> Task:
-    """Return the task of a custom benchmark: the task `custom` with the benchmark's own facts."""
+    """Return a copy of a task that is changed to run a custom benchmark."""
     from eval_factory.tasks.custom_table import CLUSTER
     from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
     from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 
-    helm: dict[str, Any] = {
+    changes: dict[str, Any] = {
         "scenario": benchmark.name,
         "main_metric": benchmark.main_metric,
         "judges": (),
@@ -355,12 +376,12 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         "images": benchmark.rows_with_pictures > 0,
     }
     if benchmark.has_jury:
-        helm["judges"] = task.helm.judges
+        changes["judges"] = task.helm.judges
     if benchmark.has_clusters:
-        helm["cluster"] = ClusterRule(what=f"column {CLUSTER}", field=CLUSTER)
+        changes["cluster"] = ClusterRule(what=f"column {CLUSTER}", field=CLUSTER)
     if benchmark.is_rubric or benchmark.has_turns:
         run_spec = RUBRIC_RUN_SPEC if benchmark.is_rubric else CONVERSATION_RUN_SPEC
-        helm |= {"run_spec": run_spec, "rubric": benchmark.is_rubric, "zero_shot": True}
+        changes |= {"run_spec": run_spec, "rubric": benchmark.is_rubric, "zero_shot": True}
     if benchmark.is_rubric or benchmark.has_turns or benchmark.rows_with_pictures:
         # Only a chat endpoint accepts messages and pictures.
         task = task.only_on(["chat"])
@@ -368,7 +389,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         task,
         name=f"{task.name}.{benchmark.name}",
         description=benchmark.description,
-        helm=replace(task.helm, **helm),
+        helm=replace(task.helm, **changes),
         about=replace(
             task.about,
             source=str(benchmark.path),
@@ -378,10 +399,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
     )
 
 
-_Item = TypeVar("_Item")
-
-
-def arguments_of(
+def request_of_arguments(
     run_config: Path | str | Mapping[str, Any] | None,
     output_dir: Path | str | None,
     flags: Mapping[str, Any] | None,
@@ -400,6 +418,9 @@ def arguments_of(
         return Request(document=run_config, flags=plain_flags, overrides=texts)
     path = None if run_config is None else Path(run_config)
     return Request(run_config=path, flags=plain_flags, overrides=texts)
+
+
+_Item = TypeVar("_Item")
 
 
 def as_tuple(items: Iterable[_Item]) -> tuple[_Item, ...]:

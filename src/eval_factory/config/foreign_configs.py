@@ -1,10 +1,12 @@
 """Converts other programs' configurations into our form, for the command `import_config`.
 
-This module converts configurations of nemo-evaluator-launcher and EvalFactory. `foreign_forms`
-converts the configurations of all further programs. First, the references in a launcher's file are
-resolved. Then the `config` and `target` of each task are made key by key. Last, the run configs of
-several tasks are combined into one suite. Every key without a counterpart is listed as a finding.
-`foreign_configs.yml` holds the tables.
+This module converts configurations of two programs of NVIDIA: of nemo-evaluator-launcher ("the
+launcher", which runs each task in a container) and of EvalFactory. `foreign_forms` converts the
+configurations of all further programs.
+
+First, the references in a launcher's file are resolved. Then the `config` and `target` of each task
+are made key by key. Last, the run configs of several tasks are combined into one suite. Every key
+without a counterpart is listed as a finding. `foreign_configs.yml` holds the tables.
 https://docs.nvidia.com/nemo/evaluator/latest/libraries/nemo-evaluator-launcher/configuration/index.html
 """
 
@@ -31,7 +33,7 @@ from eval_factory.config.load import each_text, nested
 from eval_factory.config.merge import Source, is_credential, leaves, merge, section_at
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.suite_layers import name_of_type
-from eval_factory.config.suite_model import OWN_OPTIONS
+from eval_factory.config.suite_model import RESERVED_OPTIONS
 from eval_factory.core.enums import LOCAL, SLURM
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
@@ -42,14 +44,16 @@ from eval_factory.tasks.framework import DATA_PATH, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, similar_name_hint, task_of_run_entry
 
 _Tree = dict[str, Any]
-_Layer = tuple[str, Mapping[str, Any]]
-"""The settings in one section of a file: the section's path, and its `config` and `target`."""
+_FileLayer = tuple[str, Mapping[str, Any]]
+"""The settings in one section of a file: the section's path with a final dot, and its `config` and
+`target`.
+"""
 _ADVICE = TABLE["advice"]  # the name of a key, or `section.*` -> the advice about the key
 _MESSAGES = TABLE["messages"]  # the name of a message -> the message, with placeholders
 _LAUNCHER_KEYS = TABLE["launcher"]  # a section of the launcher's file -> the keys without findings
 _KNOWN_FORMS = TABLE["known"]  # a text that lists the forms that can be converted
-_OPTIONS: Mapping[str, Mapping[str, str]] = {LOCAL: {}, SLURM: TABLE["sbatch"]}
-"""The name of an executor -> a key of the section `execution` -> the option of sbatch."""
+_SBATCH_OPTIONS: Mapping[str, str] = TABLE["sbatch"]
+"""A key of the launcher's section `execution` -> the option of sbatch that the key sets."""
 ENDPOINT = "target.api_endpoint"
 PARAMS = "config.params"
 EXTRA = "config.params.extra"
@@ -61,11 +65,14 @@ _KEYS_READ: Mapping[str, tuple[str, ...]] = {  # the path of a section -> the ke
     ENDPOINT: (*ApiEndpoint.model_fields, "api_key_name"),
     ADAPTER: (*AdapterConfig.model_fields, "interceptors", "use_system_prompt"),
 }
+_MAX_FINDING = 2000  # the maximum length of a finding, in characters
 _MISSING = "???"  # Hydra's mark of a value that the user has to set
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")  # `${NAME}`
-_INTERPOLATION = re.compile(r"\$\{([^${}]*)\}")  # a reference of Hydra
-_ENVIRONMENT = re.compile(r"oc\.env:\s*([A-Za-z_]\w*)\s*(?:,(.*))?\Z")  # `oc.env:NAME,default`
-_SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")  # a value of `env_vars`
+_REFERENCE = re.compile(r"\$\{([^${}]*)\}")  # a reference of Hydra
+# The content of a reference to an environment variable: `oc.env:NAME` or `oc.env:NAME,default`.
+_VARIABLE_REFERENCE = re.compile(r"oc\.env:\s*(?P<name>[A-Za-z_]\w*)\s*(?:,(?P<default>.*))?\Z")
+# A value of `env_vars` that names the user's variable: `host:NAME`, `$NAME` or NAME, for example.
+_USER_VARIABLE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
 
 
 @dataclass(frozen=True)
@@ -84,8 +91,10 @@ class Translation:
         lines = ["# Made by 'eval-factory import_config'."]
         if self.findings:
             lines.append("# Settings that eval-factory does not have, or writes in another way:")
+        lines += [f"# - {finding}" for finding in self.findings]
+        # The large width keeps a long text on one line.
         body = yaml.safe_dump(dict(self.document), sort_keys=False, allow_unicode=True, width=1000)
-        return "\n".join([*lines, *(f"# - {finding}" for finding in self.findings), body])
+        return "\n".join([*lines, body])
 
 
 def translated(path: Path, framework: Framework) -> Translation:
@@ -96,8 +105,11 @@ def translated(path: Path, framework: Framework) -> Translation:
             of eval-factory.
     """
     document = load_mapping(path, _KNOWN_FORMS)
-    if keys := list(written_keys(without_versions(document))):
-        raise ConfigError([f"{path}: {key_path}: {TABLE['written_key']}" for key_path in keys])
+    paths_of_api_keys = list(written_keys(without_versions(document)))
+    if paths_of_api_keys:
+        raise ConfigError(
+            [f"{path}: {key_path}: {TABLE['written_key']}" for key_path in paths_of_api_keys]
+        )
     file_import = _FileImport(path, framework, document)
     form = form_of(document)
     if form is not None:
@@ -120,7 +132,7 @@ class _FileImport:
     document: Mapping[str, Any]
     findings: list[str] = field(default_factory=list)
     serve: _Tree | None = None  # the server that is started for every target
-    keys: set[str] = field(default_factory=set)
+    api_key_variables: set[str] = field(default_factory=set)
     """The container's variables that hold an API key. The new configuration names the user's own
     variables instead.
     """
@@ -128,7 +140,11 @@ class _FileImport:
     def note(self, path: str, message: str) -> None:
         """Add a finding about the setting at a path."""
         # Names in a file are foreign text, so they may hold line breaks and be very long.
-        self.findings.append(one_line(f"{path}: {message}", 2000))
+        self.findings.append(one_line(f"{path}: {message}", _MAX_FINDING))
+
+    def note_unknown_keys(self, section: str, value: Any, known_keys: Collection[str]) -> None:
+        """Note the keys of a section that are not read; the arguments are those of known_values."""
+        self.known_values(section, value, known_keys)
 
     def known_values(
         self, section: str, value: Any, known_keys: Collection[str], prefix: str = ""
@@ -139,10 +155,10 @@ class _FileImport:
         unknown key with an empty value is not noted.
 
         Args:
-            section: the path of the section.
+            section: the path of the section in its layer; empty for the top.
             value: the section as the file holds it.
             known_keys: the keys that are read.
-            prefix: the path of the layer in the file, with which findings begin.
+            prefix: the path of the layer in the file, with a final dot; empty for the top.
         """
         if value is not None and not isinstance(value, Mapping):
             self.note(f"{prefix}{section}", "must be a mapping of keys to values")
@@ -162,14 +178,16 @@ class _FileImport:
 
         The advice about the key itself is preferred to the advice about its section.
         """
-        if (only := ONLY.get(f"{section}.{name}")) is not None:
+        only = ONLY.get(f"{section}.{name}")
+        if only is not None:
             return f"cannot be changed here: {only['done']}; leave it out"
+        if name in _ADVICE:
+            return str(_ADVICE[name])
         if name in NO_EFFECT.get(section, ()):
-            section_advice = _ADVICE["caching"]
-        else:
-            section_advice = _ADVICE.get(f"{section}.*")
-        unknown = f"has no counterpart; leave it out{did_you_mean(name, sorted(known_keys))}"
-        return str(_ADVICE.get(name) or section_advice or unknown)
+            return str(_ADVICE["caching"])  # This advice fits all keys without an effect.
+        if f"{section}.*" in _ADVICE:
+            return str(_ADVICE[f"{section}.*"])
+        return f"has no counterpart; leave it out{did_you_mean(name, sorted(known_keys))}"
 
     def from_run_config(self) -> _Tree:
         """Convert a run config of EvalFactory or NeMo Evaluator."""
@@ -177,7 +195,7 @@ class _FileImport:
         for name in ("executor", "slurm"):
             if name in self.document:
                 executor_keys[name] = self.document[name]
-        self.known_values("", self.document, ("config", "target", *executor_keys))
+        self.note_unknown_keys("", self.document, ("config", "target", *executor_keys))
         task = self.task(_mapping(self.document.get("config")).get("type"), "config.type")
         if task is None:
             # The last finding states why there is no task.
@@ -193,9 +211,8 @@ class _FileImport:
             return runs[0]
         names = [name_of_type(run["config"]["type"], self.framework) for run in runs]
         folder = runs[0]["config"]["output_dir"]
-        return {
-            "suite": {"output_dir": folder, **_suite_document(runs, _distinct(names), {}, None)}
-        }
+        suite = _suite_document(runs, _distinct(names), executor_keys={}, serve=None)
+        return {"suite": {"output_dir": folder, **suite}}
 
     def from_launcher(self) -> _Tree:
         """Convert a config of nemo-evaluator-launcher."""
@@ -204,15 +221,14 @@ class _FileImport:
             **self.document,
             "deployment": {**_mapping(self.document.get("deployment")), "port": PORT},
         }
-        plain = each_text(
-            self.known_values("", self.document, _LAUNCHER_KEYS[""]), self.without_references
-        )
-        execution = _mapping(plain.get("execution"))
-        deployment = plain["deployment"]
-        executor, kind = self.types(plain.get("defaults"), execution, deployment)
+        known = self.known_values("", self.document, _LAUNCHER_KEYS[""])
+        resolved = each_text(known, self.without_references)
+        execution = _mapping(resolved.get("execution"))
+        deployment = resolved["deployment"]
+        executor, deployment_type = self.types(resolved.get("defaults"), execution, deployment)
         executor_keys = self.slurm(execution, executor)
-        self.serve = self.server(kind, deployment, execution, executor_keys)
-        runs = self.runs(plain)
+        self.serve = self.server(deployment_type, deployment, execution, executor_keys)
+        runs = self.runs(resolved)
         if not runs:
             raise ConfigError([f"{self.path}: names no task that eval-factory has", *self.findings])
         if len(runs) == 1 and self.serve is None:
@@ -221,28 +237,29 @@ class _FileImport:
         suite = _suite_document(runs, _distinct(names), executor_keys, self.serve)
         return {"suite": {"output_dir": execution.get("output_dir") or "results/suite", **suite}}
 
-    def runs(self, plain: Mapping[str, Any]) -> list[_Tree]:
+    def runs(self, resolved: Mapping[str, Any]) -> list[_Tree]:
         """Return the run config of each task that eval-factory has; other tasks are noted.
 
         Several sections set values for a task. These sections are merged from the weakest to the
         strongest: `deployment`, the top of the file, `evaluation`, and the task's own entry.
+
+        `resolved` is the launcher's file with its references resolved.
         """
-        evaluation = _mapping(plain.get("evaluation"))
-        self.known_values("evaluation", evaluation, _LAUNCHER_KEYS["evaluation"])
-        variables = {
-            **_variable_sources("env_vars", plain),
-            **_variable_sources("evaluation.env_vars", evaluation),
+        evaluation = _mapping(resolved.get("evaluation"))
+        self.note_unknown_keys("evaluation", evaluation, _LAUNCHER_KEYS["evaluation"])
+        shared_variables = {
+            **_user_variables("env_vars", resolved),
+            **_user_variables("evaluation.env_vars", evaluation),
         }
-        folder = _mapping(plain.get("execution")).get("output_dir")
-        model = plain["deployment"].get("served_model_name")
-        served = ("deployment.", nested({f"{ENDPOINT}.model_id": model}))
-        shared_layers: list[_Layer] = [
-            served,
-            ("", plain),
+        model = resolved["deployment"].get("served_model_name")
+        folder = _mapping(resolved.get("execution")).get("output_dir")
+        shared_layers: list[_FileLayer] = [
+            ("deployment.", nested({f"{ENDPOINT}.model_id": model})),
+            ("", resolved),
             *_config_layers("evaluation", evaluation),
         ]
         entries = evaluation.get("tasks")
-        all_variables = dict(variables)
+        all_variables = dict(shared_variables)
         runs = []
         for number, entry in enumerate(entries if isinstance(entries, list) else []):
             path = f"evaluation.tasks[{number}]"
@@ -250,28 +267,48 @@ class _FileImport:
             task = self.task(section.get("name"), f"{path}.name")
             if task is None:
                 continue
-            task_variables = {**variables, **_variable_sources(f"{path}.env_vars", section)}
-            all_variables |= task_variables
-            our_paths = {"endpoint_type": f"{ENDPOINT}.type"}
-            known_keys = _LAUNCHER_KEYS["task"]
-            if DATA_PATH in task.helm.parameters:
-                our_paths["dataset_dir"] = f"{EXTRA}.{DATA_PATH}"
-                known_keys = (*known_keys, "dataset_dir")
-            self.known_values(path, section, known_keys)
-            own_values = {"config.output_dir": folder}
-            for name, our_path in our_paths.items():
-                own_values[our_path] = section.get(name)
-            renamed = {}
-            for variable_path, source in task_variables.items():
-                renamed[variable_path.rpartition(".")[2]] = source
+            variables = {**shared_variables, **_user_variables(f"{path}.env_vars", section)}
+            all_variables |= variables
+            own_values = {"config.output_dir": folder, **self.task_values(path, section, task)}
             own_layers = [*_config_layers(path, section), (f"{path}.", nested(own_values))]
-            runs.append(_RunDocument(self, task, renamed).document([*shared_layers, *own_layers]))
-        # The document names the variables of API keys. The user must set all other variables.
-        for variable_path, source in all_variables.items():
-            if (name := variable_path.rpartition(".")[2]) not in self.keys:
-                value = "..." if source in (None, name) else f'"${source}"'
-                self.note(variable_path, f"{_MESSAGES['variable']} (export {name}={value})")
+            run = _RunDocument(self, task, _by_name(variables))
+            runs.append(run.document([*shared_layers, *own_layers]))
+        self.note_variables(all_variables)
         return runs
+
+    def task_values(self, path: str, section: Mapping[str, Any], task: Task) -> _Tree:
+        """Return the values of our keys for the launcher's keys in the entry of a task.
+
+        Args:
+            path: the path of the entry in the file.
+            section: the entry.
+            task: the task.
+
+        Returns:
+            A dict from the dotted path of our key to its value.
+        """
+        our_paths = {"endpoint_type": f"{ENDPOINT}.type"}
+        known_keys = _LAUNCHER_KEYS["task"]
+        if DATA_PATH in task.helm.parameters:
+            our_paths["dataset_dir"] = f"{EXTRA}.{DATA_PATH}"
+            known_keys = (*known_keys, "dataset_dir")
+        self.note_unknown_keys(path, section, known_keys)
+        return {our_path: section.get(name) for name, our_path in our_paths.items()}
+
+    def note_variables(self, user_variables: Mapping[str, str | None]) -> None:
+        """Note the variables of the container that the user must set before a run.
+
+        The variables of API keys are not among them, because the new configuration names them.
+
+        Args:
+            user_variables: a dict from the path of a variable of the container to the name of the
+                user's variable (`_user_variables`).
+        """
+        for path, user_variable in user_variables.items():
+            name = path.rpartition(".")[2]
+            if name not in self.api_key_variables:
+                value = "..." if user_variable in (None, name) else f'"${user_variable}"'
+                self.note(path, f"{_MESSAGES['variable']} (export {name}={value})")
 
     def task(self, name: Any, path: str) -> Task | None:
         """Return the task of this name; None, with a finding, if eval-factory has no such task.
@@ -286,7 +323,8 @@ class _FileImport:
             return task_of_run_entry(name, self.framework, [])
         task = self.framework.task(name)
         if task is None:
-            near = similar_name_hint(name.rpartition(".")[2], self.framework)
+            short_name = name.rpartition(".")[2]  # without the name of the harness
+            near = similar_name_hint(short_name, self.framework)
             shown_name = REDACTED if looks_like_key(name) else repr(name)
             self.note(path, f"eval-factory has no task {shown_name}{near}; {_MESSAGES['tasks']}")
         return task
@@ -304,13 +342,16 @@ class _FileImport:
             text: the text.
         """
         if text == _MISSING:
-            name = re.sub(r"\W", "_", path.rpartition(".")[2]).upper()
-            name = f"MODEL_{name}" if name == "URL" else name
-            self.note(path, _MESSAGES["not given"].format(name=name))
-            return f"${{{name}}}"
+            variable = re.sub(r"\W", "_", path.rpartition(".")[2]).upper()
+            if variable == "URL":
+                variable = "MODEL_URL"  # The shell may have a variable URL for another purpose.
+            self.note(path, _MESSAGES["not given"].format(name=variable))
+            return f"${{{variable}}}"
         # Parts with an even index are plain texts, parts with an odd index the content of a `${}`.
-        parts = _INTERPOLATION.split(text)
-        values = [self.resolved(part) if number % 2 else part for number, part in enumerate(parts)]
+        parts = _REFERENCE.split(text)
+        values = []
+        for index, part in enumerate(parts):
+            values.append(part if index % 2 == 0 else self.resolved(part))
         # A `${` that is left belongs to a nested reference.
         if None in values or any("${" in part for part in parts):
             self.note(
@@ -330,21 +371,24 @@ class _FileImport:
         A reference names the path of a value in this file, or a variable of the environment. For a
         variable, its reference in eval-factory's form is returned: `${NAME}` or `${NAME:-default}`.
         """
-        variable = _ENVIRONMENT.match(name)
+        variable = _VARIABLE_REFERENCE.match(name)
         if variable:
-            default = (variable[2] or "").strip().strip("'\"")
-            has_default = variable[2] is not None and default not in ("null", "None")
-            suffix = f":-{default}" if has_default else ""
-            return f"${{{variable[1]}{suffix}}}"
+            suffix = ""
+            if variable["default"] is not None:
+                default = variable["default"].strip().strip("'\"")
+                if default not in ("null", "None"):
+                    suffix = f":-{default}"
+            return f"${{{variable['name']}{suffix}}}"
         *sections, last = name.split(".")
         value = section_at(self.document, sections).get(last)
-        is_plain = (
-            isinstance(value, (str, int, float)) and value != _MISSING and "${" not in str(value)
-        )
-        return value if is_plain else None
+        if not isinstance(value, (str, int, float)):
+            return None
+        if value == _MISSING or "${" in str(value):
+            return None
+        return value
 
     def types(
-        self, entries: Any, execution: Mapping[str, Any], deployment: Mapping[str, Any]
+        self, defaults: Any, execution: Mapping[str, Any], deployment: Mapping[str, Any]
     ) -> tuple[str, str]:
         """Return the type of the execution and the type of the deployment.
 
@@ -352,93 +396,100 @@ class _FileImport:
         first part of the file's path, such as `slurm` in `slurm/default`, is then the type.
 
         Args:
-            entries: the list `defaults`, which names the files from which Hydra makes the config.
+            defaults: the list `defaults`, which names the files from which Hydra makes the config.
+                An entry is `section: file`, the name of a file, or `_self_` for this file.
             execution: the section `execution`.
             deployment: the section `deployment`.
         """
-        type_of = {
+        type_of_section = {
             "execution": LOCAL,
             "deployment": "generic" if "image" in deployment else "none",
         }
-        for number, entry in enumerate(entries if isinstance(entries, list) else []):
-            group = ""
-            choice = entry
+        for number, entry in enumerate(defaults if isinstance(defaults, list) else []):
+            section = ""
+            file = entry
             if isinstance(entry, Mapping):
-                group, choice = next(iter(entry.items()), ("", None))
-            if group in type_of:
-                type_of[group] = str(choice or "none").partition("/")[0]
-            elif choice != "_self_":
+                section, file = next(iter(entry.items()), ("", None))
+            if section in type_of_section:
+                type_of_section[section] = str(file or "none").partition("/")[0]
+            elif file != "_self_":
                 self.note(f"defaults[{number}]", _MESSAGES["defaults"])
-        execution_type = execution.get("type", type_of["execution"])
-        deployment_type = deployment.get("type") or type_of["deployment"]
+        execution_type = execution.get("type", type_of_section["execution"])
+        deployment_type = deployment.get("type") or type_of_section["deployment"]
         return str(execution_type), str(deployment_type)
 
     def slurm(self, execution: Mapping[str, Any], executor: str) -> _Tree:
         """Return our `executor` and `slurm` for a section `execution` of the launcher.
 
-        The keys of `execution` become options of sbatch. The result is empty for an executor
-        without such options.
+        For Slurm, the keys of `execution` become options of sbatch. For other executors, the result
+        is empty.
         """
-        options = _OPTIONS.get(executor, {})
-        self.known_values("execution", execution, (*_LAUNCHER_KEYS["execution"], *options))
-        if executor not in _OPTIONS:
+        option_of_key = _SBATCH_OPTIONS if executor == SLURM else {}
+        self.note_unknown_keys(
+            "execution", execution, (*_LAUNCHER_KEYS["execution"], *option_of_key)
+        )
+        if executor not in (LOCAL, SLURM):
             self.note("execution.type", _ADVICE["execution.*"])
-        if not options:
+        if executor != SLURM:
             return {}
-        sbatch_options = {}
-        for name, option in options.items():
-            if value := execution.get(name):
-                sbatch_options[option] = value
+        options = {}
+        for key, option in option_of_key.items():
+            if value := execution.get(key):
+                options[option] = value
         # The table maps `sbatch_extra_flags` to "": its value holds further options by their names.
-        further_options = sbatch_options.pop("", {})
-        slurm: _Tree = {}
-        for name, value in {**further_options, **sbatch_options}.items():
-            key = OWN_OPTIONS.get(name, name)  # our key; None if eval-factory sets the option
-            text = str(value).removeprefix("gpu:")  # `gres: gpu:8` stands for eight GPUs
-            if isinstance(value, int) and value >= 3600:  # YAML reads 4:00:00 as 14400 seconds.
-                text = f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
-            if key is None:
-                self.note(
-                    f"execution.sbatch_extra_flags.{name}",
-                    "eval-factory sets it itself; leave it out",
-                )
-            elif name in OWN_OPTIONS:
-                slurm[key] = value if key == "cpus" else text
-            elif value not in (None, False):
-                flag = f"--{name}"
-                if value is not True:
-                    flag += f'="{text}"' if " " in text else f"={text}"
-                slurm.setdefault("extra", []).append(flag)
+        further_options = options.pop("", {})
+        slurm = self.slurm_section({**further_options, **options})
         executor_keys: _Tree = {"executor": executor}
         if slurm:
             executor_keys["slurm"] = slurm
         return executor_keys
 
+    def slurm_section(self, options: Mapping[str, Any]) -> _Tree:
+        """Return our section `slurm` for these options of sbatch and their values."""
+        slurm: _Tree = {}
+        for option, value in options.items():
+            text = _option_value(value)
+            if option in RESERVED_OPTIONS:
+                our_key = RESERVED_OPTIONS[option]
+                if our_key is None:
+                    self.note(
+                        f"execution.sbatch_extra_flags.{option}",
+                        "eval-factory sets it itself; leave it out",
+                    )
+                else:
+                    slurm[our_key] = value if our_key == "cpus" else text
+            elif value is True:
+                slurm.setdefault("extra", []).append(f"--{option}")
+            elif value not in (None, False):
+                quoted_text = f'"{text}"' if " " in text else text
+                slurm.setdefault("extra", []).append(f"--{option}={quoted_text}")
+        return slurm
+
     def server(
         self,
-        kind: str,
+        deployment_type: str,
         deployment: Mapping[str, Any],
         execution: Mapping[str, Any],
         executor_keys: _Tree,
     ) -> _Tree | None:
         """Return our `serve` of a target for the launcher's `deployment` and `execution`.
 
-        `kind` is the type of the deployment. Returns None if there is no server, or if the server
-        cannot be converted. The default number of GPUs is added to non-empty `executor_keys`.
+        Returns None if there is no server, or if the server cannot be converted. The default number
+        of GPUs is added to non-empty `executor_keys`.
         """
-        if kind == "none":
+        if deployment_type == "none":
             return None
         command = str(deployment.get("command") or "").strip()
-        form = TABLE["servers"].get(kind)
+        server = TABLE["servers"].get(deployment_type)
         # A command of several lines needs a shell, and eval-factory starts servers without a shell.
-        if form is None or "\n" in command:
+        if server is None or "\n" in command:
             self.note(
                 f"deployment ({', '.join(name for name in deployment if name != 'port')})",
                 _ADVICE["deployment"],
             )
             return None
-        known_keys = (*_LAUNCHER_KEYS["deployment"], *form["options"])
-        self.known_values("deployment", deployment, known_keys)
+        known_keys = (*_LAUNCHER_KEYS["deployment"], *server["options"])
+        self.note_unknown_keys("deployment", deployment, known_keys)
         model = (
             deployment.get("hf_model_handle")
             or deployment.get("checkpoint_path")
@@ -448,32 +499,42 @@ class _FileImport:
         values = {
             "served_model_name": model,
             "extra_args": "",
-            **form["defaults"],
+            **server["defaults"],
             **deployment,
             "model": model,
         }
-        # A command of the file has its options in its own text.
-        options = {} if command else form["options"]
+        machine_options = []
+        if not command:  # A command in the file has its options in its own text.
+            command = server["command"].format(**values)
+            for name, option in server["options"].items():
+                if values.get(name):
+                    machine_options.append(f"{option} {values[name]}")
         if executor_keys:
             # The launcher asks for eight GPUs if its config does not state their number.
             executor_keys.setdefault("slurm", {}).setdefault("gpus", "8")
-        instances = execution.get("num_instances") or 1
-        nodes = execution.get("num_nodes") or 1
-        if instances != 1:
-            self.note("execution.num_instances", _ADVICE["num_instances"])
-        if nodes not in (1, instances):
-            self.note("execution.num_nodes", _ADVICE["num_nodes"])
         serve = {
-            "command": " ".join((command or form["command"].format(**values)).split()),
-            "machine_options": " ".join(
-                f"{option} {values[name]}" for name, option in options.items() if values.get(name)
-            ),
+            "command": " ".join(command.split()),
+            "machine_options": " ".join(machine_options),
             "health": _mapping(deployment.get("endpoints")).get("health"),
             "start_time_limit_s": execution.get("endpoint_readiness_timeout"),
-            "replicas": instances if instances != 1 else None,
+            "replicas": self.replicas(execution),
             "env": self.inherited_variables(deployment),
         }
         return {name: value for name, value in serve.items() if value}
+
+    def replicas(self, execution: Mapping[str, Any]) -> Any:
+        """Return the number of servers of the model; None for one server.
+
+        The number of servers or nodes is noted if eval-factory distributes the servers differently.
+        """
+        servers = execution.get("num_instances") or 1
+        nodes = execution.get("num_nodes") or 1
+        if servers != 1:
+            self.note("execution.num_instances", _ADVICE["num_instances"])
+        # If there are as many nodes as servers, each server runs on one node, as here.
+        if nodes not in (1, servers):
+            self.note("execution.num_nodes", _ADVICE["num_nodes"])
+        return None if servers == 1 else servers
 
     def inherited_variables(self, deployment: Mapping[str, Any]) -> list[str]:
         """Return the variables of the user's shell that the server gets under the same names.
@@ -481,11 +542,12 @@ class _FileImport:
         A variable of the server that is set in another way is noted.
         """
         inherited = []
-        for variable_path, source in _variable_sources("deployment.env_vars", deployment).items():
-            if source is not None and variable_path.endswith(f".{source}"):
-                inherited.append(source)
+        user_variables = _user_variables("deployment.env_vars", deployment)
+        for path, user_variable in user_variables.items():
+            if user_variable is not None and path.endswith(f".{user_variable}"):
+                inherited.append(user_variable)
             else:
-                self.note(variable_path, _ADVICE["env_vars"])
+                self.note(path, _ADVICE["env_vars"])
         return inherited
 
 
@@ -493,12 +555,12 @@ class _FileImport:
 class _RunDocument:
     """The conversion of one task's settings into the `config` and `target` of a run config."""
 
-    source: _FileImport
+    file_import: _FileImport
     task: Task
-    renamed: Mapping[str, str | None] = field(default_factory=dict)
-    """A variable of the container -> the user's variable that sets its value."""
+    user_variables: Mapping[str, str | None] = field(default_factory=dict)
+    """A variable of the container -> the user's variable that sets its value, or None."""
 
-    def document(self, layers: Iterable[_Layer]) -> _Tree:
+    def document(self, layers: Iterable[_FileLayer]) -> _Tree:
         """Return the run config that the layers describe; the weakest layer comes first."""
         converted = []
         for prefix, tree in layers:
@@ -511,25 +573,10 @@ class _RunDocument:
         endpoint = run["target"].setdefault("api_endpoint", {})
         params = config.setdefault("params", {})
         extra = params.setdefault("extra", {})
-        adapter = endpoint.get("adapter_config", {})
-        uses_prompt = adapter.pop("use_system_prompt", False)
-        if not uses_prompt and adapter.pop("custom_system_prompt", None) is not None:
-            path = f"{ADAPTER}.custom_system_prompt"
-            self.source.note(path, _MESSAGES["unused prompt"].format(path=path))
-        # The container reads the API keys of HELM's three default judges from these variables.
-        for name in ("GPT_JUDGE_API_KEY", "LLAMA_JUDGE_API_KEY", "CLAUDE_JUDGE_API_KEY"):
-            if self.renamed.get(name) not in (None, name) and self.task.helm.judges:
-                extra.setdefault(name.lower(), self.renamed[name])
-                self.source.keys.add(name)
-        # Tasks of NVIDIA's container, which has other defaults than eval-factory.
-        if self.task.name in TABLE["tasks"].split():
-            for name, theirs in TABLE["defaults"].items():
-                is_set = name in params or (
-                    name == "max_new_tokens" and "num_output_tokens" in extra
-                )
-                if not is_set:
-                    self.source.note(f"{PARAMS}.{name}", _MESSAGES["default"].format(theirs=theirs))
-        if self.source.serve is not None:
+        self.remove_unused_prompt(endpoint.get("adapter_config", {}))
+        self.set_judge_keys(extra)
+        self.note_other_defaults(params, extra)
+        if self.file_import.serve is not None:
             endpoint.pop("url", None)  # The launcher also ignores the URL if it starts a server.
         folder = config.get("output_dir", f"results/{self.task.name.replace(':', '_')}")
         config = {"type": self.task.name, "output_dir": folder, "params": _without_empty(params)}
@@ -538,36 +585,72 @@ class _RunDocument:
             "target": {"api_endpoint": _without_empty(endpoint)},
         }
 
+    def remove_unused_prompt(self, adapter: _Tree) -> None:
+        """Remove a system prompt that is not sent from `adapter_config`, and note it."""
+        uses_prompt = adapter.pop("use_system_prompt", False)
+        if not uses_prompt and adapter.pop("custom_system_prompt", None) is not None:
+            path = f"{ADAPTER}.custom_system_prompt"
+            self.file_import.note(path, _MESSAGES["unused prompt"].format(path=path))
+
+    def set_judge_keys(self, extra: _Tree) -> None:
+        """Set the user's variables with the API keys of HELM's default judges in `extra`."""
+        if not self.task.helm.judges:
+            return
+        # From these variables, the container reads the API keys of the three default judges.
+        for name in ("GPT_JUDGE_API_KEY", "LLAMA_JUDGE_API_KEY", "CLAUDE_JUDGE_API_KEY"):
+            user_variable = self.user_variables.get(name)
+            # A variable of the same name is the default here too.
+            if user_variable not in (None, name):
+                extra.setdefault(name.lower(), user_variable)
+                self.file_import.api_key_variables.add(name)
+
+    def note_other_defaults(self, params: _Tree, extra: _Tree) -> None:
+        """Note the parameters for which NVIDIA's container and eval-factory have other defaults.
+
+        A parameter that the file sets is not noted, nor are the parameters of a task that the
+        container does not have.
+        """
+        if self.task.name not in TABLE["tasks"].split():
+            return
+        set_names = set(params)
+        if "num_output_tokens" in extra:
+            set_names.add("max_new_tokens")  # another name of the same setting
+        for name, theirs in TABLE["defaults"].items():
+            if name not in set_names:
+                message = _MESSAGES["default"].format(theirs=theirs)
+                self.file_import.note(f"{PARAMS}.{name}", message)
+
     def section(self, path: str, value: Any, prefix: str) -> _Tree:
         """Return a section with our keys and values.
 
         Args:
             path: the path of the section in a run config.
             value: the section as the file holds it.
-            prefix: the path of the layer in the file, with which findings begin.
+            prefix: the path of the layer in the file, with a final dot; empty for the top.
         """
-        tree = self.source.known_values(path, value, _KEYS_READ[path], prefix)
+        tree = self.file_import.known_values(path, value, _KEYS_READ[path], prefix)
         for name in tree:
             if f"{path}.{name}" in _KEYS_READ:
                 tree[name] = self.section(f"{path}.{name}", tree[name], prefix)
-        if path == EXTRA:
-            tree |= {name: self.variable(tree[name]) for name in tree if name.endswith("_api_key")}
-        elif path == ENDPOINT:
+            elif path == EXTRA and name.endswith("_api_key"):
+                tree[name] = self.user_variable(tree[name])
+        if path == ENDPOINT:
             self.convert_endpoint(tree, tree.get("adapter_config", {}), prefix)
         return tree
 
-    def variable(self, name: Any) -> Any:
+    def user_variable(self, name: Any) -> Any:
         """Return the name of the user's variable that holds an API key.
 
         `name` is the name of the container's variable. `${NAME}`, which would insert the API key
-        itself, is read as the name.
+        itself, is read as the name. A value that is not a text is returned unchanged.
         """
         if not isinstance(name, str):
             return name
-        variable = _VARIABLE.fullmatch(name)
-        name = variable[1] if variable else name
-        self.source.keys.add(name)
-        return self.renamed.get(name) or name
+        reference = _VARIABLE.fullmatch(name)
+        if reference:
+            name = reference[1]
+        self.file_import.api_key_variables.add(name)
+        return self.user_variables.get(name) or name
 
     def convert_endpoint(self, endpoint: _Tree, adapter: _Tree, prefix: str) -> None:
         """Convert the interceptors, the API key's variable and the type of an endpoint.
@@ -575,25 +658,24 @@ class _RunDocument:
         Args:
             endpoint: the section of the endpoint, which is changed.
             adapter: the endpoint's `adapter_config`, which is changed.
-            prefix: the path of the layer in the file, with which findings begin.
+            prefix: the path of the layer in the file, with a final dot; empty for the top.
         """
         for number, name, interceptor in interceptors_in(adapter.pop("interceptors", [])):
             path = f"{INTERCEPTORS}[{number}]"
-            form = TABLE["interceptors"].get(name)
-            if form is None:
+            known_interceptor = TABLE["interceptors"].get(name)
+            if known_interceptor is None:
                 if name in TABLE["harmless"]:
-                    why = _ADVICE["caching"]
+                    why = _ADVICE["caching"]  # This advice fits all interceptors without an effect.
                 else:
                     why = "there is no such interceptor; leave it out"
-                self.source.note(f"{prefix}{path}", f"{name}: {why}")
+                self.file_import.note(f"{prefix}{path}", f"{name}: {why}")
                 continue
-            config = self.source.known_values(
-                f"{path}.config", interceptor.get("config"), form["keys"], prefix
+            our_keys = known_interceptor["keys"]
+            config = self.file_import.known_values(
+                f"{path}.config", interceptor.get("config"), our_keys, prefix
             )
-            adapter |= {
-                **form.get("sets", {}),
-                **{form["keys"][key]: value for key, value in config.items()},
-            }
+            adapter |= known_interceptor.get("sets", {})
+            adapter |= {our_keys[key]: value for key, value in config.items()}
         # A null is a setting too: it means that no API key is sent.
         has_key_setting = "api_key_name" in endpoint or "api_key" in endpoint
         key_name = endpoint.pop("api_key_name", None)
@@ -601,13 +683,16 @@ class _RunDocument:
             # A variable of the environment holds the name of the API key's variable.
             endpoint["api_key"] = key_name
         elif has_key_setting:
-            key_name = endpoint.get("api_key") if key_name is None else key_name
-            endpoint["api_key"] = self.variable(key_name)
-        kind = endpoint.pop("type", None)
-        if kind in ("chat", "completions", "vlm"):
-            endpoint["type"] = "chat" if kind == "vlm" else kind
-        elif kind is not None:
-            self.source.note(
+            if key_name is None:
+                key_name = endpoint.get("api_key")
+            endpoint["api_key"] = self.user_variable(key_name)
+        endpoint_type = endpoint.pop("type", None)
+        if endpoint_type == "vlm":  # a chat endpoint that accepts pictures
+            endpoint_type = "chat"
+        if endpoint_type in ("chat", "completions"):
+            endpoint["type"] = endpoint_type
+        elif endpoint_type is not None:
+            self.file_import.note(
                 f"{prefix}{ENDPOINT}.type", "does not answer with text; give chat or completions"
             )
 
@@ -624,7 +709,7 @@ def _without_empty(tree: _Tree) -> _Tree:
     return {name: value for name, value in tree.items() if value not in ({}, [])}
 
 
-def _variable_sources(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
+def _user_variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
     """Return the user's variable that sets each variable of the container.
 
     Args:
@@ -632,17 +717,30 @@ def _variable_sources(path: str, section: Mapping[str, Any]) -> dict[str, str | 
         section: the section with `env_vars`.
 
     Returns:
-        The path of a variable of the container -> the name of the user's variable, or None if the
-        file states the value itself.
+        A dict from the path of a variable of the container to the name of the user's variable, or
+        to None if the file states the value itself.
     """
-    sources: dict[str, str | None] = {}
+    user_variables: dict[str, str | None] = {}
     for name, value in _mapping(section.get("env_vars")).items():
-        match = _SOURCE.match(str(value))
-        sources[f"{path}.{name}"] = match[1] if match else None
-    return sources
+        match = _USER_VARIABLE.match(str(value))
+        user_variables[f"{path}.{name}"] = match[1] if match else None
+    return user_variables
 
 
-def _config_layers(path: str, section: Mapping[str, Any]) -> list[_Layer]:
+def _by_name(user_variables: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the result of `_user_variables` with the names of variables in place of paths."""
+    return {path.rpartition(".")[2]: variable for path, variable in user_variables.items()}
+
+
+def _option_value(value: Any) -> str:
+    """Return the value of an option of sbatch as a text, such as `4:00:00`."""
+    # YAML reads 4:00:00 as 14400 seconds. A number below 3600 is no such time.
+    if isinstance(value, int) and value >= 3600:
+        return f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
+    return str(value).removeprefix("gpu:")  # `gres: gpu:8` stands for eight GPUs.
+
+
+def _config_layers(path: str, section: Mapping[str, Any]) -> list[_FileLayer]:
     """Return the two layers of a section: its `nemo_evaluator_config`, then its `overrides`.
 
     The keys of `overrides` are dotted paths, and Hydra allows a `+` before them.
@@ -667,12 +765,13 @@ def _suite_document(
         executor_keys: the suite's `executor` and `slurm`.
         serve: the server of every target; None if there is no server.
     """
-    params_of = [leaves(run["config"].get("params", {})) for run in runs]
-    flat = [{".".join(path): value for path, value in params.items()} for params in params_of]
+    params_by_run = []  # for each run, a dict from the dotted path of a parameter to its value
+    for run in runs:
+        values = leaves(run["config"].get("params", {}))
+        params_by_run.append({".".join(path): value for path, value in values.items()})
     shared = {}
-    for key, value in flat[0].items():
-        # `_MISSING` as the default: a run without the parameter does not share its value.
-        if all(params.get(key, _MISSING) == value for params in flat):
+    for key, value in params_by_run[0].items():
+        if all(key in params and params[key] == value for params in params_by_run):
             shared[key] = value
     endpoints = [run["target"]["api_endpoint"] for run in runs]
     distinct_endpoints = []
@@ -683,12 +782,15 @@ def _suite_document(
     targets = dict(zip(target_names, distinct_endpoints, strict=True))
     evaluations: list[Any] = []
     excluded = []
-    for run, name, params, own_endpoint in zip(runs, names, flat, endpoints, strict=True):
+    for run, name, params, own_endpoint in zip(runs, names, params_by_run, endpoints, strict=True):
         task = run["config"]["type"]
         own_params = nested({key: params[key] for key in params if key not in shared})
-        entry = {"type": task, "name": name, **({"params": own_params} if own_params else {})}
-        # An evaluation without own parameters and with its task's name is written as the name.
-        evaluations.append(task if entry == {"type": task, "name": task} else entry)
+        if own_params:
+            evaluations.append({"type": task, "name": name, "params": own_params})
+        elif name != task:
+            evaluations.append({"type": task, "name": name})
+        else:
+            evaluations.append(task)
         # A suite combines each evaluation with each target. Exclude the cells that are not runs.
         for target, endpoint in targets.items():
             if endpoint != own_endpoint:

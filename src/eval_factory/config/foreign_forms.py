@@ -1,10 +1,11 @@
 """Converts run configs of lm-evaluation-harness, inspect_ai and `nel eval run` into our form.
 
 A file is converted value by value. For each key of the file, `foreign_forms.yml` names the key of
-our run config, or states why our run config has no such key. A benchmark of another program is
-never replaced by a task of eval-factory, even if both use the same data; a message only names the
-nearest task. If no task is known, the new file holds the endpoint and the parameters only, and the
-user adds the task by `run_eval --eval_type`.
+our run config, or states why our run config has no such key.
+
+A benchmark of another program is never replaced by a task of eval-factory, even if both use the
+same data. A message names the nearest task. If the file names no task of eval-factory, the new file
+only holds the endpoint and the parameters. The user then adds the task by `run_eval --eval_type`.
 """
 
 from __future__ import annotations
@@ -26,25 +27,30 @@ Note = Callable[[str, str], None]
 """Records a finding: the path of a value in the file, and a message about the value."""
 
 FORMS: Any = packaged("config/foreign_forms.yml")
-LM_EVAL = "lm_eval"
-INSPECT = "inspect"
-NEL = "nel"
+# The forms of files:
+LM_EVAL = "lm_eval"  # of lm-evaluation-harness
+INSPECT = "inspect"  # of inspect_ai
+NEL = "nel"  # of `nel eval run`, a command of NeMo Evaluator
+# The keys of our run config:
 _TYPE = "target.api_endpoint.type"
 _URL = "target.api_endpoint.url"
 _MODEL = "target.api_endpoint.model_id"
 _KEY = "target.api_endpoint.api_key"
 _OPENAI = "openai"  # the name of OpenAI among inspect's providers
-# The name of a benchmark of NEL that is a task of the container eval-factory/helm.
-_HELM = re.compile(r"container://\S*/eval-factory/helm:[^#\s]*#(?:helm\.)?(\w+)\Z")
+# How much of a name or a type in the file a message shows, in characters.
+_MAX_SHOWN_NAME = 120
+_MAX_SHOWN_TYPE = 40
+# The name of a benchmark of NEL that is a task of NVIDIA's container eval-factory/helm.
+_CONTAINER_TASK = re.compile(r"container://\S*/eval-factory/helm:[^#\s]*#(?:helm\.)?(\w+)\Z")
 # The name of a benchmark of NEL with a version, such as `scheme://benchmark@1.0`.
 _VERSIONED = re.compile(r"(?:harbor|gym|skills|lm-eval|vlmevalkit)://[\w./-]+@[\d.]+\Z")
 _VARIABLE = re.compile(r"\$\{?(\w+)\}?\Z")  # a reference to a variable: $NAME or ${NAME}
 
 
 def without_versions(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the document without names such as `scheme://benchmark@1.0`.
+    """Return the document with null in place of each name such as `scheme://benchmark@1.0`.
 
-    The search for API keys in a document would take such a name for a URL with a login.
+    A search for API keys would take the part before the `@` for a user name or a password.
     """
     benchmarks = document.get("benchmarks")
     if form_of(document) != NEL or not isinstance(benchmarks, list):
@@ -79,18 +85,19 @@ def form_of(document: Mapping[str, Any]) -> str | None:
 class ConvertedRun:
     """The converted settings of one benchmark of a file."""
 
-    task: str | None  # the name of the task here; None if no task is this benchmark
+    task: str | None  # the name of our task for this benchmark; None if we have no such task
     values: Mapping[str, Any]  # the dotted path in our run config -> the value
 
     @property
     def document(self) -> _Tree:
-        """The settings as a run config, without `config.type` if no task is this benchmark."""
+        """The settings as a run config, without `config.type` if there is no task."""
         values = dict(self.values)
-        folder = values.pop("config.output_dir", None)
-        config = {"config.output_dir": folder or "results/imported"}
+        first_values = {}  # In the new file, the task and the folder come first.
         if self.task is not None:
-            config = {"config.type": self.task, **config}
-        tree = nested({**config, **values})
+            first_values["config.type"] = self.task
+        folder = values.pop("config.output_dir", None)
+        first_values["config.output_dir"] = folder or "results/imported"
+        tree = nested({**first_values, **values})
         tree.setdefault("target", {}).setdefault("api_endpoint", {})
         return tree
 
@@ -98,10 +105,10 @@ class ConvertedRun:
 def runs_of(
     form: str, document: Mapping[str, Any], framework: Framework, note: Note
 ) -> list[ConvertedRun]:
-    """Return a run for each benchmark that is a task here; else a single run without a task.
+    """Return a run for each benchmark for which we have a task.
 
-    The list is empty if the file has no benchmarks, which only happens in the form `NEL` or with an
-    empty list of tasks.
+    If we have a task for none of the benchmarks, return a single run without a task. If the file
+    lists no benchmarks, return an empty list.
 
     Args:
         form: the form of the file: `LM_EVAL`, `INSPECT` or `NEL`.
@@ -109,13 +116,9 @@ def runs_of(
         framework: all tasks.
         note: records each value that has no counterpart, with the reason.
     """
-    readers: Mapping[str, _Reader] = {
-        LM_EVAL: _lm_eval_runs,
-        INSPECT: _inspect_runs,
-        NEL: _nel_runs,
-    }
+    converters = {LM_EVAL: _lm_eval_runs, INSPECT: _inspect_runs, NEL: _nel_runs}
     conversion = _Conversion(form, framework, note)
-    runs = list(readers[form](document, conversion))
+    runs = list(converters[form](document, conversion))
     runs_with_task = [run for run in runs if run.task is not None]
     return runs_with_task or runs[:1]
 
@@ -124,7 +127,7 @@ def runs_of(
 class _Conversion:
     """The conversion of one file, or of one benchmark of a file of NEL."""
 
-    form: str
+    form: str  # `LM_EVAL`, `INSPECT` or `NEL`
     framework: Framework
     note: Note
     values: _Tree = field(default_factory=dict)  # the dotted path in our run config -> the value
@@ -135,16 +138,16 @@ class _Conversion:
         table: Mapping[str, Any] = FORMS[self.form]
         return table
 
-    def take(self, tree: Mapping[str, Any], prefix: str = "", file_prefix: str = "") -> None:
+    def take(self, section: Mapping[str, Any], prefix: str = "", file_prefix: str = "") -> None:
         """Convert each value of a section, and note the values without a counterpart.
 
         Args:
-            tree: the section: name -> value.
-            prefix: the path of the section in the table, with a final dot.
-            file_prefix: the path of the section in the file, with a final dot.
+            section: the section of the file.
+            prefix: the path of the section in the table, with a final dot; empty for the top.
+            file_prefix: the path of the section in the file, with a final dot; empty for the top.
         """
         keys = self.table["keys"]
-        for name, value in tree.items():
+        for name, value in section.items():
             path = f"{prefix}{name}"
             our_path = keys.get(path)
             if value is None or value in ({}, [], ""):
@@ -176,14 +179,15 @@ class _Conversion:
     def advice(self, path: str) -> str:
         """Return the advice about a key without a counterpart.
 
-        The table's advice for the longest beginning of the path is returned.
+        If the table has no advice about the key itself, the advice about the innermost section of
+        the key applies.
         """
         advice = self.table["advice"]
         parts = path.split(".")
         for count in range(len(parts), 0, -1):
-            beginning = ".".join(parts[:count])
-            if beginning in advice:
-                return str(advice[beginning])
+            key_or_section = ".".join(parts[:count])
+            if key_or_section in advice:
+                return str(advice[key_or_section])
         section, _, name = path.rpartition(".")
         known_names = []
         for key in self.table["keys"]:
@@ -195,16 +199,23 @@ class _Conversion:
         """Note a setting that the file lacks, because the other program's command line sets it."""
         self.note(name, self.table["missing"][name])
 
-    def task(self, name: Any, path: str) -> str | None:
-        """Return the name of the task that is this benchmark.
+    def task(self, benchmark: Any, path: str) -> str | None:
+        """Return the name of our task for a benchmark.
 
-        If no task is this benchmark, return None and note the nearest task.
+        If we have no task for this benchmark, return None and note the nearest task.
+
+        Args:
+            benchmark: the name of the benchmark.
+            path: the path of this name in the file.
         """
-        helm = _HELM.match(str(name))
-        if helm is not None and self.framework.task(helm[1]) is not None:
-            return str(helm[1])
-        shown_name = REDACTED if looks_like_key(str(name)) else repr(one_line(str(name), 120))
-        short_name = re.split(r"[/@:#]", str(name))[-1]
+        name = str(benchmark)
+        container_task = _CONTAINER_TASK.match(name)
+        if container_task is not None and self.framework.task(container_task[1]) is not None:
+            return container_task[1]
+        shown_name = repr(one_line(name, _MAX_SHOWN_NAME))
+        if looks_like_key(name):
+            shown_name = REDACTED
+        short_name = re.split(r"[/@:#]", name)[-1]
         near = self.table["tasks"].get(short_name)
         hint = "; 'eval-factory ls' lists the tasks"
         if near is not None:
@@ -215,43 +226,38 @@ class _Conversion:
         return None
 
 
-_Reader = Callable[[Mapping[str, Any], _Conversion], Iterator[ConvertedRun]]
-
-
 def _lm_eval_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[ConvertedRun]:
     """Yield a run for each task that a run config of lm-evaluation-harness names."""
-    rest = dict(document)
-    has_tasks = rest.get("tasks") is not None
-    names = rest.pop("tasks", None)
-    if isinstance(names, str):
-        names = names.split(",")
-    if not isinstance(names, list):
-        names = []
-    model = rest.pop("model", None)
+    settings = dict(document)  # the settings that are not converted yet
+    tasks = settings.pop("tasks", None)
+    model = settings.pop("model", None)
     if model is not None:
         model = str(model)
     for section in ("model_args", "gen_kwargs"):
-        if isinstance(rest.get(section), str):
-            rest[section] = _arguments(rest[section])
-    kind = conversion.table["models"].get(model)
-    if kind is not None:
-        conversion.values[_TYPE] = kind
+        if isinstance(settings.get(section), str):
+            settings[section] = _arguments_in(settings[section])
+    # In the harness, `model` names the program that asks the model, such as `openai-completions`.
+    endpoint_type = conversion.table["models"].get(model)
+    if endpoint_type is not None:
+        conversion.values[_TYPE] = endpoint_type
     elif model is not None:
-        conversion.note("model", f"{one_line(model, 120)} {conversion.advice('model')}")
+        conversion.note("model", f"{one_line(model, _MAX_SHOWN_NAME)} {conversion.advice('model')}")
     # These models of the harness ask OpenAI's own endpoint, which needs a key.
     if model in conversion.table["keyed"]:
         _take_provider(_OPENAI, conversion)
-    conversion.take({"model_args": rest.pop("model_args", None)})
-    conversion.take(rest)  # Taken last, so that gen_kwargs overwrite the limits of model_args.
-    if not has_tasks:
+    conversion.take({"model_args": settings.pop("model_args", None)})
+    conversion.take(settings)  # Taken last, so that gen_kwargs overwrite the limits of model_args.
+    if tasks is None:
         conversion.missing("tasks")
-        yield ConvertedRun(None, conversion.values)
-    for number, entry in enumerate(names):
+        yield ConvertedRun(task=None, values=conversion.values)
+    if isinstance(tasks, str):
+        tasks = tasks.split(",")
+    for number, entry in enumerate(tasks if isinstance(tasks, list) else []):
         name = entry.get("task", entry) if isinstance(entry, Mapping) else str(entry).strip()
         yield ConvertedRun(conversion.task(name, f"tasks[{number}]"), conversion.values)
 
 
-def _arguments(text: str) -> _Tree:
+def _arguments_in(text: str) -> _Tree:
     """Return arguments such as `a=1,b=c` as a mapping."""
     values: _Tree = {}
     for part in text.split(","):
@@ -272,33 +278,35 @@ def _number_or_text(text: str) -> Any:
 
 def _inspect_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[ConvertedRun]:
     """Yield the run of a run config of inspect_ai."""
-    rest = dict(document)
-    task = rest.pop("task", None)
-    model = rest.pop("model", None)
+    settings = dict(document)  # the settings that are not converted yet
+    task = settings.pop("task", None)
+    model = settings.pop("model", None)
+    # The task and the model are names, or sections that hold the name under the same key.
     if isinstance(task, Mapping):
         conversion.take({name: task[name] for name in task if name != "task"}, "task.", "task.")
         task = task.get("task")
-    section = dict(model) if isinstance(model, Mapping) else {"model": model}
-    name = section.pop("model", None)
-    if name is not None:
-        _take_model(str(name), conversion, has_url=bool(section.get("base_url")))
+    model_section = dict(model) if isinstance(model, Mapping) else {"model": model}
+    model_name = model_section.pop("model", None)
+    if model_name is not None:
+        _take_model(str(model_name), conversion, has_url=bool(model_section.get("base_url")))
     else:
         conversion.missing("model")
-    model_config = section.pop("config", None)
+    model_config = model_section.pop("config", None)
     if isinstance(model_config, Mapping):
         conversion.take(model_config, "generate_config.", "model.config.")
-    conversion.take(section, "model.", "model.")
-    conversion.take(rest)  # Taken last, so that generate_config overwrites the model's own config.
+    conversion.take(model_section, "model.", "model.")
+    # Taken last, so that the file's generate_config overwrites the model's own config.
+    conversion.take(settings)
     conversion.values.setdefault(_TYPE, "chat")
     if task is None:
         conversion.missing("task")
-        yield ConvertedRun(None, conversion.values)
+        yield ConvertedRun(task=None, values=conversion.values)
     else:
         yield ConvertedRun(conversion.task(task, "task"), conversion.values)
 
 
 def _take_model(name: str, conversion: _Conversion, *, has_url: bool) -> None:
-    """Convert the name of a model: `openai/gpt-4`, or `openai-api/SERVICE/model`.
+    """Convert the name of a model of inspect: `PROVIDER/model`, or `openai-api/SERVICE/model`.
 
     The second form uses the variables SERVICE_BASE_URL and SERVICE_API_KEY. `has_url` is True if
     the file also states the URL of the endpoint.
@@ -308,15 +316,17 @@ def _take_model(name: str, conversion: _Conversion, *, has_url: bool) -> None:
         conversion.values[_MODEL] = model
     elif provider == "openai-api" and "/" in model:
         service, _, model = model.partition("/")
-        prefix = re.sub(r"\W", "_", service).upper()
-        url = f"${{{prefix}_BASE_URL}}"
-        conversion.values |= {_MODEL: model, _URL: url, _KEY: f"{prefix}_API_KEY"}
+        service_prefix = re.sub(r"\W", "_", service).upper()
+        conversion.values[_MODEL] = model
+        conversion.values[_URL] = f"${{{service_prefix}_BASE_URL}}"
+        conversion.values[_KEY] = f"{service_prefix}_API_KEY"
     else:
         conversion.values[_MODEL] = model or name  # A name without "/" has no provider.
-        url = "" if has_url else f"the URL of an OpenAI-compatible endpoint as {_URL}, and "
+        missing_url = "" if has_url else f"the URL of an OpenAI-compatible endpoint as {_URL}, and "
         conversion.note(
             "model",
-            f"{one_line(name, 120)}: give {url}the name of its key's variable as {_KEY}",
+            f"{one_line(name, _MAX_SHOWN_NAME)}: give {missing_url}the name of its key's variable "
+            f"as {_KEY}",
         )
     if has_url:  # The caller converts the URL that the file states.
         conversion.values.pop(_URL, None)
@@ -344,16 +354,18 @@ def _nel_runs(document: Mapping[str, Any], conversion: _Conversion) -> Iterator[
     asked_services = set()
     for number, entry in enumerate(benchmarks):
         benchmark = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
+        path = f"benchmarks[{number}]"
+        # Each benchmark has values of its own, because it may ask a service of its own.
         own_conversion = _Conversion(NEL, conversion.framework, conversion.note)
         solver = benchmark.pop("solver", None)
-        model = solver.get("service") if isinstance(solver, Mapping) else None
-        if not isinstance(model, str):
-            model = None
-        asked_services.add(model)
-        _take_service(services.get(model), model, own_conversion)
-        _take_solver(solver, f"benchmarks[{number}].solver.", own_conversion)
-        task = own_conversion.task(benchmark.pop("name", None), f"benchmarks[{number}].name")
-        own_conversion.take(benchmark, "benchmark.", f"benchmarks[{number}].")
+        service_name = solver.get("service") if isinstance(solver, Mapping) else None
+        if not isinstance(service_name, str):
+            service_name = None
+        asked_services.add(service_name)
+        _take_service(services.get(service_name), service_name, own_conversion)
+        _take_solver(solver, f"{path}.solver.", own_conversion)
+        task = own_conversion.task(benchmark.pop("name", None), f"{path}.name")
+        own_conversion.take(benchmark, "benchmark.", f"{path}.")
         for section in ("output", "cluster", "sandboxes"):
             _take_section(document.get(section), section, own_conversion)
         yield ConvertedRun(task, own_conversion.values)
@@ -380,7 +392,8 @@ def _take_service(section: Any, name: Any, conversion: _Conversion) -> None:
     if not isinstance(section, Mapping):
         conversion.note(
             "services",
-            f"a solver names {one_line(str(name), 120)}, and the file does not define this service",
+            f"a solver names {one_line(str(name), _MAX_SHOWN_NAME)}, and the file does not define "
+            "this service",
         )
         return
     service = dict(section)
@@ -391,16 +404,15 @@ def _take_service(section: Any, name: Any, conversion: _Conversion) -> None:
         conversion.note(
             f"services.{name}.protocol", "does not answer with text; give chat or completions"
         )
-    kind = service.pop("type", None)
-    if kind != "api":
-        conversion.note(
-            f"services.{name}.type", f"{one_line(str(kind), 40)}: {conversion.advice('service')}"
-        )
-    key = service.pop("api_key", None)
-    variable = _VARIABLE.match(str(key))
-    if key and variable is not None:
+    service_type = service.pop("type", None)
+    if service_type != "api":
+        shown_type = one_line(str(service_type), _MAX_SHOWN_TYPE)
+        conversion.note(f"services.{name}.type", f"{shown_type}: {conversion.advice('service')}")
+    api_key = service.pop("api_key", None)
+    variable = _VARIABLE.match(str(api_key))
+    if api_key and variable is not None:
         conversion.values[_KEY] = variable[1]
-    elif key:
+    elif api_key:
         conversion.note(
             f"services.{name}.api_key",
             f"does not name a variable; write the NAME of a variable as {_KEY}",
@@ -409,16 +421,16 @@ def _take_service(section: Any, name: Any, conversion: _Conversion) -> None:
 
 
 def _take_solver(solver: Any, file_prefix: str, conversion: _Conversion) -> None:
-    """Convert the solver of a benchmark of NEL; `file_prefix` is the solver's path in the file."""
+    """Convert the solver of a benchmark of NEL, except the solver's `service`.
+
+    `file_prefix` is the path of the solver in the file, with a final dot.
+    """
     if not isinstance(solver, Mapping):
         return
-    rest = {}
-    for name, value in solver.items():
-        if name != "service":
-            rest[name] = value
-    kind = rest.pop("type", None)
-    if kind not in ("simple", "container"):
-        conversion.note(
-            f"{file_prefix}type", f"{one_line(str(kind), 40)}: {conversion.advice('solver.type')}"
-        )
-    conversion.take(rest, "solver.", file_prefix)
+    settings = dict(solver)
+    settings.pop("service", None)
+    solver_type = settings.pop("type", None)
+    if solver_type not in ("simple", "container"):
+        shown_type = one_line(str(solver_type), _MAX_SHOWN_TYPE)
+        conversion.note(f"{file_prefix}type", f"{shown_type}: {conversion.advice('solver.type')}")
+    conversion.take(settings, "solver.", file_prefix)

@@ -5,8 +5,8 @@ is executed. These two keys belong neither to the run's identity nor to its resu
 
 The second kind are foreign keys: keys of EvalFactory's and NeMo Evaluator's run configs. Foreign
 keys that do not change a result are accepted, and a warning lists them. A foreign key that would
-change the result is an error, because eval-factory would ignore the key, and the score would belong
-to other requests than the configuration describes. `foreign_configs.yml` lists the foreign keys.
+change the result is an error: eval-factory would ignore the key, and then send other requests than
+the configuration describes. `foreign_configs.yml` lists the foreign keys.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eval_factory.tasks.framework import Framework, Task
 
 TABLE: Any = packaged("config/foreign_configs.yml")
 ADAPTER = "target.api_endpoint.adapter_config"
-TASK = "config.params.task"
+TASK = "config.params.task"  # the foreign key that names the task again
 INTERCEPTORS = f"{ADAPTER}.interceptors"
 NO_EFFECT: Mapping[str, Sequence[str]] = TABLE["no_effect"]
 """The dotted path of a section -> the names of its foreign keys that do not change a result."""
@@ -35,12 +35,12 @@ ONLY: Mapping[str, Mapping[str, Any]] = {
 """
 _PATHS: list[str] = []  # the dotted paths of all foreign keys
 for _section, _keys in NO_EFFECT.items():
-    # The section of the keys at the top of the file is the empty text.
+    # `_section` is empty for the keys at the top of the file.
     _PATHS += [f"{_section}.{_key}".lstrip(".") for _key in _keys]
 _PATHS += [*ONLY, INTERCEPTORS, TASK, "command", "framework_name"]
 Foreign = dict[str, Any]  # the dotted path of a foreign key -> its value in the configuration
 EXECUTOR = "executor"
-KEYS = (EXECUTOR, SLURM)  # the keys that state where a run is executed
+EXECUTOR_KEYS = (EXECUTOR, SLURM)  # the keys that state where a run is executed
 
 
 def known_in(section: str) -> list[str]:
@@ -78,12 +78,8 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
         framework: all tasks.
     """
     for path, value in foreign.items():
-        only = ONLY.get(path, {"values": [value]})  # For other keys, every value is accepted.
-        # `is` distinguishes True from 1. Equal texts need not be the same object.
-        if not any(
-            value is accepted or (value == accepted and isinstance(value, str))
-            for accepted in only["values"]
-        ):
+        only = ONLY.get(path)
+        if only is not None and not _is_among(value, only["values"]):
             yield (
                 f"{path}: would change the results, and eval-factory cannot do it: "
                 f"{only['done']}; leave the key out"
@@ -92,24 +88,34 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
         yield f"{INTERCEPTORS}: must be a list"
     for _, interceptor, _ in interceptors_in(foreign.get(INTERCEPTORS)):
         if interceptor not in TABLE["harmless"]:
-            ours = TABLE["interceptors"].get(interceptor, {}).get("ours")
-            if ours:
-                advice = f"write {ADAPTER}: {ours} instead"
+            our_keys = TABLE["interceptors"].get(interceptor, {}).get("ours")
+            if our_keys:
+                advice = f"write {ADAPTER}: {our_keys} instead"
             else:
                 advice = "eval-factory has no such interceptor"
             yield (
                 f"{INTERCEPTORS}: {interceptor!r} would change the results, and eval-factory "
                 f"does not use it; {advice}"
             )
-    name = framework.framework.name
-    # Any of these names may be the value of the foreign key TASK, which may also be missing.
-    names = () if task is None else (task.name, f"{name}.{task.name}", task.helm.run_spec)
-    if names and foreign.get(TASK, names[0]) not in names:
-        yield f"{TASK}: is not the task of config.type, {names[0]}; give only one of the two"
-    if foreign.get("framework_name", name) != name:
-        yield f"framework_name: is not {name!r}: the configuration is of another framework"
+    program = framework.framework.name
+    if task is not None and TASK in foreign:
+        names_of_task = (task.name, f"{program}.{task.name}", task.helm.run_spec)
+        if foreign[TASK] not in names_of_task:
+            yield f"{TASK}: is not the task of config.type, {task.name}; give only one of the two"
+    if foreign.get("framework_name", program) != program:
+        yield f"framework_name: is not {program!r}: the configuration is of another framework"
+    # A result's run_config.yml holds eval-factory's own command, which is accepted.
     if "command" in foreign and framework.framework.pkg_name not in str(foreign["command"]):
         yield "command: eval-factory does not run this command; leave it out"
+
+
+def _is_among(value: Any, accepted_values: Sequence[Any]) -> bool:
+    """Return True if a value is accepted; True and 1 count as different values."""
+    for accepted in accepted_values:
+        # `True is 1` is false, but `True == 1` is true. Equal texts may be different objects.
+        if value is accepted or (isinstance(value, str) and value == accepted):
+            return True
+    return False
 
 
 def interceptors_in(value: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
@@ -123,7 +129,7 @@ def interceptors_in(value: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
             yield number, str(interceptor.get("name")), interceptor
 
 
-def without_unused_prompt(merged: dict[str, Any], foreign: Foreign) -> None:
+def remove_unused_prompt(merged: dict[str, Any], foreign: Foreign) -> None:
     """Remove the system prompt from the merged configuration if `use_system_prompt` is false."""
     adapter = section_at(merged, ADAPTER.split("."))
     if adapter and foreign.get(f"{ADAPTER}.use_system_prompt") is False:
@@ -192,6 +198,7 @@ def take_executor(
             layer_problems += problems_with(section, SLURM, SlurmSection)
         problems += [f"{source.value}: {problem}" for problem in layer_problems]
         if not layer_problems:
-            name = name if chosen is None else chosen
+            if chosen is not None:
+                name = chosen
             sections.append(section)
     return RunExecutor(name, with_defaults(defaults[SLURM], *sections))

@@ -3,8 +3,8 @@
 The schemas are made from the pydantic models and the defaults of framework.yml. They cover keys,
 types, ranges and names of tasks. Rules that depend on the task, on other files or on the
 environment are only checked by `--dry_run`. In a run config no key is required, because a flag may
-set the value. The schemas follow draft 7 of JSON Schema, because editors understand this draft. For
-the same reason, the schema of a run config has no references.
+set the value. For the sake of simple editors, the schemas follow draft 7 of JSON Schema, and the
+schema of a run config has no references.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eval_factory.config import foreign_keys
-from eval_factory.config.foreign_keys import KEYS
+from eval_factory.config.foreign_keys import EXECUTOR_KEYS
 from eval_factory.config.model import RunConfig
 from eval_factory.config.suite_layers import PASSED_KEYS, TOP, preset_names
 from eval_factory.config.suite_model import SuiteSection
@@ -48,33 +48,17 @@ def run_config_schema(framework: Framework) -> _Schema:
     """Return the JSON Schema of a run config."""
     run = RunConfig.model_json_schema()
     schema = _mapping(run, "", run["$defs"], framework.defaults.run_config)
+    # A run config shares these keys with a suite, whose model has them.
     suite_model = SuiteSection.model_json_schema()
-    for name in KEYS:
-        field = suite_model["properties"][name]["anyOf"][0]  # the second option is null
+    for name in EXECUTOR_KEYS:
+        field = suite_model["properties"][name]["anyOf"][0]  # The second alternative is null.
         schema["properties"][name] = _field(
             field, name, suite_model["$defs"], framework.defaults.suite[name]
         )
-    params = schema["properties"]["config"]["properties"]  # the keys of the section `config`
-    names = [task.name for task in framework.evaluations]
-    program = framework.framework.name
-    known_tasks = {
-        "enum": names,
-        "enumDescriptions": [task.description for task in framework.evaluations],
-    }
-    other_forms = {"type": "string", "pattern": rf"^({program}:.+|{program}\.({'|'.join(names)})$)"}
-    params["type"]["anyOf"] = [known_tasks, other_forms, _VARIABLE, {"type": "null"}]
-    extra: _Schema = params["params"]["properties"]["extra"]["properties"]
-    tasks_by_key: dict[str, list[str]] = {}
-    for task in framework.evaluations:
-        for name, rule in task.helm.parameters.items():
-            if rule.fixed is not None:
-                continue
-            values = f" ({', '.join(rule.allowed)})" if rule.allowed else ""
-            # A parameter may have another name in `extra`, which is described in the same way.
-            for key in filter(None, (name, rule.other_name)):
-                tasks_by_key.setdefault(key, []).append(f"{task.name}{values}")
-    for key, tasks in tasks_by_key.items():
-        extra[key]["description"] += f" Tasks: {', '.join(tasks)}."
+    config = schema["properties"]["config"]["properties"]
+    config["type"]["anyOf"] = [*_task_names(framework), _VARIABLE, {"type": "null"}]
+    extra = config["params"]["properties"]["extra"]["properties"]
+    _add_task_lists(extra, framework)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "eval-factory: run config",
@@ -82,6 +66,40 @@ def run_config_schema(framework: Framework) -> _Schema:
         "from the environment.",
         **schema,
     }
+
+
+def _task_names(framework: Framework) -> list[_Schema]:
+    """Return the schemas of the names of tasks, and of the other forms of `config.type`."""
+    names = [task.name for task in framework.evaluations]
+    known_tasks = {
+        "enum": names,
+        "enumDescriptions": [task.description for task in framework.evaluations],
+    }
+    program = framework.framework.name
+    run_entry = f"{program}:.+"
+    name_with_program = rf"{program}\.({'|'.join(names)})$"
+    other_forms = {"type": "string", "pattern": f"^({run_entry}|{name_with_program})"}
+    return [known_tasks, other_forms]
+
+
+def _add_task_lists(extra: _Schema, framework: Framework) -> None:
+    """Add to the description of each parameter the list of the tasks that have the parameter.
+
+    Args:
+        extra: the schemas of the keys of `extra`, which are changed.
+        framework: all tasks.
+    """
+    tasks_by_key: dict[str, list[str]] = {}
+    for task in framework.evaluations:
+        for name, rule in task.helm.parameters.items():
+            if rule.fixed is not None:
+                continue
+            values = f" ({', '.join(rule.allowed)})" if rule.allowed else ""
+            for key in (name, rule.other_name):
+                if key is not None:
+                    tasks_by_key.setdefault(key, []).append(f"{task.name}{values}")
+    for key, tasks in tasks_by_key.items():
+        extra[key]["description"] += f" Tasks: {', '.join(tasks)}."
 
 
 def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any) -> _Schema:
@@ -92,8 +110,8 @@ def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults:
     Args:
         model: pydantic's schema of the section.
         path: the dotted path of the section in its file; empty for the complete file.
-        models: the name of each model -> pydantic's schema.
-        defaults: the defaults of the section.
+        models: a dict from the name of each model to pydantic's schema of the model.
+        defaults: the defaults of the section; None if it has none.
     """
     properties: _Schema = {}
     required = model.get("required", []) if _is_in_suite(path) else []
@@ -131,49 +149,70 @@ def _field(
     Args:
         field: pydantic's schema of the key's value.
         path: the dotted path of the key in its file.
-        models: the name of each model -> pydantic's schema.
+        models: a dict from the name of each model to pydantic's schema of the model.
         default: the default of the key.
         is_required: True if the value must not be null.
     """
     parent, _, name = path.rpartition(".")
-    text_path = f"{_DESCRIBED_AS.get(parent, parent)}.{name}".lstrip(".")
-    description = {"description": _TEXTS[text_path]}
+    described_path = f"{_DESCRIBED_AS.get(parent, parent)}.{name}".lstrip(".")
+    description = {"description": _TEXTS[described_path]}
     if name in _SHARED and _is_in_suite(path):
         return {**description, **_reference(name)}
     if "$ref" in field:
-        return {**description, **_option(field, path, models, default), "type": ["object", "null"]}
-    options = []
-    for option in field.get("anyOf", [field]):
-        if option.get("type") != "null":
-            options.append(_option(option, path, models))
+        schema = _alternative(field, path, models, default)
+        return {**description, **schema, "type": ["object", "null"]}
+    alternatives = []
+    for alternative in field.get("anyOf", [field]):
+        if alternative.get("type") != "null":
+            alternatives.append(_alternative(alternative, path, models))
+    if not any(map(_needs_no_variable, alternatives)):
+        alternatives.append(_VARIABLE)
+    if not is_required:
+        alternatives.append({"type": "null"})
     default_entry = {} if default in (None, {}, []) else {"default": default}
-    # `${NAME}` needs no option of its own in two cases: it cannot replace a list or a mapping, and
-    # the schema of a free text already accepts it.
-    needs_no_variable = any(
-        option["type"] in ("array", "object")
-        or (option["type"] == "string" and "enum" not in option)
-        for option in options
-    )
-    variable = [] if needs_no_variable else [_VARIABLE]
-    null = [] if is_required else [{"type": "null"}]
-    return {**description, **default_entry, "anyOf": [*options, *variable, *null]}
+    return {**description, **default_entry, "anyOf": alternatives}
 
 
-def _option(
-    option: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any = None
+def _needs_no_variable(alternative: _Schema) -> bool:
+    """Return True if the schema of `${NAME}` is not needed next to an alternative of a value.
+
+    `${NAME}` cannot replace a list or a mapping, and the schema of a free text already accepts it.
+    """
+    is_free_text = alternative["type"] == "string" and "enum" not in alternative
+    return is_free_text or alternative["type"] in ("array", "object")
+
+
+def _alternative(
+    schema: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any = None
 ) -> _Schema:
-    """Return the schema of one of the alternatives of a value, without references."""
-    if "$ref" in option:
-        return _mapping(models[option["$ref"].rpartition("/")[2]], path, models, defaults)
+    """Return the schema of one of the alternatives of a value, without references.
+
+    Args:
+        schema: pydantic's schema of the alternative.
+        path: the dotted path of the value in its file.
+        models: a dict from the name of each model to pydantic's schema of the model.
+        defaults: the defaults of the keys, if the value is a mapping.
+    """
+    if "$ref" in schema:
+        return _mapping(models[_referenced_model(schema)], path, models, defaults)
     keywords = {}
-    for key, value in option.items():
+    for key, value in schema.items():
         if key not in _IGNORED_KEYWORDS:
             keywords[KEYWORDS.get(key, key)] = value
-    if keywords.get("items"):
-        item_model = models.get(keywords["items"].get("$ref", "").rpartition("/")[2], {})
-        requirement = {"required": item_model["required"]} if "required" in item_model else {}
-        keywords["items"] = {**_option(keywords["items"], path, models), **requirement}
+    items = keywords.get("items")
+    if items:
+        keywords["items"] = _alternative(items, path, models)
+        # The entries of a list are complete mappings, so their required keys are required.
+        model = models.get(_referenced_model(items), {})
+        if "required" in model:
+            keywords["items"]["required"] = model["required"]
     return keywords
+
+
+def _referenced_model(schema: _Schema) -> str:
+    """Return the name of the model to which a schema refers, or an empty text."""
+    reference: str = schema.get("$ref", "")  # such as `#/$defs/Judge`
+    return reference.rpartition("/")[2]
 
 
 def suite_schema(framework: Framework) -> _Schema:
@@ -185,6 +224,7 @@ def suite_schema(framework: Framework) -> _Schema:
     section = _mapping(model, TOP, model["$defs"], framework.defaults.suite)
     properties = section["properties"]
     extra = shared["params"]["properties"]["extra"]["properties"]
+    # In a suite, these keys have the values of the keys of `extra`, and other descriptions.
     for name in PASSED_KEYS:
         properties[name] = {**extra[name], "description": properties[name]["description"]}
     properties["preset"]["anyOf"] = [{"enum": preset_names()}, _VARIABLE, {"type": "null"}]

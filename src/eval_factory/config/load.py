@@ -24,20 +24,21 @@ from eval_factory.core.plain_yaml import (
 )
 from eval_factory.core.secrets import field_names_a_secret, names_a_secret
 
-_TARGET = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
+# The path of an endpoint in a run config or in a suite.
+_ENDPOINT = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
+# The path of a list of judges: in a run config, in the `params` of a suite, or in a suite itself.
 _JUDGES = r"(?:config\.params\.extra|suite(?:\.\w+\[\d+\])?\.params\.extra|suite)\.judges"
-"""Patterns of the paths of endpoints and of judges, in a run config and in a suite."""
-_PLACES_OF_URLS = re.compile(rf"(?:{_TARGET}|{_JUDGES}\[\d+\])\.url(?:\[\d+\])?")
+_URL_PATH = re.compile(rf"(?:{_ENDPOINT}|{_JUDGES}\[\d+\])\.url(?:\[\d+\])?")
+_HEADER_PATH = re.compile(rf"(?:{_ENDPOINT}|{_JUDGES}\[\d+\])\.headers\.")
+_ADDED_PARAMETER_PATH = re.compile(rf"{_ENDPOINT}\.adapter_config\.params_to_add\.")
 # Matches the first "/", "?" or "#" after the host of a URL, but not the two slashes of `https://`.
 _PAST_THE_HOST = re.compile(r"[^/:][/?#]")
-_PLACE_OF_FIELDS = re.compile(rf"{_TARGET}\.adapter_config\.params_to_add\.")
-_PLACES_OF_HEADERS = re.compile(rf"(?:{_TARGET}|{_JUDGES}\[\d+\])\.headers\.")
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
 def load_run_config(path: Path) -> dict[str, Any]:
     """Return the content of a run config. Raises ConfigError if the file cannot be read."""
-    return load_mapping(path, "at least `config:` with `type:`, and `target:`")
+    return load_mapping(path, needs="at least `config:` with `type:`, and `target:`")
 
 
 def each_text(value: Any, change: Callable[[str, str], Any], path: str = "") -> Any:
@@ -69,7 +70,7 @@ def interpolate(tree: Any, env: Mapping[str, str], tree_path: str, problems: lis
 
     Args:
         tree: a run config, or a part of a run config.
-        env: the name of each variable -> its value.
+        env: the environment variables.
         tree_path: the dotted path of the tree in its file; empty at the top.
         problems: the list to which a message is added for each variable that is not set and has no
             default.
@@ -108,24 +109,24 @@ def interpolate(tree: Any, env: Mapping[str, str], tree_path: str, problems: lis
 def _is_secret(match: re.Match[str], path: str) -> bool:
     """Return True if a variable holds a secret.
 
-    All variables in headers are secrets, and no variable in the host of a URL. In the rest of a URL
-    and in `params_to_add`, a variable is a secret if the name of the variable, or the name of the
-    field with the variable, is the name of a secret.
+    A variable in a header is always a secret. A variable in the host of a URL is never a secret.
+    After the host, and in `params_to_add`, a variable is a secret if its own name or the name of
+    its field sounds like a secret, as `token` does.
 
     Args:
         match: the variable in its text.
         path: the path of the text in its file.
     """
-    if _PLACES_OF_HEADERS.match(path):
+    if _HEADER_PATH.match(path):
         return True
-    if _PLACE_OF_FIELDS.match(path):
+    if _ADDED_PARAMETER_PATH.match(path):
         field = path.rpartition(".")[2]
-    elif _PLACES_OF_URLS.fullmatch(path):
-        beginning = match.string[: match.start()]  # the URL up to the variable
-        if not _PAST_THE_HOST.search(beginning):
-            return False  # The host of a URL is not a secret.
+    elif _URL_PATH.fullmatch(path):
+        url_before_variable = match.string[: match.start()]
+        if not _PAST_THE_HOST.search(url_before_variable):
+            return False  # The variable is in the host.
         # In `https://host/path?token=`, the field is `token`.
-        field = re.split("[/?&;#]", beginning)[-1].rpartition("=")[0]
+        field = re.split("[/?&;#]", url_before_variable)[-1].rpartition("=")[0]
     else:
         return False
     return names_a_secret(match["name"]) or field_names_a_secret(field)
@@ -154,9 +155,8 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
                 )
                 continue
             try:
-                parsed = ""  # YAML would read an empty value as null.
-                if value.strip():
-                    parsed = parse(value)
+                # YAML would read an empty value as null.
+                parsed = parse(value) if value.strip() else ""
             except YamlSyntaxError:
                 parsed = value  # A value that is not valid YAML is a text.
             except YamlError as error:
@@ -191,7 +191,10 @@ def _split_outside_quotes(text: str) -> list[str]:
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `{config.params.top_p: 1}` as `{config: {params: {top_p: 1}}}`."""
+    """Return a dict with dotted paths as nested dicts.
+
+    `{"config.params.top_p": 1}` becomes `{"config": {"params": {"top_p": 1}}}`.
+    """
     tree: dict[str, Any] = {}
     for path, value in flat.items():
         put(tree, path.split("."), value)
@@ -208,19 +211,19 @@ def plain_document(mapping: Mapping[Any, Any]) -> dict[str, Any]:
         ConfigError: a value cannot be converted. The message states only the path and the type of
             the value, because the value may be a secret.
     """
-    document: dict[str, Any] = _plain(mapping, "", 1)
+    document: dict[str, Any] = _plain(mapping, path="", level=1)
     if infinite := list(not_finite(document)):
         raise ConfigError([f"{path}: must be a finite number" for path in infinite])
     return document
 
 
 def _plain(value: Any, path: str, level: int) -> Any:
-    """Return a copy of a value for `plain_document`; raise ConfigError if there is none.
+    """Return a copy of a value for `plain_document`; raise ConfigError if it cannot be converted.
 
     Args:
         value: the value to convert.
         path: the dotted path of the value; empty for the complete document.
-        level: the number of the value's level, from 1.
+        level: the depth of the value in the document, which itself has level 1.
     """
     if level > MAX_LEVELS:
         raise ConfigError(
@@ -243,5 +246,5 @@ def _plain(value: Any, path: str, level: int) -> Any:
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
-    holds = "a run config holds texts, numbers, true, false, null, lists and mappings"
-    raise ConfigError(f"{path}: is of the type {type(value).__qualname__}; {holds}")
+    allowed_values = "a run config holds texts, numbers, true, false, null, lists and mappings"
+    raise ConfigError(f"{path}: is of the type {type(value).__qualname__}; {allowed_values}")

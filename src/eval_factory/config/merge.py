@@ -20,7 +20,7 @@ class Source(str, enum.Enum):
 
 ValueSources = dict[str, Source]  # the dotted path of a value -> the layer that set the value
 Layer = tuple[Source, dict[str, Any]]  # the kind of the layer, and its tree of values
-Path = tuple[Any, ...]  # the names of the sections from the outermost, then the name of the value
+Path = tuple[Any, ...]  # the names of the sections, the outermost first, then the value's name
 # The path of a leaf -> its value and its layer. The layer is None if a null removed the value.
 _Leaves = dict[Path, tuple[Any, Source | None]]
 
@@ -46,13 +46,9 @@ def leaves(tree: Mapping[Any, Any], parent_path: Path = ()) -> dict[Path, Any]:
 
 
 def put(tree: dict[Any, Any], path: Sequence[Any], value: Any) -> None:
-    """Set the value at a path. Values on the path that are not mappings are replaced by mappings.
+    """Set the value at a path in a tree. Missing sections on the path are added.
 
-    Args:
-        tree: the tree to change.
-        path: the names of the sections from the outermost to the innermost, then the name of the
-            value.
-        value: the new value.
+    A value on the path that is not a section is replaced by a section.
     """
     for name in path[:-1]:
         if not isinstance(tree.get(name), dict):
@@ -75,11 +71,11 @@ def with_defaults(
 ) -> dict[str, Any]:
     """Return the defaults, overwritten by the values of the sections.
 
-    A null in the strongest section that has the key means the default.
+    For each key, the strongest section with the key decides. A null there means the default.
 
     Args:
         defaults: the default of every key.
-        sections: the sections, the strongest last.
+        sections: the sections, the strongest last; None is an empty section.
     """
     merged: dict[str, Any] = {}
     for section in sections:
@@ -109,23 +105,26 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
                 # An empty mapping adds nothing to a mapping, so the leaves of the mapping stay. An
                 # empty mapping only replaces a value that is not a mapping.
                 new = _leaves_at(merged, path) or new
-            # Remove the leaves above or below the path, which the new leaves replace.
-            for merged_path in list(merged):
-                # True if one of the two paths begins with the other
-                is_related = merged_path[: len(path)] == path[: len(merged_path)]
-                if is_related and merged_path not in new:
-                    del merged[merged_path]
+            _remove_related(merged, path, stay=new)
             merged |= new
         if is_default:
             defaults = dict(merged)
     complete: dict[str, Any] = {}
-    for path, (value, _) in merged.items():
+    sources: ValueSources = {}
+    for path, (value, value_source) in merged.items():
         put(complete, path, deepcopy(value))
-    return complete, {
-        ".".join(map(str, path)): source
-        for path, (_, source) in merged.items()
-        if source is not None
-    }
+        if value_source is not None:
+            sources[".".join(map(str, path))] = value_source
+    return complete, sources
+
+
+def _remove_related(leaf_by_path: _Leaves, path: Path, stay: _Leaves) -> None:
+    """Remove the leaves at, above and below a path, except leaves whose path is in `stay`."""
+    for leaf_path in list(leaf_by_path):
+        # Cut to the length of the shorter path, the two paths are equal if one contains the other.
+        is_related = leaf_path[: len(path)] == path[: len(leaf_path)]
+        if is_related and leaf_path not in stay:
+            del leaf_by_path[leaf_path]
 
 
 def _leaves_at(leaf_by_path: _Leaves, path: Path) -> _Leaves:

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from eval_factory.tasks.custom_benchmark import Benchmark
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
+"""The ends of the names of an OAuth service's secret variables, such as <SERVICE>_CLIENT_ID."""
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
-"""The ends of the names of an OAuth service's variables, such as <SERVICE>_CLIENT_ID. Logs may show
-the values of OAUTH_SETTINGS, and never those of OAUTH_SECRETS.
-"""
+"""The ends of the names of an OAuth service's other variables, whose values logs may show."""
 FLAG_OF_KEY = {
     "config.output_dir": "--output_dir",
     "target.api_endpoint.url": "--model_url",
@@ -44,7 +43,7 @@ class Evaluation:
     framework: Framework
     run: RunConfig
     sources: ValueSources
-    benchmark: Benchmark | None = None  # the custom benchmark, for which `task` was then made
+    benchmark: Benchmark | None = None  # the custom benchmark that `task` runs, if it runs one
     warnings: tuple[str, ...] = ()  # about settings of the configuration that have no effect
     executor: RunExecutor = field(default_factory=RunExecutor)
 
@@ -75,8 +74,11 @@ class Evaluation:
         return params.extra.num_output_tokens or params.max_new_tokens
 
     @property
-    def output_tokens(self) -> int | None:
-        """The maximum number of tokens in an answer; None if HELM's own limit applies."""
+    def max_output_tokens(self) -> int | None:
+        """The user's or else the custom benchmark's limit for the tokens of an answer.
+
+        None if HELM's own limit applies.
+        """
         if self.num_output_tokens is not None:
             return self.num_output_tokens
         if self.benchmark is None:
@@ -105,16 +107,16 @@ class Evaluation:
         headers = [endpoint.headers, *(judge.headers for judge in extra.judges or [])]
         fields = endpoint.adapter_config.params_to_add
         names = [endpoint.api_key, *variables_in([urls, fields, headers])]
-        # A jury of HELM's own judges is asked: the task has a jury and the user configured no other
-        # judges, or the task prescribes its judges.
-        if (self.task.helm.judges and extra.judges is None) or self.task.helm.prescribed_judges:
+        asks_default_jury = self.task.helm.judges and extra.judges is None
+        # HELM's default judges and the judges that HELM prescribes use these three keys.
+        if asks_default_jury or self.task.helm.prescribed_judges:
             names += [
                 extra.gpt_judge_api_key,
                 extra.llama_judge_api_key,
                 extra.claude_judge_api_key,
             ]
         names += [judge.api_key for judge in extra.judges or []]
-        for service in self._known_services():
+        for service in self._usable_services():
             names += [variable_of(service, name) for name in OAUTH_SECRETS]
         unique: list[str] = []
         for name in dict.fromkeys(names):
@@ -127,10 +129,10 @@ class Evaluation:
 
         The values of these variables are not secrets.
         """
-        pairs = product(self._known_services(), OAUTH_SETTINGS)
+        pairs = product(self._usable_services(), OAUTH_SETTINGS)
         return [variable_of(service, name) for service, name in pairs]
 
-    def _known_services(self) -> list[str]:
+    def _usable_services(self) -> list[str]:
         """Return the OAuth services that this run may use.
 
         If the endpoint has an API key, all services that framework.yml knows are included.

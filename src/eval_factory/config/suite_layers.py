@@ -24,7 +24,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from eval_factory.config import foreign_keys
-from eval_factory.config.evaluation import canonical_names, find_benchmark, task_named
+from eval_factory.config.evaluation import find_benchmark, rename_aliases, task_named
 from eval_factory.config.load import interpolate, nested, parse_overrides
 from eval_factory.config.merge import Source, leaves, merge, section_at
 from eval_factory.config.model import ApiEndpoint, Params, problems_with
@@ -93,7 +93,7 @@ def _problems_of(
         framework: all defaults.
     """
     tree = nested({run_path: deepcopy(dict(section))})
-    canonical_names(tree, [])  # `normal_form` reports two different names.
+    rename_aliases(tree, [])  # `normal_form` reports two different names.
     foreign_keys.take_keys([(Source.FILE, tree)])
     layers = [(Source.FRAMEWORK, framework.defaults.run_config), (Source.FILE, tree)]
     completed: Any = merge(layers)[0]
@@ -329,7 +329,7 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
         _absolute_paths(params, path, layer, problems_of_layer)
     for number, target in enumerate(tree.get("targets") or []):
         name_problems: list[str] = []
-        canonical_names({"target": target}, name_problems)
+        rename_aliases({"target": target}, name_problems)
         path = f"{TOP}.targets[{number}].api_endpoint"
         for problem in name_problems:
             problems_of_layer.append(problem.replace("target.api_endpoint", path, 1))

@@ -31,7 +31,7 @@ from eval_factory.core.urls import PORT, REPLICA, served_url
 _PATH = r"/[A-Za-z0-9._~/-]*"
 _OPTION = re.compile(r"--([a-z][a-z-]*)(=.*)?")
 _SHELL_SIGNS = frozenset({";", "&", "&&", "|", "||", ">", ">>", "<", "2>&1"})
-OWN_OPTIONS = {
+RESERVED_OPTIONS = {
     "account": "account",
     "partition": "partition",
     "qos": "qos",
@@ -95,8 +95,8 @@ def _option(text: str) -> str:
     if option is None:
         raise ValueError("must be one option of sbatch in its long form, such as --constraint=a100")
     name = option[1]
-    if name in OWN_OPTIONS:
-        key = OWN_OPTIONS[name]
+    if name in RESERVED_OPTIONS:
+        key = RESERVED_OPTIONS[name]
         advice = f"write it as `{key}`" if key else "eval-factory sets it itself"
         raise ValueError(f"--{name} is not allowed here: {advice}")
     if len(_shell_words(text)) != 1:  # sbatch interprets quotes as a shell does.

@@ -250,7 +250,7 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         max_image_side=extra.max_image_side,
         keeps_metadata=keeps_metadata,
         shows_images=evaluation.task.helm.media == IMAGES,
-        output_tokens=evaluation.output_tokens,
+        output_tokens=evaluation.max_output_tokens,
         adapter=_adapter_of(endpoint, with_logprobs=extra.confidence == LOGPROBS),
     )
     arguments: dict[str, str | int] = dict(evaluation.task.helm.arguments)

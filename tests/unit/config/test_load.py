@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eval_factory.config.evaluation import arguments_of, as_tuple
+from eval_factory.config.evaluation import as_tuple, request_of_arguments
 from eval_factory.config.load import interpolate, parse_overrides, plain_document
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import MAX_LEVELS
@@ -201,7 +201,7 @@ def test_how_deep_it_may_be() -> None:
 
 def test_a_flag_that_no_file_could_hold() -> None:
     with pytest.raises(ConfigError, match="of the type"):
-        arguments_of(None, None, {"config.type": object()}, [])
+        request_of_arguments(None, None, {"config.type": object()}, [])
 
 
 @pytest.mark.parametrize(
