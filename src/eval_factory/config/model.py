@@ -1,8 +1,8 @@
 """Defines the pydantic models of a merged run config, and explains wrong values to the user.
 
-An explanation turns pydantic's finding into a sentence with the complete path of the value. The
-sections have no defaults, because their defaults are in framework.yml. Only the entries of lists,
-`Judge` and `TokenPrice`, have defaults here.
+An explanation turns pydantic's finding into a sentence with the complete path of the value.
+`descriptions.yml` describes each key. The sections have no defaults, because their defaults are in
+framework.yml. Only the entries of lists, `Judge` and `TokenPrice`, have defaults here.
 
 This module does not use `from __future__ import annotations`. Annotations would then be texts, and
 pydantic would compile each of them at the start of every command.
@@ -45,10 +45,10 @@ from eval_factory.tasks.asking_forms import MAX_REPEATS, MAX_TURNS
 from eval_factory.tasks.choice_question import MAX_ORDERS
 
 DEMO_SCHEME = "demo"
-DEMO_URLS = ("demo://baseline",)
+DEMO_URLS = ("demo://baseline",)  # the URLs of the embedded endpoint
 
 MAX_TIMEOUT_S = 24 * 3600.0
-"""The maximum for one attempt, in seconds: a day. No server keeps a connection for longer, and
+"""The maximum of `request_timeout`, in seconds: a day. No server keeps a connection for longer, and
 sockets do not accept a timeout of 1e10 seconds.
 """
 
@@ -159,7 +159,7 @@ Role = Annotated[str, AfterValidator(_checked_role), shown_pattern(rf"^(?!{MODEL
 
 
 def _checked_month(value: object) -> object:
-    # This check runs before pydantic checks the type, because YAML reads a year alone as a number.
+    # pydantic has not checked the type yet: YAML reads a year without a month as a number.
     if not isinstance(value, str) or not re.fullmatch(_MONTH, value):
         raise ValueError("must be a month such as 2024-06")
     return value
@@ -197,7 +197,7 @@ def _checked_servers(urls: list[str]) -> list[str]:
     """Return the URLs; raise ValueError if two kinds of URL are mixed or two servers are equal."""
     if any(urlsplit(url).scheme in (DEMO_SCHEME, SERVED_SCHEME) for url in urls):
         raise ValueError("a list of several servers may hold only http:// and https:// URLs")
-    # A base URL has no kind, and can be in a list with URLs of any kind.
+    # A full URL has a kind, such as `chat`. A base URL has none, and fits full URLs of any kind.
     kinds = sorted({kind for url in urls if (kind := endpoint_type_of(url))})
     if len(kinds) > 1:
         raise ValueError(
@@ -267,6 +267,7 @@ RESERVED_HEADERS = {
     "transfer-encoding": "the client states how it sends requests",
     "upgrade": "the client speaks HTTP/1.1",
 }
+"""A header that the user must not set -> the reason."""
 _VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")  # a token of RFC 9110
 
@@ -367,14 +368,16 @@ class Judge(StrictModel):
         return self
 
 
-def _different(key: str | None = None) -> AfterValidator:
-    """Return a validator that checks that the entries of a list differ.
+def _without_repetition(attribute: str | None = None) -> AfterValidator:
+    """Return a validator that raises ValueError if two entries of a list are equal.
 
-    `key` names the attribute by which the entries are compared; None to compare the entries.
+    If `attribute` is set, two entries are equal if they have the same value of this attribute.
     """
 
     def check(entries: list[Any] | None) -> list[Any] | None:
-        names = [entry if key is None else getattr(entry, key) for entry in entries or []]
+        names = []
+        for entry in entries or []:
+            names.append(entry if attribute is None else getattr(entry, attribute))
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ValueError(f"names {', '.join(repeated)} twice")
@@ -385,7 +388,7 @@ def _different(key: str | None = None) -> AfterValidator:
 
 _Jury = Annotated[list[Judge], Field(min_length=1)]
 
-Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]  # in US dollars
+_Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]  # in US dollars
 PositiveNumber = Annotated[Number, Field(gt=0.0, le=float(MAX_COUNT))]
 
 
@@ -395,10 +398,10 @@ class TokenPrice(StrictModel):
     """
 
     model_id: OneLineText
-    input_per_million: Amount
-    output_per_million: Amount
-    cached_input_per_million: Amount | None = None
-    batch_discount: Annotated[Number, Field(ge=0.0, lt=1.0)] | None = None
+    input_per_million: _Amount
+    output_per_million: _Amount
+    cached_input_per_million: _Amount | None = None
+    batch_discount: Annotated[Number, Field(ge=0.0, lt=1.0)] | None = None  # 0.5: half the price
 
 
 PriceTable = Annotated[list[TokenPrice], Field(min_length=1)]
@@ -419,8 +422,9 @@ Seed = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 
 
 class StopWhen(StrictModel):
-    """The section `extra.stop_when`. If the section has a rule, instances are asked until the rule
-    holds.
+    """The section `extra.stop_when`.
+
+    If the section has a rule, more and more instances are asked until the rule is met.
     """
 
     half_width: PositiveNumber | None
@@ -428,7 +432,7 @@ class StopWhen(StrictModel):
     differs_from: PathText | None
     alpha: Annotated[Number, Field(gt=0.0, le=0.5)]
     seed: Seed
-    first: Annotated[Positive, Field(ge=10)]
+    first: Annotated[Positive, Field(ge=10)]  # the number of instances of the first look
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -470,12 +474,12 @@ class Extra(StrictModel):
     gpt_judge_api_key: VariableName | None
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
-    judges: Annotated[_Jury | None, _different("name")]
+    judges: Annotated[_Jury | None, _without_repetition("name")]
     judge_passport: PathText | None
     probe_judges: Annotated[bool, Field(strict=True)]
     judges_see_images: Annotated[bool, Field(strict=True)]
     sample_seed: Seed | None
-    instances: Annotated[list[OneLineText], Field(min_length=1), _different()] | None
+    instances: Annotated[list[OneLineText], Field(min_length=1), _without_repetition()] | None
     stop_when: StopWhen
     criteria_per_request: Annotated[Positive, Field(le=50)] | None
     max_image_side: Annotated[int, Field(strict=True, ge=32, le=1 << 14)] | None
@@ -487,10 +491,10 @@ class Extra(StrictModel):
     max_judge_failures: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
-    metrics: Annotated[list[MoreMetric], Field(min_length=1), _different()] | None
+    metrics: Annotated[list[MoreMetric], Field(min_length=1), _without_repetition()] | None
     shuffle_choices: Annotated[int, Field(strict=True, ge=2, le=MAX_ORDERS)] | None
     repeats: Annotated[int, Field(strict=True, ge=2, le=MAX_REPEATS)] | None
-    perturb: Annotated[list[str], Field(min_length=1), _different()] | None
+    perturb: Annotated[list[str], Field(min_length=1), _without_repetition()] | None
     perturb_unchecked: Annotated[bool, Field(strict=True)]
     pushback: Annotated[int, Field(strict=True, ge=1, le=MAX_TURNS)] | None
     confidence: Literal["stated", "stated_only", "logprobs"] | None
@@ -502,7 +506,7 @@ class Extra(StrictModel):
     none_of_the_others: Annotated[bool, Field(strict=True)]
     answer_style: Literal["letter", "reasoned"]
     chance_questions: Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)] | None
-    prices: Annotated[PriceTable | None, _different("model_id")]
+    prices: Annotated[PriceTable | None, _without_repetition("model_id")]
     max_cost: PositiveNumber | None
     max_requests: Positive | None
     max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**15)] | None
@@ -590,7 +594,7 @@ MAX_SHOWN = 200  # the number of characters of a wrong value that a message show
 
 
 def problems_with(
-    tree: Any, tree_path: str, model: type[BaseModel], elsewhere: Collection[tuple[str, ...]] = ()
+    tree: Any, tree_path: str, model: type[BaseModel], optional: Collection[tuple[str, ...]] = ()
 ) -> Iterator[str]:
     """Yield a message for each problem that pydantic finds in a tree.
 
@@ -598,13 +602,13 @@ def problems_with(
         tree: the tree to check.
         tree_path: the dotted path of the tree in its file.
         model: the model of the tree.
-        elsewhere: paths in the tree that another layer may set, and that therefore may be missing.
+        optional: the paths in the tree that may be missing, because another layer may set them.
     """
     try:
         model.model_validate(tree)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            if detail["type"] == "missing" and detail["loc"] in elsewhere:
+            if detail["type"] == "missing" and detail["loc"] in optional:
                 continue
             parts = []
             for part in detail["loc"]:
@@ -629,10 +633,11 @@ def unknown_key(path: str, name: str, known_names: Sequence[str], also: Sequence
         known_names: the known keys of the section, which are listed if no known key is similar.
         also: further known keys, which are suggested but never listed.
     """
-    hint = did_you_mean(name, [*known_names, *also]) or (
-        f"; known here: {', '.join(known_names)}" if known_names else ""
-    )
-    return f"{UNKNOWN_KEY}{REDACTED if looks_like_key(name) else path}{hint}"
+    hint = did_you_mean(name, [*known_names, *also])
+    if not hint and known_names:
+        hint = f"; known here: {', '.join(known_names)}"
+    shown_path = REDACTED if looks_like_key(name) else path
+    return f"{UNKNOWN_KEY}{shown_path}{hint}"
 
 
 def wrong_value(detail: Any) -> str:
@@ -657,15 +662,16 @@ def shown_value(value: object) -> str:
 def known_keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """Return the keys of the section at a path in a model, sorted.
 
-    The list is empty if the path leads to no section, or to a section that allows any key.
+    The list is empty if the path leads to no section, or to a section that allows any key. Numbers
+    in the path are skipped, because all entries of a list have the same model.
     """
     for name in path:
         if isinstance(name, str):
             field = model.model_fields.get(name)
-            inner = next(_model_classes(field.annotation), None) if field else None
-            if inner is None:
+            section = next(_model_classes(field.annotation), None) if field else None
+            if section is None:
                 return []
-            model = inner
+            model = section
     return sorted(model.model_fields)
 
 

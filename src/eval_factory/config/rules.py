@@ -1,7 +1,7 @@
 """Checks a run config against the rules of its task, and sets the values that the task fixes.
 
-A task limits the endpoint types, the parameters of the scenario, the judges, the changes to
-choices, and the form of the user's data that the run reads.
+For example, a task accepts only some endpoint types, or needs a parameter of its scenario. Another
+task has no judges. The `_..._problems` functions yield messages for the user; `_CHECKS` lists them.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ from eval_factory.tasks.upstreams import HELM
 _EXTRA = "config.params.extra"
 _LEAVE_OUT = "leave it out"  # the advice at the end of a message about a key
 _JOINT = "multiple_choice_joint"  # HELM's method unless a run entry names another method
+BENCHMARK_KEY = "benchmark"
+"""The key of params.extra that names the file of a custom benchmark. Only tasks that run custom
+benchmarks have this parameter.
+"""
 BY_PLACE = "by place"
 """A value of `HelmEntry.option_texts`: a letter only states the position of an option, so the
 options can be reordered.
@@ -58,7 +62,10 @@ def _choice_order_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _problems_of_moving_choices(task: Task, path: str) -> Iterator[str]:
-    """Yield the reason, if any, why the options of a task cannot change; `path` is a key's path."""
+    """Yield a problem if the options of a task cannot be reordered or replaced.
+
+    `path` is the path of the key that would change the options.
+    """
     option_texts = task.helm.option_texts
     arguments = task.helm.arguments
     method = arguments.get("method", _JOINT)
@@ -81,17 +88,17 @@ def _problems_of_moving_choices(task: Task, path: str) -> Iterator[str]:
         )
 
 
-def _confidence_problems(evaluation: Evaluation, other_askings: Collection[str]) -> Iterator[str]:
+def _confidence_problems(evaluation: Evaluation, other_keys: Collection[str]) -> Iterator[str]:
     """Yield the problems of `confidence`.
 
     Args:
         evaluation: the evaluation to check.
-        other_askings: the other keys in the run config that ask questions again.
+        other_keys: the other keys in the run config that ask questions again.
     """
     task = evaluation.task
     extra = evaluation.extra
-    if extra.confidence == STATED_ONLY and other_askings:
-        names = ", ".join(sorted(other_askings))
+    if extra.confidence == STATED_ONLY and other_keys:
+        names = ", ".join(sorted(other_keys))
         yield (
             f"{_EXTRA}.confidence: {STATED_ONLY} cannot be used with {names} (each of those "
             f"answers would hold a confidence too); take {STATED}"
@@ -125,44 +132,55 @@ def _shows_no_pictures(evaluation: Evaluation) -> bool:
 
 
 def _asked_again_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the problems of the keys that ask questions again.
-
-    `ASKED_AGAIN_BY` and `ASKED_AGAIN_IF` list these keys.
-    """
+    """Yield the problems of the keys that ask questions again."""
     task = evaluation.task
     extra = evaluation.extra
-    askings = []
-    for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF):
-        if getattr(extra, name):
-            askings.append(name)
-    if askings and "data_augmentation" in task.helm.arguments:
+    keys = _keys_that_ask_again(evaluation)
+    if keys and "data_augmentation" in task.helm.arguments:
         yield (
-            f"{_EXTRA}.{askings[0]}: cannot be used with data_augmentation, which changes the "
+            f"{_EXTRA}.{keys[0]}: cannot be used with data_augmentation, which changes the "
             "questions in another way"
         )
     if extra.blind_control and _shows_no_pictures(evaluation):
         yield f"{_EXTRA}.blind_control: {task.name} shows no pictures; {_LEAVE_OUT}"
-    changes_text = set(askings) - {"repeats", "blind_control"}
-    # Log probabilities come with the answer: the question is not changed.
-    if extra.confidence == LOGPROBS:
-        changes_text.discard("confidence")
-    is_custom = BENCHMARK_KEY in task.helm.parameters
-    # HELM drops the media of an input if the text of the input is changed. A custom benchmark marks
-    # the places of its pictures in the text, so its pictures are sent with a changed text too.
-    # `min` chooses one key, so that the message is always the same.
-    if task.helm.media and changes_text and not is_custom:
-        yield (
-            f"{_EXTRA}.{min(changes_text)}: asks with text alone, and {task.name} "
-            f"has {task.helm.media}; {_LEAVE_OUT}"
-        )
-    for name in askings:
-        if name in NEED_SHORT_ANSWERS and not _has_short_answers(task):
+    yield from _lost_media_problems(evaluation, keys)
+    for key in keys:
+        if key in NEED_SHORT_ANSWERS and not _has_short_answers(task):
             yield (
-                f"{_EXTRA}.{name}: each answer of {task.name} is rated, not right or wrong; "
+                f"{_EXTRA}.{key}: each answer of {task.name} is rated, not right or wrong; "
                 f"{_LEAVE_OUT}"
             )
-    yield from _confidence_problems(evaluation, set(askings) - {"confidence"})
+    yield from _confidence_problems(evaluation, set(keys) - {"confidence"})
     yield from _perturbation_problems(evaluation)
+
+
+def _keys_that_ask_again(evaluation: Evaluation) -> list[str]:
+    """Return the keys of params.extra that are set and ask questions again."""
+    keys = []
+    for key in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF):
+        if getattr(evaluation.extra, key):
+            keys.append(key)
+    return keys
+
+
+def _lost_media_problems(evaluation: Evaluation, keys: Collection[str]) -> Iterator[str]:
+    """Yield a problem if a key would ask questions again without their pictures or other media.
+
+    HELM drops the media of an input if the text of the input is changed. A custom benchmark marks
+    the positions of its pictures in the text, so its pictures are sent with a changed text too.
+    """
+    task = evaluation.task
+    is_custom = BENCHMARK_KEY in task.helm.parameters
+    # These two keys ask with the text of the question as it is.
+    text_changing_keys = set(keys) - {"repeats", "blind_control"}
+    if evaluation.extra.confidence == LOGPROBS:  # Log probabilities come with the first answer.
+        text_changing_keys.discard("confidence")
+    if task.helm.media and text_changing_keys and not is_custom:
+        first_key = min(text_changing_keys)  # A set has no order, and the message must not vary.
+        yield (
+            f"{_EXTRA}.{first_key}: asks with text alone, and {task.name} "
+            f"has {task.helm.media}; {_LEAVE_OUT}"
+        )
 
 
 def _perturbation_problems(evaluation: Evaluation) -> Iterator[str]:
@@ -230,9 +248,9 @@ def _ask_unread_problems(evaluation: Evaluation) -> Iterator[str]:
     task = evaluation.task
     extra = evaluation.extra
     helm = task.helm
-    reads_options = helm.answer_labels or helm.option_texts is not None
-    may_read_options = helm.any_run_spec or BENCHMARK_KEY in helm.parameters
-    if extra.ask_unread and not reads_options and not may_read_options:
+    has_options = helm.answer_labels or helm.option_texts is not None
+    may_have_options = helm.any_run_spec or BENCHMARK_KEY in helm.parameters
+    if extra.ask_unread and not has_options and not may_have_options:
         yield (
             f"{_EXTRA}.ask_unread: the score of {task.name} does not depend on a chosen option; "
             f"{_LEAVE_OUT}"
@@ -244,12 +262,16 @@ def _ask_unread_problems(evaluation: Evaluation) -> Iterator[str]:
 def chance_questions_of(evaluation: Evaluation) -> int:
     """Return the maximum number of rightly answered questions to ask again in the same words.
 
-    The number is 0 if no setting can lose right answers, and for tasks whose answers judges rate.
-    The number is also 0 with `repeats`, which measure the same effect of chance.
+    The number is 0 in three cases: no key changes questions so that right answers can get lost,
+    `repeats` already measures the same effect of chance, or judges rate the answers of the task.
     """
     extra = evaluation.extra
-    loses_answers = any(getattr(extra, name) for name in KEYS_THAT_LOSE_ANSWERS)
-    if not loses_answers or extra.repeats is not None or not _has_short_answers(evaluation.task):
+    can_lose_answers = any(getattr(extra, key) for key in KEYS_THAT_LOSE_ANSWERS)
+    if not can_lose_answers:
+        return 0
+    if extra.repeats is not None:
+        return 0
+    if not _has_short_answers(evaluation.task):
         return 0
     return extra.chance_questions or 0
 
@@ -289,18 +311,13 @@ SCENARIO_PARAMETERS = (
 )
 """Keys of params.extra that are refused for a task that does not declare them."""
 
-BENCHMARK_KEY = "benchmark"
-"""The key of params.extra that names the file of a custom benchmark. HELM reads another file, which
-eval-factory makes from that file.
-"""
-
 _ROLES = {
     "openai": "gpt",
     "meta": "llama",
     "anthropic": "claude",
 }
-"""The organization of each of HELM's default judges -> the role of the judge. The name of a judge's
-model begins with the role.
+"""The organization of each of HELM's default judges -> the role of the judge. The role is also the
+beginning of the model's name, such as `gpt` in `gpt-4o`.
 """
 
 _NOT_ALLOWED_IN_ROLE = re.compile(r"[^a-z0-9_-]+")
@@ -318,16 +335,16 @@ def with_task_rules(evaluation: Evaluation, problems: list[str]) -> Evaluation:
     """
     for check in _CHECKS:
         problems += check(evaluation)
-    task = evaluation.task
     update: dict[str, Any] = _scenario_values(evaluation, problems)
+    problems += _batch_problems(evaluation)
     stop = evaluation.extra.stop_when
     if stop.differs_from is not None:
-        absolute = os.path.abspath(stop.differs_from)
-        update["stop_when"] = stop.model_copy(update={"differs_from": absolute})
-    problems += _batch_problems(evaluation)
+        absolute_path = os.path.abspath(stop.differs_from)
+        update["stop_when"] = stop.model_copy(update={"differs_from": absolute_path})
     if update:
         evaluation = evaluation.with_extra(update)
-    return replace(evaluation, sources=_with_first_names(task, evaluation.sources))
+    sources = _with_first_names(evaluation.task, evaluation.sources)
+    return replace(evaluation, sources=sources)
 
 
 def _run_entry_problems(evaluation: Evaluation) -> Iterator[str]:
@@ -354,24 +371,28 @@ def _metric_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _output_dir_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield a problem if the output folder's path has a comma and would be part of the run entry.
+    """Yield a problem if the path of the output folder has a comma and is a part of the run entry.
 
-    HELM splits a run entry at commas, and a comma cannot be quoted.
+    HELM splits a run entry at commas, and a comma cannot be quoted. The run entries of custom
+    benchmarks and of tasks with judges hold the path of a file in the output folder.
     """
     task = evaluation.task
     if "," not in os.path.abspath(evaluation.output_dir):
         return
-    kind = None
+    tasks_with_path = None
     if BENCHMARK_KEY in task.helm.parameters:
-        kind = "custom benchmarks"
+        tasks_with_path = "custom benchmarks"
     elif task.helm.judges:
-        kind = "a task with judges"
-    if kind is not None:
-        yield f"config.output_dir: must not hold a comma for {kind}: HELM ends a value at a comma"
+        tasks_with_path = "a task with judges"
+    if tasks_with_path is not None:
+        yield (
+            f"config.output_dir: must not hold a comma for {tasks_with_path}: HELM ends a value "
+            "at a comma"
+        )
 
 
 def _endpoint_problems(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the problems of the endpoint's type and of the limit for an answer's length."""
+    """Yield the problems of the endpoint's type and of the maximum length of an answer."""
     task = evaluation.task
     endpoint = evaluation.endpoint
     if endpoint.type not in task.endpoint_types:
@@ -379,20 +400,19 @@ def _endpoint_problems(evaluation: Evaluation) -> Iterator[str]:
             f"target.api_endpoint.type: {task.name} "
             f"runs on {' or '.join(task.endpoint_types)}, not on {endpoint.type}"
         )
-    params = evaluation.params
-    limit = params.max_new_tokens
-    limit_in_extra = params.extra.num_output_tokens
-    if limit is not None and limit_in_extra is not None and limit != limit_in_extra:
+    tokens = evaluation.params.max_new_tokens
+    tokens_in_extra = evaluation.extra.num_output_tokens
+    if tokens is not None and tokens_in_extra is not None and tokens != tokens_in_extra:
         yield (
             "config.params: max_new_tokens and extra.num_output_tokens are the same setting "
-            f"and differ ({limit} and {limit_in_extra}); give one of them"
+            f"and differ ({tokens} and {tokens_in_extra}); give one of them"
         )
 
 
 WAITS_IN_JOB = (
     "a job would hold its node and only wait for batches, up to a day; leave out executor, or batch"
 )
-"""The reason why requests are not sent by batch from a job."""
+"""The advice if requests would be sent by batch from a job of a cluster."""
 
 
 def _batch_problems(evaluation: Evaluation) -> Iterator[str]:
@@ -405,14 +425,13 @@ def _batch_problems(evaluation: Evaluation) -> Iterator[str]:
             yield f"{target}.batch: pictures are not made by batch; {_LEAVE_OUT}"
         if endpoint.adapter_config.use_nvcf:
             yield f"{target}.batch: a cloud function (use_nvcf) has no batches; {_LEAVE_OUT}"
-    waits = bool(endpoint.batch)
-    for judge in evaluation.extra.judges or []:
-        if judge.batch:
-            waits = True
-            # A judge without a URL uses the servers of the target.
-            urls = urls_in(judge.url) or endpoint.urls
-            yield from _batch_url_problems(f"{_EXTRA}.judges.{judge.name}.batch", urls)
-    if waits and not evaluation.executor.is_local:
+    judges_by_batch = [judge for judge in evaluation.extra.judges or [] if judge.batch]
+    for judge in judges_by_batch:
+        # A judge without a URL uses the servers of the target.
+        urls = urls_in(judge.url) or endpoint.urls
+        yield from _batch_url_problems(f"{_EXTRA}.judges.{judge.name}.batch", urls)
+    waits_for_batches = endpoint.batch or judges_by_batch
+    if waits_for_batches and not evaluation.executor.is_local:
         yield f"executor: {WAITS_IN_JOB}"
 
 
@@ -420,6 +439,7 @@ def _batch_url_problems(path: str, urls: Sequence[str]) -> Iterator[str]:
     """Yield the problems of sending batches to these URLs; `path` is the path of a key `batch`."""
     if len(urls) > 1:
         yield f"{path}: a batch goes to one URL, and {len(urls)} are named; {_LEAVE_OUT}"
+    # A URL with one of these schemes is always the only URL.
     if urls[0].startswith(("demo:", "served:")):
         yield f"{path}: {urls[0]} has no batches; {_LEAVE_OUT}"
 
@@ -456,7 +476,7 @@ def _accepts_metrics(task: Task) -> bool:
     """Return True if the task can compute further metrics."""
     if BENCHMARK_KEY in task.helm.parameters or task.helm.rubric or task.helm.option_texts:
         return False
-    # A run entry that a user wrote must have a known main metric.
+    # Further metrics stand beside a main metric, which is not known for every run entry.
     return bool(task.helm.main_metrics) or not task.helm.any_run_spec
 
 
@@ -469,14 +489,14 @@ def _instance_problems(evaluation: Evaluation) -> Iterator[str]:
             "stop_when": bool(extra.stop_when.rules),
             "sample_seed": extra.sample_seed is not None,
         }
-        excluded = []
+        conflicting = []
         for name, is_set in settings.items():
             if is_set:
-                excluded.append(name)
-        if excluded:
+                conflicting.append(name)
+        if conflicting:
             yield (
-                f"{_EXTRA}.instances: names the instances to ask, so leave {', '.join(excluded)} "
-                "out"
+                f"{_EXTRA}.instances: names the instances to ask, so leave "
+                f"{', '.join(conflicting)} out"
             )
     if extra.sample_seed is not None and not _limits_instances(evaluation):
         yield (
@@ -489,7 +509,7 @@ def _media_and_rubric_problems(evaluation: Evaluation) -> Iterator[str]:
     """Yield the problems of keys that need a task with pictures, or a task with a rubric."""
     task = evaluation.task
     extra = evaluation.extra
-    # Without an entry in the index, it is not known which media the task sends.
+    # For a run spec that is not in the index of run specs, it is not known which media are sent.
     is_indexed = task.helm.indexed is not None
     if extra.max_image_side is not None and task.helm.media != IMAGES and is_indexed:
         yield f"{_EXTRA}.max_image_side: {task.name} shows no pictures; {_LEAVE_OUT}"
@@ -539,10 +559,10 @@ def _stop_when_problems(evaluation: Evaluation) -> Iterator[str]:
     params = evaluation.params
     path = f"{_EXTRA}.stop_when"
     stop = params.extra.stop_when
-    limit = params.limit_samples
+    max_instances = params.limit_samples
     rules = stop.rules
     if not rules:
-        # The section has no effect without a rule, but a value in it shows that one was intended.
+        # A section without a rule has no effect. If it has other values, the user forgot the rule.
         default = evaluation.framework.defaults.config["params"]["extra"]["stop_when"]
         if stop.model_dump() != default:
             yield f"{path}: names no rule; give half_width, beats_floor or differs_from"
@@ -560,14 +580,10 @@ def _stop_when_problems(evaluation: Evaluation) -> Iterator[str]:
             f"{path}: cannot be used with judge_passport: the interval of a corrected score is "
             "only valid for a single look"
         )
-    askings = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)
-    names = []
-    for name in askings:
-        if getattr(params.extra, name):
-            names.append(name)
-    if names:
+    keys = _keys_that_ask_again(evaluation)
+    if keys:
         yield (
-            f"{path}: cannot be used with {', '.join(names)}: the intervals of questions that "
+            f"{path}: cannot be used with {', '.join(keys)}: the intervals of questions that "
             "are asked again are only valid for a single look"
         )
     if "max_eval_instances" in task.helm.arguments:
@@ -575,10 +591,10 @@ def _stop_when_problems(evaluation: Evaluation) -> Iterator[str]:
             f"{path}: HELM would apply max_eval_instances at each look; write "
             "config.params.limit_samples instead"
         )
-    if limit is not None and limit <= stop.first:
+    if max_instances is not None and max_instances <= stop.first:
         yield (
-            f"{path}.first: the first look would ask {stop.first} of at most {limit} instances "
-            "(limit_samples), so there would be no second look; give a smaller number"
+            f"{path}.first: the first look would ask {stop.first} of at most {max_instances} "
+            "instances (limit_samples), so there would be no second look; give a smaller number"
         )
     if stop.beats_floor and task.helm.judges and not params.extra.probe_judges:
         yield (
@@ -588,16 +604,17 @@ def _stop_when_problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _limits_instances(evaluation: Evaluation) -> bool:
-    """Return True if the number of instances is limited."""
-    limit = evaluation.params.limit_samples
-    return limit is not None or "max_eval_instances" in evaluation.task.helm.arguments
+    """Return True if the number of instances is limited, also by an argument of a run entry."""
+    if evaluation.params.limit_samples is not None:
+        return True
+    return "max_eval_instances" in evaluation.task.helm.arguments
 
 
 def _with_first_names(task: Task, sources: ValueSources) -> ValueSources:
     """Return the sources of the values, with each parameter under its first name.
 
-    The value of a parameter's other name was moved to the first name. Here the source of this value
-    is moved too.
+    `_by_first_name` moves the value of a parameter's other name to the first name. This function
+    moves the source of the value.
     """
     not_from_user = (None, Source.FRAMEWORK, Source.TASK)  # None: the value has no source
     moved = dict(sources)
@@ -613,26 +630,34 @@ def _with_first_names(task: Task, sources: ValueSources) -> ValueSources:
 
 
 def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
-    """Return the judges that HELM's annotators prescribe: role -> deployment.
+    """Return a dict from the role of each judge that HELM's annotators prescribe to its deployment.
 
-    The role of a judge comes from the family of its model, or from its organization. If another
-    judge already has this role, the role is made from the name of the judge's model. A deployment
-    without an organization in its name is skipped.
+    The role is `gpt`, `llama` or `claude` if the model's name begins so, or if the organization
+    belongs to this role. For other judges, the role is the organization. If another judge already
+    has this role, the role is made from the name of the model.
+
+    Args:
+        deployments: names such as `openai/gpt-4o`. A name without an organization is skipped.
     """
-    roles: dict[str, str] = {}
+    deployment_of_role: dict[str, str] = {}
     for deployment in dict.fromkeys(deployments):
         organization, slash, model = deployment.partition("/")
-        if slash:
-            family = next((role for role in _ROLES.values() if model.startswith(role)), None)
-            role = family or _ROLES.get(organization, organization)
-            if role in roles:
-                role = _NOT_ALLOWED_IN_ROLE.sub("-", model.lower())
-            roles[role] = deployment
-    return roles
+        if not slash:
+            continue
+        role = _ROLES.get(organization, organization)
+        for model_role in _ROLES.values():
+            if model.startswith(model_role):
+                role = model_role
+        if role in deployment_of_role:
+            role = _NOT_ALLOWED_IN_ROLE.sub("-", model.lower())
+        deployment_of_role[role] = deployment
+    return deployment_of_role
 
 
 def _by_first_name(evaluation: Evaluation, problems: list[str]) -> dict[str, str | None]:
-    """Return updates of params.extra that move each value under another name to the first name.
+    """Return the updates of params.extra that move values to the first names of parameters.
+
+    For example, `subject` is another name of the parameter `condition` of the task `clear`.
 
     Args:
         evaluation: the evaluation.
@@ -726,7 +751,8 @@ class OwnData:
         key_path: the key of the run config that names the files.
         path: a file, or a folder with the files.
         layout: the required form of each file.
-        values: the parameters that are parts of the files' names.
+        values: a dict from the name of a parameter to its value; the names of the files may contain
+            these values.
     """
 
     key_path: str
@@ -760,9 +786,10 @@ def _data_of_run_entry(task: Task, framework: Framework) -> OwnData | None:
 def _layout_of_run_spec(
     run_spec: str | None, name: str, framework: Framework
 ) -> tuple[FileLayout, ...]:
-    """Return the layout of a parameter's files, from a task of framework.yml with this run spec.
+    """Return the layout of the files that the parameter `name` of a run spec names.
 
-    Without such a task, any layout is accepted.
+    The layout is that of a task of framework.yml with this run spec. If there is no such task, any
+    layout is accepted.
     """
     for candidate in framework.evaluations:
         if candidate.helm.run_spec == run_spec and name in candidate.helm.parameters:
