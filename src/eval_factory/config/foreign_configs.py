@@ -34,7 +34,7 @@ from eval_factory.config.merge import Source, is_credential, leaves, merge, sect
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.suite_layers import name_of_type
 from eval_factory.config.suite_model import RESERVED_OPTIONS
-from eval_factory.core.enums import LOCAL, SLURM
+from eval_factory.core.enums import EXECUTOR_NAMES, LOCAL, SLURM
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import load_mapping
@@ -428,7 +428,7 @@ class _FileImport:
         self.note_unknown_keys(
             "execution", execution, (*_LAUNCHER_KEYS["execution"], *option_of_key)
         )
-        if executor not in (LOCAL, SLURM):
+        if executor not in EXECUTOR_NAMES:
             self.note("execution.type", _ADVICE["execution.*"])
         if executor != SLURM:
             return {}

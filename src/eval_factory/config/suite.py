@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from eval_factory.config import suite_layers
@@ -35,7 +35,7 @@ from eval_factory.tasks.upstreams import HELM, UPSTREAMS
 
 @dataclass(frozen=True)
 class Combination:
-    """A combination of an evaluation, a variant and a target, with the entries of the suite."""
+    """A combination of an evaluation, a variant and a target, each as the suite's entry of it."""
 
     evaluation: Mapping[str, Any]
     variant: Mapping[str, Any]
@@ -52,20 +52,26 @@ class Combination:
         return f"{self.evaluation['name']} with variant {self.variant['name']}"
 
     def fits(self, pattern: Mapping[str, Any]) -> bool:
-        """Return True if all parts of a pattern match. A missing part matches every name.
+        """Return True if all keys of an entry of `include` or `exclude` match this combination.
+
+        The keys are `evaluation`, `target` and `variant`. A missing key matches every name.
+        """
+        for key, names in self.names_by_key().items():
+            name_pattern = pattern.get(key) or "*"
+            if not any(fnmatchcase(name, name_pattern) for name in names):
+                return False
+        return True
+
+    def names_by_key(self) -> dict[str, tuple[str, ...]]:
+        """Return a dict from each key of a pattern to the names that the key may match.
 
         `evaluation` may match the name of the evaluation without or with the variant.
         """
-        names = {
+        return {
             "evaluation": (self.evaluation["name"], self.name),
             "target": (self.target["name"],),
             "variant": (self.variant["name"],),
         }
-        for key, names_of_kind in names.items():
-            name_pattern = pattern.get(key) or "*"
-            if not any(fnmatchcase(name, name_pattern) for name in names_of_kind):
-                return False
-        return True
 
     def fits_any(self, patterns: Sequence[Mapping[str, Any]]) -> bool:
         """Return True if at least one of the patterns matches."""
@@ -86,8 +92,8 @@ def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combin
     ]
     include = section.get("include") or []
     exclude = section.get("exclude") or []
-    problems += _useless_patterns("include", include, candidates)
-    problems += _useless_patterns("exclude", exclude, candidates)
+    problems += _useless_patterns(include, f"{TOP}.include", candidates)
+    problems += _useless_patterns(exclude, f"{TOP}.exclude", candidates)
     selected = []
     for combination in candidates:
         is_included = not include or combination.fits_any(include)
@@ -119,26 +125,25 @@ def _clashes(selected: Sequence[Combination]) -> list[str]:
 
 
 def _useless_patterns(
-    kind: str, patterns: Sequence[Mapping[str, Any]], candidates: Sequence[Combination]
+    patterns: Sequence[Mapping[str, Any]], path: str, candidates: Sequence[Combination]
 ) -> Iterator[str]:
     """Yield a problem for each pattern that matches no combination, with similar names.
 
-    `kind` is the key of the patterns, `include` or `exclude`.
+    `path` is the path of the list of patterns in the suite.
     """
     for number, pattern in enumerate(patterns):
         if any(combination.fits(pattern) for combination in candidates):
             continue
-        names_of_kind: dict[str, list[str]] = {"evaluation": [], "target": [], "variant": []}
+        names_by_key: dict[str, list[str]] = {"evaluation": [], "target": [], "variant": []}
         for combination in candidates:
-            names_of_kind["evaluation"] += (combination.evaluation["name"], combination.name)
-            names_of_kind["target"].append(combination.target["name"])
-            names_of_kind["variant"].append(combination.variant["name"])
+            for key, names in combination.names_by_key().items():
+                names_by_key[key] += names
         hints = ""
-        for key, names in names_of_kind.items():
+        for key, known_names in names_by_key.items():
             name_pattern = pattern.get(key)
-            if name_pattern and name_pattern not in names:
-                hints += did_you_mean(name_pattern, names)
-        yield f"{TOP}.{kind}[{number}]: fits no cell{hints}"
+            if name_pattern and name_pattern not in known_names:
+                hints += did_you_mean(name_pattern, known_names)
+        yield f"{path}[{number}]: fits no cell{hints}"
 
 
 def _judges_of(
@@ -181,10 +186,10 @@ def _judges_of(
 
 
 def limit_group_of(target: Mapping[str, Any]) -> str:
-    """Return the name of the group of targets that share limits with a target.
+    """Return the name of a target's limit group: of the targets that share limits of requests.
 
-    The name is the target's `limit_group`, or else it is made from the target's URLs. A target has
-    a group of its own if the suite starts the target's server.
+    The name is the target's `limit_group`, or else it is made from the target's URLs. If the suite
+    starts the target's server, no other target is in the group.
     """
     if target.get("serve"):
         return f"server of {target['name']}"
@@ -205,18 +210,22 @@ def group_of_url(url: str) -> str:
     return f"{parts.netloc.lower()}{parts.path}"
 
 
-def origins_of(combination: Combination, section: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Return the origin of each parameter of a cell.
+class CellParameter(NamedTuple):
+    """The value of a parameter of a cell, and the entry of the suite that sets the value."""
+
+    set_by: str  # such as `target small`
+    value: Any
+
+
+def cell_parameters(
+    combination: Combination, section: Mapping[str, Any]
+) -> dict[str, CellParameter]:
+    """Return the parameters of a cell by their dotted paths, without parameters that are null.
 
     Args:
         combination: the combination of the cell.
         section: the merged section of the suite.
-
-    Returns:
-        The dotted path of a parameter -> the description of the entry that sets the parameter, and
-        the value. Parameters whose value is null are left out.
     """
-    origins: dict[str, tuple[str, Any]] = {}
     # Later entries overwrite earlier entries.
     entries = {
         "suite": section,
@@ -224,10 +233,14 @@ def origins_of(combination: Combination, section: Mapping[str, Any]) -> dict[str
         f"target {combination.target['name']}": combination.target,
         f"variant {combination.variant['name']}": combination.variant,
     }
-    for label, entry in entries.items():
+    parameters: dict[str, CellParameter] = {}
+    for set_by, entry in entries.items():
         for path, value in leaves(entry.get("params") or {}).items():
-            origins[".".join(path)] = (label, value)
-    return {path: origin for path, origin in origins.items() if origin[1] is not None}
+            parameters[".".join(path)] = CellParameter(set_by, value)
+    # A null is only removed now, because it cancels the value of an earlier entry.
+    for key in [key for key, parameter in parameters.items() if parameter.value is None]:
+        del parameters[key]
+    return parameters
 
 
 @dataclass(frozen=True)
@@ -250,7 +263,7 @@ class Cell(CellRecord):
 
 @dataclass(frozen=True)
 class ReusedCell(CellRecord):
-    """A cell of the suite's table with a finished result, which is copied and not run.
+    """A cell of the suite's table that is not run: a finished result is copied instead.
 
     Attributes:
         source: the folder of the finished result.
@@ -268,20 +281,19 @@ class Suite:
     Attributes:
         folder: the output folder of the suite.
         cells: all cells in the order of their runs: evaluation by evaluation, target by target.
-        budget: the limits of all cells together.
+        budget: the maximum cost, tokens, requests and time of all cells together.
         max_processes: the maximum number of cells that run at the same time. Each cell is a
             helm-run, which takes memory.
         max_attempts: the maximum number of attempts of a cell in one invocation. A further attempt
             is only made if it can help.
         max_outage_s: the seconds for which cells wait for an endpoint that no longer answers.
-        limit_groups: target -> the name of its group (`limit_group_of`); the targets of a group
-            share limits.
+        limit_groups: a dict from the name of each target to the name of its limit group.
         document: the content of suite_config.yml: the suite with all defaults, after the preset and
             the files of `extends` were merged.
         executor: the executor of the cells.
-        slurm: target -> all keys of `SlurmSection` for the jobs of its cells.
-        serve: target -> all keys of `ServeSection`, for each target whose servers are started by
-            the suite; in a job, also `LAUNCH`.
+        slurm: a dict from the name of each target to its `SlurmSection` with all defaults.
+        serve: a dict from the name of a target to its `ServeSection` with all defaults, for the
+            targets whose servers the suite starts. In a job, the section has the key `LAUNCH` too.
         reused: the finished results that the table shows together with the cells.
     """
 
@@ -315,7 +327,7 @@ def build_suite(
     Args:
         path: the suite's file; None if there is no file.
         document: the content of the suite's file as a mapping, in place of a file.
-        flags: dotted path -> value.
+        flags: a dict from the dotted path of a value to the value.
         overrides: the texts `path=value` of the command line.
         env: the environment variables.
 
@@ -328,35 +340,48 @@ def build_suite(
     layers = suite_layers.read_layers(
         file_or_document, flags or {}, tuple(overrides), env, problems
     )
-    well_formed = []
-    for layer in layers:
-        # Check the structure only; the content of `params` and of endpoints is checked below.
-        problems_of_layer = list(problems_with(layer.tree, TOP, SuiteSection))
-        problems += [f"{layer.message_prefix}{problem}" for problem in problems_of_layer]
-        # Unknown keys do not prevent the other checks.
-        if all(problem.startswith(UNKNOWN_KEY) for problem in problems_of_layer):
-            well_formed.append(layer)
-    for layer in well_formed:
-        problems_of_values = suite_layers.problems_of_values(layer.tree, framework)
-        problems += [f"{layer.message_prefix}{problem}" for problem in problems_of_values]
-    normalized = []
-    for layer in well_formed:
-        normalized.append((layer, suite_layers.normal_form(layer, framework, problems)))
-    section = suite_layers.merged(normalized)
+    section = _merged_section(layers, framework, problems)
     if problems:
         raise ConfigError(problems)
     problems += _missing(section, env)
     problems += _waits_in_job(section, framework)
     selected = []
     if not problems:
-        # The URL of a server that the suite starts is part of the cells' run configs only, not of
-        # the suite's document.
+        # A server that the suite starts has a URL in the run configs of the cells. The suite's own
+        # document stays without the URL.
         targets = [served_target(target, framework.defaults.serve) for target in section["targets"]]
         selected = combinations({**section, "targets": targets}, problems)
         problems += _reused_twice(section, selected)
     if problems:
         raise ConfigError([f"{path}: {problem}" if path else problem for problem in problems])
     return _suite(section, selected, framework)
+
+
+def _merged_section(
+    layers: Sequence[suite_layers.SuiteLayer], framework: Framework, problems: list[str]
+) -> dict[str, Any]:
+    """Check each layer, and return the merged section `suite`.
+
+    Args:
+        layers: the layers, the weakest first. A layer with a wrong structure is not merged.
+        framework: all tasks and defaults.
+        problems: the list to which the problems of the layers are added.
+    """
+    well_formed = []
+    for layer in layers:
+        # These problems do not concern the content of `params` and of endpoints.
+        structure_problems = list(problems_with(layer.tree, TOP, SuiteSection))
+        problems += [f"{layer.message_prefix}{problem}" for problem in structure_problems]
+        # Unknown keys do not prevent the other checks.
+        if all(problem.startswith(UNKNOWN_KEY) for problem in structure_problems):
+            well_formed.append(layer)
+    for layer in well_formed:
+        value_problems = suite_layers.problems_of_values(layer.tree, framework)
+        problems += [f"{layer.message_prefix}{problem}" for problem in value_problems]
+    normalized = []
+    for layer in well_formed:
+        normalized.append((layer, suite_layers.normal_form(layer, framework, problems)))
+    return suite_layers.merged(normalized)
 
 
 def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
@@ -381,10 +406,10 @@ def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str
             )
     for target in section.get("targets") or []:
         endpoint = target.get("api_endpoint") or {}
-        needed = ["url", "model_id"]
+        needed_keys = ["url", "model_id"]
         if target.get("serve"):
-            needed = ["model_id"]
-        for key in needed:
+            needed_keys = ["model_id"]  # The suite knows the URL of a server that it starts.
+        for key in needed_keys:
             if endpoint.get(key) is None:
                 yield f"{TOP}.targets: {target['name']} has no api_endpoint.{key}"
         if target.get("serve"):
@@ -409,25 +434,19 @@ def goes_by_batch(document: Mapping[str, Any]) -> bool:
     return any(endpoint.get("batch") for endpoint in endpoints)
 
 
-MAX_WAITING = 32
-"""The maximum number of processes that wait for batches at the same time. Each process takes about
-100 MB.
-"""
-
-
 def _reused_twice(section: Mapping[str, Any], selected: Sequence[Combination]) -> Iterator[str]:
-    """Yield a problem for each reused result whose place in the table is already taken."""
-    taken = {
+    """Yield a problem for each reused result if the table already has a cell of the same name."""
+    names_in_table = {
         (combination.target["name"].lower(), combination.name.lower()) for combination in selected
     }
     for number, entry in enumerate(section.get("reuse") or []):
-        cell = (entry["target"].lower(), entry["evaluation"].lower())
-        if cell in taken:
+        names = (entry["target"].lower(), entry["evaluation"].lower())
+        if names in names_in_table:
             yield (
                 f"{TOP}.reuse[{number}]: {entry['target']}/{entry['evaluation']} is already in the "
                 "table; choose another `evaluation`, or leave out the other run by `exclude`"
             )
-        taken.add(cell)
+        names_in_table.add(names)
 
 
 def _reused(section: Mapping[str, Any], folder: SuiteDir) -> Iterator[ReusedCell]:
@@ -435,8 +454,12 @@ def _reused(section: Mapping[str, Any], folder: SuiteDir) -> Iterator[ReusedCell
     for entry in section.get("reuse") or []:
         target = entry["target"]
         evaluation = entry["evaluation"]
-        cell_folder = folder.cell(target, evaluation)
-        yield ReusedCell(target, evaluation, Path(entry["folder"]), cell_folder)
+        yield ReusedCell(
+            target,
+            evaluation,
+            source=Path(entry["folder"]),
+            folder=folder.cell(target, evaluation),
+        )
 
 
 def _cell(
@@ -449,13 +472,13 @@ def _cell(
         params = overlaid(params, entry.get("params") or {})
     passed = {}
     for name in PASSED_KEYS:
-        if section.get(name):
-            passed[name] = section[name]
-    if "judges" in passed:
-        passed["judges"] = _judges_of(combination, params, passed["judges"], framework)
-        if not passed["judges"]:
-            del passed["judges"]
+        value = section.get(name)
+        if name == "judges" and value:
+            value = _judges_of(combination, params, value, framework)
+        if value:
+            passed[name] = value
     if passed:
+        # A key in the parameters of the cell is stronger than the same key of the suite.
         params = overlaid({"extra": deepcopy(passed)}, params)
     cell_folder = folder.cell(combination.target["name"], combination.name)
     config = {
@@ -465,7 +488,25 @@ def _cell(
     }
     endpoint = deepcopy(combination.target["api_endpoint"])
     document = {"config": config, "target": {"api_endpoint": endpoint}}
-    return Cell(combination.target["name"], combination.name, document, cell_folder)
+    return Cell(combination.target["name"], combination.name, document, folder=cell_folder)
+
+
+MAX_PROCESSES = 8
+"""The default maximum number of cells that run at the same time. A cell takes about 130 MB."""
+MAX_WAITING = 32
+"""The default maximum if cells wait for batches. A cell that waits takes about 100 MB."""
+
+
+def _default_processes(cells: Sequence[Cell]) -> int:
+    """Return the default number of cells that run at the same time."""
+    # Use two processes for each core: a cell that waits for answers needs little CPU time, while
+    # other cells load data and compute scores.
+    cores = os.cpu_count() or 1
+    processes = min(2 * cores, MAX_PROCESSES)
+    if any(goes_by_batch(cell.document) for cell in cells):
+        # A cell that waits for a batch needs no CPU time, and must not delay another cell's batch.
+        processes = max(processes, min(len(cells), MAX_WAITING))
+    return processes
 
 
 def _suite(section: dict[str, Any], selected: Sequence[Combination], framework: Framework) -> Suite:
@@ -474,18 +515,13 @@ def _suite(section: dict[str, Any], selected: Sequence[Combination], framework: 
     cells = [_cell(section, combination, folder, framework) for combination in selected]
     settings = with_defaults(framework.defaults.suite, section)
     settings["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))
-    # Use two processes for each core: a cell that waits for answers needs little CPU time, while
-    # other cells load data and compute scores. A process takes about 130 MB.
-    cores = os.cpu_count() or 1
-    default_processes = min(2 * cores, 8)
-    if any(goes_by_batch(cell.document) for cell in cells):
-        # A cell that waits for a batch needs no CPU time, and must not delay another cell's batch.
-        default_processes = max(default_processes, min(len(cells), MAX_WAITING))
+    budget_keys = [budget_field.name for budget_field in fields(Budget)]
+    budget = Budget(**{key: settings[key] for key in budget_keys})
     return Suite(
         folder=folder,
         cells=tuple(cells),
-        budget=Budget(**{limit.name: settings[limit.name] for limit in fields(Budget)}),
-        max_processes=settings["max_processes"] or default_processes,
+        budget=budget,
+        max_processes=settings["max_processes"] or _default_processes(cells),
         max_attempts=settings["max_attempts"],
         max_outage_s=float(settings["max_outage_s"]),
         limit_groups={target["name"]: limit_group_of(target) for target in section["targets"]},

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterato
     for name in PASSED_KEYS:
         if tree.get(name) is not None:
             passed[name] = tree[name]
-    # These keys are in `extra` in a run config, and directly under `suite` in a suite.
+    # A run config has these keys in `extra`. A suite has them directly under `suite`.
     for problem in _problems_of({"extra": passed}, TOP, "config.params", Params, framework):
         yield problem.replace(f"{TOP}.extra.", f"{TOP}.")
     for number, target in enumerate(tree.get("targets") or []):
@@ -93,22 +93,22 @@ def _problems_of(
         framework: all defaults.
     """
     tree = nested({run_path: deepcopy(dict(section))})
-    rename_aliases(tree, [])  # `normal_form` reports two different names.
-    foreign_keys.take_keys([(Source.FILE, tree)])
+    rename_aliases(tree, problems=[])  # `normal_form` reports if both names are used.
+    foreign_keys.take_keys([(Source.FILE, tree)])  # Foreign keys are allowed here, and ignored.
+    # The model has no defaults, so add those of a run config.
     layers = [(Source.FRAMEWORK, framework.defaults.run_config), (Source.FILE, tree)]
-    completed: Any = merge(layers)[0]
-    for name in run_path.split("."):
-        completed = completed[name]
+    run, _ = merge(layers)
+    completed = section_at(run, run_path.split("."))
     if model is ApiEndpoint:
-        # Remove a null, so that pydantic reports the key as missing. The report is ignored here.
+        # A null would be a wrong value, but a missing key is optional.
         for (name,) in _OPTIONAL_IN_ONE_FILE:
             if completed.get(name) is None:
                 completed.pop(name, None)
-    yield from problems_with(completed, path, model, _OPTIONAL_IN_ONE_FILE)
+    yield from problems_with(completed, path, model, optional=_OPTIONAL_IN_ONE_FILE)
 
 
 NEEDED_KEYS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
-MAX_EXTENDED = 20  # the maximum number of files of a suite
+MAX_FILES = 20  # the maximum number of files of a suite
 COPY_ADVICE = "a suite can extend a file only in its own folder, or below: copy the file there"
 _RUN_CONFIG_KEYS = ("config", "target")  # the keys at the top of a run config
 _PRESETS = Path(__file__).with_name("presets")
@@ -118,7 +118,7 @@ _PRESETS = Path(__file__).with_name("presets")
 class SuiteLayer:
     """A layer of a suite: the section `suite` from one file or from the command line."""
 
-    origin: str  # the file, or the part of the command line; empty for a mapping of a program
+    name: str  # the file or the part of the command line; empty for a mapping of a program
     tree: dict[str, Any]  # the section `suite`, with variables replaced
     folder: Path | None = None  # the folder of the file
     is_preset: bool = False
@@ -129,10 +129,10 @@ class SuiteLayer:
 
     @property
     def message_prefix(self) -> str:
-        """The beginning of messages about the layer: its origin, or an empty text."""
-        if not self.origin:
+        """The beginning of messages about the layer: its name, or an empty text."""
+        if not self.name:
             return ""
-        return f"{self.origin}: "
+        return f"{self.name}: "
 
 
 def read_layers(
@@ -146,41 +146,49 @@ def read_layers(
 
     Args:
         file_or_document: the suite's file, or its content; None if only flags are used.
-        flags: dotted path -> value.
+        flags: a dict from the dotted path of a value to the value.
         overrides: the texts `path=value` of the command line.
-        env: the name of each environment variable -> its value.
+        env: the environment variables.
         problems: the list to which problems of variables, top-level keys and presets are added.
 
     Raises:
         ConfigError: a file cannot be read or extends itself, or an override cannot be parsed.
     """
+    flag_tree = nested(flags)
+    override_tree = parse_overrides(overrides)
     layers = [
         *_files(file_or_document, env, problems),
-        _layer(Source.FLAG.value, nested(flags), env, problems, is_command_line=True),
-        _layer(
-            Source.OVERRIDE.value, parse_overrides(overrides), env, problems, is_command_line=True
-        ),
+        _layer(Source.FLAG.value, flag_tree, env, problems, is_command_line=True),
+        _layer(Source.OVERRIDE.value, override_tree, env, problems, is_command_line=True),
     ]
-    preset_layers = []
+    preset = _preset(layers, env, problems)
+    if preset is not None:
+        layers.insert(0, preset)
+    return [layer for layer in layers if layer.tree]
+
+
+def _preset(
+    layers: Sequence[SuiteLayer], env: Mapping[str, str], problems: list[str]
+) -> SuiteLayer | None:
+    """Return the layer of the preset that the strongest layer with a preset names, or None."""
+    naming_layers = [layer for layer in layers if "preset" in layer.tree]
+    if not naming_layers:
+        return None
+    strongest = naming_layers[-1]
+    name = strongest.tree["preset"]
+    # `none`, and a null, cancel the preset of a weaker layer. Another check reports other types.
+    if not isinstance(name, str) or name == "none":
+        return None
     names = preset_names()
-    message_prefix = ""
-    name = None
-    for layer in reversed(layers):
-        if "preset" in layer.tree:
-            message_prefix = layer.message_prefix
-            name = layer.tree["preset"]
-            break
-    # `none`, and a null, cancel the preset of a weaker layer.
-    if isinstance(name, str) and name in names:
-        document = load_mapping(_PRESETS / f"{name}.yml", NEEDED_KEYS)
-        preset_layers = [
-            _layer(f"preset {name}", document, env, problems, folder=_PRESETS, is_preset=True)
-        ]
-    elif isinstance(name, str) and name != "none":
+    if name not in names:
         shown_name = REDACTED if looks_like_key(name) else repr(name)
         hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
-        problems.append(f"{message_prefix}{TOP}.preset: there is no preset {shown_name}{hint}")
-    return [layer for layer in [*preset_layers, *layers] if layer.tree]
+        problems.append(
+            f"{strongest.message_prefix}{TOP}.preset: there is no preset {shown_name}{hint}"
+        )
+        return None
+    document = load_mapping(_PRESETS / f"{name}.yml", NEEDED_KEYS)
+    return _layer(f"preset {name}", document, env, problems, folder=_PRESETS, is_preset=True)
 
 
 def preset_names() -> list[str]:
@@ -202,28 +210,25 @@ def _files(
     while (extended := layers[-1].tree.get("extends")) is not None:
         if not isinstance(extended, str):
             break  # `build_suite` reports a value that is not a text.
+        extending = layers[-1]  # the layer whose `extends` names the next file
+        message_prefix = f"{extending.message_prefix}{TOP}.extends: "
         try:
-            path = Path(os.path.normpath((layers[-1].folder or Path()) / expanded(extended)))
+            path = Path(os.path.normpath((extending.folder or Path()) / expanded(extended)))
         except ValueError as error:
-            raise ConfigError(f"{layers[-1].message_prefix}{TOP}.extends: {error}") from None
-        if len(layers) >= MAX_EXTENDED:
+            raise ConfigError(f"{message_prefix}{error}") from None
+        if len(layers) >= MAX_FILES:
             raise ConfigError(
-                f"{file_or_document}: {TOP}.extends: more than {MAX_EXTENDED} files, or a file "
+                f"{file_or_document}: {TOP}.extends: more than {MAX_FILES} files, or a file "
                 f"extends itself: {path}"
             )
         if not is_within(path, base):
             leads_out = LEADS_OUT.format(folder=base)
-            raise ConfigError(
-                f"{layers[-1].message_prefix}{TOP}.extends: {path}: {leads_out}; {COPY_ADVICE}"
-            )
+            raise ConfigError(f"{message_prefix}{path}: {leads_out}; {COPY_ADVICE}")
         try:
-            layers.append(_file(path, env, problems, base))
+            layers.append(_file(path, env, problems, inside=base))
         except ConfigError as error:
             raise ConfigError(
-                [
-                    f"{layers[-1].message_prefix}{TOP}.extends: {problem}"
-                    for problem in error.problems
-                ]
+                [f"{message_prefix}{problem}" for problem in error.problems]
             ) from None
     return reversed(layers)
 
@@ -236,11 +241,12 @@ def _file(
     If the folder `inside` is set, the file must be inside this folder.
     """
     folder = Path(os.path.abspath(path)).parent
-    return _layer(str(path), load_mapping(path, NEEDED_KEYS, inside), env, problems, folder=folder)
+    document = load_mapping(path, NEEDED_KEYS, inside)
+    return _layer(str(path), document, env, problems, folder=folder)
 
 
 def _layer(
-    origin: str,
+    name: str,
     document: dict[str, Any],
     env: Mapping[str, str],
     problems: list[str],
@@ -249,15 +255,14 @@ def _layer(
     """Return the layer of a document, with variables replaced.
 
     Args:
-        origin: the file, or the part of the command line; empty for a mapping of a program.
+        name: the file or the part of the command line; empty for a mapping of a program.
         document: the content of the layer.
         env: the environment variables.
         problems: the list to which problems are added.
-        attributes: further attributes of the layer.
+        attributes: the attributes `folder`, `is_preset` and `is_command_line` of the layer.
     """
-    message_prefix = ""
-    if origin:
-        message_prefix = f"{origin}: "
+    layer = SuiteLayer(name, tree={}, **attributes)
+    message_prefix = layer.message_prefix
     advice = f"a suite has all its keys under `{TOP}:`"
     for key in document:
         if key in _RUN_CONFIG_KEYS:
@@ -271,7 +276,7 @@ def _layer(
     tree = document.get(TOP)
     if tree is None:
         is_run_config = any(key in document for key in _RUN_CONFIG_KEYS)
-        if not attributes.get("is_command_line") and not is_run_config:
+        if not layer.is_command_line and not is_run_config:
             problems.append(f"{message_prefix}{TOP}: is missing; a suite needs {NEEDED_KEYS}")
         tree = {}
     elif not isinstance(tree, dict):
@@ -282,7 +287,7 @@ def _layer(
     for path in not_writable(tree, TOP):
         problems_of_tree.append(f"{path}: contains bytes that are not UTF-8")
     problems += [f"{message_prefix}{problem}" for problem in problems_of_tree]
-    return SuiteLayer(origin, tree, **attributes)
+    return replace(layer, tree=tree)
 
 
 DEFAULT_VARIANT = "default"  # the name of the only variant of a suite without variants
@@ -328,10 +333,10 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
     for path, params in params_of(tree):
         _absolute_paths(params, path, layer, problems_of_layer)
     for number, target in enumerate(tree.get("targets") or []):
-        name_problems: list[str] = []
-        rename_aliases({"target": target}, name_problems)
+        alias_problems: list[str] = []
+        rename_aliases({"target": target}, alias_problems)  # in the form of a run config
         path = f"{TOP}.targets[{number}].api_endpoint"
-        for problem in name_problems:
+        for problem in alias_problems:
             problems_of_layer.append(problem.replace("target.api_endpoint", path, 1))
     if tree.get("evaluations"):
         tree["evaluations"] = list(_evaluations(tree["evaluations"], framework, problems_of_layer))
@@ -371,7 +376,7 @@ def _absolute_paths(
         stop["differs_from"] = os.path.abspath(os.path.expanduser(stop["differs_from"]))
     written_path = extra.get(BENCHMARK_KEY)
     if isinstance(written_path, str):
-        # The path in a preset is relative to the folder of the presets only.
+        # A path in a preset is relative to the folder of the presets, and to no other folder.
         if layer.is_preset and layer.folder is not None:
             written_path = str(layer.folder / written_path)
         path = find_benchmark(
@@ -394,11 +399,8 @@ def _evaluations(
             yield entry
         else:
             name = entry.get("name") or name_of_type(entry["type"], framework)
-            yield {
-                **entry,
-                "name": name,
-                "type": _type(entry["type"], f"{path}.type", framework, problems),
-            }
+            task_type = _checked_type(entry["type"], f"{path}.type", framework, problems)
+            yield {**entry, "name": name, "type": task_type}
 
 
 def _selected(
@@ -428,14 +430,15 @@ def _selected(
             "access of each task"
         )
     for name in chosen:
-        yield {
-            "name": name,
-            "type": name,
-            **({"params": deepcopy(entry["params"])} if entry.get("params") else {}),
-        }
+        evaluation = {"name": name, "type": name}
+        if entry.get("params"):
+            evaluation["params"] = deepcopy(entry["params"])
+        yield evaluation
 
 
-def _type(task_type: str, path: str, framework: Framework, problems_of_suite: list[str]) -> str:
+def _checked_type(
+    task_type: str, path: str, framework: Framework, problems_of_suite: list[str]
+) -> str:
     """Return the `type` of an evaluation, with absolute paths in a run entry.
 
     Args:
@@ -446,18 +449,20 @@ def _type(task_type: str, path: str, framework: Framework, problems_of_suite: li
     """
     problems: list[str] = []
     task = task_named(task_type, framework, problems)
-    if task is None and (task := task_named(task_type, framework, [], MEDHELM)) is not None:
-        # The task exists for medhelm only. The check of each cell knows the cell's upstream, and
-        # reports a wrong upstream.
-        problems.clear()
+    if task is None:
+        task = task_named(task_type, framework, problems=[], upstream=MEDHELM)
+        if task is not None:
+            # The task exists for medhelm only. The check of each cell knows the cell's upstream,
+            # and reports a wrong upstream.
+            problems.clear()
     problems_of_suite += [problem.replace(CONFIG_TYPE, path, 1) for problem in problems]
-    if (
-        task is None
-        or not task.helm.any_run_spec
-        or PATH_PARAMETERS.isdisjoint(task.helm.arguments)
-    ):
+    if task is None or not task.helm.any_run_spec:
         return task_type
-    return prefix_of(framework) + RunEntry(task.helm.run_spec, dict(task.helm.arguments)).text
+    if PATH_PARAMETERS.isdisjoint(task.helm.arguments):
+        return task_type
+    # The arguments of the task hold absolute paths.
+    run_entry = RunEntry(task.helm.run_spec, dict(task.helm.arguments))
+    return f"{prefix_of(framework)}{run_entry.text}"
 
 
 def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any]:
@@ -465,23 +470,34 @@ def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any
     section: dict[str, Any] = {}
     for layer, tree in layers:
         if layer.is_command_line:
-            # Parameters of the command line apply to every cell. Remove them from single
-            # evaluations, targets and variants, which would otherwise overwrite them.
-            entries = list(chain.from_iterable(section.get(kind) or [] for kind in NAMED_LISTS))
-            # Each path of a parameter consists of its sections and the parameter's own name.
-            for *parents, name in leaves(tree.get("params") or {}):
-                for entry in entries:
-                    section_at(entry, ["params", *parents]).pop(name, None)
+            # Parameters of the command line apply to every cell.
+            _remove_params_of_entries(section, tree.get("params") or {})
         for key, value in tree.items():
             if key in NAMED_LISTS and not layer.is_command_line and value is not None:
-                entries_by_name = {entry["name"].lower(): entry for entry in section.get(key) or []}
-                for entry in value:
-                    name = entry["name"].lower()
-                    entries_by_name[name] = overlaid(entries_by_name.get(name), entry)
-                section[key] = list(entries_by_name.values())
+                section[key] = _merged_entries(section.get(key) or [], value)
             else:
                 section[key] = overlaid(section.get(key), value)
     return section
+
+
+def _remove_params_of_entries(section: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    """Remove parameters from the entries of evaluations, targets and variants in a section.
+
+    Otherwise, the value in an entry would overwrite the value in `params`, which is stronger.
+    """
+    entries = list(chain.from_iterable(section.get(key) or [] for key in NAMED_LISTS))
+    for *parents, name in leaves(params):
+        for entry in entries:
+            section_at(entry, ["params", *parents]).pop(name, None)
+
+
+def _merged_entries(base: Sequence[Any], entries: Sequence[Any]) -> list[Any]:
+    """Return the entries of `base`, merged by name with the stronger `entries`."""
+    entries_by_name = {entry["name"].lower(): entry for entry in base}
+    for entry in entries:
+        name = entry["name"].lower()
+        entries_by_name[name] = overlaid(entries_by_name.get(name), entry)
+    return list(entries_by_name.values())
 
 
 def overlaid(base: Any, tree: Any) -> Any:

@@ -28,8 +28,9 @@ from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.urls import PORT, REPLICA, served_url
 
-_PATH = r"/[A-Za-z0-9._~/-]*"
-_OPTION = re.compile(r"--([a-z][a-z-]*)(=.*)?")
+_PATH = r"/[A-Za-z0-9._~/-]*"  # a pattern of the paths of URLs
+_OPTION = re.compile(r"--(?P<name>[a-z][a-z-]*)(=.*)?")  # an option of sbatch in its long form
+# Words of a command that only a shell understands.
 _SHELL_SIGNS = frozenset({";", "&", "&&", "|", "||", ">", ">>", "<", "2>&1"})
 RESERVED_OPTIONS = {
     "account": "account",
@@ -59,22 +60,22 @@ RESERVED_OPTIONS = {
     "wait": None,
     "test-only": None,
 }
-"""An option of sbatch that must not be written in `extra` -> the key to write instead. None:
-eval-factory sets the option itself.
+"""An option of sbatch that must not be written in `slurm.extra` -> the key of `slurm` to write
+instead. None: eval-factory sets the option itself.
 """
 LAUNCH = "launch"
-"""A further key of `serve` within a job: the words of the command that starts one of several
-servers as a step of the job.
+"""A key that `serve` has within a job only. It holds the words of the command that starts one of
+several servers as a step of the job.
 """
 _MAX_NAME_LENGTH = 100  # the maximum length of a folder's name, in characters
-_FOLDER = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}"
+_FOLDER = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}"  # after the first character
 NAME = re.compile(rf"^{_FOLDER}\Z")  # matches the name of a folder
 SUITE_FILE_PREFIX = "suite_"
 """The beginning of the names of the suite's own files, which are next to the targets' folders."""
 
 
 def _refused(is_wrong: Callable[[str], object], message: str) -> AfterValidator:
-    """Return a validator that raises ValueError with this message if `is_wrong` is true."""
+    """Return a validator that raises ValueError with this message for a text that is wrong."""
 
     def check(text: str) -> str:
         if is_wrong(text):
@@ -84,17 +85,20 @@ def _refused(is_wrong: Callable[[str], object], message: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _like(pattern: str, description: str) -> AfterValidator:
-    """Return a validator for texts that match a pattern; `description` says what they must be."""
+def _matching(pattern: str, description: str) -> AfterValidator:
+    """Return a validator that raises ValueError for a text that does not match a pattern.
+
+    `description` is what the text must be.
+    """
     return _refused(lambda text: not re.fullmatch(pattern, text), f"must be {description}")
 
 
 def _option(text: str) -> str:
-    """Return an option of sbatch that may be written in `extra`; else raise ValueError."""
+    """Return an option of sbatch; raise ValueError if it must not be written in `slurm.extra`."""
     option = _OPTION.fullmatch(text)
     if option is None:
         raise ValueError("must be one option of sbatch in its long form, such as --constraint=a100")
-    name = option[1]
+    name = option["name"]
     if name in RESERVED_OPTIONS:
         key = RESERVED_OPTIONS[name]
         advice = f"write it as `{key}`" if key else "eval-factory sets it itself"
@@ -116,8 +120,9 @@ def _shell_words(text: str) -> list[str]:
 
 
 def _command_words(text: str) -> str:
-    """Return a command that works without a shell and holds no API key; else raise ValueError."""
+    """Return a command; raise ValueError if it needs a shell or holds an API key."""
     words = _shell_words(text)
+    # An API key may also be a part of a word, as in `--api-key=...`.
     parts = chain.from_iterable(re.split(r"[=:,]", word) for word in words)
     if any(map(looks_like_key, parts)):
         raise ValueError(
@@ -150,9 +155,8 @@ def _variable(text: str) -> str:
 def _folder_name(text: str) -> str:
     if not NAME.match(text):
         raise ValueError(
-            f"names a folder: letters, digits, '.', '_' and '-', {_MAX_NAME_LENGTH} "
-            "at most, the first one a letter,"
-            f" a digit or '_'; got {text[:_MAX_NAME_LENGTH]!r}"
+            f"names a folder: letters, digits, '.', '_' and '-', {_MAX_NAME_LENGTH} at most, "
+            f"the first one a letter, a digit or '_'; got {text[:_MAX_NAME_LENGTH]!r}"
         )
     return text
 
@@ -165,15 +169,15 @@ def _target_name(text: str) -> str:
     return text
 
 
-_name_adapter: TypeAdapter[str] = TypeAdapter(VariableName)
-_KEY_AS_NAME = "looks like a key (it is not shown), and {}; choose another name"
+_name_adapter: TypeAdapter[str] = TypeAdapter(VariableName)  # checks the name of a variable
+_KEY_AS_NAME = "looks like a key (it is not shown), and {reason}; choose another name"
 Name = Annotated[
-    OneLineText, _refused(looks_like_key, _KEY_AS_NAME.format("would be written into files"))
+    OneLineText, _refused(looks_like_key, _KEY_AS_NAME.format(reason="would be written into files"))
 ]
 """A name that the user chooses."""
 FolderName = Annotated[
     OneLineText,
-    _refused(looks_like_key, _KEY_AS_NAME.format("names a folder")),
+    _refused(looks_like_key, _KEY_AS_NAME.format(reason="names a folder")),
     AfterValidator(_folder_name),
     shown_pattern(rf"^{_FOLDER}$"),
 ]
@@ -184,7 +188,7 @@ _without_key = _refused(
     lambda text: any(map(looks_like_key, re.split(r"[\s=\"']+", text))),
     "holds what looks like a key (it is not shown); others can read a batch script: leave it out",
 )
-ScriptLine = Annotated[OneLineText, _without_key]
+ScriptLine = Annotated[OneLineText, _without_key]  # a part of a batch script
 
 
 def _number_as_text(value: Any) -> Any:
@@ -200,7 +204,7 @@ def _number_as_text(value: Any) -> Any:
 
 _Word = Annotated[
     OneLineText,
-    _like(
+    _matching(
         r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*",
         "one word that Slurm accepts, of letters, digits and _.,:@+-",
     ),
@@ -209,13 +213,15 @@ _Word = Annotated[
 CommandWords = Annotated[OneLineText, AfterValidator(_command_words)]
 Health = Annotated[
     OneLineText,
-    _like(
+    _matching(
         rf"{_PATH}|http://(127\.0\.0\.1|localhost):\{{port\}}(/[^\s]*)?",
         f"a path, such as /health, or a URL such as http://127.0.0.1:{PORT}/health",
     ),
 ]
 BasePath = Annotated[
-    OneLineText, _like(_PATH, "a path, such as /v1"), AfterValidator(lambda text: text.rstrip("/"))
+    OneLineText,
+    _matching(_PATH, "a path, such as /v1"),
+    AfterValidator(lambda text: text.rstrip("/")),
 ]
 UpToAWeek = Annotated[Number, Field(gt=0.0, le=7 * 24 * 3600.0)]  # in seconds
 UpToAYear = Annotated[Number, Field(gt=0.0, le=366 * 24 * 3600.0)]  # in seconds
@@ -223,7 +229,7 @@ _Tree = dict[str, Any]
 
 
 class SlurmSection(StrictModel):
-    """The section `suite.slurm`, or a target's `slurm`, whose keys overwrite those of the suite."""
+    """The section `slurm` of the suite or of a target. The target's keys are the stronger ones."""
 
     account: _Word | None = None
     partition: _Word | None = None
@@ -302,9 +308,9 @@ class VariantEntry(StrictModel):
 
 
 class CellPattern(StrictModel):
-    """An entry of `include` or `exclude`, which selects the cells that match all its patterns.
+    """An entry of `include` or `exclude`, which selects the cells that match all its keys.
 
-    In a pattern, `*`, `?` and `[...]` match characters.
+    In the value of a key, `*`, `?` and `[...]` match characters.
     """
 
     evaluation: Name | None = None
@@ -326,11 +332,15 @@ class ReusedEntry(StrictModel):
     folder: PathText
 
 
+# The name of a task is a short form of an entry with this `type`.
 _TextAsTask = BeforeValidator(lambda value: {"type": value} if isinstance(value, str) else value)
 
 
 class SuiteSection(StrictModel):
-    """The section `suite` of one layer; all keys are optional, as another layer may have them."""
+    """The section `suite` of one layer.
+
+    All keys are optional, because another layer may have them.
+    """
 
     output_dir: PathText | None = None
     preset: OneLineText | None = None
@@ -396,7 +406,7 @@ def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dic
     if not target.get("serve"):
         return dict(target)
     serve = with_defaults(defaults, target["serve"])
-    # The server gets an API key only if the target names one.
+    # The user's server gets no API key by default, unlike other endpoints.
     endpoint = {"api_key": None, **(target.get("api_endpoint") or {})}
     endpoint["url"] = served_url(serve["command"], serve["base_path"].rstrip("/"))
     return {**target, "api_endpoint": endpoint}
@@ -433,7 +443,7 @@ def _command(serve: Mapping[str, Any]) -> str:
 def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield the lines by which a dry run shows the servers.
 
-    `served` holds all keys of each target's `serve`, by the target's name.
+    `served` is a dict from the name of a target to its section `serve` with all defaults.
     """
     if served:
         yield "\n# servers; each is started for all cells of its target, and ended after them"

@@ -422,7 +422,7 @@ def test_who_says_a_parameter() -> None:
     )
     (one,) = combinations(whole, [])
     assert one == Combination(whole["evaluations"][0], whole["variants"][0], whole["targets"][0])
-    assert suite_module.origins_of(one, whole) == {
+    assert suite_module.cell_parameters(one, whole) == {
         "parallelism": ("variant v", 2),
         "top_p": ("evaluation e", 0.5),
         "extra.on_failure": ("target t", "zero"),

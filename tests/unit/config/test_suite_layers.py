@@ -42,7 +42,7 @@ def test_the_weakest_is_the_preset_and_the_strongest_an_override(tmp_path: Path)
     found = layers(
         tmp_path / "a.yml", flags={"suite.output_dir": "x"}, overrides=("suite.max_attempts=4",)
     )
-    assert [(layer.origin, layer.is_preset, layer.is_command_line) for layer in found] == [
+    assert [(layer.name, layer.is_preset, layer.is_command_line) for layer in found] == [
         ("preset quick", True, False),
         (str(tmp_path / "b.yml"), False, False),
         (str(tmp_path / "a.yml"), False, False),
@@ -61,14 +61,14 @@ def test_the_strongest_preset_is_taken_or_taken_back(tmp_path: Path, nothing: st
         b="{preset: quick}",
         c="{extends: a.yml, preset: smoke}",
     )
-    assert layers(tmp_path / "b.yml")[0].origin == "preset quick"
-    assert [layer.origin for layer in layers(tmp_path / "a.yml")] == [
+    assert layers(tmp_path / "b.yml")[0].name == "preset quick"
+    assert [layer.name for layer in layers(tmp_path / "a.yml")] == [
         str(tmp_path / "b.yml"),
         str(tmp_path / "a.yml"),
     ]
-    assert layers(tmp_path / "c.yml")[0].origin == "preset smoke"
+    assert layers(tmp_path / "c.yml")[0].name == "preset smoke"
     assert (
-        layers(tmp_path / "c.yml", flags={"suite.preset": "medhelm_public"})[0].origin
+        layers(tmp_path / "c.yml", flags={"suite.preset": "medhelm_public"})[0].name
         == "preset medhelm_public"
     )
     assert not layers(tmp_path / "c.yml", flags={"suite.preset": "none"})[0].is_preset
@@ -80,8 +80,8 @@ def test_a_file_extends_others_beside_it(tmp_path: Path, monkeypatch: pytest.Mon
     write(tmp_path / "more", b="{extends: ../c.yml}")
     monkeypatch.chdir(tmp_path / "more")
     found = layers(Path("../a.yml"))
-    assert [Path(layer.origin).name for layer in found] == ["c.yml", "b.yml", "a.yml"]
-    assert found[2].origin == "../a.yml"
+    assert [Path(layer.name).name for layer in found] == ["c.yml", "b.yml", "a.yml"]
+    assert found[2].name == "../a.yml"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_file_must_not_extend_itself_nor_a_long_chain_of_others(tmp_path: Path
     write(tmp_path, a="{extends: b.yml}", b="{extends: a.yml}")
     (problem,) = problems(tmp_path / "a.yml")
     says(problem, f"{tmp_path / 'a.yml'}: suite.extends: ", "20 files", "extends itself")
-    most = suite_layers.MAX_EXTENDED
+    most = suite_layers.MAX_FILES
     chain = {f"f{number}": f"{{extends: f{number + 1}.yml}}" for number in range(most)}
     write(tmp_path, **chain, **{f"f{most}": "{max_attempts: 1}"})
     assert len(layers(tmp_path / "f1.yml")) == most

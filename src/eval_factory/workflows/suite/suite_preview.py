@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eval_factory.config.suite import Cell, Suite, combinations, origins_of
+from eval_factory.config.suite import Cell, Suite, cell_parameters, combinations
 from eval_factory.config.suite_layers import TOP
 from eval_factory.config.suite_model import served_lines
 from eval_factory.core.enums import MODEL_ROLE
@@ -185,17 +185,14 @@ def _cell_lines(
         "each command below then runs one cell without the suite"
     )
     section = suite.document[TOP]
-    # for each cell by its name: dotted path of a parameter -> (the entry of the suite's file that
-    # sets the parameter, the value)
-    origins = {}
-    for combination in combinations(section, []):
-        origins[f"{combination.target['name']}/{combination.name}"] = origins_of(
-            combination, section
-        )
+    parameters_by_cell = {}
+    for combination in combinations(section, problems=[]):
+        cell_name = f"{combination.target['name']}/{combination.name}"
+        parameters_by_cell[cell_name] = cell_parameters(combination, section)
     for planned_cell in planned:
         yield f"\n{planned_cell.cell.name}: {counts_in_words(counts[planned_cell.cell.name])}"
-        for path, (origin, value) in origins.get(planned_cell.cell.name, {}).items():
-            yield f"  {path}: {value}  ({origin})"
+        for path, parameter in parameters_by_cell.get(planned_cell.cell.name, {}).items():
+            yield f"  {path}: {parameter.value}  ({parameter.set_by})"
         file = suite.folder.cell_config(planned_cell.cell.target, planned_cell.cell.evaluation)
         yield f"  {shlex.join(['eval-factory', 'run_eval', '--run_config', str(file)])}"
         yield f"  {shlex.join(command_line(planned_cell.plan, debug=debug))}"

@@ -12,7 +12,6 @@ import eval_factory
 from eval_factory.cli.monitor_command import monitor
 from eval_factory.cli.run_command import run_eval
 from eval_factory.cli.suite_command import run_suite
-from eval_factory.config.foreign_configs import _OPTIONS
 from eval_factory.config.model import ExecutorName
 from eval_factory.core.enums import EXECUTOR_NAMES
 from eval_factory.workflows.suite.suite_executors import EXECUTORS
@@ -30,7 +29,6 @@ def choices_of(command: click.Command) -> list[str]:
 def test_every_name_of_an_executor_is_known_everywhere() -> None:
     names = list(EXECUTOR_NAMES)
     assert list(EXECUTORS) == names
-    assert list(_OPTIONS) == names
     assert list(get_args(ExecutorName)) == names
     assert choices_of(run_suite) == names
     assert choices_of(run_eval) == names
