@@ -194,14 +194,14 @@ def _checked_urls(value: object) -> object:
 
 
 def _checked_servers(urls: list[str]) -> list[str]:
-    """Return the URLs; raise ValueError if two kinds of URL are mixed or two servers are equal."""
+    """Return the URLs; raise ValueError if endpoint types are mixed or two servers are equal."""
     if any(urlsplit(url).scheme in (DEMO_SCHEME, SERVED_SCHEME) for url in urls):
         raise ValueError("a list of several servers may hold only http:// and https:// URLs")
-    # A full URL has a kind, such as `chat`. A base URL has none, and fits full URLs of any kind.
-    kinds = sorted({kind for url in urls if (kind := endpoint_type_of(url))})
-    if len(kinds) > 1:
+    # A full URL has an endpoint type. A base URL has none, and fits full URLs of any type.
+    types = sorted({url_type for url in urls if (url_type := endpoint_type_of(url))})
+    if len(types) > 1:
         raise ValueError(
-            f"the list holds URLs of {' and '.join(kinds)}; all have to be of one kind"
+            f"the list holds URLs of {' and '.join(types)}; all have to be of one kind"
         )
     bases = list(map(base_of, urls))
     repeated = []

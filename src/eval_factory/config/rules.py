@@ -262,8 +262,8 @@ def _ask_unread_problems(evaluation: Evaluation) -> Iterator[str]:
 def chance_questions_of(evaluation: Evaluation) -> int:
     """Return the maximum number of rightly answered questions to ask again in the same words.
 
-    The number is 0 in three cases: no key changes questions so that right answers can get lost,
-    `repeats` already measures the same effect of chance, or judges rate the answers of the task.
+    The number is 0 if no key is set that can lose right answers, or if judges rate the answers. It
+    is also 0 with `repeats`, because `repeats` measure the same effect of chance.
     """
     extra = evaluation.extra
     can_lose_answers = any(getattr(extra, key) for key in KEYS_THAT_LOSE_ANSWERS)
