@@ -344,7 +344,7 @@ class _FileImport:
         if text == _MISSING:
             variable = re.sub(r"\W", "_", path.rpartition(".")[2]).upper()
             if variable == "URL":
-                variable = "MODEL_URL"  # URL alone would not show whose URL it is.
+                variable = f"MODEL_{variable}"  # URL alone would not show whose URL it is.
             self.note(path, _MESSAGES["not given"].format(name=variable))
             return f"${{{variable}}}"
         # Parts with an even index are plain texts, parts with an odd index the content of a `${}`.
