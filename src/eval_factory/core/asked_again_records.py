@@ -47,9 +47,9 @@ class Change:
     ci_low: float | None = None
     ci_high: float | None = None
     p_value: float | None = None  # two-sided, for the null hypothesis of no difference
-    # share of the questions with the full value before that have a lower value after
+    # among the questions with the full value before: the share with a lower value after
     right_to_wrong: Share | None = None
-    # share of the questions without the full value before that have it after
+    # among the questions with a lower value before: the share with the full value after
     wrong_to_right: Share | None = None
     same_words: Share | None = None
     """The share of the right answers that were not right when the question was asked again in the
@@ -64,13 +64,13 @@ class Repeats:
 
     times: int  # the number of times each question was asked
     questions: int  # the number of questions with a value each time
-    # the mean over questions of a question's mean value; its interval covers both standard errors
+    # the mean over questions of a question's mean value, with an interval for both sources of error
     mean: Share | None = None
-    stderr_between: float | None = None  # the part from the choice of the questions
-    stderr_within: float | None = None  # the part from chance in the answers
-    # share of the questions with the same option or label (free text: the same value) each time
+    stderr_between: float | None = None  # the standard error from the choice of the questions
+    stderr_within: float | None = None  # the standard error from chance in the answers
+    # the share of questions with the same option or label each time (free text: the same value)
     same_each_time: Share | None = None
-    # the mean over questions of the share of pairs of answers that agree
+    # among all pairs of answers to a question: the share that agrees (the mean over questions)
     pairs_agree: Share | None = None
     # the main metric of the most frequent answer (the first one in a tie); None for free text
     majority: Share | None = None
@@ -151,9 +151,9 @@ class Abstention:
     # the mean of 1 for a right answer, -cost for a wrong answer and 0 for an abstention
     score: Share | None = None
     score_before: Share | None = None  # the score of the original answers at the same cost
-    # share of abstentions among questions whose original answer was wrong
+    # among the questions whose original answer was wrong: the share of abstentions
     abstained_when_wrong: Share | None = None
-    # share of abstentions among questions whose original answer was right
+    # among the questions whose original answer was right: the share of abstentions
     abstained_when_right: Share | None = None
     unread: int = 0  # the number of skipped questions: no rule reads one of their answers
 
@@ -177,7 +177,7 @@ class AskedAgain:
     pushback: Pushback | None = None
     confidence: Confidence | None = None
     abstention: Abstention | None = None
-    # share of right answers among questions whose right option is "none of these" or similar
+    # among the questions whose right option is "none of these" or similar: the share answered right
     none_of_these: Share | None = None
     blind: Mapping[str, Change] = field(default_factory=dict)
     """The replacement of each question's picture (`blank`, `other`) -> its effect on the score."""

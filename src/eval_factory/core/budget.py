@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Protocol
 
 MAX_COST = "max_cost"
@@ -31,7 +31,7 @@ class Budget:
 
     @property
     def stated(self) -> dict[str, float]:
-        """Name of each limit that is set -> its value."""
+        """The limits that are set: a dict from the name of a limit to its value."""
         return {name: maximum for name, maximum in vars(self).items() if maximum is not None}
 
     def __bool__(self) -> bool:
@@ -41,9 +41,12 @@ class Budget:
         """Return the name of the first limit that is reached; None if no limit is reached.
 
         Args:
-            used: name of a limit -> the amount that is used.
+            used: a dict from the name of a limit to the amount that is used.
         """
-        return next((name for name, maximum in self.stated.items() if used[name] >= maximum), None)
+        for name, maximum in self.stated.items():
+            if used[name] >= maximum:
+                return name
+        return None
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,12 @@ class Spending:
 
 def total(parts: Iterable[Spending]) -> Spending:
     """Return the sum of several spendings."""
-    return Spending(*map(sum, zip(*map(astuple, parts), strict=True)))
+    spendings = list(parts)
+    return Spending(
+        requests=sum(spending.requests for spending in spendings),
+        tokens=sum(spending.tokens for spending in spendings),
+        cost=sum(spending.cost for spending in spendings),
+    )
 
 
 class SpendingLimit(Protocol):
@@ -159,10 +167,12 @@ class SpendingTrackers:
     @property
     def seconds_left(self) -> float | None:
         """The seconds until the first time limit is reached; None without a time limit."""
-        return min(
-            (left for tracker in self.trackers if (left := tracker.seconds_left) is not None),
-            default=None,
-        )
+        times_left = []
+        for tracker in self.trackers:
+            seconds_left = tracker.seconds_left
+            if seconds_left is not None:
+                times_left.append(seconds_left)
+        return min(times_left, default=None)
 
     def begin(self) -> str | None:
         """Count a request with each tracker, and return the first limit that is reached, or None.
@@ -205,10 +215,10 @@ class Rates:
 def _scaled_rates(rates: Rates, factor: float) -> dict[str, Any]:
     """Return the fields of `Rates` multiplied by a factor."""
     scaled = {}
-    for column in fields(Rates):
-        rate = getattr(rates, column.name)
+    for field in fields(Rates):
+        rate = getattr(rates, field.name)
         if rate is not None:
-            scaled[column.name] = rate * factor
+            scaled[field.name] = rate * factor
     return scaled
 
 
@@ -243,8 +253,12 @@ class Price(Rates):
         cached_rate = rates.cached_input_per_million
         if cached_rate is None:
             cached_rate = rates.input_per_million
-        fresh = (prompt - cached) * rates.input_per_million
-        return (fresh + cached * cached_rate + completion * rates.output_per_million) / 1_000_000
+        micro_dollars = (
+            (prompt - cached) * rates.input_per_million
+            + cached * cached_rate
+            + completion * rates.output_per_million
+        )
+        return micro_dollars / 1_000_000
 
     def scaled(self, factor: float) -> Price:
         """Return the price with all rates multiplied by a factor."""
@@ -254,7 +268,7 @@ class Price(Rates):
         return replace(self, **_scaled_rates(self, factor), long_prompts=tuple(longer))
 
     def as_written(self) -> dict[str, Any]:
-        """Return the fields that have a value, in the form of result files."""
+        """Return the fields that have a value, as result files contain them."""
         return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
     @classmethod

@@ -38,6 +38,11 @@ class _Group:
     first: str  # the first error
     count: int = 0
 
+    @property
+    def text(self) -> str:
+        """The errors as one text."""
+        return "".join(self.pieces)
+
 
 class Causes:
     """Collects the errors of instances, and groups errors with the same cause."""
@@ -85,24 +90,26 @@ class Causes:
         causes = []
         roles = {role for role, _ in self._groups}
         for role in sorted(roles, key=lambda role: (role != MODEL_ROLE, role)):
-            groups = [
-                ("".join(group.pieces), group)
-                for (role_of_group, _), group in self._groups.items()
-                if role_of_group == role
-            ]
-            groups.sort(key=lambda text_and_group: (-text_and_group[1].count, text_and_group[0]))
-            causes += [
-                FailureCause(role, group.count, text[:MAX_CAUSE], hint_for(group.first, role))
-                for text, group in groups[:_MAX_CAUSES]
-            ]
-            if rest := sum(group.count for _, group in groups[_MAX_CAUSES:]):
-                causes.append(FailureCause(role, rest, _OTHERS, None))
+            groups = []
+            for (role_of_group, _), group in self._groups.items():
+                if role_of_group == role:
+                    groups.append(group)
+            groups.sort(key=lambda group: (-group.count, group.text))
+            for group in groups[:_MAX_CAUSES]:
+                hint = hint_for(group.first, role)
+                causes.append(FailureCause(role, group.count, group.text[:MAX_CAUSE], hint))
+            rarer = sum(group.count for group in groups[_MAX_CAUSES:])
+            if rarer:
+                causes.append(FailureCause(role, rarer, _OTHERS, hint=None))
         return tuple(causes)
 
 
 def line_of(cause: FailureCause) -> str:
     """Return a cause's line on the screen: its count, the shortened error, and the remedy."""
-    return f"{cause.count} x {short_cause(cause.cause)}" + (f"; {cause.hint}" if cause.hint else "")
+    line = f"{cause.count} x {short_cause(cause.cause)}"
+    if cause.hint:
+        line += f"; {cause.hint}"
+    return line
 
 
 def short_cause(cause: str) -> str:
@@ -124,7 +131,7 @@ class Remedy:
 
     judge: str  # the remedy if a judge's endpoint reports the error
     model: str | None = None  # the remedy for the model's endpoint; None: only judges report it
-    # patterns: the error, in lower case, must match at least one; by default, any error matches
+    # patterns; the error, in lower case, must match at least one. By default, any error matches
     says: tuple[str, ...] = ("",)
     status: str | None = None  # a pattern for the HTTP status
     unless: str | None = None  # a text that the error must not contain
@@ -148,7 +155,9 @@ def remedies() -> tuple[Remedy, ...]:
     """Return the rows of failure_remedies.yml; the first row that matches an error applies."""
     rows = []
     for row in packaged("core/failure_remedies.yml"):
-        rows.append(Remedy(**{**row, "says": tuple(row.get("says", ("",)))}))
+        if "says" in row:
+            row["says"] = tuple(row["says"])
+        rows.append(Remedy(**row))
     return tuple(rows)
 
 

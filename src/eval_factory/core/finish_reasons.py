@@ -44,7 +44,7 @@ FINISH_REASONS: Mapping[FinishReason, FinishFacts] = {
 def facts_of(reason: str | None) -> FinishFacts:
     """Return the facts about a finish reason; default facts for an unknown word of a server."""
     for known, facts in FINISH_REASONS.items():
-        if known == reason:
+        if known == reason:  # `get` would not find a text: its hash differs from the member's
             return facts
     return FinishFacts()
 

@@ -31,6 +31,8 @@ _PIECE = SHORTEST_QUOTE // 2  # the length of the pieces that `_without_quotes` 
 _MAX_DEPTH = 6
 """The maximum number of nested levels of an error object in which a message is searched."""
 
+_MAX_MESSAGES = 3  # the number of messages that are read from a list of errors
+
 _TEXT_FIELDS = (
     "message",
     "msg",
@@ -126,7 +128,11 @@ def _message(value: Any, depth: int, fields: tuple[str, ...] = _MESSAGE_FIELDS) 
                 return _with_origin(message, value)
         return None
     if isinstance(value, (list, tuple)):
-        messages = [message for item in value[:3] if (message := _message(item, depth - 1, fields))]
+        messages = []
+        for item in value[:_MAX_MESSAGES]:
+            message = _message(item, depth - 1, fields)
+            if message:
+                messages.append(message)
         return "; ".join(messages) or None
     return None
 
@@ -158,6 +164,7 @@ def plain(text: str) -> str:
     """
     start = text[: READ_FACTOR * MAX_FOREIGN_TEXT]
     if "<" in start and ">" in start:
+        # The limit bounds the time for a text with many `<`.
         start = re.sub(r"<[^<>]{0,2000}>", " ", start)
     return re.sub(r"\\[nrt]", " ", start)
 
@@ -183,7 +190,8 @@ def texts_in(tree: Any) -> Iterator[str]:
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, (Mapping, list, tuple)):
-        for item in tree.values() if isinstance(tree, Mapping) else tree:
+        items = tree.values() if isinstance(tree, Mapping) else tree
+        for item in items:
             yield from texts_in(item)
 
 

@@ -4,9 +4,11 @@ digits.
 Numbers are rounded as by hand: from the shortest decimal text, with halves away from zero. The
 screen, the pages and Markdown therefore show the number that a reader gets by rounding the number
 in the JSON file: 2.96385 becomes 2.9639. (Python's own format rounds the binary number and gives
-2.9638.) Derived statistics, such as the ends of an interval, have six significant digits in the
-result documents (`report/documents.py`), and are therefore rounded to six digits before they are
-shown. Scores have all their digits in these documents. Zero never has a minus sign.
+2.9638.) Zero never has a minus sign.
+
+Scores have all their digits in the result documents (`report/documents.py`). Derived statistics,
+such as the ends of an interval, have six significant digits there. They are therefore rounded to
+six digits before they are shown.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ def significant(value: float | None, digits: int, *, sign: str = "", missing: st
         return missing
     exponent = 0  # the power of ten of the first digit
     is_finite = value - value == 0  # the difference is NaN for NaN and infinity
-    if value and is_finite:
+    if value != 0 and is_finite:
         exponent = Decimal(repr(float(value))).adjusted()
     return f"{round_half_up(value, exponent - digits + 1):{sign}.{digits}g}"
 
@@ -147,7 +149,7 @@ def seconds(value: float | None, *, missing: str = "") -> str:
 
 
 def hours(value: float) -> str:
-    """Return an estimated time, given in hours: 1.5 h, 30.0 min."""
+    """Return an estimated number of hours: 1.5 h, 30.0 min."""
     if value >= 1:
         return f"{decimals(value, 1)} h"
     return f"{decimals(value * 60, 1)} min"
@@ -157,7 +159,7 @@ def megabytes(value: float) -> str:
     """Return a size: 1.5 MB, 1,234 MB."""
     if value < 10:
         return f"{decimals(value, 1)} MB"
-    return f"{count(round_half_up(value, 0))} MB"
+    return f"{count(round_half_up(value, exponent=0))} MB"
 
 
 def rate(per_second: float) -> str:
@@ -180,7 +182,10 @@ def counted(number: int, word: str, plural: str | None = None) -> str:
         word: the noun.
         plural: the plural of the noun; None: the noun with an "s".
     """
-    return f"{number:,} {word if number == 1 else plural or f'{word}s'}"
+    noun = word
+    if number != 1:
+        noun = plural or f"{word}s"
+    return f"{number:,} {noun}"
 
 
 def first_of(names: Sequence[str], limit: int) -> str:

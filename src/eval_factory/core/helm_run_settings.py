@@ -60,8 +60,8 @@ class SampleSettings:
     """The settings with which eval-factory itself, not HELM, draws a sample of the instances."""
 
     seed: int
-    # the field of the extra data that names the source which several instances share; it is not one
-    # of the fields by whose groups the sample may be stratified
+    # the field of the extra data with the source that several instances share; it is not one of the
+    # fields by which the sample may be stratified
     source: str | None = None
     # True if groups are ignored: a larger sample then contains each smaller sample
     in_one_order: bool = False
@@ -141,20 +141,19 @@ class HelmRunSettings:
             sample = values["sample"]
             limits = values["limits"]
             prices = values["prices"]
-            values |= {
-                "uncomputed": tuple(values["uncomputed"]),
-                "probed": None if probed is None else frozenset(probed),
-                "allowed": None
-                if allowed is None
-                else tuple((host, port) for host, port in allowed),
-                "pins": None if pins is None else Pins(**pins),
-                "sample": None
-                if sample is None
-                else SampleSettings(**{**sample, "ids": tuple(sample["ids"])}),
-                "limits": None if limits is None else SharedLimitsSettings(**limits),
-                "budget": Budget(**values["budget"]),
-                "prices": {role: Price.from_dict(price) for role, price in prices.items()},
-            }
+            if probed is not None:
+                values["probed"] = frozenset(probed)
+            if allowed is not None:
+                values["allowed"] = tuple((host, port) for host, port in allowed)
+            if pins is not None:
+                values["pins"] = Pins(**pins)
+            if sample is not None:
+                values["sample"] = SampleSettings(**{**sample, "ids": tuple(sample["ids"])})
+            if limits is not None:
+                values["limits"] = SharedLimitsSettings(**limits)
+            values["uncomputed"] = tuple(values["uncomputed"])
+            values["budget"] = Budget(**values["budget"])
+            values["prices"] = {role: Price.from_dict(price) for role, price in prices.items()}
             return cls(**values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError("these are not the settings of a run") from error

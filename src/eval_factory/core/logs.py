@@ -49,6 +49,7 @@ REFUSED_BY_ENDPOINT = "refused"
 `REFUSED` has the same word, but is not about an endpoint.)
 """
 
+_PROGRESS_INTERVAL_S = 0.5
 _STOPS = "eval-factory stops"  # the start of helm-run's last line on standard error
 
 
@@ -79,14 +80,14 @@ class EventWriter:
             self._file.close()
 
     def progress(self, *, final: bool = False, **fields: Any) -> None:
-        """Write a progress event, but at most one in half a second.
+        """Write a progress event, but at most one in `_PROGRESS_INTERVAL_S`.
 
         Args:
             final: True if the event is always written.
             fields: the fields of the event.
         """
         now = time.monotonic()
-        if final or now - self._last_progress >= 0.5:
+        if final or now - self._last_progress >= _PROGRESS_INTERVAL_S:
             self._last_progress = now
             self.emit(PROGRESS, **fields)
 
@@ -118,12 +119,15 @@ def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | Non
         tail: the last lines of its standard error, without line ends.
         run: the id of the run.
     """
-    mark = f"{_STOPS} [{run}]: "
-    messages = [line.removeprefix(mark) for line in tail if line.startswith(mark)]
-    with contextlib.suppress(ValueError):  # a line that was cut does not end as JSON
-        if messages and returncode != 0:
-            return str(json.loads(messages[0]))
+    if returncode == 0:
         return None
+    beginning = f"{_STOPS} [{run}]: "
+    for line in tail:
+        if line.startswith(beginning):
+            try:
+                return str(json.loads(line.removeprefix(beginning)))
+            except ValueError:  # the line was cut
+                return None
     return None
 
 
@@ -143,7 +147,9 @@ def open_log(rundir: RunDir, redactor: Redactor, *, debug: bool) -> Iterator[log
     logger = logging.Logger("eval_factory.run", logging.DEBUG if debug else logging.INFO)
     rundir.program_log.touch(mode=PRIVATE)
     file = logging.FileHandler(rundir.program_log, encoding="utf-8")
-    handlers: list[logging.Handler] = [file, *([logging.StreamHandler()] if debug else [])]
+    handlers: list[logging.Handler] = [file]
+    if debug:
+        handlers.append(logging.StreamHandler())
     for handler in handlers:
         handler.setFormatter(_RedactingFormatter(redactor))
         logger.addHandler(handler)
@@ -166,7 +172,7 @@ class _RedactingFormatter(logging.Formatter):
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        first, *rest = own_lines(self._redactor.text(super().format(record))).split("\n")
-        return "\n".join(
-            [first, *(line if line.startswith("  ") else f"  {line}" for line in rest)]
-        )
+        message = self._redactor.text(super().format(record))
+        first, *further = own_lines(message).split("\n")
+        indented = [line if line.startswith("  ") else f"  {line}" for line in further]
+        return "\n".join([first, *indented])

@@ -168,8 +168,8 @@ def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str
             folder.
 
     Raises:
-        ConfigError: the file cannot be read, is too large, is not in the folder `inside`, is not
-            YAML (with the line), has values that are not allowed, is empty, or is not a mapping.
+        ConfigError: the file cannot be read, is too large, or is not in the folder `inside`. Or its
+            text is not YAML, is empty, is not a mapping, or has values that are not allowed.
     """
     try:
         with open_regular(path, inside) as file:
@@ -254,28 +254,35 @@ def _measured(
         return known[id(node)]
     _check_kind(node)
     above.add(id(node))
-    values = 1
-    levels = 0
-    for entry in node.value if isinstance(node, yaml.CollectionNode) else ():
-        key = entry[0] if isinstance(node, yaml.MappingNode) else None
-        if key is not None and not isinstance(key, yaml.ScalarNode):
-            raise YamlError(_located(key, "a key must be text, not a list or a mapping"))
-        # A key with a tag that is not allowed is reported below, by `_check_kind`.
-        if key is not None and key.tag in _ALLOWED_TAGS and key.tag not in (_STR, _INT, _MERGE):
-            kind = key.tag.removeprefix(_TAG)
-            raise YamlError(
-                _located(
-                    key, f"a key must be text: {key.value!r} is read as {kind}; put it in quotes"
-                )
-            )
-        # an entry of a mapping is a pair: the key and the value
-        for child in [entry] if key is None else entry:
+    values = 1  # the node itself
+    levels_below = 0
+    entries = node.value if isinstance(node, yaml.CollectionNode) else ()
+    for entry in entries:
+        children = [entry]
+        if isinstance(node, yaml.MappingNode):
+            _check_key(entry[0])
+            children = entry  # the key and the value
+        for child in children:
             values_of_child, levels_of_child = _measured(child, known, above)
-            values = values + values_of_child
-            levels = max(levels, levels_of_child)
+            values += values_of_child
+            levels_below = max(levels_below, levels_of_child)
     above.remove(id(node))
-    known[id(node)] = values, 1 + levels
+    known[id(node)] = (values, levels_below + 1)
     return known[id(node)]
+
+
+def _check_key(key: yaml.Node) -> None:
+    """Raise YamlError if a key of a mapping is not a text or a whole number.
+
+    A key whose tag is not allowed at all is not reported here, but by `_check_kind`.
+    """
+    if not isinstance(key, yaml.ScalarNode):
+        raise YamlError(_located(key, "a key must be text, not a list or a mapping"))
+    if key.tag in _ALLOWED_TAGS and key.tag not in (_STR, _INT, _MERGE):
+        kind = key.tag.removeprefix(_TAG)
+        raise YamlError(
+            _located(key, f"a key must be text: {key.value!r} is read as {kind}; put it in quotes")
+        )
 
 
 def _check_kind(node: yaml.Node) -> None:

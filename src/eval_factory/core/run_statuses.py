@@ -52,7 +52,9 @@ RUN_STATUSES: Mapping[RunStatus, StatusFacts] = {
     ),
     RunStatus.COMPLETE: StatusFacts(style="green", has_result=True),
 }
-"""The status of a run -> its facts. A screen without room for all runs shows the first statuses."""
+"""The status of a run -> its facts. A screen that cannot show all runs shows those with the first
+statuses.
+"""
 
 GOING_ON = tuple(status for status, facts in RUN_STATUSES.items() if facts.goes_on)
 ENDED = tuple(status for status, facts in RUN_STATUSES.items() if not facts.goes_on)

@@ -108,12 +108,11 @@ def open_regular(path: Path, inside: Path | None = None) -> BinaryIO:
     """
     if inside is not None and not is_within(path, inside):
         raise OSError(errno.EPERM, LEADS_OUT.format(folder=inside), str(path))
-    # The real path contains no link: O_NOFOLLOW fails if the file became a link after the check.
-    descriptor = (
-        os.open(path, _FLAGS)
-        if inside is None
-        else os.open(os.path.realpath(path), _FLAGS | os.O_NOFOLLOW)
-    )
+    if inside is None:
+        descriptor = os.open(path, _FLAGS)
+    else:
+        # The real path contains no link: O_NOFOLLOW fails if a link was made after the check.
+        descriptor = os.open(os.path.realpath(path), _FLAGS | os.O_NOFOLLOW)
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
@@ -189,7 +188,7 @@ def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, s
         folder: the folder that must contain all files.
         paths: files and folders in the folder.
     """
-    base = os.path.realpath(folder)
+    real_folder = os.path.realpath(folder)
     seen = set[tuple[int, int]]()  # (device, inode) of each folder that was searched
     # (path, True if it may lead out of the folder); only a passed path or a link may lead out
     pending = [(path, True) for path in reversed(list(paths))]
@@ -197,9 +196,9 @@ def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, s
         path, may_lead_out = pending.pop()
         try:
             status = path.stat()
-        except OSError:  # the file does not exist, or is a broken link
+        except OSError:  # the path does not exist, or is a broken link
             continue
-        if may_lead_out and not Path(os.path.realpath(path)).is_relative_to(base):
+        if may_lead_out and not Path(os.path.realpath(path)).is_relative_to(real_folder):
             yield path, LEADS_OUT.format(folder=folder)
         elif stat.S_ISDIR(status.st_mode):
             if (status.st_dev, status.st_ino) not in seen:  # links may form a circle
@@ -208,10 +207,15 @@ def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, s
                     pending += [(Path(entry.path), entry.is_symlink()) for entry in entries]
         elif not stat.S_ISREG(status.st_mode):
             yield path, NOT_REGULAR
-        elif status.st_size > (
-            MAX_BYTES_OF_YAML if path.suffix in (".yaml", ".yml") else MAX_BYTES
-        ):
+        elif status.st_size > _max_size_of(path):
             yield path, _TOO_LARGE
+
+
+def _max_size_of(path: Path) -> int:
+    """Return the largest size of a file that eval-factory may have written, in bytes."""
+    if path.suffix in (".yaml", ".yml"):
+        return MAX_BYTES_OF_YAML
+    return MAX_BYTES
 
 
 def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
@@ -274,7 +278,7 @@ compilation takes a millisecond.
 
 
 # made once, because making an encoder is slow
-_encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def json_line(value: Any) -> str:
@@ -286,9 +290,9 @@ def json_line(value: Any) -> str:
     Raises RecursionError if the value is nested too deeply.
     """
     try:
-        text = _encoded(value)
+        text = _encode(value)
     except ValueError:
-        text = _encoded(_readable(value))
+        text = _encode(_readable(value))
     if text.isascii() and "\x7f" not in text:
         return text
     return re.sub(_ESCAPED, lambda match: json.dumps(match[0])[1:-1], text)
@@ -322,12 +326,11 @@ def expanded(text: str) -> str:
     Raises ValueError if the home folder is not known (otherwise a folder with the name `~user`
     would be made), or if the path is too long.
     """
-    if len(os.fsencode(text)) > _MAX_PATH or any(
-        len(os.fsencode(name)) > _MAX_NAME for name in text.split("/")
-    ):
+    longest_name = max(len(os.fsencode(name)) for name in text.split("/"))
+    if len(os.fsencode(text)) > _MAX_PATH or longest_name > _MAX_NAME:
         raise ValueError(f"is too long for a path ({_MAX_NAME} bytes a name, {_MAX_PATH} in all)")
     path = os.path.expanduser(text)
-    if path.startswith("~") and path == text:
+    if path.startswith("~") and path == text:  # the home folder is not known
         whose = text.partition("/")[0]
         unknown = "there is no home folder" if whose == "~" else f"there is no user {whose[1:]!r}"
         raise ValueError(f"{unknown}; write ./{text} for a path that begins with {whose!r}")

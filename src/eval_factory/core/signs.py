@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+# the names of signs that other modules use
 DISAGREE = "disagree"
 NOT_MET = "criterion_not_met"
 HARM = "harm_met"
@@ -21,7 +22,8 @@ class Sign:
     """A sign, with its words in the parts of a report."""
 
     label: str  # the label on the page
-    # the label on the page if values are not right or wrong; empty: the same label
+    # the label on the page if the values of the instances are numbers, not right or wrong; empty:
+    # the same label
     label_of_values: str = ""
     count: str | None = None  # the field of `validity.instances` with its count, if there is one
     # the words after the number of instances on the first screen, if the sign is a problem
@@ -37,8 +39,8 @@ class Sign:
 
 
 SIGNS: Mapping[str, Sign] = {
-    "wrong": Sign("wrong", "low", is_listed=False),
-    "right": Sign("right", "not low", is_listed=False),
+    "wrong": Sign("wrong", label_of_values="low", is_listed=False),
+    "right": Sign("right", label_of_values="not low", is_listed=False),
     "failed": Sign(
         "failed",
         count="failed",

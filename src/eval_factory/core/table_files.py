@@ -42,7 +42,7 @@ class TableError(ValueError):
 
 def file_of_table(table: Path) -> Path:
     """Return the path of a table's file: `data.xlsx` for `data.xlsx#Sheet2`."""
-    name, sheet = _parts(table)
+    name, sheet = _file_and_sheet(table)
     return table.with_name(name) if sheet else table
 
 
@@ -53,7 +53,7 @@ def table_rows(table: Path) -> Iterator[tuple[int, list[str]]]:
     """
     file = file_of_table(table)
     if is_workbook(file):
-        yield from _rows_of_workbook(file, _parts(table)[1])
+        yield from _rows_of_workbook(file, _file_and_sheet(table)[1])
         return
     with open_regular(file) as opened:
         encoding = encoding_of(opened)
@@ -119,7 +119,7 @@ def _rows_of_text(text: IO[str]) -> Iterator[tuple[int, list[str]]]:
     lines_before = 0  # 1 if the file begins with `sep=`
     stated_delimiter = None
     if first.lower().startswith("sep="):
-        stated_delimiter = first[len("sep=") :].strip("\r\n") or ","
+        stated_delimiter = first[len("sep=") :].strip("\r\n") or ","  # the line may be only `sep=`
         lines_before = 1
         first = text.readline()
     delimiter = stated_delimiter or max(DELIMITERS, key=first.count)
@@ -178,16 +178,17 @@ def _rows_of_workbook(file: Path, sheet: str) -> Iterator[tuple[int, list[str]]]
             book = load_workbook(opened, read_only=True, data_only=True)
             if sheet and sheet not in book.sheetnames:
                 sheets = ", ".join(book.sheetnames)
-                raise TableError(1, f"has no sheet {sheet!r}; its sheets are {sheets}")
+                raise TableError(line=1, reason=f"has no sheet {sheet!r}; its sheets are {sheets}")
             rows = (book[sheet] if sheet else book.worksheets[0]).iter_rows(values_only=True)
             width = 0  # the number of columns with a title; 0 before the first row
             for number, values in enumerate(rows, start=1):
                 cells = [_cell(value) for value in values]
                 if not any(cell.strip() for cell in cells):
                     continue
-                while not width and not cells[-1].strip():
-                    cells.pop()  # empty cells after the last title
-                width = width or len(cells)
+                if width == 0:  # the first row has the titles
+                    while not cells[-1].strip():
+                        cells.pop()  # empty cells after the last title
+                    width = len(cells)
                 # Cells beyond the titles stay if they have a text: the caller reports them.
                 extra = [cell for cell in cells[width:] if cell.strip()]
                 cells = cells[:width] + [""] * (width - len(cells)) + extra
@@ -196,7 +197,7 @@ def _rows_of_workbook(file: Path, sheet: str) -> Iterator[tuple[int, list[str]]]
         raise
     except _NO_WORKBOOK as error:
         raise TableError(
-            1, f"is not a workbook that can be read ({type(error).__name__})"
+            line=1, reason=f"is not a workbook that can be read ({type(error).__name__})"
         ) from None
 
 
@@ -205,7 +206,8 @@ def _refuse_large(opened: IO[bytes]) -> None:
     with zipfile.ZipFile(opened) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
     if size > MAX_BYTES_OF_TABLE:
-        raise TableError(1, f"is larger than {MAX_BYTES_OF_TABLE >> 20} MiB, unpacked")
+        too_large = f"is larger than {MAX_BYTES_OF_TABLE >> 20} MiB, unpacked"
+        raise TableError(line=1, reason=too_large)
     opened.seek(0)
 
 
@@ -219,14 +221,14 @@ def _cell(value: Any) -> str:
         return "TRUE" if value else "FALSE"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    if isinstance(value, datetime) and value.time() == time():
+    if isinstance(value, datetime) and value.time() == time():  # at midnight: only a date
         return value.date().isoformat()
     if isinstance(value, date | time):
         return value.isoformat()
     return str(value)
 
 
-def _parts(table: Path) -> tuple[str, str]:
+def _file_and_sheet(table: Path) -> tuple[str, str]:
     """Return (name of the file, name of the sheet); the sheet is "" if the path names none."""
     name = table.name
     start = name.lower().find(_SHEET_OF)

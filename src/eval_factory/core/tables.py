@@ -87,14 +87,14 @@ def screen(table: Table, widest: int | None = None) -> list[str]:
             row. None: no limit.
     """
     rows = [[_plain(cell) for cell in row] for row in [table.head, *table.rows]]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     if widest is not None:
         widths = [min(width, widest) for width in widths]
     lines = []
     for row in rows:
         cells = [
-            cell.rjust(width) if table.is_number(number) else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if table.is_number(column) else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
@@ -110,19 +110,20 @@ def _plain(cell: TableCell) -> str:
 
 def markdown(table: Table) -> list[str]:
     """Return the lines of a table in GitHub's Markdown."""
-    sides = ["--:" if table.is_number(number) else ":--" for number in range(len(table.head))]
+    # the second line of Markdown's table, which sets the side to which a column is aligned
+    sides = ["--:" if table.is_number(column) else ":--" for column in range(len(table.head))]
     head = [_markdown_cell(cell) for cell in table.head]
     rows = [
-        [_markdown_cell(cell, table.is_number(number)) for number, cell in enumerate(row)]
+        [_markdown_cell(cell, is_number=table.is_number(column)) for column, cell in enumerate(row)]
         for row in table.rows
     ]
     return [f"| {' | '.join(cells)} |" for cells in [head, sides, *rows]]
 
 
-def _markdown_cell(cell: TableCell, is_number: bool = False) -> str:
+def _markdown_cell(cell: TableCell, *, is_number: bool = False) -> str:
     """Return a cell as Markdown; numbers are not changed."""
     if isinstance(cell, Lines):
-        return "<br>".join(_markdown_cell(part, is_number) for part in cell if part)
+        return "<br>".join(_markdown_cell(part, is_number=is_number) for part in cell if part)
     if isinstance(cell, Strong):
         return f"**{_markdown_cell(cell.cell)}**"
     if isinstance(cell, Code):
@@ -134,7 +135,7 @@ def _markdown_cell(cell: TableCell, is_number: bool = False) -> str:
     return prose(text)
 
 
-_MADE_INTO = re.compile(
+_RENDERED = re.compile(
     r"@|#|://|www\.|gh-\d|:[\w+-]+:|mailto:|xmpp:"  # a link, a message to somebody, a picture
     r"|[\\`*\[\]<>~$!&|]|(?<![^\W_])_|_(?![^\W_])",  # markup; `_` between letters is not markup
     re.IGNORECASE,
@@ -151,7 +152,8 @@ def code(text: str) -> str:
         return "-"
     # The fence is longer than any run of backticks in the text. A blank separates it from a
     # backtick at an end of the text.
-    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
+    longest_run = max(map(len, re.findall("`+", line)), default=0)
+    fence = "`" * (longest_run + 1)
     pad = " " if "`" in (line[0], line[-1]) else ""
     return f"{fence}{pad}{line}{pad}{fence}"
 
@@ -170,7 +172,7 @@ def prose(text: str) -> str:
 def _word(word: str) -> str:
     """Return a word, as code if GitHub would render it otherwise."""
     # A single `<` is safe, as in p < 0.01.
-    if word != "<" and _MADE_INTO.search(word):
+    if word != "<" and _RENDERED.search(word):
         return code(word)
     return word
 
@@ -212,17 +214,16 @@ def _html_cell(cell: TableCell) -> str:
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows (column -> value) as CSV: numbers unchanged, texts in quotes and without
-    formulas.
+    """Return rows as CSV: numbers unchanged, texts in quotes and without formulas.
 
-    The keys of the first row are the names of the columns.
+    A row is a mapping from the name of each column to the value. All rows have the same columns.
     """
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-    # The first row itself yields its keys: they are the line of column names.
-    writer.writerows(
-        [*map(_csv_value, row)] for row in [*rows[:1], *(row.values() for row in rows)]
-    )
+    if rows:
+        writer.writerow(map(_csv_value, rows[0].keys()))
+    for row in rows:
+        writer.writerow(map(_csv_value, row.values()))
     return file.getvalue()
 
 

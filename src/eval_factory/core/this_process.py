@@ -179,5 +179,6 @@ def collect_rarely() -> None:
 
     At the end, Python would examine all objects twice, although the system frees their memory.
     """
+    # Older objects are examined after 20 collections of younger ones; Python's default is 10.
     gc.set_threshold(GC_THRESHOLD, 20, 20)
     atexit.register(gc.freeze)

@@ -48,9 +48,11 @@ def normal_host_name(name: object) -> str:
     The form is lower case, without a dot at the end and without an IPv6 zone, in ASCII (IDNA) as in
     urllib3's requests.
     """
-    text = (
-        name.decode("utf-8", "replace") if isinstance(name, (bytes, bytearray)) else str(name or "")
-    )
+    # The functions of `socket` also accept bytes and None.
+    if isinstance(name, (bytes, bytearray)):
+        text = name.decode("utf-8", "replace")
+    else:
+        text = str(name or "")
     text = text.lower().partition("%")[0].rstrip(".")
     if text.isascii():
         return text
@@ -83,8 +85,10 @@ def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if not use_nvcf:
-        path_in_url = API_PATHS.get(endpoint_type_of(url) or "", "")  # empty for a base URL
-        path = path.removesuffix(path_in_url) + API_PATHS[endpoint_type]
+        type_in_url = endpoint_type_of(url)
+        if type_in_url is not None:
+            path = path.removesuffix(API_PATHS[type_in_url])
+        path += API_PATHS[endpoint_type]
     return urlunsplit(parts._replace(path=path))
 
 
@@ -129,8 +133,9 @@ def served_url(command: str, path: str) -> str:
     """
     words = shlex.split(command)
     digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
-    program = re.sub("[^a-z0-9]+", "-", PurePath(words[0]).name.lower()).strip("-")[:30] or "server"
-    return f"{SERVED_SCHEME}://{program}-{digest}{path}"
+    program = PurePath(words[0]).name.lower()
+    host = re.sub("[^a-z0-9]+", "-", program).strip("-")[:30] or "server"
+    return f"{SERVED_SCHEME}://{host}-{digest}{path}"
 
 
 def is_at_a_server(url: str, env: Mapping[str, str]) -> bool:

@@ -53,9 +53,9 @@ TABLES = {"sample_medical_qa": "sample/data.csv"}
 
 
 def packaged_data(run_spec: str) -> dict[str, str]:
-    """Return {name: SHA-256} of the packaged file that a run spec reads.
+    """Return a dict from the name of the packaged file that a run spec reads to its SHA-256.
 
-    Return an empty dict if the run spec reads no packaged file.
+    The dict is empty if the run spec reads no packaged file.
     """
     table = TABLES.get(run_spec)
     if table is None:

@@ -12,6 +12,7 @@ import re
 import socket
 import threading
 import time
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -71,9 +72,10 @@ def embedded_judgement(prompt: str) -> str | None:
     if conversation is None:
         return None
     answer = conversation[1].rpartition(_START_OF_ANSWER)[2]
-    rest = prompt[conversation.end() :]
-    one_criterion = _ONE_CRITERION.search(rest)
-    criteria = _CRITERIA.search(rest)
+    # The conversation may quote the marks of criteria.
+    after_conversation = prompt[conversation.end() :]
+    one_criterion = _ONE_CRITERION.search(after_conversation)
+    criteria = _CRITERIA.search(after_conversation)
     if one_criterion is not None:
         return json.dumps(_decision(one_criterion[1], answer))
     if criteria is None:
@@ -113,10 +115,10 @@ class _Handler(BaseHTTPRequestHandler):
         is_chat = "messages" in body
         prompt = body["messages"][-1]["content"] if is_chat else body["prompt"]
         if isinstance(prompt, str):
-            self._send(200, _completion(body, prompt, is_chat=is_chat))
+            self._send(HTTPStatus.OK, _completion(body, prompt, is_chat=is_chat))
         else:
             self._send(
-                400,
+                HTTPStatus.BAD_REQUEST,
                 {"error": {"message": "the embedded endpoint reads text, and no picture or sound"}},
             )
 

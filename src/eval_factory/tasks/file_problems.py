@@ -266,7 +266,7 @@ def table_columns(file: Path) -> list[str]:
     """
     for _, header in table_rows(file):
         return header  # only the first row is read
-    raise TableError(1, "is empty; its first line names the columns")
+    raise TableError(line=1, reason="is empty; its first line names the columns")
 
 
 def rows_below(file: Path) -> Iterator[list[str]]:
