@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eval_factory.monitor.detector import (
-    Baseline,
     ChangeDetector,
     EDetectors,
+    LimitBaseline,
     Units,
     alarm_level,
     needed_repeats,
@@ -125,8 +125,8 @@ class Answers:
         self._rng = rng
         self._panel = panel
         within = np.concatenate([np.arange(size) for size in panel.sizes])
-        large = np.array(panel.sizes)[self.units.of]
-        self._fails_in = (self.units.of < panel.failing) & (within < panel.part * large)
+        large = np.array(panel.sizes)[self.units.numbers]
+        self._fails_in = (self.units.numbers < panel.failing) & (within < panel.part * large)
         apart = 2 * panel.accuracy * (1 - panel.accuracy) - panel.flips
         shape = (count, sum(panel.sizes))
         self._chance: Any = np.full(shape, panel.accuracy)
@@ -144,11 +144,11 @@ class Answers:
         )
         at = self._rng.random(chance.shape)
         if self._panel.correlation:
-            common = self._rng.random((len(chance), len(self.units.sizes)))[:, self.units.of]
+            common = self._rng.random((len(chance), len(self.units.sizes)))[:, self.units.numbers]
             at = np.where(self._rng.random(at.shape) < self._panel.correlation**0.5, common, at)
         if self._panel.failing:
             fails = self._rng.random((len(chance), len(self.units.sizes))) < self._panel.failure
-            at = np.where(fails[:, self.units.of] & self._fails_in, 1.0, at)
+            at = np.where(fails[:, self.units.numbers] & self._fails_in, 1.0, at)
         if not self._panel.rated:
             return (at < chance).astype(float)
         rest = (at - chance) / np.maximum(1 - chance, 1e-12)
@@ -192,12 +192,12 @@ def alarms_after(tasks: Sequence[Answers], runs: Any, max_drop: float, fall: _Fa
     for look in range(1, LOOKS + 1):
         evidence = []
         for at, (detector, task) in enumerate(zip(detectors, tasks, strict=True)):
-            evidence.append(detector.look(task.look(still, fall.at(look, at))))
+            evidence.append(detector.add_look(task.look(still, fall.at(look, at))))
         alarm = np.mean(evidence, axis=0) >= 1 / ALPHA
         first[still[alarm]] = look
         if alarm.any():
             still = still[~alarm]
-            detectors = [one.of(~alarm) for one in detectors]
+            detectors = [one.for_panels(~alarm) for one in detectors]
         if not len(still):
             break
     return first
@@ -245,7 +245,8 @@ def advised(panel: Panel, seed: int) -> tuple[list[Answers], list[Any] | None]:
     runs = [one.runs(FIRST_RUNS) for one in tasks]
     while True:
         limits = [
-            Baseline(each, one.units.of, 0.02, LOOKS) for each, one in zip(runs, tasks, strict=True)
+            LimitBaseline(each, one.units.numbers, 0.02, LOOKS)
+            for each, one in zip(runs, tasks, strict=True)
         ]
         needed = [one.repeats for one in needed_repeats(limits, ALPHA, seed)]
         if None in needed:
@@ -296,8 +297,8 @@ def changes(panel: Panel, years: int) -> float:
         lines = [ChangeDetector(one[: panel.repeats, year], LOOKS, seed=year) for one in totals]
         weeks = np.array([one[panel.repeats :, year] for one in totals]).T.tolist()
         alarms += any(
-            max([line.look(total) for line, total in zip(lines, week, strict=True)])
-            >= alarm_level(len(lines), ALPHA)
+            max([line.add_look(total) for line, total in zip(lines, week, strict=True)])
+            >= alarm_level(ALPHA, tests=len(lines))
             for week in weeks
         )
     return alarms / years

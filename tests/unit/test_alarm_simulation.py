@@ -48,7 +48,10 @@ def test_a_source_that_fails_as_a_whole_is_no_alarm(
 ) -> None:
     """Without the floor of each unit's variance every fifth unchanged year has an alarm."""
     assert detector.WHOLE_UNIT == 0.5
-    monkeypatch.setattr(detector, "WHOLE_UNIT", floor)
+    sigma_of = detector.sigma_of
+    monkeypatch.setattr(
+        detector, "sigma_of", lambda values, units, _: sigma_of(values, units, floor)
+    )
     assert least <= float((simulation.first_alarms(ONE_FAILS, 100, 0.0, 0.0) > 0).mean()) <= most
 
 

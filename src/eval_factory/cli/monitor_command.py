@@ -121,7 +121,7 @@ def look(
     If the command is stopped or killed, the same command resumes the look. Exit code: 0 in control,
     1 alarm; the exit code of the runs if they failed.
     """
-    from eval_factory.monitor.look import look as make_look
+    from eval_factory.monitor.look import make_baseline_or_look
     from eval_factory.monitor.panel import load_panel
 
     output = RunOutput(quiet=flags["quiet"], as_json=flags["as_json"])
@@ -132,7 +132,7 @@ def look(
             return
         options = _run_options(output, wait=flags["wait"], no_preflight=flags["no_preflight"])
         options = replace(options, imported=imported)
-        outcome = make_look(loaded, options, new_baseline)
+        outcome = make_baseline_or_look(loaded, options, new_baseline)
         _show(outcome, output)
     ctx.exit(outcome.exit_code)
 
@@ -142,13 +142,13 @@ def _show_panel(panel: Panel, output: RunOutput, *, debug: bool) -> None:
 
     The requests are not shown if the panel only takes imported results.
     """
-    from eval_factory.monitor.look import what_it_may_find
+    from eval_factory.monitor.look import expected_findings_lines
     from eval_factory.workflows.suite.suite_preview import preview_suite
 
     if not panel.takes_results:
         suite = panel.suite(panel.folder / "looks" / "0001")  # the folder of the first look
         show_dry_run(preview_suite(suite, env=os.environ, debug=debug), output.screen())
-    click.echo(own_lines("\n".join(what_it_may_find(panel))))
+    click.echo(own_lines("\n".join(expected_findings_lines(panel))))
 
 
 def _run_options(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> RunOptions:
@@ -166,7 +166,7 @@ def _run_options(output: RunOutput, *, wait: bool, no_preflight: bool = False) -
         env=os.environ,
         say=lambda text: screen.write(own_lines(text) + "\n"),
         progress_view=lambda folder: progress_view(folder, shown),
-        options=SuiteOptions(no_preflight=no_preflight, wait=wait),
+        suite_options=SuiteOptions(no_preflight=no_preflight, wait=wait),
     )
 
 
@@ -313,12 +313,12 @@ def change(ctx: click.Context, panel: Path, new_target: Path, wait: bool, as_jso
     Both models are asked the panel's questions, and the gate's policy decides. If the new model
     passes, it becomes the watched model with a new baseline. Exit code: 0 passed, 1 not passed.
     """
-    from eval_factory.monitor.look import change as decide
+    from eval_factory.monitor.look import decide_change
     from eval_factory.monitor.panel import load_panel
 
     output = RunOutput(as_json=as_json)
     with output.failures_reported():
         options = _run_options(output, wait=wait)
-        outcome = decide(load_panel(panel, os.environ), new_target, options)
+        outcome = decide_change(load_panel(panel, os.environ), new_target, options)
         _show(outcome, output)
     ctx.exit(outcome.exit_code)

@@ -1,7 +1,8 @@
 """Measures each asking of a panel, and tests after each look whether the model became worse.
 
-The looks after a baseline are tested in their order. The ledger stores the results of the tests;
-`eval-factory monitor verify` computes them again.
+The looks after a baseline are tested in their order. The course of a panel is the state of its
+tests after these looks (`PanelTests`). The ledger stores the results of the tests; `eval-factory
+monitor verify` computes them again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,13 @@ from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import json_line, open_regular, parse_json, write_atomic
 from eval_factory.monitor import detector
-from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetector, alarm_level
+from eval_factory.monitor.detector import (
+    Array,
+    ChangeDetector,
+    EDetector,
+    LimitBaseline,
+    alarm_level,
+)
 from eval_factory.monitor.ledger import Line
 from eval_factory.monitor.panel import CHANGED, Limit
 from eval_factory.report.reader import StoredResult, load_result
@@ -39,14 +46,15 @@ from eval_factory.scoring.intervals import PROPORTION
 from eval_factory.scoring.methods import STATISTICS_VERSION
 
 HARM = "harm"  # the kind of an alarm on a drop beyond a limit
-VALUES = "values.json"
-"""The file with the measurement of an asking; the ledger has its hash.
+VALUES_FILE = "values.json"
+"""The file with the measurement of an asking; the ledger has the hash of the file.
 
 A look reads the measurements of earlier askings from these files, and needs no earlier run.
 """
 SHARES = ("refused", "unreadable", "empty", "failed")  # figures that are shares of the answers
 STATED = "stated"  # the watched figure with the names of the models that answers state
-WHOLE_UNIT_SINCE = 2  # the first version of the statistics with a `whole_unit`
+WHOLE_UNIT_SINCE = 2
+"""The first version of the statistics with the parameter `whole_unit` of `detector.sigma_of`."""
 FIGURES_VERSION = 3
 """The version of the figures in a ledger.
 
@@ -54,11 +62,12 @@ Version 1 has no range of looks and no counts of differing answers. Each version
 differently which drops a panel finds.
 """
 _MAX_NAMED = 12  # the maximum number of names in a message
+_HASH_DIGITS = 16  # the digits of the hash of an answer: enough to notice that answers differ
 _Fields = dict[str, Any]  # fields of a line of the ledger, or of an entry in a line
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scale:
     """The scale that converts a limit's score into a value from 0 (worst) to 1 (best), and back."""
 
     metric: str  # the score's name in the result
@@ -66,14 +75,14 @@ class Scaled:
     high: float
     higher_is_better: bool
 
-    def value(self, score: float) -> float:
+    def value_of(self, score: float) -> float:
         """Return the value from 0 to 1 of a score; a score outside of the scale gets 0 or 1."""
         share = min(max((score - self.low) / (self.high - self.low), 0.0), 1.0)
         if self.higher_is_better:
             return share
         return 1 - share
 
-    def score(self, value: float) -> float:
+    def score_of(self, value: float) -> float:
         """Return the score of a value from 0 to 1."""
         share = value
         if not self.higher_is_better:
@@ -91,13 +100,16 @@ class PanelMeasurement:
     """The values of one asking of the panel."""
 
     limits: Mapping[str, Mapping[str, float | None]]
-    """Limit -> instance -> value from 0 (worst) to 1 (best); None if the instance has no value."""
+    """For each limit, a dict from its instances to their values.
+
+    A value is from 0 (worst) to 1 (best); None if the instance has no value.
+    """
     clusters: Mapping[str, Mapping[str, str]]
-    """Limit -> instance -> its source; only for tasks that declare sources."""
+    """For each limit whose task declares sources, a dict from its instances to their sources."""
     watched: _Fields  # the watched figures, such as the mean length of the answers
-    scales: Mapping[str, Scaled]  # limit -> scale
+    scales: Mapping[str, Scale]  # the scale of each limit
     answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Task -> instance -> a hash of its answers."""
+    """For each task, a dict from its instances to hashes of their answers."""
 
 
 Load = Callable[[Path | str], StoredResult]
@@ -140,33 +152,43 @@ def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> 
     answers = {}
     for task, records_of_task in records.items():
         answers[task] = _answer_hashes(records_of_task)
-    return PanelMeasurement(values, clusters, _watched(stored, records), scales, answers)
+    return PanelMeasurement(
+        limits=values,
+        clusters=clusters,
+        watched=_watched_figures(stored, records),
+        scales=scales,
+        answers=answers,
+    )
 
 
-def _scaled_values(instances: InstanceValues, scale: Scaled) -> dict[str, float | None]:
-    """Return instance -> value from 0 to 1; None if the instance has no value."""
+def _scaled_values(instances: InstanceValues, scale: Scale) -> dict[str, float | None]:
+    """Return the value of each instance, from 0 to 1; None if the instance has no value."""
     values: dict[str, float | None] = {}
-    for key in sorted(instances.all_keys):
-        values[key] = None
-        if key in instances.means:
-            values[key] = scale.value(instances.means[key])
+    for instance in sorted(instances.all_keys):
+        values[instance] = None
+        if instance in instances.means:
+            values[instance] = scale.value_of(instances.means[instance])
     return values
 
 
 def _answer_hashes(records: Sequence[InstanceRecord]) -> dict[str, str]:
-    """Return instance -> a hash of its answers; instances with a failed request are left out."""
-    texts: dict[str, list[str]] = {}
+    """Return a hash of the answers of each instance; instances with a failed request are left out.
+
+    An instance has a record for each trial and perturbation; these records have the same id.
+    """
+    answers_of: dict[str, list[str]] = {}
     failed = set()
     for record in records:
         if record.error is not None or record.completion is None:
             failed.add(record.id)
         else:
-            texts.setdefault(record.id, []).append(record.completion)
+            answers_of.setdefault(record.id, []).append(record.completion)
     digests = {}
-    for key, answers in sorted(texts.items()):
-        if key not in failed:
+    for instance, answers in sorted(answers_of.items()):
+        if instance not in failed:
+            # An answer may contain half of a surrogate pair, which UTF-8 cannot encode.
             text = "\0".join(answers).encode("utf-8", "surrogatepass")
-            digests[key] = hashlib.sha256(text).hexdigest()[:16]
+            digests[instance] = hashlib.sha256(text).hexdigest()[:_HASH_DIGITS]
     return digests
 
 
@@ -177,7 +199,7 @@ def tasks_of(limits: Sequence[Limit]) -> list[str]:
 
 def _limit_values(
     limit: Limit, stored: StoredResult, records: Sequence[InstanceRecord]
-) -> tuple[InstanceValues, Scaled]:
+) -> tuple[InstanceValues, Scale]:
     """Return the values of a limit's instances, and the scale of its metric.
 
     Raises:
@@ -196,16 +218,20 @@ def _limit_values(
     instances = values_of(group, score)
     if not instances.means:
         raise ConfigError(
-            f"{limit.name}: no instance of the sample belongs to it; {_choices(limit, records)}"
+            f"{limit.name}: no instance of the sample belongs to it; {_names(limit, records)}"
         )
     return instances, _scale_of(limit, name, score, instances)
 
 
-def _choices(limit: Limit, records: Sequence[InstanceRecord]) -> str:
-    """Return the fields, or the values of the field, that a limit may name, as a text."""
+def _names(limit: Limit, records: Sequence[InstanceRecord]) -> str:
+    """Return a text for a message about a limit without instances.
+
+    The text lists the values of the limit's field. If no instance has the field, the text lists the
+    fields of the instances.
+    """
     if limit.field is None:
         return "no answer has a value of its metric"
-    values = {record.group(limit.field) for record in records} - {None}
+    values = {record.group(limit.field) for record in records} - {None}  # None: without the field
     if values:
         names = formats.first_of(sorted(map(str, values)), _MAX_NAMED)
         return f"its values of {limit.field}: {names}"
@@ -213,8 +239,8 @@ def _choices(limit: Limit, records: Sequence[InstanceRecord]) -> str:
     return f"its fields: {formats.first_of(fields, _MAX_NAMED) or 'none'}"
 
 
-def _scale_of(limit: Limit, label: str, score: Score, instances: InstanceValues) -> Scaled:
-    """Return the scale of a limit's metric.
+def _scale_of(limit: Limit, name: str, score: Score, instances: InstanceValues) -> Scale:
+    """Return the scale of a limit's score, whose name in the result is `name`.
 
     Raises:
         ConfigError: The metric has no lowest or highest value, or `max_drop` is not smaller than
@@ -236,38 +262,36 @@ def _scale_of(limit: Limit, label: str, score: Score, instances: InstanceValues)
             f"{high:g}: no score can drop by more; set a smaller max_drop"
         )
     # If it is unknown whether higher is better (None), higher counts as better.
-    return Scaled(label, low, high, score.higher_is_better is not False)
+    return Scale(name, low, high, higher_is_better=score.higher_is_better is not False)
 
 
-def _watched(
+def _watched_figures(
     stored: Mapping[str, StoredResult], records: Mapping[str, Sequence[InstanceRecord]]
 ) -> _Fields:
     """Return the watched figures over all answers of an asking.
 
     `length` is the mean length of an answer in words, `latency` the median time in seconds.
     """
-    counts = []
+    total: Counter[str] = Counter()  # the numbers of instances over all runs
     stated: set[str] = set()
-    for asking in stored.values():
-        counts.append(asking.result.validity.instances)
-        model = asking.result.provenance.endpoints.get(MODEL_ROLE)
+    for run in stored.values():
+        for name in ("requested", *SHARES):
+            total[name] += getattr(run.result.validity.instances, name)
+        model = run.result.provenance.endpoints.get(MODEL_ROLE)
         if model is not None:
             stated.update(model.stated_models)
-    lengths = []
-    seconds = []
-    for record in chain.from_iterable(records.values()):
-        if record.error is None:
-            lengths.append(len((record.completion or "").split()))
-        if record.latency_s is not None:
-            seconds.append(record.latency_s)
-    total: Counter[str] = Counter()
-    for run in counts:
-        for name in ("requested", *SHARES):
-            total[name] += getattr(run, name)
     figures: _Fields = dict.fromkeys(SHARES, 0.0)
     if total["requested"]:
         for name in SHARES:
             figures[name] = total[name] / total["requested"]
+    lengths = []
+    seconds = []
+    for record in chain.from_iterable(records.values()):
+        if record.error is None:
+            answer = record.completion or ""  # None counts as an empty answer
+            lengths.append(len(answer.split()))
+        if record.latency_s is not None:
+            seconds.append(record.latency_s)
     figures["length"] = 0.0
     if lengths:
         figures["length"] = statistics.fmean(lengths)
@@ -281,7 +305,7 @@ def _watched(
 def write_values(folder: Path, measurement: PanelMeasurement) -> str:
     """Write a measurement into the asking's folder, and return the file's SHA-256."""
     text = json_line(asdict(measurement)) + "\n"
-    write_atomic(folder / VALUES, text)
+    write_atomic(folder / VALUES_FILE, text)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -291,7 +315,7 @@ def read_values(folder: Path, sha256: str) -> PanelMeasurement:
     Raises:
         PrerequisiteError: The file cannot be read, or its hash is not that in the ledger.
     """
-    path = folder / VALUES
+    path = folder / VALUES_FILE
     try:
         with open_regular(path, folder) as file:
             content = file.read()
@@ -304,13 +328,13 @@ def read_values(folder: Path, sha256: str) -> PanelMeasurement:
             f"{path}: was changed: its hash is not that in the ledger; restore the file from a copy"
         )
     document = parse_json(content)
-    scales = {name: Scaled(**scale) for name, scale in document["scales"].items()}
+    scales = {name: Scale(**scale) for name, scale in document["scales"].items()}
     return PanelMeasurement(
-        document["limits"],
-        document["clusters"],
-        document["watched"],
-        scales,
-        document.get("answers", {}),
+        limits=document["limits"],
+        clusters=document["clusters"],
+        watched=document["watched"],
+        scales=scales,
+        answers=document.get("answers", {}),  # earlier versions of this program stored no answers
     )
 
 
@@ -319,6 +343,11 @@ def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[d
 
     An entry has the name of the task, the run's folder inside the panel's folder, and the SHA-256
     of the run's file of checksums.
+
+    Args:
+        folder: the folder of the asked target, with a run folder for each task.
+        panel_folder: the panel's folder.
+        limits: the panel's limits, which name the tasks.
     """
     runs = []
     for task in tasks_of(limits):
@@ -332,7 +361,7 @@ def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[d
     return runs
 
 
-def differences(
+def reasons_not_to_compare(
     before: Path, after: Path, limits: Sequence[Limit], load: Load = load_result
 ) -> Iterator[str]:
     """Yield the reasons why a look's answers may not be compared with the baseline's answers.
@@ -368,12 +397,13 @@ class Rules:
 
     alpha: float  # the error rate of the panel: the probability of a false alarm over all looks
     looks: int  # the greatest number of looks
-    seed: int
-    alarm_on: tuple[str, ...]  # the other changes that raise an alarm, such as `latency`; sorted
+    seed: int  # the seed of the sample, and of the random numbers in the tests of changes
+    alarm_on: tuple[str, ...]
+    """The changes that raise an alarm, as well as a drop beyond a limit: `latency`; sorted."""
     statistics: int = STATISTICS_VERSION
-    """The version of the statistics that made the baseline; its looks use this version, too."""
+    """The version of the statistics that made the baseline; all its looks use this version."""
     figures_version: int = FIGURES_VERSION
-    """The version of the figures in the ledger's lines since that baseline."""
+    """The version of the figures in the ledger's lines of the baseline and its looks."""
 
     @classmethod
     def of(cls, source: Mapping[str, Any]) -> Rules:
@@ -389,20 +419,20 @@ class Rules:
             statistics = source.get("statistics", 1)
             figures_version = source.get("figures_version", 1)
         return cls(
-            float(source["alpha"]),
-            source["looks"],
-            source["seed"],
-            tuple(sorted(source["alarm_on"])),
-            statistics,
-            figures_version,
+            alpha=float(source["alpha"]),
+            looks=source["looks"],
+            seed=source["seed"],
+            alarm_on=tuple(sorted(source["alarm_on"])),
+            statistics=statistics,
+            figures_version=figures_version,
         )
 
     @property
-    def whole_unit(self) -> float | None:
-        """The argument `whole_unit` of the detector: 0 for version 1, None for the default."""
+    def whole_unit(self) -> float:
+        """The parameter `whole_unit` of `detector.sigma_of`; 0 has no effect."""
         if self.statistics < WHOLE_UNIT_SINCE:
             return 0.0
-        return None
+        return detector.WHOLE_UNIT
 
     @property
     def harm_alpha(self) -> float:
@@ -422,11 +452,12 @@ class Rules:
         return self.alpha
 
     def seed_of(self, name: str) -> int:
-        """Return the seed of the test with this name."""
-        return int(hashlib.sha256(f"{self.seed} {name}".encode()).hexdigest()[:8], 16)
+        """Return the seed of the test of a limit or a watched figure, an integer of 32 bits."""
+        digest = hashlib.sha256(f"{self.seed} {name}".encode()).hexdigest()
+        return int(digest[:8], 16)
 
 
-class _Stream:
+class _LimitTests:
     """The tests of one limit, look after look."""
 
     def __init__(self, limit: Limit, rules: Rules, repeats: Sequence[PanelMeasurement]) -> None:
@@ -438,122 +469,129 @@ class _Stream:
         self.limit = limit
         self._rules = rules
         self.scale = repeats[0].scales[limit.name]
-        self.totals = list[float]()  # the mean value of each look; NaN without any value
-        # for each run of the baseline: instance -> value
+        self._means = list[float]()  # the mean value of each look; NaN without any value
+        # the values of each run of the baseline, by instance
         runs = [repeat.limits[limit.name] for repeat in repeats]
-        instances = sorted(set().union(*runs))
-        self.keys = []
-        for key in instances:
-            if None not in [run.get(key) for run in runs]:
-                self.keys.append(key)
-        self.left_out = len(instances) - len(self.keys)
-        if len(self.keys) < 2:
-            few = f"{len(self.keys)} of its instances have a value in every run of the baseline"
-            raise ConfigError(f"{limit.name}: {few}")
-        clusters = repeats[0].clusters.get(limit.name, {})
-        unit_of_source: dict[str, int] = {}
-        units = []
-        for key in self.keys:
-            # An instance without a source is a unit of its own; no source begins with a null.
-            source = clusters.get(key, f"\0{key}")
-            units.append(unit_of_source.setdefault(source, len(unit_of_source)))
+        all_instances = sorted(set().union(*runs))
+        self.instances = []
+        for instance in all_instances:
+            if None not in [run.get(instance) for run in runs]:
+                self.instances.append(instance)
+        self.left_out = len(all_instances) - len(self.instances)  # without a value in a run
+        if len(self.instances) < 2:
+            raise ConfigError(
+                f"{limit.name}: {len(self.instances)} of its instances have a value in every run "
+                "of the baseline"
+            )
         values = []
         for run in runs:
-            values.append([run[key] for key in self.keys])
-        self.baseline = Baseline(
+            values.append([run[instance] for instance in self.instances])
+        self.baseline = LimitBaseline(
             values=np.array(values, dtype=float),
-            units=np.array(units),
+            units=self._units(repeats[0].clusters.get(limit.name, {})),
             max_drop=limit.max_drop / self.scale.width,
             looks=rules.looks,
             whole_unit=rules.whole_unit,
         )
-        self.detector = EDetector(self.baseline)
-        self.change = ChangeDetector(
+        self._drop_detector = EDetector(self.baseline)
+        self._change_detector = ChangeDetector(
             self.baseline.values.mean(axis=1), rules.looks, rules.seed_of(limit.name)
         )
 
-    def add(
-        self, values: Mapping[str, float | None], numbers: Sequence[int]
+    def _units(self, clusters: Mapping[str, str]) -> Array:
+        """Return the number of each instance's unit; `clusters` has the sources of instances."""
+        unit_of_source: dict[str, int] = {}
+        units = []
+        for instance in self.instances:
+            # An instance without a source is a unit of its own; no source begins with a null.
+            source = clusters.get(instance, f"\0{instance}")
+            next_unit = len(unit_of_source)
+            units.append(unit_of_source.setdefault(source, next_unit))
+        return np.array(units)
+
+    def add_look(
+        self, values_of: Mapping[str, float | None], numbers: Sequence[int]
     ) -> tuple[_Fields, _Fields]:
-        """Test the next look's values.
+        """Test the next look.
 
         Args:
-            values: Instance -> its value in this look.
+            values_of: The values of the instances in this look.
             numbers: The numbers of the looks so far; the last number is that of this look.
 
         Returns:
             The ledger's entries for the test of the limit, and for the test of any change.
         """
-        answers = np.array([values.get(key) for key in self.keys], float)  # None becomes NaN
-        present = answers[~np.isnan(answers)]
+        # None becomes NaN.
+        values = np.array([values_of.get(instance) for instance in self.instances], float)
+        present = values[~np.isnan(values)]
         score = None
         mean = math.nan
         mean_for_change = self.baseline.mean  # without any value, assume that nothing changed
         if len(present):
             mean = float(present.mean())
             mean_for_change = mean
-            score = self.scale.score(mean)
-        self.totals.append(mean)
-        e = self.detector.look(answers)
-        changed = self.change.look(mean_for_change)
+            score = self.scale.score_of(mean)
+        self._means.append(mean)
+        e_of_drop = self._drop_detector.add_look(values)
+        e_of_change = self._change_detector.add_look(mean_for_change)
         limit_entry = {
             "name": self.limit.name,
             "value": score,
-            "missing": len(answers) - len(present),
-            "e": e,
-            **dates_of(self.detector, numbers, self._rules),
+            "missing": len(values) - len(present),
+            "e": e_of_drop,
+            **dates_of(self._drop_detector, numbers, self._rules),
         }
-        return limit_entry, {"e": changed, **dates_of(self.change, numbers, self._rules)}
+        change_entry = {
+            "e": e_of_change,
+            **dates_of(self._change_detector, numbers, self._rules),
+        }
+        return limit_entry, change_entry
 
     def drop_since(self, numbers: Sequence[int], since: int | None) -> float | None:
         """Return the drop of the mean since a look, in the metric's own unit.
 
         Return None if `since` is None, or if no look since then has a value.
+
+        Args:
+            numbers: The numbers of the looks so far.
+            since: The number of the first look that counts.
         """
         if since is None:
             return None
         later = []
-        for number, total in zip(numbers, self.totals, strict=True):
-            if number >= since and not math.isnan(total):
-                later.append(total)
+        for number, mean in zip(numbers, self._means, strict=True):
+            if number >= since and not math.isnan(mean):
+                later.append(mean)
         if not later:
             return None
         return (self.baseline.mean - float(np.mean(later))) * self.scale.width
-
-
-def _number_of_look(numbers: Sequence[int], position: int | None) -> int | None:
-    """Return the number of the look at this position, counted from 1.
-
-    Return None if `position` is None. Numbers and positions differ, because some looks with a
-    number were not made.
-    """
-    if position is None:
-        return None
-    return numbers[position - 1]
 
 
 DATES = ("since", "since_range")  # the fields that `dates_of` returns
 
 
 def dates_of(
-    detector: EDetector | ChangeDetector, numbers: Sequence[int], rules: Rules
+    test: EDetector | ChangeDetector, numbers: Sequence[int], rules: Rules
 ) -> dict[str, Any]:
     """Return when a change began: `since` is the most likely look, `since_range` the range.
 
     Both are numbers of looks, and None if there is no evidence of a change. Version 1 of the
-    figures has no range.
+    figures has no range. A test counts the looks that were made, from 1. `numbers` has the number
+    of each of these looks, because looks that were not made have numbers too.
     """
-    dates: dict[str, Any] = {"since": _number_of_look(numbers, detector.since)}
+    dates: dict[str, Any] = {"since": None}
+    if test.since is not None:
+        dates["since"] = numbers[test.since - 1]
     if rules.figures_version > 1:
         dates["since_range"] = None
-        bounds = detector.since_range
-        if bounds is not None:
-            dates["since_range"] = [numbers[end - 1] for end in bounds]
+        if test.since_range is not None:
+            first, last = test.since_range
+            dates["since_range"] = [numbers[first - 1], numbers[last - 1]]
     return dates
 
 
-class Course:
-    """The state of all tests of a panel: the evidence since its baseline, look by look."""
+class PanelTests:
+    """The tests of a panel: of its limits and its watched figures, look by look."""
 
     def __init__(
         self, rules: Rules, limits: Sequence[Limit], repeats: Sequence[PanelMeasurement]
@@ -568,15 +606,15 @@ class Course:
         """The numbers of the looks that were made."""
         self._alarm: _Fields | None = None  # the first alarm; all later looks have it too
         self._repeats = repeats
-        self.streams = [_Stream(limit, rules, repeats) for limit in limits]
-        self._figures: dict[str, ChangeDetector] = {}
+        self.limit_tests = [_LimitTests(limit, rules, repeats) for limit in limits]
+        self._figure_tests: dict[str, ChangeDetector] = {}
         for name in rules.alarm_on:
             if name not in (CHANGED, STATED):
-                # A latency is None if no answer has one; it counts as 0 here and in `look`.
-                totals = [repeat.watched[name] or 0.0 for repeat in repeats]
-                self._figures[name] = ChangeDetector(totals, rules.looks, rules.seed_of(name))
+                figures = [_number_of(name, repeat) for repeat in repeats]
+                test = ChangeDetector(figures, rules.looks, rules.seed_of(name))
+                self._figure_tests[name] = test
 
-    def of_baseline(self) -> _Fields:
+    def baseline_entries(self) -> _Fields:
         """Return the ledger's entries for the baseline."""
         watched: _Fields = {}
         for name in self._repeats[0].watched:
@@ -584,7 +622,7 @@ class Course:
                 watched[name] = self._mean_of(name)
         watched[STATED] = sorted(self._stated_models())
         line: _Fields = {
-            "limits": [_entry_of(stream) for stream in self.streams],
+            "limits": [_baseline_entry(test) for test in self.limit_tests],
             "watched": watched,
         }
         if self.rules.statistics > 1:  # lines of version 1 have no number of the version
@@ -603,23 +641,23 @@ class Course:
         """Return the models that the baseline's answers state."""
         return set(chain.from_iterable(repeat.watched[STATED] for repeat in self._repeats))
 
-    def look(self, number: int, measurement: PanelMeasurement) -> _Fields:
-        """Test the next look, and return the ledger's entries for it."""
+    def add_look(self, number: int, measurement: PanelMeasurement) -> _Fields:
+        """Test the next look, and return the ledger's entries for this look."""
         self.numbers.append(number)
         limits = []
         changed = {}
-        for stream in self.streams:
-            values = measurement.limits.get(stream.limit.name, {})
-            limit_entry, change_entry = stream.add(values, self.numbers)
+        for limit_test in self.limit_tests:
+            values = measurement.limits.get(limit_test.limit.name, {})
+            limit_entry, change_entry = limit_test.add_look(values, self.numbers)
             limits.append(limit_entry)
-            changed[stream.limit.name] = change_entry
+            changed[limit_test.limit.name] = change_entry
         # A mean of e-values is an e-value, even if the limits depend on each other (V. Vovk,
         # R. Wang, Annals of Statistics 49:1736-1754, 2021). As long as no limit is broken, the mean
         # reaches 1 / alpha at any look with a probability of at most alpha.
         e = statistics.fmean(limit["e"] for limit in limits)
         figures = {}
-        for name, test in self._figures.items():
-            evidence = test.look(measurement.watched[name] or 0.0)
+        for name, test in self._figure_tests.items():
+            evidence = test.add_look(_number_of(name, measurement))
             figures[name] = {"e": evidence, **dates_of(test, self.numbers, self.rules)}
         if self._alarm is None:
             self._alarm = (
@@ -628,6 +666,7 @@ class Course:
                 or self._watched_alarm(number, figures, measurement)
             )
         if self._alarm is not None and self._alarm["what"] == HARM:
+            # The drops are computed again at each look, from all looks since the alarm's `since`.
             self._alarm = {**self._alarm, "drops": self._drops(self._alarm)}
         line = {
             "limits": limits,
@@ -657,11 +696,11 @@ class Course:
         return counts
 
     def _drops(self, alarm: _Fields) -> dict[str, float | None]:
-        """Return the drop of each limit that the alarm names, since the alarm's first look."""
-        streams = {stream.limit.name: stream for stream in self.streams}
+        """Return the drop of each limit that the alarm names, since the alarm's `since`."""
         drops = {}
-        for name in alarm["names"]:
-            drops[name] = streams[name].drop_since(self.numbers, alarm["since"])
+        for test in self.limit_tests:
+            if test.limit.name in alarm["names"]:
+                drops[test.limit.name] = test.drop_since(self.numbers, alarm["since"])
         return drops
 
     def _harm_alarm(self, number: int, limits: Sequence[_Fields], e: float) -> _Fields | None:
@@ -669,19 +708,18 @@ class Course:
         level = 1 / self.rules.harm_alpha
         if e < level:
             return None
-        # If the mean of the e-values reaches the level, at least one e-value does too. `min`
-        # ensures that rounding of the mean leaves no alarm without a name.
-        level = min(level, max(limit["e"] for limit in limits))
-        beyond = [limit for limit in limits if limit["e"] >= level]
-        worst = max(beyond, key=lambda limit: float(limit["e"]))
-        names = [limit["name"] for limit in beyond]
+        worst = max(limits, key=lambda limit: float(limit["e"]))
+        # If the mean of the e-values reaches the level, the greatest e-value does too. `min` is for
+        # a mean that was rounded up: the alarm needs at least one name.
+        level = min(level, worst["e"])
+        names = [limit["name"] for limit in limits if limit["e"] >= level]
         return {"what": HARM, "look": number, "names": names, **_dates_in(worst)}
 
     def _change_alarm(self, number: int, changed: Mapping[str, _Fields]) -> _Fields | None:
         """Return the alarm on any change of a limit's score; None without such an alarm."""
         if CHANGED not in self.rules.alarm_on:
             return None
-        level = alarm_level(len(changed), self.rules.other_alpha)
+        level = alarm_level(self.rules.other_alpha, tests=len(changed))
         names = [name for name, change in changed.items() if change["e"] >= level]
         if not names:
             return None
@@ -695,7 +733,7 @@ class Course:
         Return None if this look raises no such alarm.
         """
         for name, figure in figures.items():
-            if figure["e"] >= alarm_level(1, self.rules.other_alpha):
+            if figure["e"] >= alarm_level(self.rules.other_alpha):
                 return {"what": name, "look": number, "names": [name], **_dates_in(figure)}
         if STATED not in self.rules.alarm_on:
             return None
@@ -704,19 +742,26 @@ class Course:
         return {"what": STATED, "look": number, "names": [STATED], "since": number}
 
 
-def _entry_of(stream: _Stream) -> _Fields:
+def _number_of(name: str, measurement: PanelMeasurement) -> float:
+    """Return a watched figure; 0 if it is None, as a latency without any answer is."""
+    return float(measurement.watched[name] or 0.0)
+
+
+def _baseline_entry(test: _LimitTests) -> _Fields:
     """Return the ledger's entry for a limit at the baseline."""
+    scale = test.scale
+    baseline = test.baseline
     return {
-        **asdict(stream.limit),
-        "metric": stream.scale.metric,
-        "scale": [stream.scale.low, stream.scale.high],
-        "higher_is_better": stream.scale.higher_is_better,
-        "instances": len(stream.keys),
-        "units": len(set(stream.baseline.units.tolist())),
-        "left_out": stream.left_out,
-        "baseline": stream.scale.score(stream.baseline.mean),
-        "sigma": stream.baseline.sigma * stream.scale.width,
-        "flip_rate": stream.baseline.flip_rate,
+        **asdict(test.limit),
+        "metric": scale.metric,
+        "scale": [scale.low, scale.high],
+        "higher_is_better": scale.higher_is_better,
+        "instances": len(test.instances),
+        "units": len(set(baseline.units.tolist())),
+        "left_out": test.left_out,
+        "baseline": scale.score_of(baseline.mean),
+        "sigma": baseline.sigma * scale.width,
+        "flip_rate": baseline.flip_rate,
     }
 
 
@@ -725,32 +770,32 @@ def _dates_in(figures: _Fields) -> _Fields:
     return {name: figures[name] for name in DATES if name in figures}
 
 
-def course_of(
+def replayed_tests(
     baseline: Line, folder: Path, looks: Sequence[Line] = (), load: Load = load_result
-) -> Course:
-    """Return the state of the tests after these looks.
+) -> PanelTests:
+    """Return the tests after these looks: all looks are tested again.
 
     Args:
         baseline: The ledger's line of the baseline.
         folder: The panel's folder.
         looks: The ledger's lines of the looks after the baseline.
-        load: Reads the runs' results again; needed if an older version of the reader read their
-            answers. By default, the stored values are used.
+        load: Reads the result in a run's folder. It is needed if another version of the reader read
+            the answers of a run. By default, the stored values are used.
     """
     limits = limits_of(baseline)
 
     def measured(asking: Line) -> PanelMeasurement:
-        """Return the values of a baseline's repeat or of a look."""
-        if load is load_result:  # the default: nothing has to be read again
+        """Return the values of an asking: a repeat of the baseline, or a look."""
+        if load is load_result:  # the default: no answer has to be read again
             return read_values(folder / asking["folder"], asking["values"])
         # The parent of a run's folder is the folder of the asked target.
         return measure((folder / asking["runs"][0]["folder"]).parent, limits, load)
 
     repeats = [measured(repeat) for repeat in baseline["repeats"]]
-    course = Course(Rules.of(baseline), limits, repeats)
+    tests = PanelTests(Rules.of(baseline), limits, repeats)
     for line in looks:
-        course.look(line["look"], measured(line))
-    return course
+        tests.add_look(line["look"], measured(line))
+    return tests
 
 
 def run_folders_of(folder: Path, lines: Sequence[Line]) -> list[Path]:
@@ -765,28 +810,28 @@ def run_folders_of(folder: Path, lines: Sequence[Line]) -> list[Path]:
 
 def limits_of(baseline: Line) -> list[Limit]:
     """Return the limits of a baseline."""
-    names = [field.name for field in fields(Limit)]
+    names = [limit_field.name for limit_field in fields(Limit)]
     limits = []
     for entry in baseline["limits"]:
         limits.append(Limit(**{name: entry[name] for name in names}))
     return limits
 
 
-def power_of(course: Course) -> dict[str, Any]:
-    """Return limit -> a mapping with the results of simulations.
+def power_of(tests: PanelTests) -> dict[str, Any]:
+    """Return for each limit the drops that it finds in simulations.
 
     `finds` are the simulated drops, with the shares of years in which the panel finds them.
     `needed` is the number of runs that the baseline needs to find the drop `drop` reliably; None if
     no simulated number of runs is enough.
     """
-    baselines = [stream.baseline for stream in course.streams]
-    finds = detector.simulated_findings(baselines, course.rules.harm_alpha)
-    needed = detector.needed_repeats(baselines, course.rules.harm_alpha)
+    baselines = [test.baseline for test in tests.limit_tests]
+    findings = detector.simulated_findings(baselines, tests.rules.harm_alpha)
+    needed_runs = detector.needed_repeats(baselines, tests.rules.harm_alpha)
     power = {}
-    for stream, drops, need in zip(course.streams, finds, needed, strict=True):
-        power[stream.limit.name] = {
+    for test, drops, needed in zip(tests.limit_tests, findings, needed_runs, strict=True):
+        power[test.limit.name] = {
             "finds": [asdict(drop) for drop in drops],
-            "needed": need.repeats,
-            "drop": need.finding.drop,
+            "needed": needed.repeats,
+            "drop": needed.finding.drop,
         }
     return power

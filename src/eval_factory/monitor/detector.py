@@ -2,6 +2,8 @@
 
 The error rate of an alarm applies to all looks together, so users may look as often as they like.
 A panel is a fixed sample of instances, asked B times as a baseline and then once at each look.
+In this module, `(B, n)` is the shape of an array: B runs of n instances. U is the number of units,
+and `...` are any dimensions before these.
 
 `EDetectors` bets that the mean has fallen by more than `max_drop`. As long as the mean has not
 fallen so far, the stake is not expected to grow (J. Ville, Etude critique de la notion de
@@ -9,11 +11,11 @@ collectif, 1939). The method is the e-detector of Shiryaev and Roberts with a bu
 A. Ramdas and A. Rinaldo, arXiv:2203.03532). The bets are those on means of bounded values of
 I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024.
 
-The baseline's mean may be too high by chance. The evidence is therefore computed for means that are
-k standard errors too high, for several k, and weighted; the smallest weighted evidence counts. The
-test assumes that the baseline's mean is about normal, with the standard error `Baseline.sigma`.
-docs/monitor.md states the other assumptions; benchmarks/monitor_alarms.py counts false alarms.
-The functions are pure: they read no files.
+The baseline's mean may be k standard errors too high by chance. The evidence is therefore computed
+for several k, and multiplied by a weight for each k; the smallest product is the evidence of the
+look. The test assumes that the baseline's mean is about normal, with the standard error
+`LimitBaseline.sigma`. docs/monitor.md states the other assumptions; benchmarks/monitor_alarms.py
+counts false alarms. The functions are pure: they read no files.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from eval_factory.scoring.intervals import FEW_SOURCES, LARGE_SOURCE
 Array = NDArray[Any]
 BET_FRACTIONS = np.array([0.9, 0.6, 0.35, 0.2, 0.1, 0.05])
 """The share of its stake that each bet would lose at the worst possible look."""
-Z_GRID = np.arange(17) / 4  # k: the number of standard errors by which the baseline is too good
+Z_GRID = np.arange(17) / 4
+"""The values of k, from 0 to 4: by how many standard errors the baseline's mean is too high."""
 TILTS = np.array([0.75, 1.5, 2.5])  # the values of t in `mixture_weights`
 ROUNDING_LOSS = 1.29  # explained in `mixture_weights`
 
@@ -42,8 +45,8 @@ def mixture_weights(z: Array) -> Array:
         A_k = mean over the tilts t of exp(t k - t^2 / 2) / ROUNDING_LOSS
 
     If k is drawn from the standard normal distribution, the mean of exp(t k - t^2 / 2) is 1. The
-    true k of a panel is rounded up to the next value in `Z_GRID`; `ROUNDING_LOSS` compensates for
-    that. Without rounding, 1.07 would be enough.
+    true k of a panel is rounded up to the next value in `Z_GRID`, which makes the weight too large;
+    the division by `ROUNDING_LOSS` compensates for that. Without rounding, 1.07 would be enough.
     """
     likelihood_ratios = np.exp(np.outer(z, TILTS) - np.square(TILTS) / 2)
     return np.asarray(likelihood_ratios.mean(axis=1) / ROUNDING_LOSS)
@@ -52,7 +55,7 @@ def mixture_weights(z: Array) -> Array:
 MIXTURE_WEIGHTS = mixture_weights(Z_GRID)
 """The weight of each k in `Z_GRID`. One panel in 30,000 has a k above 4."""
 WHOLE_UNIT = 0.5
-"""The lower limit of a unit's variance, as a share; `sigma_of` explains it.
+"""The parameter `whole_unit` of `sigma_of`.
 
 With 1 instead of .5, a panel of 30 units of five instances would find a drop of 10 points in 19 %
 of years instead of 99 %.
@@ -64,25 +67,26 @@ SINCE_WITHIN = 20.0
 The range contains each look whose stake grew to at least a twentieth of the largest stake. For five
 simulated panels, the drop began in this range in 94 to 100 % of alarms.
 """
-MAX_E_VALUE = 1e250  # larger evidence is set to this number, so that it stays finite
+DECIMALS = 12  # values are rounded to this number of decimals, against errors of floating point
+MAX_E_VALUE = 1e250  # larger e-values are set to this number, so that they stay finite
 
 
 @dataclass(frozen=True, eq=False)
-class Baseline:
+class LimitBaseline:
     """The values of one limit of a panel before the first look."""
 
-    values: Array  # (B, n): runs, instances; from 0 (worst) to 1 (best)
-    units: Array  # (n,): a whole number for each instance, equal for instances of one cluster
+    values: Array  # (B, n), from 0 (worst) to 1 (best)
+    units: Array  # (n,): an integer for each instance, equal for the instances of a unit
     max_drop: float  # the greatest permitted drop of the mean, from 0 to 1
     looks: int  # the greatest number of looks
-    whole_unit: float | None = None  # the parameter of `sigma_of`; None means `WHOLE_UNIT`
+    whole_unit: float = WHOLE_UNIT  # the parameter of `sigma_of`
 
     def __post_init__(self) -> None:
         """Round and check the values.
 
         Raises ValueError if an array has a wrong shape, or a value is missing or out of range.
         """
-        object.__setattr__(self, "values", np.round(np.asarray(self.values, float), 12))
+        object.__setattr__(self, "values", np.round(np.asarray(self.values, float), DECIMALS))
         object.__setattr__(self, "units", np.asarray(self.units))
         if self.values.ndim != 2 or self.values.shape[0] < 2 or not self.values.shape[1]:
             raise ValueError("a baseline needs at least two runs of at least one instance")
@@ -118,22 +122,23 @@ class Units:
 
     def __init__(self, labels: ArrayLike) -> None:
         """Number the units; instances with equal labels are one unit."""
-        self.of: Array
+        self.numbers: Array
         """The number of each instance's unit, from 0: (n,)."""
         self.sizes: Array
         """The number of instances of each unit: (U,)."""
-        _, self.of, self.sizes = np.unique(
+        _, self.numbers, self.sizes = np.unique(
             np.asarray(labels), return_inverse=True, return_counts=True
         )
-        self._order = np.argsort(self.of, kind="stable")
+        # the indexes of the instances, unit by unit, and where each unit starts in this order
+        self._order = np.argsort(self.numbers, kind="stable")
         self._starts = np.cumsum(self.sizes) - self.sizes
 
     def totals(self, values: Array) -> Array:
-        """Return each unit's sum: (..., U), for values (..., n)."""
+        """Return the sum of the values of each unit: (..., U), for values (..., n)."""
         return np.asarray(np.add.reduceat(values[..., self._order], self._starts, axis=-1))
 
 
-def sigma_of(values: Array, units: Units, whole_unit: float | None = None) -> Array:
+def sigma_of(values: Array, units: Units, whole_unit: float = WHOLE_UNIT) -> Array:
     """Return the standard error of the mean over runs and instances: (...), for values (..., B, n).
 
     The standard error is widened as an interval by Student's t is:
@@ -143,99 +148,100 @@ def sigma_of(values: Array, units: Units, whole_unit: float | None = None) -> Ar
     s_u^2 is the variance of a unit's sum over the runs. m is the mean size of the units; without
     the term m/2, a baseline whose runs do not differ would count as exact. The degrees of freedom
     are nu = (B - 1) v^2 / (sum of s_u^4 + (m/2)^2) (F. E. Satterthwaite, Biometrics Bulletin
-    2:110-114, 1946), but at least 4, and at most the degrees for units whose s_u is proportional to
-    their size.
+    2:110-114, 1946). nu is at least 4, and at most the degrees for units whose s_u is proportional
+    to their size.
 
-    A unit may fail as a whole, in a share of runs so small that the B runs do not show it. So s_u^2
-    has a lower limit. If the whole unit changed in one of the B runs, s_u^2 would be (size)^2 / B.
-    The lower limit for units of several instances is the share `whole_unit` of this variance
-    (`WHOLE_UNIT` by default). If there are few effective units, or if one unit has over 30 % of the
-    instances, the lower limit is the complete variance, for each unit. Without the first limit, 8
-    to 38 % of panels with a unit of 25 in 100 instances that fails in one of ten runs gave a false
-    alarm in a year at `max_drop` 0. Without the second limit, 16 % of panels with one unit of 80
-    and 20 units of 1 gave a false alarm (benchmarks/monitor_alarms.py).
+    All answers of a unit may fail together, in a share of runs so small that the B runs do not show
+    it. So s_u^2 has a lower limit. If a unit changed completely in one of the B runs, s_u^2 would
+    be (size)^2 / B. For units of several instances, the lower limit is the share `whole_unit` of
+    this variance. If there are few effective units, or if a unit has over 30 % of the instances,
+    the lower limit of each unit is the complete variance.
+
+    benchmarks/monitor_alarms.py counted false alarms without these limits. Without the share, 8 to
+    38 % of panels with a unit of 25 in 100 instances that fails in one of ten runs gave a false
+    alarm in a year at `max_drop` 0. Without the complete variance, 16 % of panels with a unit of
+    80 and 20 units of 1 gave a false alarm.
     """
     from scipy.special import stdtrit  # imported here, because this import is slow
 
     runs, count = values.shape[-2:]
-    variances = units.totals(values).var(axis=-2, ddof=1)
     squares = np.square(units.sizes.astype(float))
-    share = whole_unit
-    if share is None:
-        share = WHOLE_UNIT
-    floor = np.where(units.sizes > 1, share * squares, 0.0)
-    if count**2 / squares.sum() < FEW_SOURCES or units.sizes.max() > LARGE_SOURCE * count:
-        floor = squares
-    variances = np.maximum(variances, floor / runs)
-    prior = units.sizes.mean() / 2
-    variance = variances.sum(axis=-1) + prior
-    degrees = np.maximum(
-        4.0, (runs - 1) * variance**2 / (np.square(variances).sum(axis=-1) + prior**2)
-    )
-    degrees = np.minimum(degrees, (runs - 1) * squares.sum() ** 2 / np.square(squares).sum())
+    effective_units = count**2 / squares.sum()
+    if effective_units < FEW_SOURCES or units.sizes.max() > LARGE_SOURCE * count:
+        min_variances = squares / runs
+    else:
+        min_variances = np.where(units.sizes > 1, whole_unit * squares, 0.0) / runs
+    variances = np.maximum(units.totals(values).var(axis=-2, ddof=1), min_variances)  # s_u^2
+    half_size = units.sizes.mean() / 2  # m/2
+    variance = variances.sum(axis=-1) + half_size  # v
+    degrees = (runs - 1) * variance**2 / (np.square(variances).sum(axis=-1) + half_size**2)
+    max_degrees = (runs - 1) * squares.sum() ** 2 / np.square(squares).sum()
+    degrees = np.minimum(np.maximum(4.0, degrees), max_degrees)
     return np.asarray(stdtrit(degrees, 0.975) / 1.96 * np.sqrt(variance / runs) / count)
 
 
 class ShiryaevRobertsWealth:
     """The wealth of a player who divides a stake of 1 equally over all looks.
 
-    At each look the player adds 1/looks of the stake to the wealth that is already in the game. A
-    change at any look therefore meets money that lost nothing before (A. N. Shiryaev, 1963; S. W.
-    Roberts, 1966). Several bets are played side by side, each with its own wealth.
+    At each look the player adds 1/looks of the stake, the stake of this look, to the wealth that is
+    already in the game. A change at any look therefore meets money that lost nothing before (A. N.
+    Shiryaev, 1963; S. W. Roberts, 1966). Several bets are played side by side, each with its own
+    wealth. A bet multiplies its wealth by a factor at each look.
     """
 
     def __init__(self, looks: int) -> None:
         """Start with a stake of 1 for this number of looks."""
         self.looks = looks
-        self._bet: Array = np.zeros(())  # the wealth in the game: (..., bets)
-        self._logs: list[Array] = []  # the logarithms of the factors of each look
+        self._in_game: Array = np.zeros(())  # the wealth in the game: (..., bets)
+        self._log_factors: list[Array] = []  # for each look, the logarithms of the bets' factors
 
     @property
-    def seen(self) -> int:
+    def looks_made(self) -> int:
         """The number of looks so far."""
-        return len(self._logs)
+        return len(self._log_factors)
 
-    def look(self, logs: Array) -> Array:
-        """Multiply the wealth by this look's factors, and return its mean over the bets: (...).
+    def add_look(self, log_factors: Array) -> Array:
+        """Play the next look, and return the mean wealth of the bets: (...).
 
         Args:
-            logs: the logarithms of the factors: (..., bets).
+            log_factors: the logarithms of the bets' factors: (..., bets).
 
         Raises:
             ValueError: All looks that the stake is for were made.
         """
-        if self.seen == self.looks:
+        if self.looks_made == self.looks:
             raise ValueError(f"the baseline is for {self.looks} looks: start another baseline")
-        self._logs.append(logs)
+        self._log_factors.append(log_factors)
         with np.errstate(over="ignore"):  # an infinite wealth is set to the maximum
-            self._bet = np.minimum((self._bet + 1 / self.looks) * np.exp(logs), MAX_E_VALUE)
-        # The second summand is the part of the stake that is kept for later looks.
-        return np.asarray(self._bet.mean(axis=-1) + (self.looks - self.seen) / self.looks)
+            wealth = (self._in_game + 1 / self.looks) * np.exp(log_factors)
+            self._in_game = np.minimum(wealth, MAX_E_VALUE)
+        stakes_of_later_looks = (self.looks - self.looks_made) / self.looks
+        return np.asarray(self._in_game.mean(axis=-1) + stakes_of_later_looks)
 
-    def grown(self) -> Array:
-        """Return how much the stake of each look has grown: (seen, ...).
+    def log_growth(self) -> Array:
+        """Return how much the stake of each look has grown: (looks made, ...).
 
-        This is the logarithm of the mean over the bets.
+        The growth is the logarithm of the mean over the bets.
         """
         # The stake of a look is multiplied by the factors of this look and of all later looks.
-        log_growth = np.cumsum(np.array(self._logs)[::-1], axis=0)[::-1]
+        growth_of_bets = np.cumsum(np.array(self._log_factors)[::-1], axis=0)[::-1]
         # Subtract the maximum before `exp`, so that no number overflows.
-        top = log_growth.max(axis=-1, keepdims=True)
-        return np.asarray(np.log(np.exp(log_growth - top).mean(axis=-1)) + top[..., 0])
+        maximum = growth_of_bets.max(axis=-1, keepdims=True)
+        return np.asarray(np.log(np.exp(growth_of_bets - maximum).mean(axis=-1)) + maximum[..., 0])
 
-    def of(self, rows: Array) -> ShiryaevRobertsWealth:
-        """Return a copy with these rows alone."""
+    def for_panels(self, panels: Array) -> ShiryaevRobertsWealth:
+        """Return a copy with the wealth of these panels alone: (panels, ..., bets)."""
         copy = ShiryaevRobertsWealth(self.looks)
-        copy._bet = self._bet  # before the first look, a single 0 without rows
-        if self.seen:
-            copy._bet = self._bet[rows]
-        for log in self._logs:
-            copy._logs.append(log[rows])
+        copy._in_game = self._in_game
+        if self.looks_made:  # before the first look, all panels share a single 0
+            copy._in_game = self._in_game[panels]
+        for log_factors in self._log_factors:
+            copy._log_factors.append(log_factors[panels])
         return copy
 
 
 class EDetectors:
-    """An `EDetector` for each of many panels with the same units; simulations need many panels.
+    """The evidence of many panels with the same units; simulations need many panels.
 
         h   = max_drop + k sigma
         L   = the greatest of the units' sums of (1 - b + h), so that F stays above 0
@@ -243,10 +249,10 @@ class EDetectors:
         E_k = mean over g of the wealth of `ShiryaevRobertsWealth` with the factors F
         e   = min over k of E_k A_k
 
-    b is the mean of an instance in the baseline, x its value at the look; g is from
-    `BET_FRACTIONS`, k from `Z_GRID` and A_k from `MIXTURE_WEIGHTS`. F is a product of factors over
-    independent units. As long as the mean has not fallen by more than h, each factor has an
-    expectation of at most 1, and so has F.
+    b is the mean value of an instance in the baseline, and x is the instance's value at the look.
+    g is from `BET_FRACTIONS`, k from `Z_GRID` and A_k from `MIXTURE_WEIGHTS`. F is a product of
+    factors over independent units. As long as the mean has not fallen by more than h, each factor
+    has an expectation of at most 1, and so has F.
     """
 
     def __init__(
@@ -255,95 +261,99 @@ class EDetectors:
         units: Units,
         max_drop: float,
         looks: int,
-        whole_unit: float | None = None,
+        whole_unit: float = WHOLE_UNIT,
     ) -> None:
-        """Prepare the detectors.
+        """Prepare the test of each panel.
 
         Args:
-            values: The values of the baselines: (panels, B, n); otherwise as `Baseline.values`.
+            values: The values of the baselines, from 0 (worst) to 1 (best): (panels, B, n).
             units: The units of each panel.
             max_drop: The greatest permitted drop of the mean.
             looks: The greatest number of looks.
-            whole_unit: The argument of `sigma_of`.
+            whole_unit: The parameter of `sigma_of`.
         """
         self._units = units
-        self._share = values.mean(axis=-2)  # b
-        self._allowed = max_drop + Z_GRID * sigma_of(values, units, whole_unit)[:, None]  # h
-        lost = units.totals(1 - self._share)[:, None] + units.sizes * self._allowed[..., None]
+        self._means = values.mean(axis=-2)  # b
+        self._tolerated = max_drop + Z_GRID * sigma_of(values, units, whole_unit)[:, None]  # h
+        sums = units.totals(1 - self._means)[:, None] + units.sizes * self._tolerated[..., None]
         # L; the lower limit avoids division by 0 if all answers are right and no drop is permitted
-        self._scale = np.maximum(lost.max(axis=-1), 1e-9)
-        self._stakes = ShiryaevRobertsWealth(looks)
-        # the index in `Z_GRID` of the smallest weighted evidence of each panel
-        self._least: Array = np.zeros(len(values), int)
+        self._greatest_sum = np.maximum(sums.max(axis=-1), 1e-9)
+        self._wealth = ShiryaevRobertsWealth(looks)
+        self._k_of_e: Array = np.zeros(len(values), int)
+        """The index in `Z_GRID` of the k with the smallest E_k A_k: (panels,)."""
 
-    def look(self, values: Array) -> Array:
-        """Return e of each panel after this look: (panels,), for values (panels, n).
+    def add_look(self, values: Array) -> Array:
+        """Return e of each panel after the next look: (panels,), for values (panels, n).
 
         NaN, a missing value, counts as the best value, which is never evidence of a drop: an
         endpoint that is down does not show that the model is worse.
         """
-        fallen = self._units.totals(self._share - np.where(np.isnan(values), 1.0, values))
-        logs = np.empty((len(fallen), len(Z_GRID), len(BET_FRACTIONS)))
-        factors = np.empty(fallen.shape)
+        drops = self._units.totals(self._means - np.where(np.isnan(values), 1.0, values))
+        log_factors = np.empty((len(drops), len(Z_GRID), len(BET_FRACTIONS)))
+        buffer = np.empty(drops.shape)  # used again for each bet, because new arrays are slow
         for k in range(len(Z_GRID)):
-            excess = fallen - self._units.sizes * self._allowed[:, k, None]
-            gain = excess / self._scale[:, k, None]
+            excess = drops - self._units.sizes * self._tolerated[:, k, None]
+            gain = excess / self._greatest_sum[:, k, None]
             for g, fraction in enumerate(BET_FRACTIONS.tolist()):
-                np.multiply(gain, fraction, out=factors)
-                logs[:, k, g] = np.log1p(factors, out=factors).sum(axis=-1)
-        evidence = self._stakes.look(logs) * MIXTURE_WEIGHTS
-        self._least = evidence.argmin(axis=-1)
+                np.multiply(gain, fraction, out=buffer)
+                np.log1p(buffer, out=buffer)
+                log_factors[:, k, g] = buffer.sum(axis=-1)
+        evidence = self._wealth.add_look(log_factors) * MIXTURE_WEIGHTS
+        self._k_of_e = evidence.argmin(axis=-1)
         return np.asarray(evidence.min(axis=-1))
 
-    def lose(self) -> None:
+    def lose_all(self) -> None:
         """Count a look at which all wealth in the game is lost.
 
         Simulations use this for looks long before the drop: it is fast, and it understates how
         often a drop is found.
         """
-        self._stakes.look(np.full((len(self._least), len(Z_GRID), len(BET_FRACTIONS)), -np.inf))
+        shape = (len(self._k_of_e), len(Z_GRID), len(BET_FRACTIONS))
+        self._wealth.add_look(np.full(shape, -np.inf))  # the logarithm of the factor 0
 
     def since(self) -> Array:
         """Return the look, from 1, whose stake has grown most; 0 if none has grown: (panels,)."""
-        if not self._stakes.seen:
-            return np.zeros_like(self._least)
-        return _since(self.grown())
+        if not self._wealth.looks_made:
+            return np.zeros_like(self._k_of_e)
+        return _most_grown(self.log_growth())
 
-    def grown(self) -> Array:
-        """Return the log growth of each look's stake, at the k that counts: (seen, panels)."""
-        return self._stakes.grown()[:, np.arange(len(self._least)), self._least]
+    def log_growth(self) -> Array:
+        """Return the log growth of each look's stake, for the k of e: (looks made, panels)."""
+        panels = np.arange(len(self._k_of_e))
+        return self._wealth.log_growth()[:, panels, self._k_of_e]
 
-    def of(self, panels: Array) -> EDetectors:
+    def for_panels(self, panels: Array) -> EDetectors:
         """Return an independent copy with these panels alone."""
-        copy = object.__new__(EDetectors)
+        copy = object.__new__(EDetectors)  # without `__init__`, which would compute all again
         copy._units = self._units
-        copy._stakes = self._stakes.of(panels)
-        copy._least = self._least[panels]
-        copy._share = self._share[panels]
-        copy._allowed = self._allowed[panels]
-        copy._scale = self._scale[panels]
+        copy._wealth = self._wealth.for_panels(panels)
+        copy._k_of_e = self._k_of_e[panels]
+        copy._means = self._means[panels]
+        copy._tolerated = self._tolerated[panels]
+        copy._greatest_sum = self._greatest_sum[panels]
         return copy
 
 
 class EDetector:
     """The evidence that one limit of a panel is broken: `EDetectors` of a single panel."""
 
-    def __init__(self, baseline: Baseline) -> None:
+    def __init__(self, baseline: LimitBaseline) -> None:
         self._detectors = EDetectors(
-            baseline.values[None],
+            baseline.values[None],  # [None] adds the dimension of the panels
             Units(baseline.units),
             baseline.max_drop,
             baseline.looks,
             baseline.whole_unit,
         )
 
-    def look(self, values: ArrayLike) -> float:
-        """Return e after this look, a finite number above 0.
+    def add_look(self, values: ArrayLike) -> float:
+        """Return e after the next look, a finite number above 0.
 
         Args:
             values: The values of the instances, from 0 to 1; NaN if missing: (n,).
         """
-        return float(self._detectors.look(np.round(np.asarray(values, float), 12)[None])[0])
+        rounded = np.round(np.asarray(values, float), DECIMALS)
+        return float(self._detectors.add_look(rounded[None])[0])
 
     @property
     def since(self) -> int | None:
@@ -351,7 +361,7 @@ class EDetector:
 
         None before the first look, and if there is no evidence of a drop.
         """
-        return int(self._detectors.since()[0]) or None
+        return int(self._detectors.since()[0]) or None  # 0 means that no stake has grown
 
     @property
     def since_range(self) -> tuple[int, int] | None:
@@ -359,18 +369,19 @@ class EDetector:
 
         `SINCE_WITHIN` determines the width of the range.
         """
-        return _range_of(self._detectors.grown()[:, 0])
+        return _range_of_looks(self._detectors.log_growth()[:, 0])
 
 
 class ChangeDetector:
-    """A test whether a task's totals changed since the baseline, for the better or the worse.
+    """A test whether a total changed since the baseline, for the better or the worse.
 
-    The test is a conformal test martingale (V. Vovk, Statistical Science 36:595-611, 2021). As long
-    as nothing changes, the runs of the baseline and the looks could have come in any order. The
-    rank of a look among all totals before it, with ties broken at random, is then uniform and
-    independent of the earlier ranks; the wealth of bets against this is a martingale. With p the
-    rank divided by the number of totals, the bets are c p^(c-1) and c (1-p)^(c-1), for c from
-    `POWERS`. The wealth is that of `ShiryaevRobertsWealth`.
+    A total is the sum or the mean of the values of a run or a look. The test is a conformal test
+    martingale (V. Vovk, Statistical Science 36:595-611, 2021). As long as nothing changes, the runs
+    of the baseline and the looks could have come in any order. The rank of a look's total among all
+    totals so far is then uniform, and independent of the earlier ranks; ties are broken at random.
+    With p the rank divided by the number of totals, the factors of the bets against this are
+    c p^(c-1) and c (1-p)^(c-1), for c from `POWERS`. Their wealth (`ShiryaevRobertsWealth`) is a
+    martingale.
 
     A martingale reaches 1 / alpha with a probability of at most alpha. The martingales of several
     tasks use different histories, so their mean may not be a martingale; Bonferroni's correction is
@@ -381,72 +392,89 @@ class ChangeDetector:
         """Prepare the test.
 
         Args:
-            baseline_totals: The sum or the mean of each run's values: (B,).
+            baseline_totals: The total of each run of the baseline: (B,).
             looks: The greatest number of looks.
             seed: The seed of the random numbers that break ties.
         """
-        self._known = np.asarray(baseline_totals, float)  # the totals of all runs and looks so far
-        self._stakes = ShiryaevRobertsWealth(looks)
+        self._totals = np.asarray(baseline_totals, float)  # of all runs and looks so far
+        self._wealth = ShiryaevRobertsWealth(looks)
         self._random = np.random.default_rng(seed)
 
-    def look(self, total: float) -> float:
-        """Return the martingale after this look, a finite number above 0.
+    def add_look(self, total: float) -> float:
+        """Return the martingale after the next look, a finite number above 0.
 
         Raises:
             ValueError: All looks were made.
         """
-        totals = np.append(self._known, total)
-        ties = np.abs(totals - total) < 1e-9  # the new total is a tie with itself
-        rank = ((totals < total) & ~ties).sum() + self._random.uniform(1e-9, 1 - 1e-9) * ties.sum()
-        p = np.array([[rank / len(totals)], [1 - rank / len(totals)]])
-        value = self._stakes.look((np.log(POWERS) + (POWERS - 1) * np.log(p)).ravel())
-        self._known = totals
-        return float(value)
+        totals = np.append(self._totals, total)
+        is_tied = np.abs(totals - total) < 1e-9  # also True for the new total itself
+        lower = (totals < total) & ~is_tied
+        # The rank is a fraction, chosen at random within the ties; the limits exclude p = 0 and 1.
+        rank = lower.sum() + self._random.uniform(1e-9, 1 - 1e-9) * is_tied.sum()
+        p = rank / len(totals)
+        p_and_complement = np.array([[p], [1 - p]])
+        log_factors = np.log(POWERS) + (POWERS - 1) * np.log(p_and_complement)
+        martingale = self._wealth.add_look(log_factors.ravel())
+        self._totals = totals  # only now: `add_look` may raise
+        return float(martingale)
 
     @property
     def since(self) -> int | None:
-        """The look at which a change most likely began, as in `EDetector.since`."""
-        if not self._stakes.seen:
+        """The look, from 1, at which a change most likely began.
+
+        None before the first look, and if there is no evidence of a change.
+        """
+        if not self._wealth.looks_made:
             return None
-        return int(_since(self._stakes.grown())) or None
+        return int(_most_grown(self._wealth.log_growth())) or None  # 0: no stake has grown
 
     @property
     def since_range(self) -> tuple[int, int] | None:
         """The first and the last look at which the change may have begun; None without evidence."""
-        return _range_of(self._stakes.grown())
+        return _range_of_looks(self._wealth.log_growth())
 
 
-def alarm_level(count: int, alpha: float) -> float:
-    """Return the level at which one of `count` martingales raises an alarm (Bonferroni)."""
-    return count / alpha
-
-
-def _range_of(grown: Array) -> tuple[int, int] | None:
-    """Return the first and the last look, from 1, whose stake grew nearly as much as the largest.
-
-    Return None if no stake has grown.
+def alarm_level(alpha: float, *, tests: int = 1) -> float:
+    """Return the e-value at which one of several tests of changes raises an alarm (Bonferroni).
 
     Args:
-        grown: the log growth of each look's stake: (seen,).
+        alpha: the error rate of all these tests together.
+        tests: the number of these tests.
     """
-    if grown.max() <= 0:
+    return tests / alpha
+
+
+def _range_of_looks(log_growth: Array) -> tuple[int, int] | None:
+    """Return the first and the last look, from 1, whose stake grew nearly as much as the largest.
+
+    Return None if no stake has grown. `SINCE_WITHIN` states what is nearly as much.
+
+    Args:
+        log_growth: the log growth of each look's stake: (looks made,).
+    """
+    if log_growth.max() <= 0:
         return None
-    likely = np.flatnonzero(grown >= grown.max() - np.log(SINCE_WITHIN)) + 1
-    return int(likely[0]), int(likely[-1])
+    likely = np.flatnonzero(log_growth >= log_growth.max() - np.log(SINCE_WITHIN))
+    return int(likely[0]) + 1, int(likely[-1]) + 1  # looks are counted from 1
 
 
-def _since(grown: Array) -> Array:
-    """Return the look whose stake grew most, from 1; 0 if none grew: (...), for (seen, ...)."""
-    return np.asarray(np.where(grown.max(axis=0) > 0, grown.argmax(axis=0) + 1, 0))
+def _most_grown(log_growth: Array) -> Array:
+    """Return the look, from 1, whose stake grew most; 0 if no stake grew.
+
+    Args:
+        log_growth: the log growth of each look's stake: (looks made, ...). The result is (...).
+    """
+    look = log_growth.argmax(axis=0) + 1
+    return np.asarray(np.where(log_growth.max(axis=0) > 0, look, 0))
 
 
-# The rest of this module simulates years of a panel: a year is one panel with all its looks, one
-# look a week. The simulation shows which drops the panel can find, and how many runs its baseline
-# needs. Answers of a unit move together as `Baseline.sigma`
-# indicates. A drop sets random answers to the worst value. Only one limit drops, so the alarm is
-# raised when the e of this limit alone reaches (number of limits) / alpha. The measured runs of a
-# baseline are used, and further runs are drawn at random. With more measured runs, the advice on
-# the number of runs may change; it is therefore computed again for each longer baseline.
+# All that follows simulates years of a panel: a year is one panel with all its looks, one look a
+# week. The simulation shows which drops the panel can find, and how many runs its baseline needs.
+# Answers of a unit move together as `LimitBaseline.sigma` indicates. A drop sets random answers to
+# the worst value. The score of only one limit drops, so the alarm is raised when the e of this
+# limit alone reaches (number of limits) / alpha. The measured runs of a baseline are used, and
+# further runs are drawn at random. With more measured runs, the advice on the number of runs may
+# change; it is therefore computed again for each longer baseline.
 
 DROPS = (0.05, 0.1, 0.2)  # the simulated drops, as shares of the scale
 REPEATS = (5, 10, 20, 40, 80)  # the simulated numbers of runs of a baseline, ascending
@@ -458,15 +486,16 @@ ENOUGH = 0.97
 The aim is 95 % of all years; the share in 200 simulated years can err by 1.5 %.
 """
 YEARS = 200  # the number of simulated years for one drop
-FIRST = 60
-"""If less than 80 % of the first 60 years find a drop, the other years are not simulated."""
-LEVELS = 11
+FIRST_YEARS = 60
+MIN_SHARE_OF_FIRST = 0.8
+"""If a smaller share of the first years finds a drop, the other years are not simulated."""
+MAX_LEVELS = 11
 """The greatest number of distinct simulated values; more are rounded to 11 evenly spaced values."""
-TOGETHER = 0.3
+DROP_CORRELATION = 0.3
 """The assumed correlation with which answers of a unit drop; a baseline does not show this."""
-MAX_SIMULATED = 2000  # in instances
-RUN_IN = 6
-"""The number of looks before the drop that are simulated; earlier wealth counts as lost."""
+MAX_SIMULATED = 2000  # the greatest number of simulated instances of a limit
+SIMULATED_BEFORE_DROP = 6
+"""The number of simulated looks before the drop; the wealth of earlier looks counts as lost."""
 
 
 @dataclass(frozen=True)
@@ -483,7 +512,7 @@ class DropFinding:
 
 
 @dataclass(frozen=True)
-class Needed:
+class NeededRuns:
     """The number of runs that a baseline needs."""
 
     # the smallest number of runs that is enough; None if 80 runs are not enough
@@ -492,45 +521,53 @@ class Needed:
     finding: DropFinding
 
 
-def simulated_findings(limits: Sequence[Baseline], alpha: float) -> list[list[DropFinding]]:
+def simulated_findings(baselines: Sequence[LimitBaseline], alpha: float) -> list[list[DropFinding]]:
     """Return for each limit how it finds each of `DROPS`, with its baseline's number of runs.
 
     The simulated drop begins at look 20 of 52; for another number of looks, at the same fraction of
     the looks. A drop of at most `max_drop` is permitted, so it raises only false alarms.
     """
-    level = len(limits) / alpha
-    return [_finds(limit, level, YEARS, [0, index]) for index, limit in enumerate(limits)]
+    level = len(baselines) / alpha
+    findings = []
+    for index, baseline in enumerate(baselines):
+        findings.append(_findings(baseline, level, YEARS, seed=[0, index]))
+    return findings
 
 
 def hardest_findings(findings: Sequence[Sequence[DropFinding]]) -> list[DropFinding]:
     """Return for each drop the finding of the limit that finds this drop in the fewest years.
 
-    The panel finds the drop at least as often as this, whichever limit drops.
+    The panel finds a drop at least as often as this limit, whichever limit's score drops.
 
     Args:
         findings: for each limit, its findings of the same drops.
     """
-    # Among limits with the same share, the one with the latest alarm is the hardest.
-    hardest = []
-    for findings_of_drop in zip(*findings, strict=True):
-        hardest.append(
-            min(findings_of_drop, key=lambda finding: (finding.share, -(finding.weeks or 0)))
-        )
-    return hardest
+
+    def ease(finding: DropFinding) -> tuple[float, float]:
+        """Return a key that sorts by the share of years, and equal shares by the latest alarm."""
+        return finding.share, -(finding.weeks or 0)
+
+    return [min(findings_of_drop, key=ease) for findings_of_drop in zip(*findings, strict=True)]
 
 
-def needed_repeats(limits: Sequence[Baseline], alpha: float, seed: int = 0) -> list[Needed]:
+def needed_repeats(
+    baselines: Sequence[LimitBaseline], alpha: float, seed: int = 0
+) -> list[NeededRuns]:
     """Return for each limit how many runs its baseline needs, by simulation.
 
-    The runs have to find a drop of 10 points of the scale in 95 % of the years; if `max_drop` plus
-    5 points is more, a drop of this size. The tried numbers are the number of existing runs, and
-    the greater numbers in `REPEATS`.
+    The limit has to find a drop of 10 points of the scale in 95 % of the years. If `max_drop` plus
+    5 points is more than 10 points, it has to find a drop of that size. The tried numbers are the
+    number of existing runs, and the greater numbers in `REPEATS`.
 
-    A longer baseline may need more runs than five runs suggest: a source that can fail as a whole
-    may not have failed in the five runs. So call this function again for each longer baseline.
+    A longer baseline may need more runs than five runs suggest: a source whose answers can fail
+    together may not have failed in the five runs. So call this function again for each longer
+    baseline.
     """
-    level = len(limits) / alpha
-    return [_needed(limit, level, [seed, index]) for index, limit in enumerate(limits)]
+    level = len(baselines) / alpha
+    needed = []
+    for index, baseline in enumerate(baselines):
+        needed.append(_needed_runs(baseline, level, seed=[seed, index]))
+    return needed
 
 
 def assumed_findings(
@@ -543,11 +580,11 @@ def assumed_findings(
 ) -> dict[float, list[DropFinding]]:
     """Return which drops a panel can be expected to find, before anything was asked.
 
-    The simulated answers are right or wrong. Answers of a cluster are assumed to flip with a
+    The simulated answers are right or wrong. Answers of a unit are assumed to flip with a
     correlation of 0.3.
 
     Args:
-        units: The units of each limit, as in `Baseline.units`.
+        units: The units of each limit, as in `LimitBaseline.units`.
         max_drops: The max_drop of each limit.
         repeats: The number of runs of the baseline.
         looks: The greatest number of looks.
@@ -555,164 +592,183 @@ def assumed_findings(
         accuracy: The assumed share of right answers.
 
     Returns:
-        Share of answers that flip between two runs (`FLIP_RATES`) -> the findings of the limit that
-        finds each drop in the fewest years.
+        A dict from each of `FLIP_RATES` to the findings of the limit that finds each drop in the
+        fewest years.
     """
-    from scipy.special import betaincinv  # imported here, because this import is slow
-
     # Limits whose units have the same sizes, with the same max_drop, are simulated once.
     distinct = {}
     for labels, max_drop in zip(units, max_drops, strict=True):
         sizes = tuple(sorted(Units(labels).sizes.tolist()))
         key = (*sizes, max_drop)
         distinct[key] = (labels, max_drop)
+    level = len(units) / alpha
     by_flip_rate = {}
-    for rate in FLIP_RATES:
+    for flip_rate in FLIP_RATES:
         rng = np.random.default_rng(0)
         findings = []
-        # The chances of a right answer follow a beta distribution with the mean `accuracy` and this
-        # strength. Two runs of an instance then differ with a mean probability of `rate`.
-        strength = rate / max(2 * accuracy * (1 - accuracy) - rate, 1e-6)
         for labels, max_drop in distinct.values():
-            # Each instance has its own chance of a right answer: the quantiles of the distribution
-            # at evenly spaced `parts`, in a random order.
-            parts = (np.arange(len(labels)) + 0.5) / len(labels)
-            chances = rng.permutation(
-                betaincinv(accuracy * strength, (1 - accuracy) * strength, parts)
-            )
-            runs = []
-            for _ in range(RUNS_ASSUMED):
-                runs.append(_together(rng, Units(labels), TOGETHER, 1)[0] >= 1 - chances)
-            baseline = Baseline(np.stack(runs), labels, max_drop, looks)
-            level = len(units) / alpha
-            # measured=0: no run of the simulated baselines is a measured run, all are drawn.
-            findings.append(_finds(baseline, level, YEARS // 2, [0], _Runs(repeats, measured=0)))
-        by_flip_rate[rate] = hardest_findings(findings)
+            runs = _invented_runs(labels, flip_rate, accuracy, rng)
+            baseline = LimitBaseline(runs, labels, max_drop, looks)
+            # No run of the simulated baselines is an invented run: all are drawn.
+            counts = _RunCounts(total=repeats, measured=0)
+            findings.append(_findings(baseline, level, YEARS // 2, seed=[0], counts=counts))
+        by_flip_rate[flip_rate] = hardest_findings(findings)
     return by_flip_rate
 
 
-def _smaller(limit: Baseline) -> Baseline:
-    """Return a part of a large panel, with complete units, to save memory.
+def _invented_runs(
+    labels: Array, flip_rate: float, accuracy: float, rng: np.random.Generator
+) -> Array:
+    """Return invented right and wrong answers of many runs: (`RUNS_ASSUMED`, n).
 
-    The part finds drops less often than the panel; the simulation errs on the safe side.
+    Args:
+        labels: The unit of each instance: (n,).
+        flip_rate: The mean probability that two runs of an instance differ.
+        accuracy: The mean chance of a right answer.
+        rng: The generator of random numbers.
     """
-    units = Units(limit.units)
+    from scipy.special import betaincinv  # imported here, because this import is slow
+
+    # The chances of a right answer follow a beta distribution with the mean `accuracy`. Its sum of
+    # parameters is chosen so that two runs differ with the probability `flip_rate`.
+    strength = flip_rate / max(2 * accuracy * (1 - accuracy) - flip_rate, 1e-6)
+    # The chances of the instances are evenly spaced quantiles, in a random order.
+    quantiles = (np.arange(len(labels)) + 0.5) / len(labels)
+    chances = rng.permutation(betaincinv(accuracy * strength, (1 - accuracy) * strength, quantiles))
+    runs = []
+    for _ in range(RUNS_ASSUMED):
+        ranks = _correlated_ranks(rng, Units(labels), DROP_CORRELATION, years=1)[0]
+        runs.append(ranks >= 1 - chances)
+    return np.stack(runs)
+
+
+def _simulated_part(baseline: LimitBaseline) -> LimitBaseline:
+    """Return a part of a large baseline, with complete units, to save memory.
+
+    The part finds drops less often than all instances; the simulation errs on the safe side.
+    """
+    units = Units(baseline.units)
     # The first units, up to `MAX_SIMULATED` instances; at least one unit.
-    is_in_part = units.sizes.cumsum()[units.of] <= max(MAX_SIMULATED, int(units.sizes[0]))
+    max_instances = max(MAX_SIMULATED, int(units.sizes[0]))
+    is_in_part = units.sizes.cumsum()[units.numbers] <= max_instances
     if is_in_part.all():
-        return limit
-    values = limit.values[:, is_in_part]
-    return Baseline(values, limit.units[is_in_part], limit.max_drop, limit.looks)
+        return baseline
+    values = baseline.values[:, is_in_part]
+    return LimitBaseline(values, baseline.units[is_in_part], baseline.max_drop, baseline.looks)
 
 
-def _finds(
-    limit: Baseline,
+@dataclass(frozen=True)
+class _RunCounts:
+    """The numbers of runs of a simulated baseline."""
+
+    total: int
+    measured: int  # the number of measured runs; all further runs are drawn at random
+
+
+def _findings(
+    baseline: LimitBaseline,
     level: float,
     years: int,
+    *,
     seed: list[int],
-    runs: _Runs | None = None,
+    counts: _RunCounts | None = None,
 ) -> list[DropFinding]:
     """Return how a limit finds each of `DROPS`.
 
     Args:
-        limit: The baseline of the limit.
+        baseline: The baseline of the limit.
         level: The e-value that raises an alarm.
         years: The number of simulated years.
         seed: The seed of the random numbers.
-        runs: The numbers of runs of the simulated baselines; by default, the measured runs alone.
+        counts: The numbers of runs of the simulated baselines; by default, the measured runs alone.
     """
-    limit = _smaller(limit)
+    baseline = _simulated_part(baseline)
     rng = np.random.default_rng(seed)
-    if runs is None:
-        runs = _Runs(len(limit.values), len(limit.values))
-    weeks_by_drop = _weeks_until(limit, runs, DROPS, level, years, rng)
+    if counts is None:
+        measured = len(baseline.values)
+        counts = _RunCounts(total=measured, measured=measured)
+    weeks_by_drop = _weeks_until_alarm(baseline, counts, DROPS, level, years, rng)
     return [_finding(drop, weeks) for drop, weeks in zip(DROPS, weeks_by_drop, strict=True)]
 
 
-def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
+def _needed_runs(baseline: LimitBaseline, level: float, *, seed: list[int]) -> NeededRuns:
     """Return how many runs the baseline of a limit needs.
 
     `level` is the e-value that raises an alarm.
     """
-    limit = _smaller(limit)
-    drop = max(0.1, limit.max_drop + 0.05)
-    measured = len(limit.values)
+    baseline = _simulated_part(baseline)
+    drop = max(0.1, baseline.max_drop + 0.05)
+    measured = len(baseline.values)
     for repeats in (measured, *(count for count in REPEATS if count > measured)):
         rng = np.random.default_rng([*seed, repeats])
-        runs = _Runs(repeats, measured)
-        weeks = _weeks_until(limit, runs, [drop], level, FIRST, rng)[0]
-        if np.isfinite(weeks).mean() >= 0.8:  # `FIRST` explains this limit
-            later = _weeks_until(limit, runs, [drop], level, YEARS - FIRST, rng)[0]
-            weeks = np.append(weeks, later)
+        counts = _RunCounts(total=repeats, measured=measured)
+        weeks = _weeks_until_alarm(baseline, counts, [drop], level, FIRST_YEARS, rng)[0]
+        if np.isfinite(weeks).mean() >= MIN_SHARE_OF_FIRST:
+            more_years = YEARS - FIRST_YEARS
+            more = _weeks_until_alarm(baseline, counts, [drop], level, more_years, rng)[0]
+            weeks = np.append(weeks, more)
         finding = _finding(drop, weeks)
         if finding.share >= ENOUGH:
-            return Needed(repeats, finding)
-    return Needed(None, finding)
+            return NeededRuns(repeats, finding)
+    return NeededRuns(repeats=None, finding=finding)
 
 
 def _finding(drop: float, weeks: Array) -> DropFinding:
     """Return the finding of a drop.
 
-    `weeks` are the numbers of looks from the drop to the alarm, one for each simulated year; inf
-    for a year without an alarm.
+    `weeks` are the numbers of looks from the drop to the alarm: (years,). The number is inf for a
+    year without an alarm.
     """
     share = float(np.isfinite(weeks).mean())
     median = float(np.sort(weeks)[len(weeks) // 2])
     return DropFinding(drop, share, int(median) if np.isfinite(median) else None)
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """The numbers of runs of a simulated baseline."""
-
-    count: int  # the number of all runs
-    measured: int  # the number of measured runs; the other runs are drawn at random
-
-
-def _weeks_until(
-    limit: Baseline,
-    baseline_runs: _Runs,
+def _weeks_until_alarm(
+    baseline: LimitBaseline,
+    counts: _RunCounts,
     drops: Sequence[float],
     level: float,
     years: int,
     rng: np.random.Generator,
 ) -> list[Array]:
-    """Return for each drop the number of looks from the drop to the alarm: (years,) each.
+    """Return for each drop the number of looks from the drop to the alarm of each year: (years,).
 
-    The number is inf for a year without an alarm.
+    The number is inf for a year without an alarm. For the parameters see `_findings`.
     """
-    answers = Answers(limit, years, rng)
-    measured = answers.measured[: baseline_runs.measured]
-    runs = np.empty((years, baseline_runs.count, len(answers.units.of)))
+    answers = SimulatedAnswers(baseline, years, rng)
+    measured = answers.measured[: counts.measured]
+    runs = np.empty((years, counts.total, len(answers.units.numbers)))
     runs[:, : len(measured)] = measured
-    for run in range(len(measured), baseline_runs.count):
+    for run in range(len(measured), counts.total):
         runs[:, run] = answers.draw()
-    start = EDetectors(runs, answers.units, limit.max_drop, limit.looks)
-    # the number of looks before the drop: 19 of 52
-    before = limit.looks * 19 // 52
-    by_drop = list[Array]()
-    for look in range(before):
-        if look < before - RUN_IN:
-            start.lose()
+    before_drop = EDetectors(runs, answers.units, baseline.max_drop, baseline.looks)
+    looks_before_drop = baseline.looks * 19 // 52  # the drop begins at look 20 of 52
+    for look in range(looks_before_drop):
+        if look < looks_before_drop - SIMULATED_BEFORE_DROP:
+            before_drop.lose_all()
         else:
-            start.look(answers.draw())
+            before_drop.add_look(answers.draw())
+    weeks_by_drop: list[Array] = []
     for drop in drops:
-        without_alarm: Array = np.arange(years)
         weeks = np.full(years, np.inf)
-        detector = start.of(without_alarm)
-        for week in range(1, limit.looks - before + 1):
-            alarm = detector.look(answers.draw(without_alarm, drop)) >= level
-            weeks[without_alarm[alarm]] = week
-            without_alarm = without_alarm[~alarm]
-            detector = detector.of(~alarm)
+        without_alarm: Array = np.arange(years)  # the years that had no alarm yet
+        detectors = before_drop.for_panels(without_alarm)
+        for week in range(1, baseline.looks - looks_before_drop + 1):
+            has_alarm = detectors.add_look(answers.draw(without_alarm, drop)) >= level
+            weeks[without_alarm[has_alarm]] = week
+            without_alarm = without_alarm[~has_alarm]
+            detectors = detectors.for_panels(~has_alarm)
             if not len(without_alarm):
                 break
-        by_drop.append(weeks)
-    return by_drop
+        weeks_by_drop.append(weeks)
+    return weeks_by_drop
 
 
-class Answers:
+class SimulatedAnswers:
     """Random answers of simulated panels that resemble a baseline; each year is one panel.
+
+    A level is a distinct value of an answer, such as 0 and 1.
 
     An instance's answer is drawn from its own runs and, with the weight of M further runs, from the
     runs of all instances (T. S. Ferguson, Annals of Statistics 1:209-230, 1973; for right and wrong
@@ -722,78 +778,103 @@ class Answers:
     that no simulated panel is constant.
     """
 
-    def __init__(self, like: Baseline, years: int, rng: np.random.Generator) -> None:
+    def __init__(self, baseline: LimitBaseline, years: int, rng: np.random.Generator) -> None:
         """Estimate the distribution of each instance's answers from a baseline.
 
         Args:
-            like: The baseline that the panels resemble.
+            baseline: The baseline that the panels resemble.
             years: The number of simulated panels.
             rng: The generator of random numbers.
         """
-        self.units = Units(like.units)
+        self.units = Units(baseline.units)
         self._rng = rng
-        runs, count = like.values.shape
-        distinct = np.unique(np.append(like.values, [0.0, 1.0]))
-        self._levels = distinct if len(distinct) <= LEVELS else np.linspace(0, 1, LEVELS)
-        nearest = np.abs(like.values[..., None] - self._levels).argmin(axis=-1)
-        self.measured: Array = self._levels[nearest]
+        levels = np.unique(np.append(baseline.values, [0.0, 1.0]))
+        if len(levels) > MAX_LEVELS:
+            levels = np.linspace(0, 1, MAX_LEVELS)
+        self._levels = levels
+        nearest = np.abs(baseline.values[..., None] - levels).argmin(axis=-1)
+        self.measured: Array = levels[nearest]
         """The runs of the baseline, rounded to the levels: (B, n)."""
-        # counts: how often an instance has each level, (n, levels); pool: the shares of the levels
-        # over all instances, with the added instance, (levels,)
-        counts = (nearest[..., None] == np.arange(len(self._levels))).sum(axis=0)
-        pool = counts.sum(axis=0) + runs / 2 * np.isin(self._levels, [0.0, 1.0])
-        pool /= pool.sum()
-        spread_of_instance = like.values.var(axis=0, ddof=1)
-        spread = float(pool @ (self._levels - pool @ self._levels) ** 2)
-        # The mean variance of an instance, as a share of the variance over all answers, is
-        # M / (M + 1). `prior` is M. The added instance has the variance runs / (runs - 1) / 4.
-        flips = float(spread_of_instance.sum() + runs / (runs - 1) / 4) / (count + 1) / spread
-        prior = 1 / max(1 / flips - 1, 0.001)
+        # how often an instance has each level: (n, levels)
+        level_counts = (nearest[..., None] == np.arange(len(levels))).sum(axis=0)
+        weights = self._weights_of_levels(baseline, level_counts)
         # the probabilities of each instance's levels: (years, n, levels)
-        parts = rng.standard_gamma(
-            np.broadcast_to(prior * pool + counts, (years, count, len(self._levels)))
-        )
-        parts /= parts.sum(axis=-1, keepdims=True)
-        self._move_means(parts, like)
-        self._mean = (parts @ self._levels).mean(axis=-1)
-        self._below = parts.cumsum(axis=-1)[..., :-1]  # the cumulative probabilities of the levels
-        self._correlation = 1.0  # for `draw` below: units change as a whole
-        # Estimate the correlation inside units: the excess of the units' variance over that of
-        # independent instances in the runs, divided by the excess if units change as a whole.
-        # The lower limit of a unit's variance protects a test, but is not an estimate: it is 0.
-        sigma = float(sigma_of(like.values, self.units, whole_unit=0.0))
-        excess = (
-            runs * (count * sigma) ** 2 - self.units.sizes.mean() / 2 - spread_of_instance.sum()
-        )
-        drawn = np.stack([self.draw() for _ in range(5)])
-        independent = drawn.var(axis=0, ddof=1).sum()
-        drawn_excess = self.units.totals(drawn).var(axis=0, ddof=1).sum() - independent
-        greatest_excess = drawn_excess / max(independent, 1e-9)
-        self._correlation = 0.0
-        if greatest_excess > 0:
-            share = excess / (spread_of_instance.sum() + 0.5) / greatest_excess
-            self._correlation = min(1.0, max(0.0, share))
+        probabilities = rng.standard_gamma(np.broadcast_to(weights, (years, *weights.shape)))
+        probabilities /= probabilities.sum(axis=-1, keepdims=True)
+        self._move_means(probabilities, baseline)
+        self._means = (probabilities @ levels).mean(axis=-1)  # the true mean of each year: (years,)
+        # the cumulative probabilities of all levels but the last: (years, n, levels - 1)
+        self._cumulative = probabilities.cumsum(axis=-1)[..., :-1]
+        self._correlation = self._estimated_correlation(baseline)
 
-    def _move_means(self, parts: Array, like: Baseline) -> None:
+    def _weights_of_levels(self, baseline: LimitBaseline, level_counts: Array) -> Array:
+        """Return how many runs of an instance count for each level: (n, levels).
+
+        These are the runs of the instance itself, and M runs of all instances.
+
+        Args:
+            baseline: The measured baseline.
+            level_counts: How often each instance has each level: (n, levels).
+        """
+        runs, count = baseline.values.shape
+        # the shares of the levels over all instances, with the added instance: (levels,)
+        shares = level_counts.sum(axis=0) + runs / 2 * np.isin(self._levels, [0.0, 1.0])
+        shares /= shares.sum()
+        variance = float(shares @ (self._levels - shares @ self._levels) ** 2)  # of all answers
+        instance_variances = baseline.values.var(axis=0, ddof=1)
+        added_variance = runs / (runs - 1) / 4  # of the added instance
+        mean_variance = float(instance_variances.sum() + added_variance) / (count + 1)
+        # The mean variance of an instance is the share M / (M + 1) of the variance of all answers.
+        share = mean_variance / variance
+        m = 1 / max(1 / share - 1, 0.001)
+        return np.asarray(m * shares + level_counts)
+
+    def _estimated_correlation(self, baseline: LimitBaseline) -> float:
+        """Return the correlation of the answers inside a unit.
+
+        The variance of the units' sums exceeds that of independent instances. The estimate is this
+        excess in the measured runs, divided by the excess in runs that are drawn with a correlation
+        of 1.
+        """
+        runs, count = baseline.values.shape
+        variance = baseline.values.var(axis=0, ddof=1).sum()
+        # The lower limit of a unit's variance protects a test, but is not an estimate: it is 0.
+        sigma = float(sigma_of(baseline.values, self.units, whole_unit=0.0))
+        excess = runs * (count * sigma) ** 2 - self.units.sizes.mean() / 2 - variance
+        self._correlation = 1.0  # used by `draw`
+        drawn = np.stack([self.draw() for _ in range(5)])
+        drawn_variance = drawn.var(axis=0, ddof=1).sum()
+        drawn_excess = self.units.totals(drawn).var(axis=0, ddof=1).sum() - drawn_variance
+        if drawn_excess <= 0:
+            return 0.0
+        greatest_excess = drawn_excess / max(drawn_variance, 1e-9)
+        # + 0.5 avoids a division by 0 if the runs do not differ
+        correlation = excess / (variance + 0.5) / greatest_excess
+        return float(min(1.0, max(0.0, correlation)))
+
+    def _move_means(self, probabilities: Array, baseline: LimitBaseline) -> None:
         """Move the true means of the years, so that they vary as much as the baseline's runs show.
 
         All instances of the baseline may have been lucky together; the runs of each instance alone
-        do not show this. The probability p of a level x becomes p exp(t x), divided by the sum of
-        these over the levels. The random t of a year moves instances whose answers vary; an
-        instance that is always right stays right.
+        do not show this. The probability p of a level x is replaced by p exp(t x), divided by the
+        sum of p exp(t x) over the levels. The random t of a year moves instances whose answers
+        vary; an instance that is always right stays right.
 
         Args:
-            parts: The probabilities of the levels, (years, n, levels); changed in place.
-            like: The measured baseline.
+            probabilities: The probabilities of the levels, (years, n, levels); changed in place.
+            baseline: The measured baseline.
         """
-        runs, count = like.values.shape
-        means = parts @ self._levels
-        spread = float((parts @ np.square(self._levels) - np.square(means)).mean())
-        run_variance = self.units.totals(like.values).var(axis=0, ddof=1).sum() / runs / count**2
-        missing_variance = max(0.0, float(run_variance - means.mean(axis=-1).var()))
-        moves = self._rng.normal(0, np.sqrt(missing_variance), len(parts))
-        parts *= np.exp(moves[:, None] / spread * self._levels)[:, None]
-        parts /= parts.sum(axis=-1, keepdims=True)
+        runs, count = baseline.values.shape
+        means = probabilities @ self._levels
+        squares = probabilities @ np.square(self._levels)
+        variance = float((squares - np.square(means)).mean())  # the mean variance of an instance
+        unit_variances = self.units.totals(baseline.values).var(axis=0, ddof=1)
+        measured_variance = unit_variances.sum() / runs / count**2  # of the baseline's mean
+        missing_variance = max(0.0, float(measured_variance - means.mean(axis=-1).var()))
+        moves = self._rng.normal(0, np.sqrt(missing_variance), len(probabilities))
+        t = moves[:, None] / variance  # moves the mean of a year by about `moves`
+        probabilities *= np.exp(t * self._levels)[:, None]
+        probabilities /= probabilities.sum(axis=-1, keepdims=True)
 
     def draw(self, years: Array | None = None, drop: float = 0.0) -> Array:
         """Return random answers of one look: (years, n).
@@ -802,28 +883,32 @@ class Answers:
             years: The years to draw answers for; all by default.
             drop: The drop of the mean; a mean that is lower than the drop falls to 0.
         """
-        mean = self._mean
-        below = self._below
+        means = self._means
+        cumulative = self._cumulative
         if years is not None:
-            mean = mean[years]
-            below = below[years]
-        level = _together(self._rng, self.units, self._correlation, len(mean))
-        answers = self._levels[(level[..., None] > below).sum(axis=-1)]
+            means = means[years]
+            cumulative = cumulative[years]
+        ranks = _correlated_ranks(self._rng, self.units, self._correlation, len(means))
+        level_indexes = (ranks[..., None] > cumulative).sum(axis=-1)
+        answers = self._levels[level_indexes]
         if drop:
-            chance = (drop / np.maximum(mean, 1e-9))[:, None]
-            fallen = _together(self._rng, self.units, TOGETHER, len(mean)) < chance
-            answers[fallen] = 0.0
+            chance = (drop / np.maximum(means, 1e-9))[:, None]
+            drop_ranks = _correlated_ranks(self._rng, self.units, DROP_CORRELATION, len(means))
+            answers[drop_ranks < chance] = 0.0
         return np.asarray(answers)
 
 
-def _together(rng: np.random.Generator, units: Units, correlation: float, years: int) -> Array:
-    """Return uniform random numbers: (years, n).
+def _correlated_ranks(
+    rng: np.random.Generator, units: Units, correlation: float, years: int
+) -> Array:
+    """Return uniform random numbers from 0 to 1: (years, n).
 
     Two numbers of a unit are equal with a probability of `correlation`.
     """
-    independent = rng.random((years, len(units.of)))
-    if not correlation or len(units.sizes) == len(units.of):
+    independent = rng.random((years, len(units.numbers)))
+    if not correlation or len(units.sizes) == len(units.numbers):  # each unit is one instance
         return independent
-    common = rng.random((years, len(units.sizes)))[:, units.of]
+    common = rng.random((years, len(units.sizes)))[:, units.numbers]
+    # Two instances of a unit both take its number with the probability sqrt(correlation)^2.
     takes_common = rng.random(independent.shape) < np.sqrt(correlation)
     return np.asarray(np.where(takes_common, common, independent))

@@ -1,11 +1,11 @@
 """Reads and writes the ledger of a panel: a file with a line for each baseline, look and change.
 
 Each line is a JSON object with the SHA-256 of the previous line, so that a changed line is
-detected. `ledger.sha256` contains the hash of the last line, so that a line removed at the end is
-detected. While a line is being written, `ledger.sha256` also contains the hash of that line: if the
-program is killed then, the ledger is valid with or without the line. A person who can write to the
-folder could write the complete ledger again; only a copy of the last hash, stored elsewhere, shows
-this.
+detected. `ledger.sha256` contains the hash of the last line, so that the removal of the last line
+is detected. While a line is being written, `ledger.sha256` also contains the hash of that line: if
+the program is killed then, the ledger is valid with or without the line. A person who can write to
+the folder could write the complete ledger again; only a copy of the last hash in another folder
+shows this.
 """
 
 from __future__ import annotations
@@ -25,31 +25,36 @@ from eval_factory.core.results import UTC_FORMAT
 from eval_factory.core.rundir import PRIVATE, keep_from_git
 from eval_factory.core.safe_files import json_line, open_regular, parse_json, write_atomic
 
-NO_HASH = "0" * 64  # the hash of the line before the first line
-# the kinds of lines
+NO_HASH = "0" * 64  # the value of `previous` in the first line
+# The kinds of lines: the values of `kind`.
 BASELINE = "baseline"
 BEGUN = "begun"  # the start of a look
 LOOK = "look"  # the end of a look with its results
 NOT_MADE = "not_made"  # the end of a look without results
 NOTE = "note"
-CHANGE = "change"
+CHANGE = "change"  # the decision about a new model
+
+# The names of the folders with the runs of a change.
+WATCHED_MODEL = "approved"
+NEW_MODEL = "candidate"
 
 READER = "reader"
-"""Key of a baseline or a look: the version of the reader of answers; if the key is absent, 1."""
+"""Key of a baseline or a look: the version of `reading` that read the answers; 1 by default."""
 BASELINE_AGAIN = "baseline_again"
-"""Key of a look whose reader has another version than the baseline's. The value is the baseline's
-`limits`, computed with the reader of the look.
+"""Key of a look whose answers another version of `reading` read than the baseline's answers.
+
+The value is the baseline's `limits`, computed with the version of the look.
 """
 Line = Mapping[str, Any]  # the JSON object of a line
 
 
 def line_reader(line: Line) -> int:
-    """Return the version of the reader that read the answers of a line."""
+    """Return the version of `reading` that read the answers of a baseline or a look."""
     return int(line.get(READER, 1))
 
 
 def as_read_again(baseline: Line, looks: Sequence[Line]) -> Line:
-    """Return the baseline with limits that were computed with the reader of the last look."""
+    """Return the baseline with its `limits` as the version of the last look reads the answers."""
     if not looks or BASELINE_AGAIN not in looks[-1]:
         return baseline
     return {**baseline, "limits": looks[-1][BASELINE_AGAIN]}
@@ -57,7 +62,7 @@ def as_read_again(baseline: Line, looks: Sequence[Line]) -> Line:
 
 @dataclass(frozen=True)
 class History:
-    """The complete lines of a ledger, and the state that follows from them."""
+    """The complete lines of a ledger, and the state of the panel that follows from the lines."""
 
     lines: Sequence[Line]
     problems: Sequence[str] = ()  # evidence that the ledger was changed; empty if there is none
@@ -74,7 +79,7 @@ class History:
 
     @property
     def epoch(self) -> int:
-        """The number of the current baseline; 0 before the first baseline."""
+        """The number of the current baseline, from 1; 0 before the first baseline."""
         if self.baseline is None:
             return 0
         return int(self.baseline["epoch"])
@@ -135,7 +140,7 @@ class Ledger:
         lines: list[dict[str, Any]] = []
         problems: list[str] = []
         head = NO_HASH
-        # one hash; two hashes while a line is being written
+        # the hash of the last line; while a line is being written, also the hash of that line
         heads = _content(self.head_file).decode(errors="replace").split()
         *complete_lines, incomplete_line = _content(self.file).split(b"\n")
         for number, text in enumerate(complete_lines, start=1):
@@ -143,10 +148,10 @@ class Ledger:
             try:
                 line = parse_json(text)
                 if not isinstance(line, dict):
-                    raise ValueError
+                    raise ValueError("is not an object")
             except (ValueError, RecursionError):
                 problems.append(f"{label}: is not a JSON object")
-                line = {}  # keeps the place of the line, so that later lines have their numbers
+                line = {}  # so that the later lines have the expected numbers
             if line.get("previous") != head:
                 problems.append(
                     f"{label}: does not follow the line before it: "
@@ -156,9 +161,11 @@ class Ledger:
                 problems.append(f"{label}: states {line.get('number')} as its number")
             head = hashlib.sha256(text).hexdigest()
             lines.append(line)
-        if incomplete_line and len(heads) != 2:
+        is_being_written = len(heads) == 2
+        if incomplete_line and not is_being_written:
             problems.append(f"{self.file.name}: its last line is cut off")
-        if head not in heads and (lines or heads):
+        is_new = not lines and not heads
+        if head not in heads and not is_new:
             problems.append(
                 f"{self.head_file.name}: does not contain the hash of the last line: "
                 "the last lines were changed or removed"
@@ -166,7 +173,7 @@ class Ledger:
         return History(tuple(lines), tuple(problems), head)
 
     def intact(self) -> History:
-        """Return the history.
+        """Return the history of an intact ledger.
 
         Raises PrerequisiteError if the ledger was changed or cannot be read.
         """
@@ -209,8 +216,8 @@ class Ledger:
             self._write_heads(head)
         return line
 
-    def looking(self, say: Callable[[str], object]) -> AbstractContextManager[None]:
-        """Lock the panel for one look or change; a second one waits until the first one has ended.
+    def lock_panel(self, say: Callable[[str], object]) -> AbstractContextManager[None]:
+        """Lock the panel for one look or change; another look or change waits for its end.
 
         Args:
             say: prints a message if this process has to wait.
@@ -220,7 +227,7 @@ class Ledger:
 
     @contextmanager
     def _locked(self, name: str, on_wait: Callable[[], object] = lambda: None) -> Iterator[None]:
-        """Lock the file with this name; call `on_wait` once if another process has locked it.
+        """Lock the file with this name; call `on_wait` if another process has locked the file.
 
         Raises PrerequisiteError if the panel's folder cannot be written.
         """
@@ -231,7 +238,7 @@ class Ledger:
             keep_from_git(self.folder, is_ours=self.file.exists())
             lock = FileLock(self.folder / name, mode=PRIVATE)
             try:
-                lock.acquire(timeout=0)
+                lock.acquire(timeout=0)  # do not wait
             except Timeout:
                 on_wait()
                 lock.acquire(poll_interval=0.2)

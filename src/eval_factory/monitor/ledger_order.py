@@ -46,9 +46,7 @@ FIELDS = {
     NOTE: _COMMON_FIELDS | {"by", "text"},
     CHANGE: _COMMON_FIELDS | frozenset(_CHANGE_FIELDS.split()),
 }
-"""Kind of a line -> the fields that a line of this kind must have."""
-
-
+"""Dict from the kind of a line to the fields that a line of this kind must have."""
 _OPTIONAL_FIELDS = {READER, BASELINE_AGAIN, "statistics", "figures_version", "differ"}
 """Fields that lines of earlier versions of this program do not have."""
 _VERSIONS = {
@@ -56,8 +54,8 @@ _VERSIONS = {
     "statistics": STATISTICS_VERSION,
     "figures_version": FIGURES_VERSION,
 }
-"""Field -> the newest version that this program knows."""
-# Fields that are checked if a line has them.
+"""Dict from a field with a version to the newest version that this program knows."""
+# Fields whose values are checked in each line that has the field.
 _WHOLE_NUMBERS = ("number", "epoch", "look", "evidence", "change", "seed")
 _TEXTS = ("why", "by", "text", "reason")
 _OBJECTS = {
@@ -65,10 +63,14 @@ _OBJECTS = {
     "old": {"name", "model"},
     "new": {"name", "model", "fixed"},
 }
-"""Field -> the keys of its JSON object."""
+"""Dict from a field to the keys of its JSON object."""
 _REPEAT_KEYS = {"folder", "values", "runs"}  # of each object in `repeats`
 _RUN_KEYS = {"task", "folder", "sha256"}  # of each object in `runs`
-_HASH = re.compile("[0-9a-f]{64}")  # a SHA-256
+_SHA256 = re.compile("[0-9a-f]{64}")
+_MAX_SHOWN = 40  # the maximum number of characters of a wrong value in a message
+
+FORM_ERRORS = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
+"""The errors that code raises when the value of a field has another type than expected."""
 
 
 def time_of(text: object) -> datetime:
@@ -82,20 +84,25 @@ def order_problems(lines: Sequence[Line]) -> Iterator[str]:
     The signs are missing fields, invalid values, and contradictions between lines. Raises one of
     FORM_ERRORS if a value has another type than this program writes.
     """
-    order = _Order()
+    state = _LedgerState()
     for line in lines:
         label = f"line {line.get('number')}"
         fields = FIELDS.get(str(line.get("kind")))
         if fields is None:
-            yield f"{label}: has an unknown kind: {str(line.get('kind'))[:40]}"
+            yield f"{label}: has an unknown kind: {_shown(line.get('kind'))}"
             continue
         present = line.keys() - _OPTIONAL_FIELDS
         if fields != present:
             names = ", ".join(sorted(fields ^ present))
             yield f"{label}: is not a {line['kind']} line: missing or unknown fields: {names}"
             continue
-        for problem in (*_form_problems(line), *order.follow(line)):
+        for problem in (*_form_problems(line), *state.problems_of_next(line)):
             yield f"{label}: {problem}"
+
+
+def _shown(value: object) -> str:
+    """Return a wrong value as a text for a message."""
+    return str(value)[:_MAX_SHOWN]
 
 
 def _form_problems(line: Line) -> Iterator[str]:
@@ -103,19 +110,20 @@ def _form_problems(line: Line) -> Iterator[str]:
     # `isinstance` would accept True, because a bool is an int.
     for name in _WHOLE_NUMBERS:
         if name in line and type(line[name]) is not int:
-            yield f"{name} is not a whole number: {str(line[name])[:40]}"
+            yield f"{name} is not a whole number: {_shown(line[name])}"
     for name in _TEXTS:
         if name in line and not (isinstance(line[name], str) and line[name].strip()):
             yield f"{name} is not a text"
     for name, newest in _VERSIONS.items():
         version = line.get(name, 1)
         if type(version) is not int or not 1 <= version <= newest:
-            yield f"{name} is not a known version: {str(version)[:40]}"
-    if not (line.get("policy_sha256") is None or _HASH.fullmatch(str(line["policy_sha256"]))):
+            yield f"{name} is not a known version: {_shown(version)}"
+    policy_sha256 = line.get("policy_sha256")
+    if policy_sha256 is not None and not _SHA256.fullmatch(str(policy_sha256)):
         yield "policy_sha256 is not a hash"
-    for name, fields in _OBJECTS.items():
-        if name in line and line[name].keys() != fields:
-            yield f"{name} has other fields than {', '.join(sorted(fields))}"
+    for name, keys in _OBJECTS.items():
+        if name in line and line[name].keys() != keys:
+            yield f"{name} has other fields than {', '.join(sorted(keys))}"
     repeats = line.get("repeats", [])
     runs = list(line.get("runs", []))
     for repeat in repeats:
@@ -125,25 +133,21 @@ def _form_problems(line: Line) -> Iterator[str]:
     if any(run.keys() != _RUN_KEYS for run in runs):
         yield f"a run has other fields than {', '.join(sorted(_RUN_KEYS))}"
     if line["kind"] == CHANGE and line["outcome"] not in set(Verdict):
-        yield f"outcome is not a verdict: {str(line['outcome'])[:40]}"
+        yield f"outcome is not a verdict: {_shown(line['outcome'])}"
 
 
-FORM_ERRORS = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
-"""The errors that are raised if a line is read whose values have other types than expected."""
-
-
-class _Order:
-    """The state of a ledger, which determines the lines that may follow."""
+class _LedgerState:
+    """The state of a ledger after some lines; it determines which line may be next."""
 
     def __init__(self) -> None:
         self._baseline: Line | None = None
         self._begun: Line | None = None  # the line of a look that has not ended
         self._has_looks = False  # True if a look was made since the baseline
-        self._look = 0  # the number of the last look
-        self._change = 0  # the number of the last change
+        self._last_look = 0  # the number of the last look
+        self._last_change = 0  # the number of the last change
         self._latest = datetime.min.replace(tzinfo=timezone.utc)  # the latest time of a line
 
-    def follow(self, line: Line) -> Iterator[str]:
+    def problems_of_next(self, line: Line) -> Iterator[str]:
         """Yield the problems of the next line, and update the state."""
         yield from self._time_problems(line)
         kind = line["kind"]
@@ -161,13 +165,13 @@ class _Order:
         elif kind in (LOOK, NOT_MADE):
             yield from self._end_problems(line)
         elif kind == CHANGE:
-            self._change += 1
-            yield from _number_problems(line, "change", self._change, "changes")
+            self._last_change += 1
+            yield from _number_problems(line, "change", self._last_change, "changes")
             yield from self._change_problems(line)
 
     def _change_problems(self, line: Line) -> Iterator[str]:
         """Yield how a change contradicts the baseline."""
-        baseline = self._baseline or {}  # never empty: `follow` has checked that there is one
+        baseline = self._baseline or {}  # never empty: `problems_of_next` has checked it
         if line["old"] != baseline["target"]:
             yield "old is not the model that the baseline watches"
         if line["policy_sha256"] != baseline["policy_sha256"]:
@@ -178,10 +182,11 @@ class _Order:
         try:
             time = time_of(line["at"])
         except ValueError:
-            yield f"at is not a time: {str(line['at'])[:40]}"
+            yield f"at is not a time: {_shown(line['at'])}"
             return
+        # `time_of` also accepts numbers without leading zeros.
         if time.strftime(UTC_FORMAT) != line["at"]:
-            yield f"at is not in the format of this program: {str(line['at'])[:40]}"
+            yield f"at is not in the format of this program: {_shown(line['at'])}"
         if self._latest - time > MAX_CLOCK_DIFFERENCE:
             yield f"at {line['at']} is before the previous line"
         if time - datetime.now(timezone.utc) > MAX_CLOCK_DIFFERENCE:
@@ -190,14 +195,15 @@ class _Order:
 
     def _baseline_problems(self, line: Line) -> Iterator[str]:
         """Yield what is wrong with the line of a baseline."""
-        epoch = 0
-        # A baseline may be replaced by a longer one with the same epoch, before the first look.
-        is_longer = False
+        last_epoch = 0
+        # Before the first look, a baseline may be replaced by a baseline with more runs and the
+        # same epoch.
+        replaces_last = False
         if self._baseline is not None:
-            epoch = self._baseline["epoch"]
-            is_longer = not self._has_looks and line["epoch"] == epoch
-        if line["epoch"] != epoch + 1 and not is_longer:
-            yield f"epoch is {line['epoch']}, but {epoch + 1} was expected"
+            last_epoch = self._baseline["epoch"]
+            replaces_last = not self._has_looks and line["epoch"] == last_epoch
+        if line["epoch"] != last_epoch + 1 and not replaces_last:
+            yield f"epoch is {line['epoch']}, but {last_epoch + 1} was expected"
         if self._begun is not None:
             yield f"look {self._begun['look']} was started before, and has no end"
         if len(line["repeats"]) != line["fixed"]["repeats"]:
@@ -214,9 +220,9 @@ class _Order:
         """Yield what is wrong with the start of a look."""
         if self._begun is not None:
             yield f"look {self._begun['look']} was started before, and has no end"
-        self._look += 1
-        if line["look"] != self._look:
-            yield f"look is {line['look']}, but {self._look} was expected"
+        self._last_look += 1
+        if line["look"] != self._last_look:
+            yield f"look is {line['look']}, but {self._last_look} was expected"
         self._begun = line
 
     def _end_problems(self, line: Line) -> Iterator[str]:
@@ -245,14 +251,17 @@ def _limit_problems(baseline: Line) -> Iterator[str]:
         return
     for name, limit in stated.items():
         metric, max_drop = fixed[name]
-        # A fixed limit without a metric is a limit of the main metric, which any line may name.
+        # The metric is None for a limit of the task's main metric; its name is not checked.
         if max_drop != limit["max_drop"] or metric not in (None, limit["metric"]):
             yield f"limits: {name} is not the fixed limit of the panel"
 
 
-def _number_problems(line: Line, name: str, number: int, folder: str) -> Iterator[str]:
-    """Yield what is wrong with the number and the folder of a look or a change."""
-    if line[name] != number:
-        yield f"{name} is {line[name]}, but {number} was expected"
-    if line["folder"] != f"{folder}/{number:04}":
+def _number_problems(line: Line, key: str, expected: int, parent_folder: str) -> Iterator[str]:
+    """Yield what is wrong with the number and the folder of a look or a change.
+
+    `key` is the key of the number.
+    """
+    if line[key] != expected:
+        yield f"{key} is {line[key]}, but {expected} was expected"
+    if line["folder"] != f"{parent_folder}/{expected:04}":
         yield f"is in the folder {line['folder']}"

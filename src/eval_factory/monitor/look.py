@@ -1,7 +1,7 @@
 """Makes the baseline, the looks and the changes of a panel.
 
 A look asks the panel again, tests the answers, and writes a line into the ledger. A change asks the
-watched model and a new model; the gate's policy decides whether the new model replaces the watched
+watched model and a new model. The gate's policy decides whether the new model replaces the watched
 model.
 """
 
@@ -29,13 +29,13 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import screen
 from eval_factory.monitor import detector
 from eval_factory.monitor.course import (
-    Course,
     PanelMeasurement,
+    PanelTests,
     Rules,
-    course_of,
-    differences,
     measure,
     power_of,
+    reasons_not_to_compare,
+    replayed_tests,
     run_folders_of,
     runs_of,
     write_values,
@@ -46,9 +46,11 @@ from eval_factory.monitor.ledger import (
     BEGUN,
     CHANGE,
     LOOK,
+    NEW_MODEL,
     NOT_MADE,
     NOTE,
     READER,
+    WATCHED_MODEL,
     History,
     Ledger,
     Line,
@@ -62,7 +64,7 @@ from eval_factory.monitor.made_elsewhere import (
     refuse_unfit,
     result_folders,
 )
-from eval_factory.monitor.panel import IMPORTED, PANEL_FILE, TOP, Limit, Panel, digest_of
+from eval_factory.monitor.panel import IMPORTED, PANEL_FILE, SECTION, Limit, Panel, digest_of
 from eval_factory.monitor.report import (
     alarm_words,
     assumed_lines,
@@ -80,12 +82,10 @@ from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 
 PAGE = "report.html"
-APPROVED = "approved"  # the folder of the watched model's runs in a change
-CANDIDATE = "candidate"  # the folder of the new model's runs in a change
 
 
 class Outcome(Word):
-    """The outcome of a look."""
+    """The outcome of `make_baseline_or_look`."""
 
     BASELINE = "baseline"  # the baseline was made
     IN_CONTROL = "in_control"
@@ -114,18 +114,20 @@ class RunOptions:
     say: Callable[[str], object]  # prints a line
     # shows the progress of a suite
     progress_view: Callable[[SuiteDir], AbstractContextManager[SuiteObserver]]
-    options: SuiteOptions
+    suite_options: SuiteOptions
     # the folders of imported results, one for each asking by another program
     imported: Sequence[Path] = ()
 
 
-def look(panel: Panel, options: RunOptions, new_baseline: str | None = None) -> MonitorOutcome:
+def make_baseline_or_look(
+    panel: Panel, options: RunOptions, new_baseline: str | None = None
+) -> MonitorOutcome:
     """Make one look; if there is no baseline yet, make the baseline instead.
 
     Args:
         panel: the panel.
         options: the options for asking the panel.
-        new_baseline: the reason for a new baseline; if not None, a new baseline is made.
+        new_baseline: the reason for a new baseline; None to make a look if there is a baseline.
 
     Raises:
         ConfigError: The panel, or the questions of its runs, differ from the baseline; or all looks
@@ -148,70 +150,79 @@ def look(panel: Panel, options: RunOptions, new_baseline: str | None = None) -> 
             "choose another output_dir"
         )
     ledger = Ledger(panel.folder)
-    with ledger.looking(options.say):  # a lock: one look or change at a time
+    with ledger.lock_panel(options.say):
         history = ledger.intact()
+        baseline = history.baseline
         if (
-            history.baseline is None
-            or new_baseline is not None
-            or _asks_for_more_repeats(panel, history)
+            baseline is not None
+            and new_baseline is None
+            and not _asks_for_more_repeats(panel, baseline, history.looks)
         ):
-            next_step = f"next: {_look_command(panel)}"
-            return _make_baseline(
-                panel, ledger, history, options, new_baseline, next_step=next_step
-            )
-        return _make_look(panel, ledger, history, history.baseline, options)
+            return _make_look(panel, ledger, history, baseline, options)
+        next_step = f"next: {_look_command(panel)}"
+        return _make_baseline(panel, ledger, history, options, new_baseline, next_step=next_step)
 
 
-def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
+def _asks_for_more_repeats(panel: Panel, baseline: Line, looks: Sequence[Line]) -> bool:
     """Return True if the panel has more repeats than its baseline, and no other difference.
 
     A baseline may get more runs before the first look.
     """
-    baseline = history.baseline
-    if baseline is None or history.looks:
+    if looks:
         return False
-    # `fixed`: the settings that may not change after a baseline, such as limits and repeats
-    fixed = panel.fixed(panel.identities(panel.folder / baseline["repeats"][0]["folder"]))
+    first_repeat = panel.folder / baseline["repeats"][0]["folder"]
+    fixed = panel.fixed_settings(panel.identities(first_repeat))
     baseline_fixed = baseline["fixed"]
     if fixed["repeats"] <= baseline_fixed["repeats"]:
         return False
-    # Compare all other settings.
+    # Compare all settings but `repeats`.
     return {**fixed, "repeats": 0} == {**baseline_fixed, "repeats": 0}
 
 
-def _ask(panel: Panel, folder: Path, options: RunOptions, number: int) -> SuiteReport | None:
+def _ask(
+    panel: Panel, folder: Path, options: RunOptions, *, imported_index: int
+) -> SuiteReport | None:
     """Ask the panel once.
 
-    If another program asks this panel, copy the imported result with this number (from 0), and
-    return None.
+    If another program asks this panel, copy the imported result with this index in
+    `options.imported`, and return None.
     """
     if panel.takes_results:
-        copy_results(options.imported[number], panel.names, folder / panel.target_name)
+        source = options.imported[imported_index]
+        copy_results(source, panel.names, folder / panel.target_name)
         return None
     return _ask_suite(panel.suite(folder), options)
 
 
 def _ask_suite(suite: Suite, options: RunOptions) -> SuiteReport:
-    """Run the suite in its own folder, so that no earlier answers are used."""
+    """Run the suite of one asking, and show its progress."""
     with options.progress_view(suite.folder) as observer:
-        return run_suite(suite, options.options, env=options.env, screen=observer)
+        return run_suite(suite, options.suite_options, env=options.env, screen=observer)
 
 
-def _unfinished(reports: Sequence[SuiteReport], panel: Panel) -> MonitorOutcome | None:
+def _unfinished_outcome(reports: Sequence[SuiteReport], panel: Panel) -> MonitorOutcome | None:
     """Return the outcome if a run is incomplete, not reportable or waiting; else None."""
     if not reports:  # the results were imported
         return None
     worst = max(reports, key=lambda report: report.exit_code)
     if worst.exit_code:
-        first = "not made: a run is incomplete or may not be reported, so it is not evidence"
+        headline = "not made: a run is incomplete or may not be reported, so it is not evidence"
         next_step = "correct the cause, then run the same command again"
-        lines = [first, *worst.summary.splitlines(), next_step]
-        return MonitorOutcome(Outcome.NOT_MADE, worst.exit_code, panel.folder, lines)
+        return MonitorOutcome(
+            Outcome.NOT_MADE,
+            exit_code=worst.exit_code,
+            folder=panel.folder,
+            lines=[headline, *worst.summary.splitlines(), next_step],
+        )
     for report in reports:
         if any(cell.status == RunStatus.WAITING for cell in report.cells):
-            first = "submitted to Slurm: run the same command again to collect ended jobs"
-            lines = [first, *report.summary.splitlines()]
-            return MonitorOutcome(Outcome.SUBMITTED, 0, panel.folder, lines)
+            headline = "submitted to Slurm: run the same command again to collect ended jobs"
+            return MonitorOutcome(
+                Outcome.SUBMITTED,
+                exit_code=0,
+                folder=panel.folder,
+                lines=[headline, *report.summary.splitlines()],
+            )
     return None
 
 
@@ -232,28 +243,29 @@ def _make_baseline(
     section = panel.section
     _policy_sha256(panel)  # report a wrong policy before the panel is asked
     limits = panel.limits
-    epoch = history.epoch  # the number of the baseline
-    is_longer = why is None and history.baseline is not None
-    if is_longer:
+    gets_more_runs = why is None and history.baseline is not None
+    if gets_more_runs:
+        epoch = history.epoch  # the number of the baseline
         why = "more runs before the first look"
     else:
-        epoch += 1
+        epoch = history.epoch + 1
+        why = why or "first baseline"
     rules = Rules.of(vars(section))
     folders = []
     for number in range(1, section.baseline.repeats + 1):
         folders.append(panel.folder / "baseline" / f"{epoch}" / f"{number}")
     target_folders = [folder / panel.target_name for folder in folders]
     if panel.takes_results:
-        refuse_unequal(options.imported, panel.names, section.baseline.repeats)
+        refuse_unequal(options.imported, panel.names, count=section.baseline.repeats)
     reports = _ask_repeats(panel, folders, rules, options)
-    unfinished = _unfinished(reports, panel)
+    unfinished = _unfinished_outcome(reports, panel)
     if unfinished is not None:
         return unfinished
     measurements = [measure(folder, limits) for folder in target_folders]
     _refuse_different_runs(target_folders, limits)
-    course = Course(rules, limits, measurements)  # the tests, with the baseline and no look yet
-    fixed = panel.fixed(panel.identities(folders[0]))
-    write_atomic(panel.folder / PANEL_FILE, to_yaml({TOP: panel.portable_document}))
+    tests = PanelTests(rules, limits, measurements)
+    fixed = panel.fixed_settings(panel.identities(folders[0]))
+    write_atomic(panel.folder / PANEL_FILE, to_yaml({SECTION: panel.portable_document}))
     if history.begun is not None:
         _record_not_made(ledger, history.begun, "another baseline was started")
     line = ledger.append(
@@ -261,18 +273,19 @@ def _make_baseline(
         epoch=epoch,
         panel=digest_of(fixed),
         fixed=fixed,
-        why=why or "first baseline",
+        why=why,
         target={"name": panel.target_name, "model": panel.model},
         harm_alpha=rules.harm_alpha,
         policy_sha256=_policy_sha256(panel),
-        repeats=_repeats(panel, folders, measurements),
-        **{**asdict(rules), **course.of_baseline()},
+        repeats=_write_repeats(panel, folders, measurements),
+        # merged into one dict first, because both have the key `statistics`
+        **{**asdict(rules), **tests.baseline_entries()},
         **{READER: VERSION},
-        power=power_of(course),
+        power=power_of(tests),
     )
-    first = f"baseline made: {counted(len(measurements), 'run')}"
-    lines = [first, *power_lines(line), *limits_out_of_reach(line), next_step]
-    return _reported(ledger, options, Outcome.BASELINE, line, lines)
+    headline = f"baseline made: {counted(len(measurements), 'run')}"
+    lines = [headline, *power_lines(line), *limits_out_of_reach(line), next_step]
+    return _write_page_and_report(ledger, options, Outcome.BASELINE, line, lines)
 
 
 def _policy_sha256(panel: Panel) -> str | None:
@@ -293,7 +306,7 @@ def _ask_repeats(
     reports = []
     for number, folder in enumerate(folders, start=1):
         options.say(f"baseline, run {number} of {len(folders)}")
-        report = _ask(panel, folder, options, number - 1)
+        report = _ask(panel, folder, options, imported_index=number - 1)
         if report is not None:
             reports.append(report)
             if report.exit_code:
@@ -302,11 +315,11 @@ def _ask_repeats(
             # Check the limits after the first run: a wrong limit raises before more runs are paid.
             # A baseline needs at least two runs, so the first run is passed twice.
             measurement = measure(folder / panel.target_name, panel.limits)
-            Course(rules, panel.limits, [measurement] * 2)
+            PanelTests(rules, panel.limits, [measurement] * 2)
     return reports
 
 
-def _repeats(
+def _write_repeats(
     panel: Panel, folders: Sequence[Path], measurements: Sequence[PanelMeasurement]
 ) -> list[dict[str, Any]]:
     """Write each run's values into its folder, and return the ledger's entries for the runs."""
@@ -326,7 +339,7 @@ def _refuse_different_runs(folders: Sequence[Path], limits: Sequence[Limit]) -> 
     """Check that all runs of a baseline are comparable. Raises ConfigError if they are not."""
     problems: list[str] = []
     for folder in folders[1:]:
-        problems += differences(folders[0], folder, limits)
+        problems += reasons_not_to_compare(folders[0], folder, limits)
     if problems:
         hint = (
             "the runs of the baseline differ in their questions or settings: remove the folder of "
@@ -335,11 +348,10 @@ def _refuse_different_runs(folders: Sequence[Path], limits: Sequence[Limit]) -> 
         raise ConfigError([*problems, hint])
 
 
-_UNTIL_NEW_BASELINE = "the alarm stays until a new baseline is made (--new_baseline WHY)"
-
-
-def _begun_look(panel: Panel, ledger: Ledger, history: History, options: RunOptions) -> Line | None:
-    """Return the started look that can be resumed; None if there is none.
+def _resumable_look(
+    panel: Panel, ledger: Ledger, history: History, options: RunOptions
+) -> Line | None:
+    """Return the line of a started look that can be resumed; None if there is no such look.
 
     A look that was started too long ago is recorded as not made.
     """
@@ -357,7 +369,7 @@ def _make_look(
     panel: Panel, ledger: Ledger, history: History, baseline: Line, options: RunOptions
 ) -> MonitorOutcome:
     """Ask the panel for a look, test the answers, and write the look into the ledger."""
-    begun = _begun_look(panel, ledger, history, options)
+    begun = _resumable_look(panel, ledger, history, options)
     number = history.next_look if begun is None else int(begun["look"])
     folder = panel.folder / "looks" / f"{number:04}"
     target_folder = folder / panel.target_name
@@ -370,18 +382,18 @@ def _make_look(
             f"{panel.file}: all {baseline['looks']} looks of this panel are made; "
             "start a new baseline with --new_baseline WHY"
         )
-    # `panel` is the hash of the fixed settings, which all lines after a baseline repeat.
+    # `panel` is the hash of the fixed settings; all lines after a baseline repeat this hash.
     common_fields = {"epoch": history.epoch, "panel": baseline["panel"], "look": number}
     if begun is None:
         begun = ledger.append(BEGUN, **common_fields)
     options.say(f"look {number}: {len(looks) + 1} of {baseline['looks']}")
-    report = _ask(panel, folder, options, 0)
+    report = _ask(panel, folder, options, imported_index=0)
     if report is not None:
-        unfinished = _unfinished([report], panel)
+        unfinished = _unfinished_outcome([report], panel)
         if unfinished is not None:
             return unfinished
-    course, reasons = _course_before(panel, baseline, looks, target_folder)
-    if course is None:
+    tests, reasons = _tests_before_look(panel, baseline, looks, target_folder)
+    if tests is None:
         _record_not_made(ledger, begun, "; ".join(reasons))
         write_page(ledger, options.say)
         no_evidence = f"look {number} is not evidence: it cannot be compared with the baseline"
@@ -397,44 +409,54 @@ def _make_look(
         folder=folder.relative_to(panel.folder).as_posix(),
         values=write_values(folder, measurement),
         runs=runs_of(target_folder, panel.folder, limits),
-        **course.look(number, measurement),
-        **_baseline_again(baseline, course),
+        **tests.add_look(number, measurement),
+        **_baseline_again(baseline, tests),
         **{READER: VERSION},
     )
-    first = f"look {number} ({line['evidence']} of {baseline['looks']}): "
-    lines = [
-        *screen(limits_table(baseline, [line])),
-        *look_lines(baseline, line),
-    ]
+    return _look_outcome(panel, ledger, options, baseline, line)
+
+
+def _look_outcome(
+    panel: Panel, ledger: Ledger, options: RunOptions, baseline: Line, line: Line
+) -> MonitorOutcome:
+    """Write the page, and return the outcome of the look in `line`."""
+    prefix = f"look {line['look']} ({line['evidence']} of {baseline['looks']})"
+    lines = [*screen(limits_table(baseline, [line])), *look_lines(baseline, line)]
     if line["alarm"] is None:
+        outcome = Outcome.IN_CONTROL
+        headline = f"{prefix}: in control"
         lines += drops_rarely_found(baseline)
-        return _reported(ledger, options, Outcome.IN_CONTROL, line, [f"{first}in control", *lines])
-    note = f"eval-factory monitor note {shlex.quote(str(panel.folder))} TEXT --by NAME"
-    next_step = f"write down what you do about the alarm: {note}; {_UNTIL_NEW_BASELINE}"
-    alarm = f"{first}ALARM: {alarm_words(baseline, line['alarm'])}"
-    return _reported(ledger, options, Outcome.ALARM, line, [alarm, *lines, next_step])
+    else:
+        outcome = Outcome.ALARM
+        headline = f"{prefix}: ALARM: {alarm_words(baseline, line['alarm'])}"
+        note = f"eval-factory monitor note {shlex.quote(str(panel.folder))} TEXT --by NAME"
+        lines.append(
+            f"write down what you do about the alarm: {note}; "
+            "the alarm stays until a new baseline is made (--new_baseline WHY)"
+        )
+    return _write_page_and_report(ledger, options, outcome, line, [headline, *lines])
 
 
-def _baseline_again(baseline: Line, course: Course) -> dict[str, Any]:
+def _baseline_again(baseline: Line, tests: PanelTests) -> dict[str, Any]:
     """Return the ledger's entry for the baseline's figures, if they were computed again.
 
-    This is the case if the baseline's answers were read by another version of `reading` than the
-    present one. The entry has the figures that the present version gives for each limit.
+    They are computed again if another version of `reading` read the baseline's answers. The entry
+    has the figures of each limit, by the present version.
     """
     if line_reader(baseline) == VERSION:
         return {}
-    return {BASELINE_AGAIN: course.of_baseline()["limits"]}
+    return {BASELINE_AGAIN: tests.baseline_entries()["limits"]}
 
 
 def _identities(
-    panel: Panel, folder: Path, before: Sequence[Line], options: RunOptions
+    panel: Panel, folder: Path, earlier_lines: Sequence[Line], options: RunOptions
 ) -> dict[str, str]:
-    """Return task -> identity of the look's run.
+    """Return the identity of the look's run of each task.
 
     Args:
         panel: the panel.
         folder: the folder of the look.
-        before: the ledger's lines of the baseline and of the earlier looks.
+        earlier_lines: the ledger's lines of the baseline and of the earlier looks.
         options: has the folder of the imported result, if another program asks the panel.
 
     Raises:
@@ -442,23 +464,25 @@ def _identities(
     """
     if not panel.takes_results:
         return panel.identities(folder)
-    refuse_unequal(options.imported, panel.names, 1, run_folders_of(panel.folder, before))
+    earlier_runs = run_folders_of(panel.folder, earlier_lines)
+    refuse_unequal(options.imported, panel.names, count=1, earlier_runs=earlier_runs)
     return identities_of(result_folders(options.imported[0], panel.names))
 
 
-def _course_before(
+def _tests_before_look(
     panel: Panel, baseline: Line, looks: Sequence[Line], target_folder: Path
-) -> tuple[Course | None, list[str]]:
-    """Return the state of the tests before the new look, with all answers read by one reader.
+) -> tuple[PanelTests | None, list[str]]:
+    """Return the tests after all earlier looks, with all answers read by one version of `reading`.
 
     If the new look may not be compared with the baseline, return None and the reasons.
+    `target_folder` has the runs of the new look.
     """
     baseline_folder = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
     with read_by_one_rule(run_folders_of(panel.folder, [baseline, *looks]), VERSION) as load:
-        reasons = list(differences(baseline_folder, target_folder, panel.limits, load))
+        reasons = list(reasons_not_to_compare(baseline_folder, target_folder, panel.limits, load))
         if reasons:
             return None, reasons
-        return course_of(baseline, panel.folder, looks, load), []
+        return replayed_tests(baseline, panel.folder, looks, load), []
 
 
 def _record_not_made(ledger: Ledger, begun: Line, reason: str) -> None:
@@ -474,46 +498,63 @@ def _refuse_different_panel(panel: Panel, baseline: Line, identities: Mapping[st
     Raises:
         ConfigError: The panel differs; the message names the differences.
     """
-    fixed = panel.fixed(identities)
+    fixed = panel.fixed_settings(identities)
     baseline_fixed = baseline["fixed"]
     if digest_of(fixed) == baseline["panel"]:
         return
-    changes = []
+    differences = []
     for key in baseline_fixed.keys() | fixed.keys():
         before = baseline_fixed.get(key)
         after = fixed.get(key)
         if before == after:
             continue
         if key == "runs":
-            changes.append(f"the questions or the model, in {_changed_names(before, after)}")
+            differences.append(f"the questions or the model, in {_changed_names(before, after)}")
         elif key == "limits":
-            changes.append(f"the limits, in {_changed_names(before, after)}")
+            differences.append(f"the limits, in {_changed_names(before, after)}")
         else:
-            changes.append(f"{key}: {after} (baseline: {before})")
-    changed = "; ".join(sorted(changes))
+            differences.append(f"{key}: {after} (baseline: {before})")
     raise ConfigError(
         f"{panel.file}: is not the panel of the baseline of {baseline['at']} any more; changed: "
-        f"{changed}\n"
+        f"{'; '.join(sorted(differences))}\n"
         "  undo the changes; to watch a new version of the model use "
         "'eval-factory monitor change'; or start a new baseline with --new_baseline WHY"
     )
 
 
 def _changed_names(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
-    """Return the keys whose values differ, joined by commas."""
+    """Return the keys whose values differ, joined by commas.
+
+    A mapping that is None counts as empty.
+    """
     before = before or {}
     after = after or {}
     names = before.keys() | after.keys()
     return ", ".join(sorted(name for name in names if before.get(name) != after.get(name)))
 
 
-def _reported(
+def _write_page_and_report(
     ledger: Ledger, options: RunOptions, outcome: Outcome, line: Line, lines: Sequence[str]
 ) -> MonitorOutcome:
-    """Write the page, and return the outcome with lines about the page and the ledger."""
+    """Write the page, and return the outcome with lines about the page and the ledger.
+
+    Args:
+        ledger: the ledger of the panel.
+        options: the options for asking the panel.
+        outcome: the outcome of the baseline or the look.
+        line: the new line of the ledger.
+        lines: the lines for the screen before those about the page and the ledger.
+    """
     head = write_page(ledger, options.say)
     shown = [*lines, f"page: {ledger.folder / PAGE}", f"ledger: line {line['number']}, {head}"]
-    return MonitorOutcome(outcome, int(outcome == Outcome.ALARM), ledger.folder, shown, line, head)
+    return MonitorOutcome(
+        outcome,
+        exit_code=int(outcome == Outcome.ALARM),
+        folder=ledger.folder,
+        lines=shown,
+        line=line,
+        head=head,
+    )
 
 
 def _look_command(panel: Panel) -> str:
@@ -529,18 +570,18 @@ def write_page(ledger: Ledger, say: Callable[[str], object]) -> str:
     history = ledger.read()
     try:
         write_atomic(ledger.folder / PAGE, monitor_page(ledger.folder.name, history))
-    except OSError as error:  # continue: without a page, an alarm must still be reported
+    except OSError as error:  # go on: an alarm must be reported even if the page cannot be written
         next_step = f"eval-factory monitor report {shlex.quote(str(ledger.folder))}"
         say(f"the page cannot be written: {error.strerror or error}; write it later: {next_step}")
     return history.head
 
 
-def what_it_may_find(panel: Panel) -> list[str]:
+def expected_findings_lines(panel: Panel) -> list[str]:
     """Return lines about the drops that the panel can be expected to find, before it is asked.
 
     Before the first answers, each question counts as a source of its own, and each metric as a
-    share from 0 to 1. The lines are about several flip rates: the assumed shares of answers that
-    differ between two runs.
+    share from 0 to 1. There is a line for each assumed flip rate: the share of answers that differ
+    between two runs.
     """
     section = panel.section
     alpha = Rules.of(vars(section)).harm_alpha
@@ -549,13 +590,14 @@ def what_it_may_find(panel: Panel) -> list[str]:
     for task in section.tasks:
         units.append(np.arange(min(task.size, detector.MAX_SIMULATED)))
         max_drops.append(min(float(task.max_drop), 1.0))
-    by_rate = detector.assumed_findings(
+    findings_by_flip_rate = detector.assumed_findings(
         units, max_drops, section.baseline.repeats, section.looks, alpha
     )
-    by_flip_rate = {}  # like `by_rate`, whose keys are flip rates too, but with drops as mappings
-    for rate, drops in by_rate.items():
-        by_flip_rate[rate] = [asdict(drop) for drop in drops]
-    return list(assumed_lines(by_flip_rate))
+    # `assumed_lines` takes the findings as mappings, as the ledger has them.
+    mappings_by_flip_rate = {}
+    for flip_rate, findings in findings_by_flip_rate.items():
+        mappings_by_flip_rate[flip_rate] = [asdict(finding) for finding in findings]
+    return list(assumed_lines(mappings_by_flip_rate))
 
 
 def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object]) -> Line:
@@ -575,7 +617,7 @@ def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object])
     return line
 
 
-def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcome:
+def decide_change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcome:
     """Ask the watched model and a new model, and let the gate's policy decide about the change.
 
     If the policy passes, a new baseline is made with the new model, which is watched from then on.
@@ -588,57 +630,81 @@ def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcom
 
     Raises:
         ConfigError: The panel has no plan of change or no baseline yet, or a file is wrong.
-        PrerequisiteError: As for `look`.
-        InterruptedRunError: As for `look`.
+        PrerequisiteError: As for `make_baseline_or_look`.
+        InterruptedRunError: As for `make_baseline_or_look`.
     """
     policy = load_policy(panel.policy)
     new = panel.with_target(_target_in(new_target))
-    unused_folder = panel.folder / "changes" / "0"  # for plans alone: it is never created
-    _refuse_unknown_tasks(policy, new, unused_folder)
+    planned_folder = panel.folder / "changes" / "0"  # to plan runs in it; it is never created
+    _refuse_unknown_tasks(policy, new, planned_folder)
     ledger = Ledger(panel.folder)
-    with ledger.looking(options.say):  # a lock: one look or change at a time
+    with ledger.lock_panel(options.say):
         history = ledger.intact()
         baseline = _baseline_for(policy, panel, history)
-        line = _approved_before(history, new.fixed(new.identities(unused_folder)))
+        line = _approved_before(history, new.fixed_settings(new.identities(planned_folder)))
         if line is not None:  # an earlier call stopped after the approval, before the new baseline
-            lines = [f"change {line['change']} was approved at {line['at']}"]
+            lines: Sequence[str] = [f"change {line['change']} was approved at {line['at']}"]
         else:
-            _refuse_different_panel(panel, baseline, panel.identities(unused_folder))
-            number = 1 + len(history.of_kind(CHANGE))
-            folder = panel.folder / "changes" / f"{number:04}"
-            targets = [
-                {**panel.document["target"], "name": APPROVED},
-                {**new.document["target"], "name": CANDIDATE},
-            ]
-            report = _ask_suite(panel.suite(folder, targets), options)
-            unfinished = _unfinished([report], panel)
-            if unfinished is not None:
-                return unfinished
-            result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED])
-            line = ledger.append(
-                CHANGE,
-                epoch=history.epoch,
-                panel=baseline["panel"],
-                change=number,
-                **_decision(panel, new, folder, result),
-            )
-            lines = gate_text(result).splitlines()
-            write_page(ledger, options.say)
-            if result.outcome != Verdict.PASS:
-                unchanged = f"nothing is changed: the panel continues to watch {panel.model}"
-                return MonitorOutcome(
-                    result.outcome, result.exit_code, panel.folder, [*lines, unchanged], line
-                )
-        baseline_outcome = _watch_new_model(new, ledger, options)
+            _refuse_different_panel(panel, baseline, panel.identities(planned_folder))
+            decision = _ask_and_decide(policy, panel, new, ledger, history, baseline, options)
+            if decision.outcome != Verdict.PASS:
+                return decision
+            line = decision.line
+            lines = decision.lines
+        baseline_outcome = _make_baseline_of_new_model(new, ledger, options)
     outcome = baseline_outcome.outcome
-    if outcome == Outcome.BASELINE:
+    if outcome == Outcome.BASELINE:  # the change is complete
         outcome = Verdict.PASS
     all_lines = [*lines, *baseline_outcome.lines]
     return replace(baseline_outcome, outcome=outcome, lines=all_lines, line=line)
 
 
-def _watch_new_model(new: Panel, ledger: Ledger, options: RunOptions) -> MonitorOutcome:
-    """Make the baseline of an approved new model."""
+def _ask_and_decide(
+    policy: Policy,
+    panel: Panel,
+    new: Panel,
+    ledger: Ledger,
+    history: History,
+    baseline: Line,
+    options: RunOptions,
+) -> MonitorOutcome:
+    """Ask both models, write the decision of the policy into the ledger, and return the outcome.
+
+    `new` is the panel with the new model.
+    """
+    number = 1 + len(history.of_kind(CHANGE))
+    folder = panel.folder / "changes" / f"{number:04}"
+    targets = [
+        {**panel.document["target"], "name": WATCHED_MODEL},
+        {**new.document["target"], "name": NEW_MODEL},
+    ]
+    report = _ask_suite(panel.suite(folder, targets), options)
+    unfinished = _unfinished_outcome([report], panel)
+    if unfinished is not None:
+        return unfinished
+    result = evaluate_policy(policy, [folder / NEW_MODEL], [folder / WATCHED_MODEL])
+    line = ledger.append(
+        CHANGE,
+        epoch=history.epoch,
+        panel=baseline["panel"],
+        change=number,
+        **_decision(panel, new, folder, result),
+    )
+    write_page(ledger, options.say)
+    lines = gate_text(result).splitlines()
+    if result.outcome != Verdict.PASS:
+        lines.append(f"nothing is changed: the panel continues to watch {panel.model}")
+    return MonitorOutcome(
+        result.outcome,
+        exit_code=result.exit_code,
+        folder=panel.folder,
+        lines=lines,
+        line=line,
+    )
+
+
+def _make_baseline_of_new_model(new: Panel, ledger: Ledger, options: RunOptions) -> MonitorOutcome:
+    """Make the baseline of an approved new model. `new` is the panel with the new model."""
     why = f"the model was changed to {new.model}, by the plan of change"
     advice = (
         f"make looks with 'eval-factory monitor {new.folder / PANEL_FILE}', "
@@ -650,7 +716,7 @@ def _watch_new_model(new: Panel, ledger: Ledger, options: RunOptions) -> Monitor
 
 def _refuse_unknown_tasks(policy: Policy, panel: Panel, folder: Path) -> None:
     """Check that the panel has all tasks of the policy. Raises ConfigError if one is missing."""
-    planned = {run.plan.task_name for run in panel.planned(folder)}
+    planned = {run.plan.task_name for run in panel.planned_runs(folder)}
     unknown = {benchmark.task for benchmark in policy.benchmarks} - planned
     if unknown:
         names = ", ".join(sorted(planned))
@@ -679,12 +745,19 @@ def _baseline_for(policy: Policy, panel: Panel, history: History) -> Line:
 
 
 def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dict[str, Any]:
-    """Return the ledger's entries for a decided change."""
+    """Return the ledger's entries for a decided change.
+
+    Args:
+        panel: the panel with the watched model.
+        new: the panel with the new model.
+        folder: the folder of the change.
+        result: the decision of the gate.
+    """
     checks: list[str] = []
     for benchmark in result.benchmarks:
         checks += [f"{benchmark.task}: {check.message}" for check in benchmark.checks]
     runs: list[dict[str, Any]] = []
-    for name in (APPROVED, CANDIDATE):
+    for name in (WATCHED_MODEL, NEW_MODEL):
         runs += runs_of(folder / name, panel.folder, panel.limits)
     return {
         "folder": folder.relative_to(panel.folder).as_posix(),
@@ -692,7 +765,7 @@ def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dic
         "new": {
             "name": new.target_name,
             "model": new.model,
-            "fixed": new.fixed(new.identities(folder)),
+            "fixed": new.fixed_settings(new.identities(folder)),
         },
         "outcome": result.outcome,
         "policy_sha256": result.policy_sha256,

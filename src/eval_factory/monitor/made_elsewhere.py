@@ -45,7 +45,7 @@ def identity_of(result: TaskResult) -> str:
 
 
 def identities_of(folders: Mapping[str, Path]) -> dict[str, str]:
-    """Return task -> identity of the result in the task's folder."""
+    """Return the identity of each task's result; `folders` has the folders of the results."""
     identities = {}
     for task, folder in folders.items():
         identities[task] = identity_of(load_result(folder).result)
@@ -53,9 +53,9 @@ def identities_of(folders: Mapping[str, Path]) -> dict[str, str]:
 
 
 def result_folders(source: Path, tasks: Sequence[str]) -> dict[str, Path]:
-    """Return task -> folder of its result.
+    """Return the folder of each task's result.
 
-    If there is one task, its folder is `source`. Otherwise the folders are in `source`; they have
+    If there is one task, the folder is `source`. Otherwise the folders are in `source`, and have
     the names of the tasks.
     """
     if len(tasks) == 1:
@@ -85,13 +85,17 @@ def refuse_unfit(
         folders = result_folders(source, tasks)
         for task, size in zip(tasks, sizes, strict=True):
             stored = load_result(folders[task])
-            problems += _unfit(str(folders[task]), stored, size, model)
+            problems += _fit_problems(str(folders[task]), stored, size, model)
     if problems:
         raise ConfigError(problems)
 
 
 def refuse_unequal(
-    sources: Sequence[Path], tasks: Sequence[str], count: int, runs: Sequence[Path] = ()
+    sources: Sequence[Path],
+    tasks: Sequence[str],
+    *,
+    count: int,
+    earlier_runs: Sequence[Path] = (),
 ) -> None:
     """Check the number of imported results, and that all of them may be compared.
 
@@ -99,7 +103,7 @@ def refuse_unequal(
         sources: the folders of the imported results, one for each asking.
         tasks: the tasks of the panel.
         count: the number of results that are needed.
-        runs: the folders of the results that the panel already has.
+        earlier_runs: the folders of the results that the panel already has.
 
     Raises:
         ConfigError: The number of results is wrong, the panel already has one of the results, or
@@ -111,10 +115,10 @@ def refuse_unequal(
             f"--from: was passed {counted(len(sources), 'time')}, but is needed "
             f"{counted(count, 'time')} (for a baseline, the number in baseline.repeats)"
         )
-    earlier = list(runs)
+    earlier = list(earlier_runs)
     for source in sources:
         folders = result_folders(source, tasks)
-        problems = list(_duplicates(folders.values(), earlier))
+        problems = list(_duplicate_problems(folders.values(), earlier))
         if identities_of(folders) != identities_of(result_folders(sources[0], tasks)):
             problems.append(
                 f"{source}: cannot be compared with {sources[0]}: the program, the task, the model "
@@ -125,8 +129,11 @@ def refuse_unequal(
         earlier += folders.values()
 
 
-def _unfit(label: str, stored: StoredResult, size: int, model: str) -> Iterator[str]:
-    """Yield the reasons why a result is not an asking of a panel's task."""
+def _fit_problems(label: str, stored: StoredResult, size: int, model: str) -> Iterator[str]:
+    """Yield the reasons why a result is not an asking of a panel's task.
+
+    For `size` and `model` see `refuse_unfit`; `label` begins each message.
+    """
     result = stored.result
     if result.provenance.imported is None:
         yield f"{label}: is a run of this program; --from takes imported results"
@@ -147,11 +154,13 @@ def _unfit(label: str, stored: StoredResult, size: int, model: str) -> Iterator[
         yield f"{label}: has {counted(questions, 'question')}; the panel's `size` is {size}"
 
 
-def _duplicates(folders: Iterable[Path], runs: Sequence[Path]) -> Iterator[str]:
-    """Yield a problem for each result in `folders` that is already among `runs`."""
-    runs_by_identity = {load_result(run).result.provenance.run_identity: run for run in runs}
+def _duplicate_problems(folders: Iterable[Path], earlier: Sequence[Path]) -> Iterator[str]:
+    """Yield a problem for each result in `folders` that is also in an earlier folder."""
+    earlier_by_identity = {}
+    for folder in earlier:
+        earlier_by_identity[load_result(folder).result.provenance.run_identity] = folder
     for folder in folders:
-        duplicate = runs_by_identity.get(load_result(folder).result.provenance.run_identity)
+        duplicate = earlier_by_identity.get(load_result(folder).result.provenance.run_identity)
         if duplicate is not None:
             yield f"{folder}: the panel already has this result, as {duplicate}"
 
@@ -178,15 +187,17 @@ def _copy(source: Path, target: Path) -> None:
             )
         return
     # Copy to a temporary name first, so that a killed process leaves no incomplete result.
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    temporary = (RunDir(source).lock_file.name, RunDir(source).lock_holder.name, "*.part", "*.tmp")
+    unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+    rundir = RunDir(source)
+    temporary_files = (rundir.lock_file.name, rundir.lock_holder.name, "*.part", "*.tmp")
     try:
-        with RunDir(source).locked():
+        with rundir.locked():
             target.parent.mkdir(parents=True, exist_ok=True)
-            ignored = shutil.ignore_patterns(*temporary)
-            shutil.copytree(source, part, symlinks=True, ignore=ignored)
-        part.rename(target)
+            ignore = shutil.ignore_patterns(*temporary_files)
+            shutil.copytree(source, unfinished, symlinks=True, ignore=ignore)
+        unfinished.rename(target)
     except (OSError, shutil.Error) as error:
         raise PrerequisiteError(f"{source}: cannot be copied to {target}: {error}") from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        # After an error only: the renamed copy does not have this name any more.
+        shutil.rmtree(unfinished, ignore_errors=True)

@@ -37,16 +37,17 @@ from eval_factory.tasks.asking_forms import ASKED_AGAIN_BY, ASKED_AGAIN_IF
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
-TOP = "monitor"
-CHANGED = "changed"  # the name of changed answers among the changes of `alarm_on`
+SECTION = "monitor"  # the only top key of a panel's file
+CHANGED = "changed"  # the name in `alarm_on` for any change of a limit's score
 IMPORTED = "imported"
-"""The type of a task that another program asks; its results are passed with --from."""
+"""The type of a task whose questions another program asks; its results are passed with --from."""
+_DEFAULT_TARGET_NAME = "model"
 PANEL_FILE = "panel.yml"  # the file in the output folder with the panel of the current baseline
 Watched = Literal[
     "changed", "refused", "unreadable", "empty", "failed", "length", "latency", "stated"
 ]
 _PATHS = ("benchmark", "data_path", "data_dir", "judge_passport")  # parameters that are paths
-# parameters that the panel sets itself, from `size` and `seed`
+# parameters that choose the asked instances; in a panel, `size` and `seed` choose these
 _SET_BY_PANEL = ("limit_samples", "sample_seed", "instances", "stop_when")
 # parameters that ask questions several times in one run; a panel asks again at each look instead
 _ASKING_AGAIN = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)
@@ -145,7 +146,10 @@ _SUITE_KEYS = [
     for name in PanelSection.model_fields
     if name in SuiteSection.model_fields and name != "output_dir"
 ]
-"""The keys that each asking of the panel passes to its suite."""
+"""The keys that each asking of the panel passes to its suite.
+
+`output_dir` is not among them, because each asking has its own folder.
+"""
 
 
 class PanelFile(StrictModel):
@@ -183,7 +187,7 @@ class Panel:
     folder: Path
     section: PanelSection
     document: Mapping[str, Any]  # the section `monitor` as the user wrote it
-    env: Mapping[str, str]
+    env: Mapping[str, str]  # the environment variables
     names: Sequence[str]  # the names of the tasks
 
     @property
@@ -191,12 +195,18 @@ class Panel:
         """The limits of all tasks and groups."""
         limits = []
         for name, task in zip(self.names, self.section.tasks, strict=True):
-            limits.append(Limit(name, name, task.metric, float(task.max_drop)))
-            for field, by_value in task.groups.items():
-                for value, limit in by_value.items():
-                    label = f"{name}, {field}={value}"
-                    max_drop = float(limit.max_drop)
-                    limits.append(Limit(label, name, task.metric, max_drop, field, value))
+            of_task = Limit(name=name, task=name, metric=task.metric, max_drop=float(task.max_drop))
+            limits.append(of_task)
+            for field, groups in task.groups.items():
+                for value, group in groups.items():
+                    of_group = replace(
+                        of_task,
+                        name=f"{name}, {field}={value}",
+                        max_drop=float(group.max_drop),
+                        field=field,
+                        value=value,
+                    )
+                    limits.append(of_group)
         return tuple(limits)
 
     def with_target(self, target: dict[str, Any]) -> Panel:
@@ -232,7 +242,7 @@ class Panel:
         """The path of the gate's policy. Raises ConfigError if the panel has no plan of change."""
         if self.section.change is None:
             raise ConfigError(
-                f"{self.file}: has no `{TOP}.change`, "
+                f"{self.file}: has no `{SECTION}.change`, "
                 "which names the gate's policy for a new version"
             )
         return _absolute_path(self.file, self.section.change.policy)
@@ -240,11 +250,11 @@ class Panel:
     @property
     def target_name(self) -> str:
         """The name of the target, which is the name of its folder."""
-        return str(self.section.target.get("name") or "model")
+        return str(self.section.target.get("name") or _DEFAULT_TARGET_NAME)
 
     @property
     def model(self) -> str:
-        """The id of the watched model."""
+        """The id of the watched model; "None" for a target that names no model."""
         return str((self.section.target.get("api_endpoint") or {}).get("model_id"))
 
     def suite(self, folder: Path, targets: Sequence[Mapping[str, Any]] = ()) -> Suite:
@@ -285,18 +295,19 @@ class Panel:
             raise ConfigError(problems) from None
 
     def _with_absolute_paths(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters with absolute paths.
+        """Return the parameters with absolute paths, and always with the key `extra`.
 
         Relative paths start at the folder of the panel's file, not at the current folder: a cron
         job may be started in any folder.
         """
         extra = dict(params.get("extra") or {})
         for name in _PATHS:
+            # A path with `${NAME}` is not changed: it may become an absolute path.
             if isinstance(extra.get(name), str) and "${" not in extra[name]:
                 extra[name] = str(_absolute_path(self.file, extra[name]))
         return {**params, "extra": extra}
 
-    def planned(self, folder: Path) -> tuple[PlannedCell, ...]:
+    def planned_runs(self, folder: Path) -> tuple[PlannedCell, ...]:
         """Return the planned runs of one asking.
 
         Raises:
@@ -309,7 +320,7 @@ class Panel:
             raise ConfigError([_with_panel_keys(text) for text in error.problems]) from None
 
     def identities(self, folder: Path) -> dict[str, str]:
-        """Return task -> identity of its run in an asking.
+        """Return the identity of each task's run in an asking.
 
         Args:
             folder: the folder of the asking. If another program asks the panel, the imported
@@ -319,11 +330,11 @@ class Panel:
             target_folder = folder / self.target_name
             return identities_of({task: target_folder / task for task in self.names})
         identities = {}
-        for run in self.planned(folder):
+        for run in self.planned_runs(folder):
             identities[run.cell.evaluation] = run.plan.identity
         return identities
 
-    def fixed(self, identities: Mapping[str, str]) -> dict[str, Any]:
+    def fixed_settings(self, identities: Mapping[str, str]) -> dict[str, Any]:
         """Return the settings that are fixed with a baseline.
 
         If a fixed setting changes, the panel needs a new baseline.
@@ -361,31 +372,38 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
     document = load_mapping(path, "`monitor:` with `output_dir`, `tasks` and `target`")
     problems: list[str] = []
     for key in document:
-        if key != TOP:
-            problems.append(f"unknown key {key}; a panel has all its keys under `{TOP}:`")
-    tree = document.get(TOP)
-    if not isinstance(tree, dict):
-        problems.append(f"`{TOP}:` is missing, or has no keys")
-        raise ConfigError([f"{path}: {problem}" for problem in problems])
+        if key != SECTION:
+            problems.append(f"unknown key {key}; a panel has all its keys under `{SECTION}:`")
+    written = document.get(SECTION)
+    if not isinstance(written, dict):
+        problems.append(f"`{SECTION}:` is missing, or has no keys")
+        raise _config_error(path, problems)
     configured = {}
-    for key, value in {**tree, **(flags or {})}.items():
+    for key, value in {**written, **(flags or {})}.items():
         if value is not None:
             configured[key] = value
-    tree = interpolate(configured, env, TOP, problems)
-    problems += problems_with(tree, TOP, PanelSection)
-    if not problems:
-        section = PanelSection.model_validate(tree)
-        framework = load_framework()
-        names = [task.name or name_of_type(task.type, framework) for task in section.tasks]
-        problems += _section_problems(section, names)
+    interpolated = interpolate(configured, env, SECTION, problems)
+    problems += problems_with(interpolated, SECTION, PanelSection)
     if problems:
-        raise ConfigError([f"{path}: {problem}" for problem in problems])
+        raise _config_error(path, problems)
+    section = PanelSection.model_validate(interpolated)
+    framework = load_framework()
+    names = [task.name or name_of_type(task.type, framework) for task in section.tasks]
+    problems = list(_section_problems(section, names))
+    if problems:
+        raise _config_error(path, problems)
     try:
-        return Panel(
-            path, _absolute_path(path, section.output_dir), section, configured, env, names
-        )
+        folder = _absolute_path(path, section.output_dir)
     except ValueError as error:  # The home folder is unknown, or the path is too long.
-        raise ConfigError(f"{path}: {TOP}.output_dir: {error}") from None
+        raise ConfigError(f"{path}: {SECTION}.output_dir: {error}") from None
+    return Panel(
+        file=path, folder=folder, section=section, document=configured, env=env, names=names
+    )
+
+
+def _config_error(path: Path, problems: Sequence[str]) -> ConfigError:
+    """Return the error about the problems of a panel's file."""
+    return ConfigError([f"{path}: {problem}" for problem in problems])
 
 
 def _section_problems(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
@@ -395,12 +413,12 @@ def _section_problems(section: PanelSection, names: Sequence[str]) -> Iterator[s
     for number, name in enumerate(lowered):
         if name in lowered[:number]:
             yield (
-                f"{TOP}.tasks[{number}]: there are two tasks with the name {name!r}; "
+                f"{SECTION}.tasks[{number}]: there are two tasks with the name {name!r}; "
                 "set a different `name` for each"
             )
-    params_by_path = {TOP: section.params}  # path of the keys in the file -> its `params`
+    params_by_path = {SECTION: section.params}  # path of the keys in the file -> its `params`
     for number, task in enumerate(section.tasks):
-        params_by_path[f"{TOP}.tasks[{number}]"] = task.params
+        params_by_path[f"{SECTION}.tasks[{number}]"] = task.params
     for path, params in params_by_path.items():
         extra = (params or {}).get("extra") or {}
         for key in _SET_BY_PANEL:
@@ -415,23 +433,24 @@ def _section_problems(section: PanelSection, names: Sequence[str]) -> Iterator[s
     are_imported = {task.type == IMPORTED for task in section.tasks}
     if len(are_imported) > 1:
         yield (
-            f"{TOP}.tasks: either all tasks or no tasks must have the type {IMPORTED}; make two "
-            "panels"
+            f"{SECTION}.tasks: either all tasks or no tasks must have the type {IMPORTED}; "
+            "make two panels"
         )
-    yield from problems_with({"name": "model", **section.target}, f"{TOP}.target", TargetEntry)
+    target = {"name": _DEFAULT_TARGET_NAME, **section.target}
+    yield from problems_with(target, f"{SECTION}.target", TargetEntry)
 
 
 def _with_panel_keys(problem: str) -> str:
     """Replace the suite's keys in a message by the keys of a panel's file."""
-    # The keys with other names come before the prefix `suite.`, which all keys have.
+    # Two keys have other names in a panel. They begin with `suite.` too, so they come first.
     for suite_key, panel_key in (
-        ("suite.evaluations", f"{TOP}.tasks"),
-        ("suite.targets[0]", f"{TOP}.target"),
+        ("suite.evaluations", f"{SECTION}.tasks"),
+        ("suite.targets[0]", f"{SECTION}.target"),
     ):
         problem = problem.replace(suite_key, panel_key)
-    return problem.replace("suite.", f"{TOP}.")
+    return problem.replace("suite.", f"{SECTION}.")
 
 
 def _absolute_path(file: Path, path: str) -> Path:
-    """Return the absolute path of a path, which may be relative to the folder of `file`."""
+    """Return the absolute path of `path`; a relative path starts at the folder of `file`."""
     return Path(os.path.abspath(file.absolute().parent / expanded(path)))

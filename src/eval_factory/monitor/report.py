@@ -1,12 +1,12 @@
 """Shows a panel's ledger as lines on the screen, as a page, and in evidence packs.
 
-The page is a single file that works offline. It shows the verdict, the course of each score, and
-the users' notes about alarms. Its plots show the current baseline and the looks since; tables list
-the earlier baselines and looks.
+The page is a single file that works offline. It shows the verdict, a plot of each score, and the
+users' notes about alarms. The plots show the current baseline and the looks since; a list shows the
+earlier baselines.
 
-A limit of a panel is a score that is monitored, with the drop that is permitted. The e-value of a
-look is the evidence against "the score has not dropped by more than permitted": an alarm is raised
-when the mean e-value of the limits reaches 1 / alpha.
+A limit of a panel is the greatest permitted drop of a score. Each limit has an e-value at each
+look: the evidence against the claim that the score has not dropped by more than permitted. An alarm
+is raised when the mean e-value of the limits reaches 1 / alpha.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from eval_factory.monitor.ledger import (
     Line,
     as_read_again,
 )
-from eval_factory.monitor.panel import CHANGED, PANEL_FILE
+from eval_factory.monitor.panel import CHANGED, PANEL_FILE, SECTION
 from eval_factory.report import drawing
 from eval_factory.report.drawing import FONT_SIZE, Colour, Drawing, Shape, svg
 from eval_factory.report.page.document import pack_page, tables_page
@@ -49,6 +49,7 @@ from eval_factory.report.papers import pack_markdown, pack_texts, rendered
 from eval_factory.report.plots import Axis, axis_of
 
 SHOWN_NOTES = 5  # the number of notes on the screen
+_E_VALUE_DIGITS = 3  # the significant digits of an e-value
 
 
 def status_lines(name: str, history: History) -> list[str]:
@@ -61,7 +62,8 @@ def status_lines(name: str, history: History) -> list[str]:
     looks = history.looks
     if baseline is None:
         return [f"{name}: no baseline yet"]
-    baseline = as_read_again(baseline, looks)  # its scores as the last look's version reads them
+    # The last look and the baseline are shown as one version of `reading` reads their answers.
+    baseline = as_read_again(baseline, looks)
     runs = counted(len(baseline["repeats"]), "run")
     model = baseline["target"]["model"]
     lines = [
@@ -91,12 +93,12 @@ def state_of(history: History) -> str:
     looks = history.looks
     if baseline is None or not looks:
         return "baseline made, no look yet"
-    made = (
+    looks_made = (
         f"{len(looks)} of {counted(baseline['looks'], 'look')} made, the last at {looks[-1]['at']}"
     )
     if history.alarm is None:
-        return f"in control; {made}"
-    return f"ALARM: {alarm_words(baseline, history.alarm)}; {made}"
+        return f"in control; {looks_made}"
+    return f"ALARM: {alarm_words(baseline, history.alarm)}; {looks_made}"
 
 
 def alarm_words(baseline: Line, alarm: Line) -> str:
@@ -107,7 +109,7 @@ def alarm_words(baseline: Line, alarm: Line) -> str:
     ending = f" (alarm of look {alarm['look']})"
     if alarm["since"] is not None:
         ending = f", {since_words(alarm)}{ending}"
-    if alarm["what"] != HARM:
+    if alarm["what"] != HARM:  # a change in any direction
         return f"{alarm['what']}: {', '.join(alarm['names'])} changed{ending}"
     scales = {limit["name"]: limit["scale"] for limit in baseline["limits"]}
     drops = []
@@ -117,12 +119,16 @@ def alarm_words(baseline: Line, alarm: Line) -> str:
 
 
 def since_words(alarm: Line) -> str:
-    """Return when a change began, as a text: `since a look from 17 to 26, most likely 20`."""
+    """Return when a change began, as a text: `since a look from 17 to 26, most likely 20`.
+
+    `alarm` is an alarm, or another entry with the fields of `course.DATES`.
+    """
+    since = alarm["since"]
     # Lines of earlier versions have no range.
-    first, last = alarm.get("since_range") or (alarm["since"], alarm["since"])
+    first, last = alarm.get("since_range") or (since, since)
     if first == last:
-        return f"since about look {alarm['since']}"
-    return f"since a look from {first} to {last}, most likely {alarm['since']}"
+        return f"since about look {since}"
+    return f"since a look from {first} to {last}, most likely {since}"
 
 
 def drop_words(scale: Sequence[float], drop: float | None) -> str:
@@ -131,14 +137,14 @@ def drop_words(scale: Sequence[float], drop: float | None) -> str:
         return "an unknown amount"
     if list(scale) == [0, 1]:
         return f"{formats.points(drop)} points"
-    return formats.significant(drop, 3)
+    return formats.significant(drop, digits=3)
 
 
 def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
     """Return a table with a row for each limit: baseline, max_drop, and the last look's results."""
-    last = {}
+    entries_of_last_look = {}
     if looks:
-        last = {limit["name"]: limit for limit in looks[-1]["limits"]}
+        entries_of_last_look = {limit["name"]: limit for limit in looks[-1]["limits"]}
     rows = []
     for limit in baseline["limits"]:
         cells = [
@@ -148,31 +154,32 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
             formats.short(limit["baseline"]),
             formats.short(limit["max_drop"]),
         ]
-        entry = last.get(limit["name"])
+        entry = entries_of_last_look.get(limit["name"])
         if entry:
             cells.append(formats.short(entry["value"], missing="-"))
-            cells.append(formats.significant(entry["e"], 3))
+            cells.append(_e_value(entry["e"]))
         else:
             cells += ["-", "-"]
         rows.append(cells)
-    return Table(("limit", "n", "flips", "baseline", "max_drop", "last look", "e-value"), rows, 6)
+    head = ("limit", "n", "flips", "baseline", "max_drop", "last look", "e-value")
+    return Table(head, rows, numbers=len(head) - 1)
 
 
-def evidence_of(baseline: Line, last: Line) -> str:
+def evidence_of(baseline: Line, look: Line) -> str:
     """Return a sentence with the mean e-value of a look, and with the level of an alarm."""
-    needed = 1 / baseline["harm_alpha"]
+    level = 1 / baseline["harm_alpha"]
     return (
-        f"evidence of a drop beyond a limit: {formats.significant(last['e'], 3)} "
-        f"of the {needed:g} that raise an alarm"
+        f"evidence of a drop beyond a limit: {_e_value(look['e'])} "
+        f"of the {level:g} that raise an alarm"
     )
 
 
-def differing_words(last: Line) -> str | None:
+def differing_words(look: Line) -> str | None:
     """Return a sentence with the number of answers that differ from the baseline's first run.
 
     Return None if the line of the look does not have this number.
     """
-    differ = last.get("differ")
+    differ = look.get("differ")
     if not differ or not differ["of"]:
         return None
     return (
@@ -181,59 +188,70 @@ def differing_words(last: Line) -> str | None:
     )
 
 
-def look_lines(baseline: Line, last: Line) -> Iterator[str]:
+def look_lines(baseline: Line, look: Line) -> Iterator[str]:
     """Yield lines about a look: the evidence, the differing answers, the watched figures."""
-    yield evidence_of(baseline, last)
-    differing = differing_words(last)
+    yield evidence_of(baseline, look)
+    differing = differing_words(look)
     if differing is not None:
         yield differing
-    yield from watched_lines(baseline, last)
+    yield from _figure_lines(baseline, look)
+    yield from _change_lines(baseline, look)
 
 
-def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
-    """Yield lines about the watched figures of a look, and about changes since the baseline."""
+def _figure_lines(baseline: Line, look: Line) -> Iterator[str]:
+    """Yield lines about the watched figures of a look that are numbers."""
     figures_before = baseline["watched"]
-    figures = last["watched"]
+    figures = look["watched"]
     shares = []
     for name in SHARES:
         share = formats.percent(figures[name])
         shares.append(f"{name} {share} (baseline {formats.percent(figures_before[name])})")
     yield f"of the answers: {', '.join(shares)}"
-    length = formats.decimals(figures["length"], 1)
-    length_before = formats.decimals(figures_before["length"], 1)
+    length = formats.decimals(figures["length"], digits=1)
+    length_before = formats.decimals(figures_before["length"], digits=1)
     latency = formats.seconds(figures["latency"], missing="-")
     latency_before = formats.seconds(figures_before["latency"], missing="-")
     yield (
         f"mean length {length} words (baseline {length_before}); median latency {latency} "
         f"(baseline {latency_before})"
     )
-    if figures[STATED] != figures_before[STATED]:
-        models = ", ".join(figures[STATED]) or "none"
-        models_before = ", ".join(figures_before[STATED]) or "none"
-        yield f"THE ANSWERS NAME ANOTHER MODEL: {models} (baseline {models_before})"
-    # An alarm gets only a part of `alpha`; the rest is for the figures in `alarm_on`. This line is
-    # a hint and not an alarm, so the complete `alpha` is used.
-    level = alarm_level(len(last["changed"]), baseline["alpha"])
-    for name, change in last["changed"].items():
-        if change["e"] >= level:
-            yield (
-                f"something changed in {name}, {since_words(change)} (for the better or the worse)"
-            )
+
+
+def _change_lines(baseline: Line, look: Line) -> Iterator[str]:
+    """Yield lines about other models that the answers name, and about changed scores."""
+    models = look["watched"][STATED]
+    models_before = baseline["watched"][STATED]
+    if models != models_before:
+        yield (
+            f"THE ANSWERS NAME ANOTHER MODEL: {', '.join(models) or 'none'} "
+            f"(baseline {', '.join(models_before) or 'none'})"
+        )
+    for name, change in _changes(baseline, look).items():
+        yield f"something changed in {name}, {since_words(change)} (for the better or the worse)"
+
+
+def _changes(baseline: Line, look: Line) -> dict[str, Line]:
+    """Return the entry of each limit whose score changed in any direction by the evidence."""
+    # A change of a score is not always an alarm, so its level is that of the complete `alpha`. An
+    # alarm gets only a part of `alpha` if `alarm_on` has names.
+    level = alarm_level(baseline["alpha"], tests=len(look["changed"]))
+    return {name: entry for name, entry in look["changed"].items() if entry["e"] >= level}
 
 
 def power_lines(baseline: Line) -> Iterator[str]:
     """Yield lines about the drops that a panel can find, and the runs that its baseline needs."""
-    flips = {limit["name"]: limit["flip_rate"] for limit in baseline["limits"]}
+    flip_rates = {limit["name"]: limit["flip_rate"] for limit in baseline["limits"]}
     repeats = len(baseline["repeats"])
-    needed = 0  # the runs that the baseline needs; `lacking` has limits that no number satisfies
-    lacking = []
+    needed = 0  # the number of runs that the baseline needs; 0 if no number is enough
+    never_enough = []  # the limits for which no number of runs is enough
     for name, power in baseline["power"].items():
-        flip = formats.percent(flips[name])
-        finds = _finds(power["finds"])
-        yield f"{name}: {flip} of its answers flip between two runs; found: {finds}"
-        needed = max(needed, power["needed"] or 0)
+        flip_rate = formats.percent(flip_rates[name])
+        findings = _findings_text(power["finds"])
+        yield f"{name}: {flip_rate} of its answers flip between two runs; found: {findings}"
         if power["needed"] is None:
-            lacking.append(f"{name} ({formats.points(power['drop'])} points)")
+            never_enough.append(f"{name} ({formats.points(power['drop'])} points)")
+        else:
+            needed = max(needed, power["needed"])
     left_out = []
     for limit in baseline["limits"]:
         if limit["left_out"]:
@@ -243,60 +261,65 @@ def power_lines(baseline: Line) -> Iterator[str]:
             f"instances left out, because they have no value in a run of the baseline: "
             f"{', '.join(left_out)}"
         )
-    if lacking:
+    if never_enough:
         yield (
             f"even with a baseline of {max(REPEATS)} runs, fewer than 95 % of such panels find "
-            f"these drops: {', '.join(lacking)}; set a larger `size`"
+            f"these drops: {', '.join(never_enough)}; set a larger `size`"
         )
     if needed > repeats:
         yield (
             f"the baseline needs {counted(needed, 'run')} "
-            f"to find 10 points in 95 % of panels, but it has {repeats}: set"
-            f" baseline.repeats to {needed} before the first look; "
+            f"to find 10 points in 95 % of panels, but it has {repeats}: "
+            f"set baseline.repeats to {needed} before the first look; "
             "the existing runs are used again"
         )
     elif needed:
         yield f"the {counted(repeats, 'run')} of the baseline are enough"
 
 
-def _finds(drops: Sequence[Mapping[str, Any]]) -> str:
-    """Return a text about the drops that are found.
+def _findings_text(findings: Sequence[Mapping[str, Any]]) -> str:
+    """Return a text about simulated drops, each with the share of panels that find the drop.
 
-    An example is `5 points in 41 %, 10 points in 98 % (after 5 looks)`. The shares are shares of
-    simulated panels.
+    An example is `5 points in 41 %, 10 points in 98 % (after 5 looks)`.
     """
-    findings = []
-    for drop in drops:
-        finding = f"{formats.points(drop['drop'])} points in {formats.percent(drop['share'], 0)}"
-        if drop["weeks"] is not None:
-            finding += f" (after {counted(drop['weeks'], 'look')})"
-        findings.append(finding)
-    return ", ".join(findings)
+    texts = []
+    for finding in findings:
+        share = formats.percent(finding["share"], digits=0)
+        text = f"{formats.points(finding['drop'])} points in {share}"
+        if finding["weeks"] is not None:
+            text += f" (after {counted(finding['weeks'], 'look')})"
+        texts.append(text)
+    return ", ".join(texts)
 
 
 def assumed_lines(by_flip_rate: Mapping[float, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """Yield lines about the drops that a panel can be expected to find, before it is asked."""
+    """Yield lines about the drops that a panel can be expected to find, before it is asked.
+
+    The keys of `by_flip_rate` are assumed shares of answers that differ between two runs.
+    """
     yield (
         "\n# how often the panel finds a drop by its last look, if the drop comes after two "
         "fifths of the looks; 80 % right answers assumed"
     )
-    for rate, drops in by_flip_rate.items():
+    for flip_rate, findings in by_flip_rate.items():
         yield (
-            f"#   if {formats.percent(rate, 0)} of the answers flip between two runs: "
-            f"{_finds(drops)}"
+            f"#   if {formats.percent(flip_rate, digits=0)} of the answers flip between two runs: "
+            f"{_findings_text(findings)}"
         )
 
 
 WIDTH = 480.0
 """The width of a plot. It is smaller than that of other plots, for legible letters on a phone."""
-# the positions of the axes of a plot, in CSS pixels from its upper left corner
-LEFT = 62.0
-RIGHT = 408.0
+# Positions in a plot, in CSS pixels from its upper left corner.
+LEFT = 62.0  # the left end of the horizontal axis
+RIGHT = 408.0  # the right end of the horizontal axis
 TOP = 32.0  # the highest value
 LOWEST = 184.0  # the lowest value
 BOTTOM = 202.0  # the horizontal axis, below the lowest value
+LOOK_MARGIN = 14.0  # from an end of the horizontal axis to the first or the last look
 MIN_LOOKS_DRAWN = 10
-"""A plot has room for at least this number of looks."""
+"""The width of a plot is enough for at least this number of looks."""
+MAX_LOOK_NUMBERS = 15  # the greatest number of looks with a number at the horizontal axis
 MAX_NUMBERED = 8
 """Up to this number of lines in a plot, each line has a number at its end."""
 # Smaller and greater e-values are drawn at the edge of a plot.
@@ -307,10 +330,10 @@ _STYLE = """
 @media print { details::details-content { content-visibility: visible; block-size: auto; } }
 """
 _FIGURES = {name: (name, formats.percent) for name in SHARES} | {
-    "length": ("mean length, words", lambda value: formats.decimals(value, 1)),
+    "length": ("mean length, words", lambda value: formats.decimals(value, digits=1)),
     "latency": ("median latency", formats.seconds),
 }
-"""Watched figure -> (its label in a table, the function that formats the figure)."""
+"""Dict from a watched figure to its label in a table and the function that formats the figure."""
 
 
 def monitor_page(name: str, history: History) -> str:
@@ -387,19 +410,20 @@ MIN_SHARE_FOUND = 0.8
 def drops_rarely_found(baseline: Line) -> list[str]:
     """Return a line for each limit whose relevant drop is found by few simulated panels.
 
-    The relevant drop is `drop`, for which the number of needed runs was computed; if this drop was
-    not simulated for the baseline, the line is about the next greater drop.
+    The relevant drop is the drop for which the number of needed runs was computed. If no finding is
+    about this drop, the line is about the next greater drop.
     """
     lines = []
     for name, power in baseline["power"].items():
-        # 1e-9 is a tolerance for rounding.
-        findings = [drop for drop in power["finds"] if drop["drop"] >= power["drop"] - 1e-9]
+        least_drop = power["drop"] - 1e-9  # a tolerance for rounding
+        findings = [finding for finding in power["finds"] if finding["drop"] >= least_drop]
         if not findings:
             continue
         smallest = min(findings, key=lambda finding: float(finding["drop"]))
         if smallest["share"] < MIN_SHARE_FOUND:
+            share = formats.percent(smallest["share"], digits=0)
             lines.append(
-                f"only {formats.percent(smallest['share'], 0)} of such panels find a drop of "
+                f"only {share} of such panels find a drop of "
                 f"{formats.points(smallest['drop'])} points in {name} by their last look: the "
                 "absence of an alarm shows little; set a larger size, or more runs of the "
                 "baseline, in a new panel"
@@ -414,7 +438,7 @@ def _named(look: Line) -> str:
 
 def _e_value(e: float) -> str:
     """Return an e-value with three significant digits."""
-    return formats.significant(e, 3)
+    return formats.significant(e, _E_VALUE_DIGITS)
 
 
 def _log(e: float) -> float:
@@ -433,6 +457,7 @@ class _Epoch:
     @cached_property
     def numbered(self) -> list[Line]:
         """All looks of the epoch in their order, including the looks that were not made."""
+        # Numbers of lines begin at 1, so the slice begins after the baseline.
         later = self.history.lines[int(self.baseline["number"]) :]
         looks = [line for line in later if line["kind"] in (LOOK, NOT_MADE)]
         return sorted(looks, key=lambda look: int(look["look"]))
@@ -450,10 +475,9 @@ class _Epoch:
     @cached_property
     def warnings(self) -> list[str]:
         """The lines about facts that are not an alarm, but that the user should know."""
-        lines = []
+        lines: list[str] = []
         if self.looks:
-            # The first two lines are about figures that the page shows in a table.
-            lines += list(watched_lines(self.baseline, self.looks[-1]))[2:]
+            lines += _change_lines(self.baseline, self.looks[-1])
         lines += limits_out_of_reach(self.baseline)
         lines += drops_rarely_found(self.baseline)
         lines += self.beyond_limits()
@@ -470,7 +494,7 @@ class _Epoch:
         return lines
 
     def beyond_limits(self) -> list[str]:
-        """Return a line for each limit that the score of the last look exceeds, alarm or not."""
+        """Return a line for each limit whose last score is worse than permitted, alarm or not."""
         lines: list[str] = []
         if not self.looks:
             return lines
@@ -481,13 +505,13 @@ class _Epoch:
                 continue
             edge = edge_of(limit)
             if limit["higher_is_better"] and score < edge:
-                side = "below"
+                direction = "below"
             elif not limit["higher_is_better"] and score > edge:
-                side = "above"
+                direction = "above"
             else:
                 continue
             lines.append(
-                f"the last look of {limit['name']} is {side} its limit: "
+                f"the last look of {limit['name']} is {direction} its limit: "
                 f"{formats.short(score)}, the limit is {formats.short(edge)}"
             )
         return lines
@@ -495,7 +519,8 @@ class _Epoch:
     def entries_of(self, name: str) -> dict[int, Line]:
         """Return the entries of a limit, by the number of the look.
 
-        The key `change` of an entry has the evidence that the score changed in any direction.
+        The key `change` of an entry has the entry of the test whether the score changed in any
+        direction.
         """
         entries: dict[int, Line] = {}
         for look in self.looks:
@@ -504,31 +529,35 @@ class _Epoch:
                     entries[look["look"]] = {**limit, "change": look["changed"][name]}
         return entries
 
-    def rows_of(self, limit: Line) -> Table:
+    def limit_table(self, limit: Line) -> Table:
         """Return the table of a limit, with a row for each look."""
-        entries = self.entries_of(limit["name"])
-        rows = []
-        for look in self.numbered:
-            cells = ["not made", *["-"] * 6]
-            entry = entries.get(look["look"])
-            if entry is not None:
-                cells = self._cells(entry, limit["baseline"])
-            rows.append([_named(look), *cells])
         head = (
             "look",
             "score",
-            "less baseline",
+            "less baseline",  # the difference: the score minus the baseline
             "missing",
             "e-value",
             "drop since",
             "change: e-value",
             "change since",
         )
-        return Table(head, rows, 7)
+        entries = self.entries_of(limit["name"])
+        rows = []
+        for look in self.numbered:
+            entry = entries.get(look["look"])
+            if entry is not None:
+                cells = self._cells(entry, limit["baseline"])
+            else:
+                cells = ["not made", *["-"] * (len(head) - 2)]
+            rows.append([_named(look), *cells])
+        return Table(head, rows, numbers=len(head) - 1)
 
     @staticmethod
     def _cells(entry: Line, baseline: float) -> list[str]:
-        """Return the cells of a look in the table of a limit, after the look's name."""
+        """Return the cells of a look in the table of a limit, after the cell with the look's name.
+
+        `baseline` is the score of the baseline.
+        """
         difference = None
         if entry["value"] is not None:
             difference = entry["value"] - baseline
@@ -537,13 +566,14 @@ class _Epoch:
             formats.score(difference, sign="+", missing="-"),
             str(entry["missing"]),
         ]
-        for evidence in (entry, entry["change"]):
-            cells.append(_e_value(evidence["e"]))
-            cells.append("-" if evidence["since"] is None else str(evidence["since"]))
+        for test_entry in (entry, entry["change"]):
+            cells.append(_e_value(test_entry["e"]))
+            since = test_entry["since"]
+            cells.append("-" if since is None else str(since))
         return cells
 
     @property
-    def evidence(self) -> Table:
+    def e_value_table(self) -> Table:
         """The table of the mean e-values, and of the e-values of watched figures in `alarm_on`."""
         names = list(self.looks[-1]["figures"])
         rows = []
@@ -555,73 +585,73 @@ class _Epoch:
         head = ["look", "mean e-value"]
         for name in names:
             head.append(f"{name}: e-value")
-        return Table(tuple(head), rows, 1 + len(names))
+        return Table(tuple(head), rows, numbers=len(head) - 1)
 
     @property
-    def watched(self) -> Table:
+    def watched_table(self) -> Table:
         """The table of the watched figures, over all answers."""
+        head = ("of all answers", "baseline", "last look", "smallest", "largest")
         rows = []
         for key, (label, format_figure) in _FIGURES.items():
             cells = [label]
-            last = None
-            present = []
-            for look in self.looks:
-                last = look["watched"][key]
-                if last is not None:
-                    present.append(last)
+            of_looks = [look["watched"][key] for look in self.looks]
+            last = of_looks[-1] if of_looks else None
+            present = [figure for figure in of_looks if figure is not None]
             smallest = min(present, default=None)
             largest = max(present, default=None)
             for figure in (self.baseline["watched"][key], last, smallest, largest):
                 cells.append("-" if figure is None else format_figure(figure))
             rows.append(cells)
-        return Table(("of all answers", "baseline", "last look", "smallest", "largest"), rows, 4)
+        return Table(head, rows, numbers=len(head) - 1)
 
-    def course(self, limit: Line) -> Drawing:
+    def score_plot(self, limit: Line) -> Drawing:
         """Return a plot of each look's score, with the baseline and the limit."""
         mean = limit["baseline"]
         edge = edge_of(limit)
         low = mean - 2 * limit["sigma"]
         high = mean + 2 * limit["sigma"]
-        scores = {look: entry["value"] for look, entry in self.entries_of(limit["name"]).items()}
-        # `y` is a vertical axis; its method `x` returns the position on the axis.
-        y = axis_of([*scores.values(), low, high, edge], LOWEST, TOP)
+        scores = {}
+        for number, entry in self.entries_of(limit["name"]).items():
+            scores[number] = entry["value"]
+        axis = axis_of([*scores.values(), low, high, edge], LOWEST, TOP)
         alarm = self.history.alarm
         if alarm is not None:  # mark the alarm only in the plots of its limits
             concerns_limit = alarm["what"] in (HARM, CHANGED) and limit["name"] in alarm["names"]
             if not concerns_limit:
                 alarm = None
-        plot = _Plot(self, y, alarm)
-        plot.shapes.append(
-            drawing.rect(LEFT, y.x(high), RIGHT - LEFT, y.x(low) - y.x(high), "grid")
-        )
-        plot.frame({tick: f"{tick:.6g}" for tick in y.ticks()})
+        plot = _Plot(self, axis, alarm)
+        band_top = plot.y_of(high)
+        band_height = plot.y_of(low) - band_top
+        plot.shapes.append(drawing.rect(LEFT, band_top, RIGHT - LEFT, band_height, "grid"))
+        plot.frame({tick: f"{tick:.6g}" for tick in axis.ticks()})
         plot.level(mean, "ink")
         plot.level(edge, "second")
         plot.ends([(mean, "baseline"), (edge, "limit")])
         plot.line(scores, limit["metric"])
         return plot.drawing(f"{limit['name']}: {limit['metric']} of each look")
 
-    def e_values(self) -> Drawing:
+    def e_value_plot(self) -> Drawing:
         """Return a plot of the e-values of each limit, with their mean."""
         level = self.alarm_at
         mean = {look["look"]: look["e"] for look in self.looks}
         values = [1.0, level, *mean.values()]
-        by_limit: dict[str, dict[int, float]] = {}
+        by_limit: dict[str, dict[int, float]] = {}  # the e-values of each limit's looks
         for limit in self.baseline["limits"]:
             name = limit["name"]
             by_limit[name] = {}
-            for look, entry in self.entries_of(name).items():
-                by_limit[name][look] = entry["e"]
+            for number, entry in self.entries_of(name).items():
+                by_limit[name][number] = entry["e"]
             values += by_limit[name].values()
         logs = list(map(_log, values))
-        highest = min(math.ceil(max(logs) + 0.2), _log(MAX_DRAWN))
-        y = Axis(math.floor(min(logs)), highest, LOWEST, TOP)
+        space = 0.2  # the least distance from the highest value to the end of the axis
+        highest = min(math.ceil(max(logs) + space), _log(MAX_DRAWN))
+        axis = Axis(math.floor(min(logs)), highest, LOWEST, TOP)
         alarm = self.history.alarm
-        if alarm is not None and alarm["what"] != HARM:
+        if alarm is not None and alarm["what"] != HARM:  # this plot shows evidence of a drop only
             alarm = None
-        plot = _Plot(self, y, alarm, is_log=True)
+        plot = _Plot(self, axis, alarm, is_log=True)
         ticks = {}
-        for power in range(int(y.low), int(y.high) + 1):
+        for power in range(int(axis.low), int(axis.high) + 1):
             ticks[10.0**power] = f"{10.0**power:,.6g}"
         plot.frame(ticks)
         plot.level(level, "second")
@@ -644,23 +674,23 @@ class _Plot:
     """A plot over the looks of an epoch."""
 
     epoch: _Epoch
-    y: Axis
+    axis: Axis  # the vertical axis; its method `x` returns the position of a value on the axis
     alarm: Line | None  # the alarm to mark in the plot
     is_log: bool = False  # True if the vertical axis is logarithmic
     shapes: list[Shape] = field(default_factory=list)
 
-    def x(self, look: int) -> float:
-        """Return the horizontal position of a look."""
+    def x_of(self, number: int) -> float:
+        """Return the horizontal position of the look with this number."""
         first = int(self.epoch.numbered[0]["look"])
         last = int(self.epoch.numbered[-1]["look"])
-        share = (look - first) / max(MIN_LOOKS_DRAWN - 1, last - first)
-        return LEFT + 14 + (RIGHT - LEFT - 28) * share
+        share = (number - first) / max(MIN_LOOKS_DRAWN - 1, last - first)
+        return LEFT + LOOK_MARGIN + (RIGHT - LEFT - 2 * LOOK_MARGIN) * share
 
     def y_of(self, value: float) -> float:
         """Return the vertical position of a value."""
         if self.is_log:
-            return self.y.x(_log(value))
-        return self.y.x(value)
+            return self.axis.x(_log(value))
+        return self.axis.x(value)
 
     def frame(self, ticks: Mapping[float, str]) -> None:
         """Draw the axes, the grid, the looks that were not made, and the alarm."""
@@ -670,48 +700,52 @@ class _Plot:
             self.shapes.append(drawing.text_shape(LEFT - 6, y + FONT_SIZE / 3, label, "end"))
         self.shapes.append(drawing.line(LEFT, BOTTOM, RIGHT, BOTTOM))
         self.shapes.append(drawing.text_shape((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
-        step = 1 + len(self.epoch.numbered) // 15  # at most 15 looks have a number at the axis
+        step = 1 + len(self.epoch.numbered) // MAX_LOOK_NUMBERS
         for look in self.epoch.numbered:
-            if look["look"] % step == 0:
-                self.shapes.append(
-                    drawing.text_shape(
-                        self.x(look["look"]), BOTTOM + 18, str(look["look"]), "middle"
-                    )
-                )
+            number = look["look"]
+            if number % step == 0:
+                x = self.x_of(number)
+                self.shapes.append(drawing.text_shape(x, BOTTOM + 18, str(number), "middle"))
             if look["kind"] == NOT_MADE:
                 self._sign(look, "x", f"not made: {look['reason']}")
         if self.alarm is None:
             return
         if self.alarm["since"] is not None:
-            x = self.x(self.alarm["since"])
+            x = self.x_of(self.alarm["since"])
             self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=True))
             self.shapes.append(drawing.text_shape(x - 4, TOP - 11, "since", "end"))
         if self.alarm["look"] is not None:
-            x = self.x(self.alarm["look"])
+            x = self.x_of(self.alarm["look"])
             self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=False))
             self.shapes.append(drawing.text_shape(x + 4, TOP - 11, "alarm", "start"))
 
     def level(self, value: float, colour: Colour) -> None:
         """Draw a horizontal line at a value; a line in the colour `second` is dashed."""
         y = self.y_of(value)
-        self.shapes.append(drawing.line(LEFT, y, RIGHT, y, colour, 1.5, dashed=colour == "second"))
+        is_dashed = colour == "second"
+        self.shapes.append(drawing.line(LEFT, y, RIGHT, y, colour, width=1.5, dashed=is_dashed))
 
     def line(self, values: Mapping[int, float | None], name: str, colour: Colour = "data") -> None:
-        """Draw the values of the looks as a line.
+        """Draw the values of the looks as a line with a point for each look.
 
-        The line is interrupted if a look was not made, or has no value.
+        The line is interrupted if a look was not made, or has no value. The point of the look that
+        raised the alarm has another form.
+
+        Args:
+            values: The values by the number of the look.
+            name: The name of the values.
+            colour: The colour; a line in the colour `data` is thicker than others.
         """
         points = {}
         for number, value in values.items():
             if value is not None:
-                points[number] = (self.x(number), self.y_of(value))
+                points[number] = (self.x_of(number), self.y_of(value))
         is_main = colour == "data"
         numbers = [look["look"] for look in self.epoch.numbered]
         for number, next_number in pairwise(numbers):
             if number in points and next_number in points:
-                width = 2 if is_main else 1
                 ends = (*points[number], *points[next_number])
-                self.shapes.append(drawing.line(*ends, colour, width))
+                self.shapes.append(drawing.line(*ends, colour, width=2 if is_main else 1))
         for look in self.epoch.looks:
             value = values[look["look"]]
             if value is None:
@@ -724,17 +758,21 @@ class _Plot:
                 corners = ((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y))
                 self.shapes.append(drawing.polygon(corners, "second", title))
             else:
-                self.shapes.append(drawing.circle(x, y, 4 if is_main else 2.5, colour, title))
+                radius = 4 if is_main else 2.5
+                self.shapes.append(drawing.circle(x, y, radius, colour, title))
 
     def _sign(self, look: Line, sign: str, explanation: str) -> None:
         """Write a sign above the horizontal axis; the explanation appears under the pointer."""
         title = one_line(f"look {_named(look)}: {explanation}")
         self.shapes.append(
-            drawing.text_shape(self.x(look["look"]), BOTTOM - 6, sign, "middle", title=title)
+            drawing.text_shape(self.x_of(look["look"]), BOTTOM - 6, sign, "middle", title=title)
         )
 
     def ends(self, labels: Sequence[tuple[float, str]]) -> None:
-        """Write labels at the right edge, at their values; labels do not overlap."""
+        """Write labels at the right edge, at their values; labels do not overlap.
+
+        A label is a value with a text.
+        """
         y = math.inf
         for value, text in sorted(labels):  # from the lowest label upwards
             y = min(y - FONT_SIZE, self.y_of(value))
@@ -754,8 +792,9 @@ class LedgerWriter:
 
         Args:
             history: the panel's ledger.
-            plan: the key `change` describes the planned changes. The keys `policy` and `locked_at`
-                describe the gate's policy, if the policy that the baseline names can be read.
+            plan: the plan of change. The key `change` describes the planned changes. The keys
+                `policy` and `locked_at` describe the gate's policy; they are absent if the policy
+                of the baseline cannot be read.
         """
         baseline = history.baseline or {}
         looks = history.looks
@@ -764,13 +803,13 @@ class LedgerWriter:
         self._history = history
         alarms = list(self._alarms())
         changed = _last_changes(baseline, looks)
-        stated = None  # (models that the last look's answers state, models of the baseline)
+        stated = None  # if they differ: the models that the last look and the baseline state
         if looks:
             models = (self._last.get("watched") or {}).get("stated")
             models_before = (baseline.get("watched") or {}).get("stated")
             if models != models_before:
                 stated = (models, models_before)
-        is_alarmed = any(alarm["epoch"] == epoch for alarm in alarms) or changed or stated
+        needs_attention = any(alarm["epoch"] == epoch for alarm in alarms) or changed or stated
         self._values = {
             **plan,
             "lines": history.lines,
@@ -787,7 +826,7 @@ class LedgerWriter:
             "alarms": alarms,
             "changed": changed,
             "stated": stated,
-            "is_quiet": looks and not is_alarmed,
+            "is_quiet": looks and not needs_attention,
             "say": lambda name: "\n".join(self.render_sentences(pack_texts()["panel"][name])),
             "say_alarm": lambda alarm: " ".join(
                 rendered(pack_texts()["panel"]["alarm"], {"one": alarm})
@@ -813,11 +852,12 @@ class LedgerWriter:
         The key `notes` has the notes that were written since the first look with this alarm, until
         the next baseline.
         """
-        raised: dict[tuple[int, str], list[Line]] = {}
+        looks_by_alarm: dict[tuple[int, str], list[Line]] = {}  # by epoch and kind of the alarm
         for look in self._history.of_kind(LOOK):
             if look["alarm"]:
-                raised.setdefault((look["epoch"], look["alarm"]["what"]), []).append(look)
-        for (epoch, _), looks in raised.items():
+                key = (look["epoch"], look["alarm"]["what"])
+                looks_by_alarm.setdefault(key, []).append(look)
+        for (epoch, _), looks in looks_by_alarm.items():
             notes = []
             for note in self._history.of_kind(NOTE):
                 if note["number"] > looks[0]["number"] and note["epoch"] == epoch:
@@ -826,13 +866,11 @@ class LedgerWriter:
 
 
 def _last_changes(baseline: Line, looks: Sequence[Line]) -> dict[str, Line]:
-    """Return limit -> the entry of the last look that shows any change of the limit's score."""
+    """Return for each changed limit the entry of the last look that shows the change."""
     changed: dict[str, Line] = {}
     for look in looks:
-        level = alarm_level(len(look["changed"]), baseline["alpha"])
-        for name, change in look["changed"].items():
-            if change["e"] >= level:
-                changed[name] = {**change, "look": look["look"]}
+        for name, entry in _changes(baseline, look).items():
+            changed[name] = {**entry, "look": look["look"]}
     return changed
 
 
@@ -840,7 +878,7 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
     """Return an evidence pack: answers to a committee's questions from the ledger and its runs.
 
     Args:
-        purpose: the name of the pack, one of `PACKS`.
+        purpose: the name of the pack, one of `PACKS` in `report/papers.py`.
         folder: the panel's folder.
         as_page: return an HTML page instead of Markdown.
 
@@ -848,19 +886,19 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
         PrerequisiteError: The ledger was changed, or a run that the ledger names has no result.
     """
     history = Ledger(folder).intact()
-    monitor = load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}
-    planned = monitor.get("change") or {}
-    plan: dict[str, Any] = {"change": planned.get("description")}
+    section = load_mapping(folder / PANEL_FILE, f"`{SECTION}:`").get(SECTION) or {}
+    change = section.get("change") or {}
+    plan: dict[str, Any] = {"change": change.get("description")}
     # A policy that cannot be read, or that is not the baseline's policy, is left out of the plan.
     with suppress(ConfigError):
-        if planned:
-            policy = load_policy(Path(planned["policy"]))
+        if change:
+            policy = load_policy(Path(change["policy"]))
             if policy.sha256 == (history.baseline or {}).get("policy_sha256"):
                 plan["policy"] = policy
-    if "policy" in plan:
-        plan["locked_at"] = plan["policy"].locked_at
-    panel = LedgerWriter(history, plan)
-    pack = pack_of_panel(purpose, panel.render_sentences, [folder / run for run in panel.runs])
+                plan["locked_at"] = policy.locked_at
+    writer = LedgerWriter(history, plan)
+    runs = [folder / run for run in writer.runs]
+    pack = pack_of_panel(purpose, writer.render_sentences, runs)
     if as_page:
         return pack_page(pack)
     return pack_markdown(pack)

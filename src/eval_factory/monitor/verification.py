@@ -1,7 +1,7 @@
 """Verifies a panel's ledger: the hashes and the order of its lines, the runs' files, all figures.
 
 The figures in the ledger are computed again from the runs, and compared. Only simulations by
-earlier versions of this program are not repeated (`computed_otherwise` reports these).
+another version of this program are not repeated; `computed_otherwise` reports these.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from eval_factory.core.safe_files import json_line
 from eval_factory.monitor import detector
 from eval_factory.monitor.course import (
     FIGURES_VERSION,
-    VALUES,
-    Course,
-    course_of,
+    VALUES_FILE,
+    PanelTests,
     limits_of,
     measure,
     power_of,
     read_values,
+    replayed_tests,
     run_folders_of,
 )
 from eval_factory.monitor.ledger import (
@@ -34,6 +34,7 @@ from eval_factory.monitor.ledger import (
     BEGUN,
     CHANGE,
     LOOK,
+    NEW_MODEL,
     NOT_MADE,
     History,
     Ledger,
@@ -63,7 +64,7 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
 
     Args:
         folder: the panel's folder.
-        head: the hash of a line that a look printed; the ledger must have a line with this hash.
+        head: a hash that a look printed; the ledger must have a line with this hash.
 
     Raises:
         PrerequisiteError: The ledger cannot be read.
@@ -102,7 +103,10 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
 
 
 def _safely(label: str, problems: Iterator[str]) -> list[str]:
-    """Return the problems. If a line of the ledger cannot be read, the last of them says so."""
+    """Return the problems. If a line of the ledger cannot be read, the last problem reports this.
+
+    `label` begins the last problem.
+    """
     findings: list[str] = []
     try:
         findings.extend(problems)
@@ -113,33 +117,45 @@ def _safely(label: str, problems: Iterator[str]) -> list[str]:
 
 
 def _folder_problems(folder: Path, history: History) -> Iterator[str]:
-    """Yield a problem for each folder of a look, asking or change that no line accounts for.
+    """Yield a problem for each folder in the panel's folder that no line accounts for."""
+    yield from _look_folder_problems(folder, history)
+    yield from _baseline_folder_problems(folder, history)
+    yield from _change_folder_problems(folder, history)
 
-    The names of the folders of looks and changes are numbers with four digits.
-    """
-    begun = set()
-    for line in history.of_kind(BEGUN):
-        begun.add(f"{line.get('look'):04}")
+
+def _look_folder_problems(folder: Path, history: History) -> Iterator[str]:
+    """Yield a problem for each folder of a look that no line accounts for."""
+    # The name of a look's folder is its number with four digits.
+    begun = {f"{line.get('look'):04}" for line in history.of_kind(BEGUN)}
     ended = set()
     for line in (*history.of_kind(LOOK), *history.of_kind(NOT_MADE)):
         ended.add(f"{line.get('look'):04}")
-    for look in sorted((folder / "looks").glob("*")):
-        if look.is_dir() and look.name not in begun:
-            yield f"looks/{look.name}: no line of the ledger says that this look was started"
-        elif (look / VALUES).exists() and look.name not in ended:
-            yield f"looks/{look.name}: was measured, but no line of the ledger names this folder"
-    baseline_folders: set[str | None] = set()
+    for look_folder in sorted((folder / "looks").glob("*")):
+        name = look_folder.name
+        if look_folder.is_dir() and name not in begun:
+            yield f"looks/{name}: no line of the ledger says that this look was started"
+        elif (look_folder / VALUES_FILE).exists() and name not in ended:
+            yield f"looks/{name}: was measured, but no line of the ledger names this folder"
+
+
+def _baseline_folder_problems(folder: Path, history: History) -> Iterator[str]:
+    """Yield a problem for each measured repeat of a baseline that no line accounts for."""
+    recorded: set[str | None] = set()
     for line in history.of_kind(BASELINE):
-        baseline_folders.update(repeat.get("folder") for repeat in line.get("repeats", ()))
-    for values in sorted(folder.glob(f"baseline/*/*/{VALUES}")):
-        name = values.parent.relative_to(folder).as_posix()
-        if name not in baseline_folders:
+        recorded.update(repeat.get("folder") for repeat in line.get("repeats", ()))
+    for values_file in sorted(folder.glob(f"baseline/*/*/{VALUES_FILE}")):
+        name = values_file.parent.relative_to(folder).as_posix()
+        if name not in recorded:
             yield f"{name}: was measured, but no line of the ledger names this folder"
-    changes = {line.get("folder") for line in history.of_kind(CHANGE)}
-    unfinished = f"changes/{len(changes) + 1:04}"  # an unfinished change has no line yet
-    for change in sorted((folder / "changes").glob("*")):
-        name = f"changes/{change.name}"
-        if change.is_dir() and name not in changes and name != unfinished:
+
+
+def _change_folder_problems(folder: Path, history: History) -> Iterator[str]:
+    """Yield a problem for each folder of a change that no line accounts for."""
+    recorded = {line.get("folder") for line in history.of_kind(CHANGE)}
+    unfinished = f"changes/{len(recorded) + 1:04}"  # an unfinished change has no line yet
+    for change_folder in sorted((folder / "changes").glob("*")):
+        name = f"changes/{change_folder.name}"
+        if change_folder.is_dir() and name not in recorded and name != unfinished:
             yield f"{name}: no line of the ledger names this folder"
 
 
@@ -180,18 +196,18 @@ def _run_problems(folder: Path, line: Line, history: History) -> Iterator[str]:
 def _target_of(line: Line, history: History, name: str) -> Mapping[str, Any]:
     """Return the target that a run of this line should have asked.
 
-    `name` is the name of the folder that contains the run. For a change, the folder `candidate`
-    belongs to the new target. Any other folder has the name of the target of the last baseline.
-    Return an empty mapping if these names differ: the model of the run then counts as wrong.
+    `name` is the name of the folder that contains the run. For a baseline or a look, this is the
+    name of the target of the last baseline. Return an empty mapping if it is another name: the
+    model of the run then counts as wrong.
     """
     if line["kind"] == CHANGE:
         key = "old"
-        if name == "candidate":
+        if name == NEW_MODEL:
             key = "new"
         target: Mapping[str, Any] = line[key]
         return target
-    earlier = history.lines[: line["number"]]
-    baselines = [earlier_line for earlier_line in earlier if earlier_line["kind"] == BASELINE]
+    up_to_line = history.lines[: line["number"]]
+    baselines = [earlier for earlier in up_to_line if earlier["kind"] == BASELINE]
     target = baselines[-1]["target"]
     if name != target["name"]:
         return {}
@@ -204,7 +220,7 @@ def _model_of(stored: StoredResult) -> str:
 
 
 def _file_problems(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str]:
-    """Yield which files of a line's runs and askings were changed.
+    """Yield a problem for each changed file of a line's runs and askings.
 
     Each run has a file of checksums; the ledger has the hash of this file. The stored values of an
     asking are compared with the values in its runs.
@@ -220,9 +236,8 @@ def _file_problems(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterato
                 if sha256_of(rundir.root / name, folder) != digest:
                     yield f"{run['folder']}/{name}: was changed"
         except (OSError, ChecksumsError) as error:
-            yield (
-                f"{run['folder']}: cannot be read: {getattr(error, 'filename', None) or ''} {error}"
-            )
+            file = getattr(error, "filename", None) or ""  # a ChecksumsError has no file name
+            yield f"{run['folder']}: cannot be read: {file} {error}"
     if line["kind"] == CHANGE:  # A change has no stored values.
         return
     for asking in askings:
@@ -237,29 +252,32 @@ def _file_problems(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterato
 
 def _figure_problems(folder: Path, baseline: Line, history: History) -> Iterator[str]:
     """Yield the figures of a baseline and its looks that differ from the computed figures."""
-    course = course_of(baseline, folder)
+    tests = replayed_tests(baseline, folder)
     if digest_of(baseline["fixed"]) != baseline["panel"]:
         yield "panel: is not the hash of the fixed settings"
     looks = history.looks_after(baseline)
     yield from _configuration_problems(folder, baseline, looks)
-    figures = json.loads(json_line(course.of_baseline()))  # converts the figures to JSON types
+    figures = _as_json(tests.baseline_entries())
     for key in ("alpha", "looks", "alarm_on"):
         figures[key] = baseline["fixed"][key]
-    figures["harm_alpha"] = course.rules.harm_alpha
+    figures["harm_alpha"] = tests.rules.harm_alpha
     yield from _differences(baseline, figures)
-    if not is_simulated_otherwise(baseline):
-        yield from _power_problems(folder, baseline)
+    if not is_simulated_otherwise(baseline) and not _is_same_power(
+        baseline["power"], _as_json(power_of(tests))
+    ):
+        yield "power: the simulation with these runs finds other drops"
     reader = line_reader(baseline)  # the version of `reading`, which reads scores from answers
-    for number, line in enumerate(looks):
-        if line_reader(line) != reader:  # Another version of the reader read the later answers.
+    for index, line in enumerate(looks):
+        if line_reader(line) != reader:
+            # From this look on, the baseline and all looks are read by the version of the look.
             reader = line_reader(line)
-            course = _read_again(baseline, folder, looks[:number])
+            tests = _tests_read_again(baseline, folder, looks[:index])
         measurement = read_values(folder / line["folder"], line["values"])
-        figures = course.look(line["look"], measurement)
+        figures = tests.add_look(line["look"], measurement)
         if BASELINE_AGAIN in line:
-            figures[BASELINE_AGAIN] = course.of_baseline()["limits"]
-        figures = json.loads(json_line(figures))  # converts the figures to JSON types
-        figures["evidence"] = number + 1  # the number of looks that count as evidence
+            figures[BASELINE_AGAIN] = tests.baseline_entries()["limits"]
+        figures = _as_json(figures)
+        figures["evidence"] = index + 1  # the number of looks that count as evidence
         figures["panel"] = baseline["panel"]
         for text in _differences(line, figures):
             yield f"look {line['look']} (line {line['number']}): {text}"
@@ -274,40 +292,39 @@ def _configuration_problems(folder: Path, baseline: Line, looks: Sequence[Line])
             yield f"{run['folder']}: is a run of another configuration than the panel's"
 
 
-def _power_problems(folder: Path, baseline: Line) -> Iterator[str]:
-    """Yield a problem if the simulated findings of the panel differ from those in the ledger."""
-    power = json.loads(json_line(power_of(course_of(baseline, folder))))
-    if not _is_same_power(baseline["power"], power):
-        yield "power: the simulation with these runs finds other drops"
+def _as_json(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return figures with JSON types, as a line of the ledger has them."""
+    converted: dict[str, Any] = json.loads(json_line(figures))
+    return converted
 
 
 def is_simulated_otherwise(baseline: Line) -> bool:
-    """Return True if another version simulated which drops the panel finds.
+    """Return True if another version of the simulation computed which drops the panel finds.
 
-    The simulated findings are not compared then.
+    The simulated findings are then not compared.
     """
     return bool(baseline.get("figures_version", 1) != FIGURES_VERSION)
 
 
 def computed_otherwise(history: History) -> list[str]:
-    """Return a line about each figure that `verify_panel` does not compare.
+    """Return a text about each figure that `verify_panel` does not compare.
 
     An earlier version of this program computed these figures by another method.
     """
-    lines = []
+    texts = []
     for line in history.of_kind(BASELINE):
         if is_simulated_otherwise(line):
-            lines.append(
+            texts.append(
                 f"line {line['number']}: not compared: the drops that the panel finds (power), "
                 "because an earlier version simulated them by another method"
             )
-    return lines
+    return texts
 
 
-def _read_again(baseline: Line, folder: Path, looks: Sequence[Line]) -> Course:
-    """Return the state of the tests after these looks, with all answers read by this version."""
+def _tests_read_again(baseline: Line, folder: Path, looks: Sequence[Line]) -> PanelTests:
+    """Return the tests after these looks, with all answers read by the present `reading`."""
     with read_by_one_rule(run_folders_of(folder, [baseline, *looks]), VERSION) as load:
-        return course_of(baseline, folder, looks, load)
+        return replayed_tests(baseline, folder, looks, load)
 
 
 def _differences(line: Line, figures: Line) -> Iterator[str]:
@@ -323,10 +340,10 @@ def _differences(line: Line, figures: Line) -> Iterator[str]:
 def _same(stored: Any, computed: Any) -> bool:
     """Return True if two JSON values are equal; two floats may differ by a billionth.
 
-    The tolerance is relative for floats beyond 1 and absolute for others. It is needed because
+    The difference of floats beyond 1 is relative to the greater float. Floats may differ because
     another processor rounds in another way.
     """
-    if isinstance(stored, bool) or isinstance(computed, bool):  # Python's True is equal to 1
+    if isinstance(stored, bool) or isinstance(computed, bool):  # in Python, True is equal to 1
         return stored is computed
     if isinstance(stored, dict) and isinstance(computed, dict):
         return stored.keys() == computed.keys() and all(
@@ -349,7 +366,10 @@ def _is_same_power(stored: Line, computed: Line) -> bool:
 
 
 def _is_same_limit(stored: Line, computed: Line) -> bool:
-    """Return True if two simulations of a limit agree, within the tolerance."""
+    """Return True if two simulations of a limit agree, within the tolerance.
+
+    `stored` and `computed` have the keys that `power_of` describes.
+    """
     if stored.keys() != computed.keys() or len(stored["finds"]) != len(computed["finds"]):
         return False
     for stored_drop, computed_drop in zip(stored["finds"], computed["finds"], strict=True):
@@ -365,16 +385,18 @@ def _is_same_limit(stored: Line, computed: Line) -> bool:
 
 
 def _is_same_drop(stored: Line, computed: Line) -> bool:
-    """Return True if two simulations of a drop agree, within the tolerance."""
+    """Return True if two simulations of a drop agree, within the tolerance.
+
+    `stored` and `computed` have the fields of a `DropFinding`.
+    """
     if stored.keys() != computed.keys() or not _same(stored["drop"], computed["drop"]):
         return False
     if isinstance(stored["share"], bool) or isinstance(stored["weeks"], bool):
         return False  # Python would calculate with True as with 1
-    # With NaN the comparison is False, and the simulations differ.
-    if not abs(stored["share"] - computed["share"]) <= _MAX_SHARE_DIFFERENCE:
+    if abs(stored["share"] - computed["share"]) > _MAX_SHARE_DIFFERENCE:
         return False
     if stored["weeks"] == computed["weeks"]:
         return True
     if stored["weeks"] is None or computed["weeks"] is None:
         return False
-    return not abs(stored["weeks"] - computed["weeks"]) > _MAX_WEEKS_DIFFERENCE
+    return bool(abs(stored["weeks"] - computed["weeks"]) <= _MAX_WEEKS_DIFFERENCE)

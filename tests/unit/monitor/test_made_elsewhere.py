@@ -12,7 +12,13 @@ import pytest
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.monitor.ledger import Ledger
-from eval_factory.monitor.look import MonitorOutcome, Outcome, RunOptions, change, look
+from eval_factory.monitor.look import (
+    MonitorOutcome,
+    Outcome,
+    RunOptions,
+    decide_change,
+    make_baseline_or_look,
+)
 from eval_factory.monitor.panel import Panel, load_panel
 from eval_factory.monitor.verification import verify_panel
 from eval_factory.workflows.import_results import import_results
@@ -54,7 +60,7 @@ def looked(panel: Panel, *made: Path) -> MonitorOutcome:
     asking = RunOptions(
         {}, lambda _text: None, lambda _folder: nullcontext(SuiteObserver()), SuiteOptions(), made
     )
-    return look(panel, asking)
+    return make_baseline_or_look(panel, asking)
 
 
 @pytest.fixture
@@ -133,7 +139,7 @@ def test_a_change_of_the_model_needs_a_panel_that_is_asked_here(
 ) -> None:
     options = RunOptions({}, print, nullcontext, SuiteOptions())  # type: ignore[arg-type]
     with pytest.raises(ConfigError):
-        change(watched, tmp_path / "target.yml", options)
+        decide_change(watched, tmp_path / "target.yml", options)
 
 
 def test_a_changed_copy_is_found(watched: Panel) -> None:

@@ -133,7 +133,7 @@ def test_what_a_baseline_holds_for(tmp_path: Path) -> None:
 
     def digest(**section: Any) -> str:
         found = panel(tmp_path, **section)
-        return digest_of(found.fixed(found.identities(tmp_path / "x")))
+        return digest_of(found.fixed_settings(found.identities(tmp_path / "x")))
 
     one = digest()
     same = (

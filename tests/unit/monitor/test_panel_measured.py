@@ -12,9 +12,9 @@ from eval_factory.core import results
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.monitor.course import (
     PanelMeasurement,
-    differences,
     measure,
     read_values,
+    reasons_not_to_compare,
     write_values,
 )
 from eval_factory.monitor.panel import Limit
@@ -115,8 +115,8 @@ def test_values_are_from_worst_to_best(
     found = asked(tmp_path, made(dict(given), score))
     assert list(found.limits["task"].values()) == expected
     scale = found.scales["task"]
-    assert scale.score(0.5) == back
-    assert [scale.score(scale.value(value)) for value in given.values()] == pytest.approx(
+    assert scale.score_of(0.5) == back
+    assert [scale.score_of(scale.value_of(value)) for value in given.values()] == pytest.approx(
         list(given.values())
     )
 
@@ -215,7 +215,9 @@ def test_a_look_at_something_else_is_no_evidence(
     asked(tmp_path / "before", found)
     asked(tmp_path / "after", replace(found, provenance=replace(PROVENANCE, **changes)))
     reasons = list(
-        differences(tmp_path / "before" / "model", tmp_path / "after" / "model", [limit()])
+        reasons_not_to_compare(
+            tmp_path / "before" / "model", tmp_path / "after" / "model", [limit()]
+        )
     )
     assert len(reasons) == (said is not None)
     assert said is None or (reasons[0].startswith("task: ") and said in reasons[0])
@@ -224,5 +226,7 @@ def test_a_look_at_something_else_is_no_evidence(
 def test_other_questions_are_no_evidence(tmp_path: Path) -> None:
     asked(tmp_path / "before", made())
     asked(tmp_path / "after", made({"a": 1.0, "b": 0.0, "c": 1.0, "e": 1.0}))
-    (reason,) = differences(tmp_path / "before" / "model", tmp_path / "after" / "model", [limit()])
+    (reason,) = reasons_not_to_compare(
+        tmp_path / "before" / "model", tmp_path / "after" / "model", [limit()]
+    )
     assert "different instances" in reason

@@ -10,9 +10,9 @@ import pytest
 
 from eval_factory.monitor import detector
 from eval_factory.monitor.detector import (
-    Answers,
-    Baseline,
     DropFinding,
+    LimitBaseline,
+    SimulatedAnswers,
     Units,
     assumed_findings,
     hardest_findings,
@@ -26,24 +26,24 @@ FIVES = np.repeat(np.arange(20), 5)
 
 def right_and_wrong(
     flips: float, units: Any, repeats: int = 5, together: float = 0.0, seed: int = 0, **limit: Any
-) -> Baseline:
+) -> LimitBaseline:
     """Runs of an accuracy of 0.8; in a unit with some answers in common."""
     rng = np.random.default_rng(seed)
     labels = Units(units)
     more = flips / (0.32 - flips)
-    chances = rng.beta(0.8 * more, 0.2 * more, len(labels.of))
-    at = rng.random((repeats, len(labels.of)))
-    common = rng.random((repeats, len(labels.sizes)))[:, labels.of]
+    chances = rng.beta(0.8 * more, 0.2 * more, len(labels.numbers))
+    at = rng.random((repeats, len(labels.numbers)))
+    common = rng.random((repeats, len(labels.sizes)))[:, labels.numbers]
     at = np.where(rng.random(at.shape) < together**0.5, common, at)
-    return Baseline(
-        (at < chances).astype(float), labels.of, **{"max_drop": 0.02, "looks": 52, **limit}
+    return LimitBaseline(
+        (at < chances).astype(float), labels.numbers, **{"max_drop": 0.02, "looks": 52, **limit}
     )
 
 
 def drawn(
-    like: Baseline, times: int = 6, years: int = 300, drop: float = 0.0
-) -> tuple[Any, Answers]:
-    answers = Answers(like, years, np.random.default_rng(1))
+    like: LimitBaseline, times: int = 6, years: int = 300, drop: float = 0.0
+) -> tuple[Any, SimulatedAnswers]:
+    answers = SimulatedAnswers(like, years, np.random.default_rng(1))
     return np.stack([answers.draw(drop=drop) for _ in range(times)], axis=1), answers
 
 
@@ -72,17 +72,17 @@ def test_two_runs_of_an_instance_in_a_year_are_of_one_chance() -> None:
 
 
 def test_a_panel_without_any_difference_may_still_have_some() -> None:
-    runs, _ = drawn(Baseline(np.ones((5, 100)), np.arange(100), 0.02, 52))
+    runs, _ = drawn(LimitBaseline(np.ones((5, 100)), np.arange(100), 0.02, 52))
     assert 0.0005 < flips_of(runs) < 0.01
     assert 0.99 < runs.mean() < 1
-    wrong, _ = drawn(Baseline(np.zeros((2, 100)), np.arange(100), 0.02, 52))
+    wrong, _ = drawn(LimitBaseline(np.zeros((2, 100)), np.arange(100), 0.02, 52))
     assert 0 < wrong.mean() < 0.01
 
 
 def test_one_instance_more_is_right_in_half_of_its_runs() -> None:
     """Of four that were right in five runs: the pool is wrong in 2.5 of 25, and 0.3125 / 5 / 0.09 = 0.694 of what differs
     does so between runs; so M is 2.273, and a chance Beta(0.9 M + 5, 0.1 M)."""
-    runs, _ = drawn(Baseline(np.ones((5, 4)), np.arange(4), 0.02, 52), 4, 40000)
+    runs, _ = drawn(LimitBaseline(np.ones((5, 4)), np.arange(4), 0.02, 52), 4, 40000)
     right = 0.9 * 2.2727 + 5
     wrong = 0.1 * 2.2727
     assert 1 - runs.mean() == pytest.approx(wrong / (right + wrong), rel=0.03)
@@ -93,15 +93,17 @@ def test_one_instance_more_is_right_in_half_of_its_runs() -> None:
 
 def test_where_all_that_differs_does_so_between_runs_instances_are_alike() -> None:
     turned = np.tile([[1.0, 1, 0, 0], [0, 0, 1, 1]], 100)
-    runs, _ = drawn(Baseline(turned, np.arange(400), 0.02, 52), 2)
+    runs, _ = drawn(LimitBaseline(turned, np.arange(400), 0.02, 52), 2)
     assert flips_of(runs) == pytest.approx(0.5, abs=0.01)
 
 
 def test_units_that_make_up_for_each_other_are_taken_for_independent() -> None:
     pairs = np.array([[1.0, 0] * 10, [0, 1.0] * 10])
     assert (
-        Answers(
-            Baseline(pairs, np.repeat(np.arange(10), 2), 0.02, 52), 50, np.random.default_rng(0)
+        SimulatedAnswers(
+            LimitBaseline(pairs, np.repeat(np.arange(10), 2), 0.02, 52),
+            50,
+            np.random.default_rng(0),
         )._correlation
         == 0
     )
@@ -126,7 +128,9 @@ def test_units_have_as_much_in_common_as_sigma_says(together: float) -> None:
     vary = answers.units.totals(runs).var(axis=1, ddof=1).sum(axis=-1).mean()
     measured = 10 * (300 * sigma_of(like.values, Units(like.units), 0.0)) ** 2 - 2.5
     assert vary == pytest.approx(measured, rel=0.1)
-    alone = Answers(Baseline(like.values, np.arange(300), 0.02, 52), 300, np.random.default_rng(1))
+    alone = SimulatedAnswers(
+        LimitBaseline(like.values, np.arange(300), 0.02, 52), 300, np.random.default_rng(1)
+    )
     runs = np.stack([alone.draw() for _ in range(6)], axis=1)
     assert (
         answers.units.totals(runs).var(axis=1, ddof=1).sum(axis=-1).mean()
@@ -157,7 +161,7 @@ def test_an_instance_that_is_always_right_stays_so_when_true_means_move() -> Non
     steady = np.ones((20, 200))
     together = np.repeat(rng.random((20, 10)) < 0.5, 20, axis=1)
     units = np.append(np.arange(200), np.repeat(np.arange(200, 210), 20))
-    runs, _ = drawn(Baseline(np.hstack([steady, together]), units, 0.02, 52), 6, 200)
+    runs, _ = drawn(LimitBaseline(np.hstack([steady, together]), units, 0.02, 52), 6, 200)
     assert runs[..., :200].mean() > 0.976
     assert runs[..., 200:].mean(axis=(1, 2)).std() > 0.03
 
@@ -165,7 +169,7 @@ def test_an_instance_that_is_always_right_stays_so_when_true_means_move() -> Non
 def test_chances_of_few_answers_stay_between_0_and_1() -> None:
     """A unit that is right in one run and wrong in the other may be right in nearly all."""
     turned = np.array([[1.0] * 6, [0.0] * 6])
-    runs, _ = drawn(Baseline(turned, np.zeros(6, int), 0.02, 52), 20, 2000)
+    runs, _ = drawn(LimitBaseline(turned, np.zeros(6, int), 0.02, 52), 20, 2000)
     assert set(np.unique(runs)) == {0.0, 1.0}
     means = runs.mean(axis=(1, 2))
     assert (means < 0.05).any()
@@ -174,7 +178,7 @@ def test_chances_of_few_answers_stay_between_0_and_1() -> None:
 
 def test_ratings_keep_their_levels() -> None:
     rng = np.random.default_rng(0)
-    like = Baseline(rng.integers(1, 5, (5, 80)) / 4, np.arange(80), 0.02, 52)
+    like = LimitBaseline(rng.integers(1, 5, (5, 80)) / 4, np.arange(80), 0.02, 52)
     runs, _ = drawn(like)
     assert sorted(set(runs.ravel().tolist())) == [0, 0.25, 0.5, 0.75, 1]
     assert flips_of(runs) == pytest.approx(like.flip_rate, rel=0.08)
@@ -184,7 +188,7 @@ def test_ratings_keep_their_levels() -> None:
 def test_eleven_levels_are_kept() -> None:
     levels = np.square(np.linspace(0, 1, 11))
     runs, _ = drawn(
-        Baseline(np.random.default_rng(0).choice(levels, (5, 80)), np.arange(80), 0.02, 52),
+        LimitBaseline(np.random.default_rng(0).choice(levels, (5, 80)), np.arange(80), 0.02, 52),
         years=50,
     )
     assert np.unique(runs).tolist() == pytest.approx(levels.tolist())
@@ -192,7 +196,7 @@ def test_eleven_levels_are_kept() -> None:
 
 def test_values_of_any_size_are_rounded_to_eleven() -> None:
     rng = np.random.default_rng(0)
-    like = Baseline(
+    like = LimitBaseline(
         np.clip(rng.random(60) + rng.normal(0, 0.1, (5, 60)), 0, 1), np.arange(60), 0.02, 52
     )
     runs, _ = drawn(like)
@@ -206,13 +210,13 @@ def test_a_drop_is_as_great_as_it_says(drop: float) -> None:
     same, fallen = (drawn(like, drop=each)[0] for each in (0.0, drop))
     assert same.mean() - fallen.mean() == pytest.approx(drop, abs=0.005)
     assert drawn(like, drop=0.9)[0].max() == 0
-    only = Answers(like, 300, np.random.default_rng(1)).draw(np.array([3, 5]), drop)
+    only = SimulatedAnswers(like, 300, np.random.default_rng(1)).draw(np.array([3, 5]), drop)
     assert only.shape == (2, 100)
 
 
 def test_units_fall_together_in_part() -> None:
     units = Units(FIVES)
-    wrong = 1 - drawn(Baseline(np.ones((5, 100)), FIVES, 0.02, 52), drop=0.1)[0]
+    wrong = 1 - drawn(LimitBaseline(np.ones((5, 100)), FIVES, 0.02, 52), drop=0.1)[0]
     ratio = units.totals(wrong).var() / (5 * wrong.var())
     assert ratio == pytest.approx(1 + 4 * 0.3, abs=0.25)
 
@@ -329,8 +333,8 @@ def test_the_runs_that_a_baseline_has_are_kept(
             super().__init__(values, *of_panel)
 
     monkeypatch.setattr(detector, "EDetectors", Spy)
-    runs = detector._Runs(repeats, min(repeats, 5))
-    detector._weeks_until(like, runs, [0.1], 20, 3, np.random.default_rng(0))
+    runs = detector._RunCounts(repeats, min(repeats, 5))
+    detector._weeks_until_alarm(like, runs, [0.1], 20, 3, np.random.default_rng(0))
     (simulated,) = baselines
     assert simulated.shape == (3, repeats, 40)
     for year in simulated:
@@ -344,7 +348,7 @@ def test_a_source_that_failed_once_needs_more_runs() -> None:
     steady = np.ones((10, 100))
     failed = steady.copy()
     failed[7, :25] = 0
-    assert needed_repeats([Baseline(steady, units, 0.02, 52)], 0.05)[0].repeats == 10
+    assert needed_repeats([LimitBaseline(steady, units, 0.02, 52)], 0.05)[0].repeats == 10
     # the first runs are steady, and all of them count
-    needed = needed_repeats([Baseline(failed, units, 0.02, 52)], 0.05)[0].repeats
+    needed = needed_repeats([LimitBaseline(failed, units, 0.02, 52)], 0.05)[0].repeats
     assert needed in (20, 40, 80)
