@@ -7,8 +7,9 @@ costs a single refusal.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -23,13 +24,15 @@ Changes = Mapping[str, Change]  # the change of each parameter, by the parameter
 
 STATUSES = frozenset({400, 422})
 """The HTTP statuses with which servers refuse parameters: Bad Request, Unprocessable Content."""
-LOOKED_AT = 4000
-"""The number of characters of an error that are read; the rest of a long error repeats the request.
+SEARCHED_LENGTH = 4000
+"""The number of characters at the beginning of an error that are searched.
+
+The rest of a long error repeats the request.
 """
 _FIELD = re.compile(r'"(?:param|parameter|loc)\\?"\s*:\s*\\?(?:"([^"\\]{1,80})|\[([^\]]{1,120}))')
-"""Finds the field of an error that names the refused parameter."""
+"""Finds the field of an error that names the refused parameter: one text, or a list of texts."""
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")  # a character as JSON escapes it; the text is lower case
-_REPEATED = re.compile(r"""["']\w{1,40}\\?["']\s*:\s*(?=[\d\[-]|null|none|true|false)""")
+_REPEATED_FIELD = re.compile(r"""["']\w{1,40}\\?["']\s*:\s*(?=[\d\[-]|null|none|true|false)""")
 """Finds the fields of the request that an error repeats; their names do not mean a refusal."""
 _BEFORE_NAME = r"""["'`“\u2018«\[(]\s*"""
 _AFTER_NAME = r"""\s*\\?["'`”\u2019»\])]"""
@@ -37,11 +40,24 @@ _AFTER_NAME = r"""\s*\\?["'`”\u2019»\])]"""
 
 @dataclass(frozen=True)
 class _Table:
-    """The contents of refused_parameters.yml, compiled; that file explains the fields."""
+    """The contents of refused_parameters.yml as patterns.
+
+    Attributes:
+        names: finds each parameter's name without quotes, by the parameter's name.
+        quoted: finds each parameter's name in quotes, by the parameter's name.
+        words: finds a word that refuses.
+        unless: finds errors about something else.
+        excludes: finds errors about two parameters that exclude each other.
+        values: finds the only value that is allowed.
+        lowest: finds the lowest value that is allowed.
+        highest: finds the highest value that is allowed.
+        unnamed: pairs of a pattern, which finds errors that name no parameter, and the parameter
+            that these errors mean.
+    """
 
     names: Mapping[str, re.Pattern[str]]
     quoted: Mapping[str, re.Pattern[str]]
-    refuses: re.Pattern[str]
+    words: re.Pattern[str]
     unless: re.Pattern[str]
     excludes: re.Pattern[str]
     values: re.Pattern[str]
@@ -69,7 +85,7 @@ def _table() -> _Table:
     return _Table(
         names=names,
         quoted=quoted,
-        refuses=_any_of(document["words"]),
+        words=_any_of(document["words"]),
         unless=_any_of(document["unless"]),
         excludes=_any_of(document["excludes"]),
         values=_any_of(document["values"]),
@@ -80,7 +96,7 @@ def _table() -> _Table:
 
 
 def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
-    """Return the change that the text of an error asks for; empty if it asks for no change.
+    """Return the change that an error asks for, by the parameter's name; empty without a change.
 
     The change is a guess: the error may be about this prompt only. Text that the error quotes from
     the prompt is ignored.
@@ -89,7 +105,7 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
         error: the text of the error.
         sent: the body that was refused.
     """
-    text = one_line(error[:LOOKED_AT], LOOKED_AT, prompt=texts_in(sent)).lower()
+    text = one_line(error[:SEARCHED_LENGTH], SEARCHED_LENGTH, prompt=texts_in(sent)).lower()
     text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
     # The error names the parameter that this server accepts instead.
     if "max_completion_tokens" in text and "max_tokens" in sent:
@@ -104,25 +120,24 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
     named = _named_in(text, sent)
     if not named:
         return {}
-    # Two parameters exclude each other: keep the first parameter (temperature), and drop the last
-    # (top_p). The table has this order.
     if table.excludes.search(text):
+        # Leave out the parameter that the table names last: temperature stays, top_p does not.
         return {named[-1]: None}
     return {named[0]: _allowed_value(text, sent[named[0]])}
 
 
 def merged_changes(changes: Changes, new_changes: Changes) -> dict[str, Change]:
-    """Return the changes so far together with the changes that an error now asks for.
+    """Return the changes so far, merged with the changes that an error now asks for.
 
     A parameter that was set to another value, and is refused again, is left out.
     """
-    together = dict(changes)
-    for name, change in new_changes.items():
+    merged = dict(changes)
+    for name, new_change in new_changes.items():
         if isinstance(changes.get(name), SetTo):
-            together[name] = None
+            merged[name] = None
         else:
-            together[name] = change
-    return together
+            merged[name] = new_change
+    return merged
 
 
 def _named_in(text: str, sent: Mapping[str, Any]) -> list[str]:
@@ -136,39 +151,37 @@ def _named_in(text: str, sent: Mapping[str, Any]) -> list[str]:
     candidates = []
     for name in table.names:
         # A response format that the user configured is never changed.
-        is_ours = name != openai_api.RESPONSE_FORMAT or openai_api.has_verdict_schema(sent)
-        if name in sent and is_ours:
+        may_change = name != openai_api.RESPONSE_FORMAT or openai_api.has_verdict_schema(sent)
+        if name in sent and may_change:
             candidates.append(name)
-    fields = " ".join(name or names for name, names in _FIELD.findall(text))
-    in_field = []
-    for name in candidates:
-        if table.names[name].search(fields):
-            in_field.append(name)
+    fields = " ".join(single or listed for single, listed in _FIELD.findall(text))
+    in_field = _found_in(fields, candidates, table.names)
     if in_field:
         return in_field
     if table.unless.search(text):
         return []
-    without_request = _REPEATED.sub(" ", text)
-    quoted = []
-    for name in candidates:
-        if table.quoted[name].search(without_request):
-            quoted.append(name)
+    without_request = _REPEATED_FIELD.sub(" ", text)
+    quoted = _found_in(without_request, candidates, table.quoted)
     if quoted:
         return quoted
-    refusals = (table.refuses, table.excludes, table.values, table.lowest, table.highest)
-    if not any(pattern.search(text) for pattern in refusals):
+    signs_of_refusal = (table.words, table.excludes, table.values, table.lowest, table.highest)
+    if not any(pattern.search(text) for pattern in signs_of_refusal):
         return []
-    named: list[str] = []
-    for name in candidates:
-        if table.names[name].search(without_request):
-            named.append(name)
-    return named
+    return _found_in(without_request, candidates, table.names)
+
+
+def _found_in(
+    text: str, names: Sequence[str], patterns: Mapping[str, re.Pattern[str]]
+) -> list[str]:
+    """Return the names whose patterns find something in the text."""
+    return [name for name in names if patterns[name].search(text)]
 
 
 def _allowed_value(text: str, sent: Any) -> Change:
-    """Return the change to a value that an error allows; None if the error names no other value.
+    """Return the change of a parameter to the value that an error allows.
 
-    None leaves out the parameter. `sent` is the value that was sent.
+    Return None, which leaves out the parameter, if the error names no other value. `sent` is the
+    value that was sent.
     """
     if isinstance(sent, bool) or not isinstance(sent, (int, float)):
         return None
@@ -185,16 +198,19 @@ def _allowed_value(text: str, sent: Any) -> Change:
     if value == sent:
         return None
     if value == int(value):
-        value = int(value)
+        value = int(value)  # so that the body has 1, not 1.0
     return SetTo(value)
 
 
 def _number_at(pattern: re.Pattern[str], text: str) -> float | None:
-    """Return the number in the pattern's first match in the text; None without a match.
+    """Return the number in the pattern's first match; None without a match or a finite number.
 
     Each alternative of the pattern has a group for the number.
     """
     match = pattern.search(text)
     if match is None:
         return None
-    return next(float(group) for group in match.groups() if group is not None)
+    number = next(float(group) for group in match.groups() if group is not None)
+    if not math.isfinite(number):  # hundreds of digits
+        return None
+    return number

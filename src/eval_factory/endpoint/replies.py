@@ -32,7 +32,7 @@ MAX_ERROR = 1 << 20
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}=*")
 
 _RETRY_DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?s)"')
-"""Finds the pause in Gemini's errors (google.rpc.RetryInfo); no header of Gemini's holds it."""
+"""Finds the pause in Gemini's errors (google.rpc.RetryInfo), which have no header about a pause."""
 
 _RESET_AT = re.compile(rb'"X-RateLimit-Reset"\s*:\s*"?(\d{13})\b')
 """Finds the end of the pause in OpenRouter's errors, in milliseconds since the epoch."""
@@ -40,11 +40,14 @@ _RESET_AT = re.compile(rb'"X-RateLimit-Reset"\s*:\s*"?(\d{13})\b')
 _AGAIN_IN = re.compile(rb"try again in (?:(\d{1,3})h)?(?:(\d{1,4})m)?(?:(\d{1,6})(?:\.\d+)?s)?\b")
 """Finds the pause in the text of Groq's and OpenAI's errors, such as "try again in 14m24.5s"."""
 
+_MIN_PAUSE_S = 1
+"""The value for a pause of less than a second; 0 would mean that no pause is asked for."""
+
 
 def headers_of(reply: Reply) -> Mapping[str, str]:
-    """Return the headers of an error; add the pause that the body asks for as `retry-after`.
+    """Return the headers of an error.
 
-    If the endpoint sent a `retry-after` header, its value is preserved.
+    If the body asks for a pause and no header is named `retry-after`, add this header.
     """
     pause = _pause_in(reply.data[:MAX_ERROR])
     if pause is None:
@@ -63,13 +66,14 @@ def _pause_in(body: bytes) -> str | None:
         return delay[1].decode()
     reset = _RESET_AT.search(body)
     if reset is not None:
-        return str(max(1, round(int(reset[1]) / 1000 - time.time())))
+        seconds = round(int(reset[1]) / 1000 - time.time())
+        return str(max(_MIN_PAUSE_S, seconds))
     wait = _AGAIN_IN.search(body)
     # All three groups are optional: "try again in 500ms" matches without any of them.
     if wait is None or not any(wait.groups()):
         return None
-    hours, minutes, seconds = (int(part or 0) for part in wait.groups())
-    return str(max(1, hours * 3600 + minutes * 60 + seconds))
+    hours, minutes, seconds = (int(group or 0) for group in wait.groups())
+    return str(max(_MIN_PAUSE_S, hours * 3600 + minutes * 60 + seconds))
 
 
 class ReplyReader:
@@ -85,11 +89,11 @@ class ReplyReader:
         Raises:
             openai_api.UnusableAnswer: the reply holds no answer that can be used.
         """
+        content_type = reply.headers.get("content-type", "")
         try:
+            parsed = openai_api.unwrapped(openai_api.parse_answer(reply.data, content_type))
             # An endpoint may echo the key of the request, and no file may hold a key. Only known
             # keys are replaced: other text that looks like a key may be the model's answer.
-            content_type = reply.headers.get("content-type", "")
-            parsed = openai_api.unwrapped(openai_api.parse_answer(reply.data, content_type))
             answer = self._redactor.tree(parsed, known_only=True)
             if self._type != openai_api.IMAGES:
                 return openai_api.completion_of(answer, self._type)
@@ -174,8 +178,8 @@ class LimitReached(EndpointUnusable):
 
 
 SHOWN_CAUSES = 3  # the number of causes that a message lists
-_CLIENT_ID_SUFFIX = "_CLIENT_ID"
-MAX_SHOWN_PAUSE_S = 366 * 86400.0  # a longer pause, in seconds, is shown as this one
+_CLIENT_ID_SUFFIX = "_CLIENT_ID"  # the end of the variables with the ids of OAuth clients
+MAX_SHOWN_PAUSE_S = 366 * 86400.0  # a year, in seconds; a longer pause is shown as a year
 
 
 @dataclass(frozen=True)
@@ -184,8 +188,8 @@ class StopMessages:
 
     Attributes:
         settings: the endpoint's settings.
-        url: the URL of the requests, without secrets. Messages of `of_all` have the URLs of all
-            servers as one text.
+        url: the URL of the requests, without secrets. `with_all_urls` puts the URLs of all servers
+            into this text.
         key_name: the variable whose key is sent; None if no key is sent.
         service_with_client: the name of a service for which the environment has client
             credentials, such as `azure`; None if there are no client credentials.
@@ -209,14 +213,14 @@ class StopMessages:
             service = clients[0].removesuffix(_CLIENT_ID_SUFFIX).lower()
         return cls(settings, url, key_name, service)
 
-    def of_all(self, urls: Sequence[str]) -> StopMessages:
-        """Return the messages that name all servers of the endpoint."""
+    def with_all_urls(self, urls: Sequence[str]) -> StopMessages:
+        """Return the messages about all servers of the endpoint, which have these URLs."""
         return replace(self, url=_listed(urls))
 
     def refused(self, status: int, error_text: str) -> str:
         """Return the message for a refused key (401, 403), or a wrong URL or model (404).
 
-        If the error text has another known cause, the message holds the advice for that cause.
+        If the error text shows another cause, the message holds the advice for that cause.
 
         Args:
             status: the HTTP status.
@@ -225,17 +229,17 @@ class StopMessages:
         error = f"HTTP {status}: {error_text}"
         if is_not_about_key(error):
             advice = hint_for(error, self.settings.role)
-            return self.of_role(f"{self.url} answers {status}{_it_says(error_text)}\n  {advice}")
+            return self.with_judge(f"{self.url} answers {status}{_it_says(error_text)}\n  {advice}")
         if status == 404:
             return self._not_found(error_text)
-        return self.of_role(
+        return self.with_judge(
             f"Authentication error detected: {self.url} answers {status}{_it_says(error_text)}\n"
             f"  {self._key_advice()}{self._oauth_advice()}"
         )
 
     def _not_found(self, error_text: str) -> str:
         """Return the message for a URL or a model that does not exist (404)."""
-        return self.of_role(
+        return self.with_judge(
             f"{self.url} answers 404: there is no such address, "
             f"or no model {self.settings.model_id!r}{_it_says(error_text)}\n"
             f"  check {self._setting_names('url', 'model_id')}{self._url_hint()}"
@@ -263,7 +267,7 @@ class StopMessages:
         advice = hint_for(f"HTTP {status}: {error_text}", self.settings.role)
         if advice is None:
             advice = f"check {self._setting_names('model_id', 'url', 'api_key')}"
-        return self.of_role(
+        return self.with_judge(
             f"{self.url} refuses a first short request: HTTP {status}{_it_says(error_text)}\n"
             f"  {advice}; --no_preflight starts without a first short request"
         )
@@ -276,19 +280,19 @@ class StopMessages:
         listed = causes.listed()
         lines = [f"the first {number} requests to {self.url} all failed:"]
         lines += map(line_of, listed[:SHOWN_CAUSES])
-        not_shown = sum(cause.count for cause in listed[SHOWN_CAUSES:])
-        if not_shown:
-            lines.append(f"{not_shown} x something else")
+        with_other_causes = sum(cause.count for cause in listed[SHOWN_CAUSES:])
+        if with_other_causes:
+            lines.append(f"{with_other_causes} x something else")
         check = f"check {self._setting_names('url', 'model_id')}, and the server"
         if not causes.all_permanent:
             check += "; then run the same command again"
         lines.append(check)
         lines.append("to continue anyway: --overrides config.params.extra.stop_after_failures=0")
-        return self.of_role("\n  ".join(lines))
+        return self.with_judge("\n  ".join(lines))
 
     def no_credit(self, status: int, error_text: str) -> str:
         """Return the message for an account without credit."""
-        return self.of_role(
+        return self.with_judge(
             f"{self.url} answers {status}: the account has no credit{_it_says(error_text)}\n"
             "  add credit; what was answered is kept: the same command goes on"
         )
@@ -305,14 +309,14 @@ class StopMessages:
         if pause is not None:
             end = datetime.now().astimezone() + timedelta(seconds=min(pause, MAX_SHOWN_PAUSE_S))
             limit = f"a limit until {end:%Y-%m-%d %H:%M %Z}"
-        return self.of_role(
+        return self.with_judge(
             f"{self.url} answers {status}: {limit}{_it_says(error_text)}\n"
             "  what was answered is kept: after the limit, the same command goes on"
         )
 
     def moved(self, status: int) -> str:
         """Return the message for an endpoint that redirects to another URL."""
-        return self.of_role(
+        return self.with_judge(
             f"{self.url} answers {status}, it has moved\n  check {self._setting_names('url')}"
         )
 
@@ -323,7 +327,7 @@ class StopMessages:
             status: the HTTP status of the proxy's answer.
             url: the URL of the request; `self.url` may name several servers.
         """
-        return self.of_role(
+        return self.with_judge(
             f"the proxy on the way to {self.url} answers {status}: "
             "the proxy wants a user name and password\n"
             f"  check the variable {proxy_variable(url)}"
@@ -331,7 +335,7 @@ class StopMessages:
 
     def unreachable(self, error: str) -> str:
         """Return the message for an endpoint that never answered."""
-        return self.of_role(
+        return self.with_judge(
             f"cannot reach {self.url}: {error}\n"
             f"  check {self._setting_names('url')} and the network"
         )
@@ -341,12 +345,12 @@ class StopMessages:
         answers = "answers"
         if len(self.settings.urls) > 1:
             answers = "answer"
-        return self.of_role(
+        return self.with_judge(
             f"{self.url} no longer {answers}: {error}\n"
             "  what was answered is kept: the same command goes on"
         )
 
-    def of_role(self, message: str) -> str:
+    def with_judge(self, message: str) -> str:
         """Return the message; if the endpoint is a judge's, the judge's name comes first."""
         if self.settings.role == MODEL_ROLE:
             return message
@@ -397,7 +401,7 @@ class StopMessages:
         if self.settings.role == MODEL_ROLE:
             return f"{advice} (target.api_endpoint.api_key names the variable)"
         set_first = ""
-        # A key that others use too was sent: advise to set the judge's own variable first.
+        # The first name is the judge's own variable; endpoints share the variables after it.
         if self.key_name and key_names and key_names[0] != self.key_name:
             set_first = f"set this judge's own, {key_names[0]}, or "
         return (

@@ -55,13 +55,13 @@ class FirstRequests:
     If all first requests fail for good, later requests would most likely fail too.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, total: int) -> None:
         """Begin to count.
 
-        `most` is the number of first requests that are counted; 0 means that any number may fail.
+        `total` is the number of first requests; 0 means that any number may fail.
         """
-        self.most = most
-        self._is_over = most == 0
+        self.total = total
+        self._is_over = total == 0
         self._started = itertools.count()
         self._causes = list[str]()
         self._lock = threading.Lock()
@@ -70,10 +70,11 @@ class FirstRequests:
         """Return the number of a request that begins now.
 
         Requests are numbered by their begin, not by their end: among many requests at once, the
-        requests that fail end sooner. After an answer, the number is `most`, which is not counted.
+        requests that fail end sooner. After an answer, the number is `total`, so that the request
+        is not one of the first.
         """
         if self._is_over:
-            return self.most
+            return self.total
         return next(self._started)
 
     def answered(self) -> None:
@@ -91,11 +92,11 @@ class FirstRequests:
             The causes of all first requests if all of them have failed now and none was answered,
             else None.
         """
-        if number >= self.most:
+        if number >= self.total:
             return None
         with self._lock:
             self._causes.append(cause)
-            if len(self._causes) != self.most or self._is_over:
+            if len(self._causes) != self.total or self._is_over:
                 return None
             return tuple(self._causes)
 
@@ -103,7 +104,7 @@ class FirstRequests:
 OUTAGE_S = 120.0
 """The seconds within which a restarting server is back; after more silence the server is gone."""
 _MIN_EVIDENCE = 3
-"""The minimum number of requests, and of attempts of a request, that show an outage."""
+"""The minimum number of requests, and of attempts at each of them, that show an outage."""
 
 
 class OutageDetector:
@@ -112,11 +113,11 @@ class OutageDetector:
     def __init__(self, *, max_retries: int, parallelism: int) -> None:
         threads = max(parallelism, _MIN_EVIDENCE)
         self._max_unreachable = _MIN_EVIDENCE * threads
-        self._max_without_answer = max(max_retries + 1, _MIN_EVIDENCE) * threads
-        """The limit for attempts in which no byte of an answer arrived.
+        self._max_silent = max(max_retries + 1, _MIN_EVIDENCE) * threads
+        """The number of attempts in a row, without any byte of an answer, that show an outage.
 
-        The limit is at least the number of failed attempts that come from slow prompts alone, if
-        every thread asks a slow prompt at the same time.
+        Slow prompts cause silent attempts too. If each thread asks one slow prompt, all attempts at
+        these prompts together are not more than this number.
         """
         self._in_a_row = 0
         self._since = 0.0  # the time (monotonic clock) of the first of these attempts
@@ -124,7 +125,7 @@ class OutageDetector:
 
     def received(self) -> None:
         """Reset the count: the endpoint sent an answer or an error."""
-        # Work without the lock, because this is the usual case and should cost nothing.
+        # Do not wait for the lock: this method is called after almost every attempt.
         self._in_a_row = 0
 
     def nothing_received(self, *, unreachable: bool) -> bool:
@@ -138,7 +139,7 @@ class OutageDetector:
             if not self._in_a_row:
                 self._since = now
             self._in_a_row += 1
-            limit = self._max_without_answer
+            limit = self._max_silent
             if unreachable:
                 limit = self._max_unreachable
             return self._in_a_row >= limit and now - self._since >= OUTAGE_S
@@ -170,10 +171,10 @@ OVERLOAD_STATUSES = frozenset({429, 503, 529})
 - 503 Service Unavailable, 529 (a gateway's own): the server is overloaded.
 """
 MAX_STRAYS = 1
-"""The number of times that a question is asked again because its answer is doubted.
+"""The number of times that a question is asked again because its answer is a stray.
 
-The question is then asked on a new connection. The first answer on a connection belongs to its
-question, so that answer is not doubted.
+A stray is an answer that may belong to another question. The question is then asked on a new
+connection, because the first answer on a connection certainly belongs to its question.
 """
 REFUSALS_IN_A_ROW = 20
 """The number of refusals in a row that shows that the key or the model is refused.
@@ -185,6 +186,8 @@ BACKOFF_FACTOR_S = 0.5
 """The factor of urllib3's backoff, and the maximum random part of a pause (jitter), in seconds."""
 BACKOFF_MAX_S = 60.0
 """The longest pause of the backoff, in seconds."""
+_FREE_BACKOFF_MAX_S = 10.0
+"""The longest pause of the backoff before an attempt that costs no retry, in seconds."""
 SILENCE_FACTOR = 4
 """The factor for the pause after an attempt in which no byte arrived.
 
@@ -205,6 +208,8 @@ NVCF_MAX_PAUSE_S = 5.0
 """The first and the longest pause between two polls of a cloud function, in seconds."""
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
+
+# texts of messages
 DOUBTED = "its connection brought more answers than were asked for"
 IN_A_200 = " (in an answer with status 200)"
 HELD_BACK = (
@@ -244,10 +249,13 @@ class _Tries:
 
     def __init__(self, retries: Retry) -> None:
         self._retries = retries
-        # computes the pauses of the attempts that cost no retry; they are at most 10 s long
-        self._free_retries = retries.new(total=None, backoff_max=10.0)
-        self._silent_since: float | None = None  # the time (monotonic clock) of the first silence
-        self._limited_since: float | None = None  # the time (monotonic clock) of the first 429
+        self._free_retries = retries.new(total=None, backoff_max=_FREE_BACKOFF_MAX_S)
+        """Computes the pauses before the attempts that cost no retry."""
+        self._silent_since: float | None = None
+        """The time (monotonic clock) since which all attempts were silent; None: the last was not.
+        """
+        self._limited_since: float | None = None
+        """The time (monotonic clock) since which all replies were 429s; None: the last was not."""
         self._malformed = 0  # the number of malformed answers
         self.strays = 0  # the number of answers that may belong to another question
         self.moves = 0  # the number of moves to another server after a lost connection
@@ -258,7 +266,7 @@ class _Tries:
         """Return the seconds to the next attempt; None if no attempt is left.
 
         Three kinds of failures cost no retry:
-        - An answer that may belong to another question (`error.stray`), for `MAX_STRAYS` times.
+        - A stray: an answer that may belong to another question (`MAX_STRAYS`).
         - A limit per minute, as long as `Server.tolerates_limit` returns True.
         - A connection that cannot be made, as long as an endpoint that answered before may be
           restarting (`OUTAGE_S`). Nothing was sent, so nothing can be paid twice.
@@ -297,7 +305,7 @@ class _Tries:
         return pause
 
     def _note_times(self, error: TransportError, now: float) -> None:
-        """Note the first of the last 429s in a row, and the first of the last silent attempts."""
+        """Set `_limited_since` and `_silent_since` after a failure."""
         if error.status != 429:
             self._limited_since = None
         elif self._limited_since is None:
@@ -356,7 +364,7 @@ class RetryingClient:
         settings: EndpointSettings,
         servers: Servers,
         *,
-        first: int = 0,
+        first_requests: int = 0,
         budget: SpendingLimit | None = None,
     ) -> None:
         """Make the client of one endpoint.
@@ -364,12 +372,12 @@ class RetryingClient:
         Args:
             settings: the endpoint's settings.
             servers: the endpoint's servers.
-            first: the number of first requests; the run stops if all of them fail. 0: the run
-                never stops for this reason.
+            first_requests: the number of first requests; the run stops if all of them fail. 0: the
+                run never stops for this reason.
             budget: has to allow each request before the request is sent; None: there is no budget.
         """
         self._servers = servers
-        self._messages = servers.all[0].messages.of_all(
+        self._messages = servers.all[0].messages.with_all_urls(
             [server.messages.url for server in servers.all]
         )
         self._redactor = servers.redactor
@@ -390,14 +398,14 @@ class RetryingClient:
         self._outage = OutageDetector(
             max_retries=settings.max_retries, parallelism=settings.parallelism
         )
-        self._first = FirstRequests(first)
+        self._first = FirstRequests(first_requests)
         self._budget = budget
         self._max_refusals = max(REFUSALS_IN_A_ROW, 2 * settings.parallelism)
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._unusable: EndpointUnusable | None = None
         self._changes: dict[str, openai_api.Change] = {}
-        """The changes by parameter: without its change, the endpoint refuses the parameter."""
+        """A dict from each parameter that the endpoint refuses to the change that helps."""
 
     def ask(
         self,
@@ -429,7 +437,7 @@ class RetryingClient:
             kind: type[EndpointUnusable] = replies.NoneAnswered
             if failed.status is None or failed.status >= 500:
                 kind = replies.EndpointGone
-            unusable = kind(self._messages.none_answered(self._first.most, causes))
+            unusable = kind(self._messages.none_answered(self._first.total, causes))
             self.stop(unusable)
             raise unusable from failed
         except EndpointUnusable as unusable:
@@ -451,51 +459,51 @@ class RetryingClient:
     def _ask(
         self, body: Mapping[str, Any], note: _Note, sending: Sending, batched: BatchedRequest | None
     ) -> Answered:
-        tries: _Tries | None = None
-        own_changes: dict[str, openai_api.Change] = {}
-        avoid = set[Server]()
-        refusing = set[Server]()
+        """Send a request until it is answered or fails for good, and note each attempt."""
+        tries = _Tries(self._retries)
+        own_changes: dict[str, openai_api.Change] = {}  # errors to this request asked for them
+        avoided = set[Server]()  # servers that the next attempt asks only if there is no other
+        refusing = set[Server]()  # servers that refused this request
         attempt = 1
-        has_renewed = False
+        may_renew = True
         while True:
             started = time.time()
             clock = time.perf_counter()
             try:
-                with self._servers.turn(body, avoid) as turn:
+                with self._servers.turn(body, avoided) as turn:
                     self._raise_if_stopped()
                     clock = time.perf_counter()  # leave out the time of waiting for the slot
                     changes = {**self._known_changes(body), **own_changes}
-                    sent = openai_api.with_changes(body, changes) if changes else body
-                    is_alone = tries is not None and tries.strays > 0
-                    about_to_send = partial(sending, attempt, started)
-                    options = _AttemptOptions(about_to_send, not has_renewed, is_alone, batched)
-                    reply = self._send(sent, turn.server, options)
-                    doubt = reply.doubt
-                    answer = self._usable(reply, sent, turn)
-                    del reply  # so that its bytes do not stay in memory
-            except (_RetryWithChanges, EndpointUnusable) as refused:
+                    options = _AttemptOptions(
+                        about_to_send=partial(sending, attempt, started),
+                        may_renew=may_renew,
+                        is_alone=tries.strays > 0,
+                        batched=batched,
+                    )
+                    answer, doubt = self._attempt(body, changes, turn, options)
+            except EndpointUnusable as unusable:
+                _note_refusal(note, attempt, unusable.status, started, time.perf_counter() - clock)
+                raise
+            except _RetryWithChanges as refused:
                 _note_refusal(note, attempt, refused.status, started, time.perf_counter() - clock)
-                if isinstance(refused, EndpointUnusable):
-                    raise
                 own_changes = refused_parameters.merged_changes(own_changes, refused.changes)
-                has_renewed = has_renewed or not refused.changes
+                may_renew = may_renew and bool(refused.changes)
                 continue  # `attempt` stays: only retries are counted
             except TransportError as error:
-                failed = self._failure_of(error)
                 latency = time.perf_counter() - clock
-                tries = tries or _Tries(self._retries)
+                failed = self._failure_of(error)
                 pause = self._pause_after(error, tries, turn, latency)
-                avoid = {*refusing, turn.server}
+                avoided = {*refusing, turn.server}
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
                 state = AttemptState.FAILED if outage or pause is None else AttemptState.RETRIED
                 note(attempt, state, failed, started, latency)
             except RequestFailed as failure:
-                is_over = not self._may_another_answer(failure.status, turn, refusing)
+                is_over = self._is_refused_by_all(failure.status, turn.server, refusing)
                 state = AttemptState.FAILED if is_over else AttemptState.REFUSED
                 note(attempt, state, failure, started, time.perf_counter() - clock)
                 if is_over:
                     raise
-                avoid = set(refusing)
+                avoided = set(refusing)
                 continue  # at another server; `attempt` stays here too
             else:
                 latency = time.perf_counter() - clock
@@ -508,6 +516,14 @@ class RetryingClient:
                 raise failed
             attempt += 1
             self._wait(pause, batched)
+
+    def _attempt(
+        self, body: Mapping[str, Any], changes: Changes, turn: Turn, options: _AttemptOptions
+    ) -> tuple[openai_api.Completion, Doubt]:
+        """Send a request once, with these changes, and return the answer and its doubt."""
+        sent = openai_api.with_changes(body, changes)
+        reply = self._send(sent, turn.server, options)
+        return self._usable(reply, sent, turn), reply.doubt
 
     def _failure_of(self, error: TransportError) -> RequestFailed:
         """Return the failure of the request after this error, without secrets."""
@@ -524,16 +540,17 @@ class RetryingClient:
         self._servers.answered(server)
         self._first.answered()
 
-    def _may_another_answer(self, status: int | None, turn: Turn, refusing: set[Server]) -> bool:
-        """Return True if another server may answer the request that this server refuses.
+    def _is_refused_by_all(self, status: int | None, server: Server, refusing: set[Server]) -> bool:
+        """Return True if no other server may answer the request that this server refused.
 
-        The server may have lost the model, and a refusal costs nothing. The server is added to
-        `refusing`, the servers that have refused this request.
+        Only the refusals of `PROMPT_STATUSES` may be this server's own: it may have lost the model.
+        After such a refusal, the server is added to `refusing`, the servers that refused the
+        request.
         """
         if status not in PROMPT_STATUSES:
-            return False
-        refusing.add(turn.server)
-        return self._servers.has_another_well(refusing)
+            return True
+        refusing.add(server)
+        return not self._servers.has_another_well(refusing)
 
     def _known_changes(self, body: Mapping[str, Any]) -> dict[str, openai_api.Change]:
         """Return the changes of the body's parameters with which a request was answered.
@@ -563,6 +580,7 @@ class RetryingClient:
         has_other_server = not error.stray and self._servers.failed(
             turn.server, _capped_pause(error.headers)
         )
+        # A silent attempt that ended before the timeout has lost its connection.
         was_lost = error.silent and latency < self._timeout_s
         if has_other_server and was_lost:
             tries.moves += 1
@@ -608,7 +626,7 @@ class RetryingClient:
                 raise _RetryWithChanges(reply.status)
             return reply
         except SignInError as error:
-            raise EndpointUnusable(self._messages.of_role(str(error))) from error
+            raise EndpointUnusable(self._messages.with_judge(str(error))) from error
         except TransportError as error:
             if not error.silent:
                 self._outage.received()
@@ -690,7 +708,7 @@ class RetryingClient:
         """Return the answer in a reply; if it holds no answer, raise the error that it means."""
         if not 200 <= reply.status < 300:
             text = self._reader.error_text(reply, sent)
-            self._raise_refusal(reply.status, text, "", reply, sent, turn)
+            self._raise_refusal(reply.status, text, where="", reply=reply, sent=sent, turn=turn)
         try:
             return self._reader.answer(reply)
         except openai_api.UnusableAnswer as error:
@@ -712,10 +730,12 @@ class RetryingClient:
         SECURITY.md states when such a request is sent, and paid, again.
         """
         if isinstance(error, openai_api.StatedError):
-            self._raise_refusal(error.status, message, IN_A_200, reply, sent, turn)
+            self._raise_refusal(
+                error.status, message, where=IN_A_200, reply=reply, sent=sent, turn=turn
+            )
         if reply.status == 202:
             # Do not ask again: the server would do the work twice.
-            raise RequestFailed(HELD_BACK, 202) from error
+            raise RequestFailed(HELD_BACK, status=202) from error
         if isinstance(error, openai_api.FinalAnswer):
             raise RequestFailed(message, reply.status) from error
         if isinstance(error, openai_api.InterruptedAnswer):
@@ -723,7 +743,14 @@ class RetryingClient:
         raise MalformedAnswerError(message, status=reply.status) from error
 
     def _raise_refusal(
-        self, status: int, text: str, where: str, reply: Reply, sent: Mapping[str, Any], turn: Turn
+        self,
+        status: int,
+        text: str,
+        *,
+        where: str,
+        reply: Reply,
+        sent: Mapping[str, Any],
+        turn: Turn,
     ) -> NoReturn:
         """Raise the error that a refusal with this status means.
 
@@ -732,7 +759,7 @@ class RetryingClient:
         with status 200 holds the error, else an empty text.
         """
         if status in refused_parameters.STATUSES:
-            error_text = reply.data[: refused_parameters.LOOKED_AT].decode("utf-8", "replace")
+            error_text = reply.data[: refused_parameters.SEARCHED_LENGTH].decode("utf-8", "replace")
             changes = refused_parameters.changes_asked_for(error_text, sent)
             if changes:
                 raise _RetryWithChanges(status, changes)
@@ -768,20 +795,22 @@ class RetryingClient:
             EndpointUnusable: no server is left.
             TransportError: this server has no credit left, but another server may have credit.
         """
+        is_overloaded = status in OVERLOAD_STATUSES
         pause = asked_pause(headers)
-        if pause is None and status in OVERLOAD_STATUSES:
+        if pause is None and is_overloaded:
             pause = stated_errors.pause_in(text)
-        is_long = status in OVERLOAD_STATUSES and pause is not None and pause > LONG_PAUSE_S
-        body = reply.data[: refused_parameters.LOOKED_AT].decode("utf-8", "replace")
+        is_long = is_overloaded and pause is not None and pause > LONG_PAUSE_S
+        body = reply.data[: refused_parameters.SEARCHED_LENGTH].decode("utf-8", "replace")
         # A server that asks for a short pause stays in use: it may answer after the pause.
-        if stated_errors.means_no_credit(status, text, body) and (is_long or not pause):
+        may_close = is_long or not pause
+        if may_close and stated_errors.means_no_credit(status, text, body):
             if self._servers.close(server, math.inf):
                 raise EndpointUnusable(server.messages.no_credit(status, text), status)
             raise TransportError(f"HTTP {status}: {text}", status=status, error_text=text)
         if pause is None and status == 429:
             is_long = stated_errors.means_long_limit(text)
-        pause_or_forever = math.inf if pause is None else pause
-        if is_long and self._servers.close(server, pause_or_forever):
+        closed_for = math.inf if pause is None else pause
+        if is_long and self._servers.close(server, closed_for):
             raise EndpointUnusable(server.messages.long_limit(status, text, pause), status)
 
     def _is_about_a_prompt(self, status: int, server: Server) -> bool:

@@ -11,7 +11,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -25,7 +25,8 @@ from eval_factory.endpoint.replies import StopMessages
 from eval_factory.endpoint.sign_in import SignIn, sign_in
 
 ABSENCE_S = 5.0
-"""The seconds for which a failed server gets no request, unless it answers an earlier one."""
+"""The seconds for which a failed server gets no request; an answer to an earlier request ends them.
+"""
 WINDOW_S = 120.0
 """The seconds for which 429s without an answer between them cost no retries.
 
@@ -65,7 +66,7 @@ class Server:
             url: the URL to which requests are sent.
             transport: the connections to the server.
             messages: writes the messages with which a run stops.
-            name: the server's URL as the configuration has it.
+            name: the server's name in cache.db: usually its URL as the configuration has it.
             admission: grants the slots; None: makes an admission from the settings' limits.
             has_answered: whether the server answered in an earlier run, so that it is known to
                 accept the key and the model.
@@ -87,12 +88,12 @@ class Server:
         self.absent_until = 0.0
         """The time (monotonic clock) until which the server gets no request after a failure."""
         self.paused_until = 0.0
-        """The end (monotonic clock) of a pause that the server asked for; no answer ends the pause
-        early.
+        """The end (monotonic clock) of a pause that the server asked for.
+
+        An answer during the pause does not end the pause.
         """
         self._limited_since: float | None = None
-        """The time (monotonic clock) of the first 429 since the last answer; None: there was none.
-        """
+        """The time (monotonic clock) of the first 429 since the last answer; None without a 429."""
 
     def is_well(self, now: float) -> bool:
         """Return True if the server's last attempt did not fail, and no pause is running.
@@ -145,7 +146,7 @@ class Servers:
         servers: Sequence[Server],
         sign_in: SignIn,
         redactor: Redactor,
-        together: Admission | None = None,
+        admission_to_all: Admission | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Join the servers of an endpoint.
@@ -154,16 +155,16 @@ class Servers:
             servers: the servers.
             sign_in: signs the requests.
             redactor: removes secrets from texts.
-            together: limits the requests to all servers together; None: there is a single server,
-                and its own limit is enough.
+            admission_to_all: limits the requests to all servers together; None: there is a single
+                server, and its own limit is enough.
             headers: the user's own headers, with their secrets filled in.
         """
         self.all = tuple(servers)
         self.sign_in = sign_in
         self.redactor = redactor
         self.headers = headers
-        self._together = together
-        self._turns = itertools.count()
+        self._admission_to_all = admission_to_all
+        self._choices = itertools.count()
         self._lock = threading.Lock()
 
     @property
@@ -178,7 +179,10 @@ class Servers:
         A server in `avoid` is chosen only if no other server may be asked. If the block ends
         without an exception, the server counts as having answered.
         """
-        with nullcontext() if self._together is None else self._together.slot():
+        slot_at_all: AbstractContextManager[object] = nullcontext()
+        if self._admission_to_all is not None:
+            slot_at_all = self._admission_to_all.slot()
+        with slot_at_all:
             server = self._next(avoid)
             try:
                 with server.admission.slot(body) as slot:
@@ -195,13 +199,14 @@ class Servers:
         """
         with self._lock:
             now = time.monotonic()
-            turn = next(self._turns)
-            number = len(self.all)
             ready = [server for server in self.all if server.may_be_asked(now)]
             preferred = [server for server in ready if server not in avoid]
             candidates = preferred or ready or self.all
-            # With each turn, the order begins one server later.
-            order = {server: (index - turn) % number for index, server in enumerate(self.all)}
+            # With each choice, the order of the servers begins one server later.
+            first = next(self._choices)
+            order: dict[Server, int] = {}
+            for index, server in enumerate(self.all):
+                order[server] = (index - first) % len(self.all)
             chosen = min(candidates, key=lambda server: (server.in_flight, order[server]))
             chosen.in_flight += 1
             return chosen
@@ -242,8 +247,8 @@ class Servers:
 
     def stop(self) -> None:
         """Wake all requests that wait for a slot, because no further request will be sent."""
-        if self._together is not None:
-            self._together.stop()
+        if self._admission_to_all is not None:
+            self._admission_to_all.stop()
         for server in self.all:
             server.admission.stop()
 
@@ -255,7 +260,7 @@ def make_servers(  # noqa: PLR0913 - an endpoint has many properties
     redactor: Redactor,
     say: Callable[[str], None],
     served_url: str | None = None,
-    shared: Callable[[str], Admission | None] = lambda _: None,
+    shared_admission: Callable[[str], Admission | None] = lambda _: None,
     has_answered: bool = False,
     services: Sequence[OAuthSettings] = (),
 ) -> Servers:
@@ -267,8 +272,8 @@ def make_servers(  # noqa: PLR0913 - an endpoint has many properties
         redactor: learns the key and the tokens, and removes them from error texts.
         say: gets the messages about the sign-in and about unusual answers.
         served_url: the base URL to use instead of the settings' URL; None: use the settings'.
-        shared: returns the limits that several runs share, by the name of the limits
-            (`limit_names`); None if no runs share them.
+        shared_admission: returns the admission that several runs share, by the name of its limit
+            (`limit_names`); returns None if no runs share this limit.
         has_answered: whether this model answered in an earlier run (`Server.has_answered`).
         services: the OAuth services for which the environment has client credentials.
 
@@ -276,34 +281,41 @@ def make_servers(  # noqa: PLR0913 - an endpoint has many properties
         PrerequisiteError: a variable that the settings name is not set, or its value cannot be
             sent.
     """
-    signed = sign_in(settings, env=env, redactor=redactor, say=say, services=services)
-    bases = []
-    for configured in settings.urls:
-        reached_at: tuple[str, ...]
-        if served_url is None:
-            reached_at = server_urls(filled(configured, env), env)
-        else:
-            reached_at = (served_url,)
-        # A `served://` URL may stand for several servers; each of them then has its own URL as its
-        # name.
-        bases += [(base, configured if len(reached_at) == 1 else base) for base in reached_at]
+    signing = sign_in(settings, env=env, redactor=redactor, say=say, services=services)
+    addresses = _addresses(settings, env, served_url)
     # A single server has no limit of its own besides the limit of the endpoint.
-    together, *server_limits = limit_names(settings.role, len(bases))
-    server_list = []
-    for (base, name), limit in zip(bases, server_limits or [together], strict=True):
+    limit_of_all, *limits_of_servers = limit_names(settings.role, len(addresses))
+    servers = []
+    for (base, name), limit in zip(addresses, limits_of_servers or [limit_of_all], strict=True):
         url = request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
         transport = Transport(base, timeout_s=settings.request_timeout, say=say)
         messages = StopMessages.of(settings, redactor.text(url), env)
-        server_list.append(
-            Server(
-                settings, url, transport, messages, name, shared(limit), has_answered=has_answered
-            )
+        admission = shared_admission(limit)
+        servers.append(
+            Server(settings, url, transport, messages, name, admission, has_answered=has_answered)
         )
-    return Servers(
-        server_list,
-        signed,
-        redactor,
-        # None for a single server, whose own limit is enough
-        shared(together) or LocalAdmission(settings.limit) if server_limits else None,
-        filled(settings.headers, env),
-    )
+    admission_to_all = None
+    if limits_of_servers:
+        admission_to_all = shared_admission(limit_of_all) or LocalAdmission(settings.limit)
+    return Servers(servers, signing, redactor, admission_to_all, filled(settings.headers, env))
+
+
+def _addresses(
+    settings: EndpointSettings, env: Mapping[str, str], served_url: str | None
+) -> list[tuple[str, str]]:
+    """Return the (base URL, name) of each server; the arguments are those of `make_servers`.
+
+    The name is the URL as the configuration has it. A `served://` URL may stand for several
+    servers; each of them then has its own base URL as its name.
+    """
+    addresses = []
+    for configured_url in settings.urls:
+        bases: tuple[str, ...]
+        if served_url is None:
+            bases = server_urls(filled(configured_url, env), env)
+        else:
+            bases = (served_url,)
+        for base in bases:
+            name = configured_url if len(bases) == 1 else base
+            addresses.append((base, name))
+    return addresses

@@ -178,7 +178,9 @@ class Endpoint:
             redactor=session.redactor,
             say=_print_to_stderr,
             served_url=served_url,
-            shared=lambda name: None if session.limits is None else session.limits.admission(name),
+            shared_admission=lambda limit: (
+                None if session.limits is None else session.limits.admission(limit)
+            ),
             has_answered=settings.role
             in (HelmRunSettings.from_environment(os.environ).probed or ()),
             services=services_in(os.environ),
@@ -195,7 +197,7 @@ class Endpoint:
             for server in servers.all:
                 server.is_patient = False
         self._client = RetryingClient(
-            settings, servers, first=first_requests, budget=session.spending
+            settings, servers, first_requests=first_requests, budget=session.spending
         )
         self._has_several_servers = len(servers.all) > 1
         self._lock = threading.Lock()

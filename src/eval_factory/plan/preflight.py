@@ -103,7 +103,7 @@ def probe(
         env=env,
         redactor=redactor,
         say=say,
-        shared=lambda _: admission,
+        shared_admission=lambda _: admission,
         services=services_in(env),
     )
 

@@ -162,6 +162,11 @@ def test_a_parameter_is_set_to_the_value_that_the_error_allows(
     assert changes_asked_for(text, {**body, name: value}) == {name: None}
 
 
+def test_a_number_that_is_too_large_for_a_float_is_not_an_allowed_value() -> None:
+    error = f"invalid temperature: only {'9' * 400} is allowed"
+    assert changes_asked_for(error, {"temperature": 0.0}) == {"temperature": None}
+
+
 def test_what_was_set_once_and_is_refused_again_is_left_out() -> None:
     """Two errors that contradict each other would go on for ever."""
     first = merged_changes({"stop": None}, {"temperature": SetTo(1)})

@@ -79,7 +79,7 @@ def client_of(
     **given: Any,
 ) -> RetryingClient:
     """Of `given`, what is no option of the client is a setting of the endpoint."""
-    options = {name: given.pop(name) for name in ("first", "budget") if name in given}
+    options = {name: given.pop(name) for name in ("first_requests", "budget") if name in given}
     sign_in = given.pop("sign_in", SignIn(None))
     settings = endpoint_settings(key_names=("MY_KEY",), **given)
     url = "http://h/v1/chat/completions"
@@ -639,7 +639,7 @@ def test_the_pause_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_first_requests_that_all_fail_stop_the_run() -> None:
     transport = Replies(reply(400, {"error": {"message": "maximum context length is 768 tokens"}}))
-    client = client_of(transport, first=3)
+    client = client_of(transport, first_requests=3)
     for failed_before in (2, 0):
         failed, said = ask_until_it_stops(client)
         assert (failed, said.startswith("the first 3 requests")) == (failed_before, True)
@@ -659,7 +659,7 @@ def test_the_first_requests_that_all_fail_stop_the_run() -> None:
 def test_what_failed_last_says_whether_the_endpoint_is_gone(
     last: Any, kind: type[EndpointUnusable]
 ) -> None:
-    client = client_of(Replies(last), first=1, max_retries=0, has_answered=True)
+    client = client_of(Replies(last), first_requests=1, max_retries=0, has_answered=True)
     for _ in range(2):
         with pytest.raises(EndpointUnusable) as stop:
             client.ask(BODY, unnoted)
@@ -667,7 +667,7 @@ def test_what_failed_last_says_whether_the_endpoint_is_gone(
 
 
 def test_one_answer_among_the_first_lets_the_run_go_on() -> None:
-    client = client_of(Replies(reply(400), reply(200), reply(400)), first=2)
+    client = client_of(Replies(reply(400), reply(200), reply(400)), first_requests=2)
     for fails in (True, False, True, True, True, True):
         with pytest.raises(RequestFailed) if fails else nullcontext():
             client.ask(BODY, unnoted)

@@ -172,7 +172,7 @@ def test_all_together_are_no_more_than_the_limit() -> None:
     def limits(name: str) -> LocalAdmission:
         return shared.setdefault(name, LocalAdmission(SETTINGS.limit))
 
-    found = servers_with([Replies() for _ in "abc"], shared=limits)
+    found = servers_with([Replies() for _ in "abc"], shared_admission=limits)
     assert list(shared) == ["model at server 1", "model at server 2", "model at server 3", "model"]
     with ExitStack() as stack:
         for _ in range(6):

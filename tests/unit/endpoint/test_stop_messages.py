@@ -96,7 +96,7 @@ def test_every_message_of_a_judge_names_it_and_its_host() -> None:
         assert told.startswith("judge gpt: ")
         assert URL in told
         assert "target.api_endpoint" not in told
-    assert messages.of_role("no token") == "judge gpt: no token"
+    assert messages.with_judge("no token") == "judge gpt: no token"
 
 
 def test_what_to_do_where_nothing_was_answered() -> None:
