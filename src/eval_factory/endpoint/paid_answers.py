@@ -26,35 +26,42 @@ CREATE TABLE IF NOT EXISTS prices (
 )
 """
 
+# In the SQL of this module, `a` is a row of the table attempts, `r` is the row of the table
+# responses with the attempt's answer, and `c` is one of the choices in this answer.
+
 _USAGE_OBJECT = (
     "CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_extract(r.response, "
     "'$.usage') END"
 )
 USAGE = f"CASE WHEN json_valid(r.response) THEN {_USAGE_OBJECT} END"
-"""The SQL for the object `usage` in the body of a row `r` of responses, as JSON.
+"""The SQL for the object `usage` of an answer, as JSON.
 
-The value is null if the body is not JSON or has no such object.
+The value is null if the answer is not JSON, or has no such object.
 """
 
 MAX_COST_OF_ANSWER = 1_000_000
 """The maximum cost of an answer, in US dollars. A higher stated cost is an error, and ignored."""
 
-LEAST_OF_ESTIMATE = 0.25
+MIN_SHARE_OF_ESTIMATE = 0.25
 """The minimum share of the estimated tokens that a limit accepts as an endpoint's count.
 
-A smaller count cannot be true: no tokenizer makes, on average, one token of 16 bytes of a prompt
-(the estimate is one token for `BYTES_PER_TOKEN` bytes).
+The estimate is one token for `BYTES_PER_TOKEN` (4) bytes. A count below this share would mean
+tokens of more than 16 bytes on average, which no tokenizer makes.
 """
 
 
-def _size(*texts: str) -> str:
-    """Return the SQL for the number of bytes of the first of these texts that is not null."""
-    return f"length(CAST(coalesce({', '.join(texts)}, '') AS BLOB))"
+def _size_sql(*expressions: str) -> str:
+    """Return the SQL for the number of bytes of the first expression that is not null."""
+    return f"length(CAST(coalesce({', '.join(expressions)}, '') AS BLOB))"
 
 
-_PROMPT_SIZE = _size("json_extract(r.request, '$.messages')", "json_extract(r.request, '$.prompt')")
-_TEXT_SIZE = _size("json_extract(c.value, '$.message.content')", "json_extract(c.value, '$.text')")
-_REASONING_SIZE = _size(
+_PROMPT_SIZE = _size_sql(
+    "json_extract(r.request, '$.messages')", "json_extract(r.request, '$.prompt')"
+)
+_TEXT_SIZE = _size_sql(
+    "json_extract(c.value, '$.message.content')", "json_extract(c.value, '$.text')"
+)
+_REASONING_SIZE = _size_sql(
     *(f"json_extract(c.value, '$.message.{name}')" for name in ("reasoning_content", "reasoning"))
 )
 _CHOICES = (
@@ -66,13 +73,13 @@ _ANSWER_SIZE = (
     "WHERE c.type = 'object'"
 )
 
-# An answer that turned out to be unusable was paid for too. Such an answer is stored under another
-# key (`ResponseCache.archive_answer`), which the join below includes.
 _COLUMNS = f"a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE}"
 _SIZES = f"""
     CASE WHEN json_valid(r.request) THEN {_PROMPT_SIZE} END,
     CASE WHEN json_valid(r.response) THEN ({_ANSWER_SIZE}) END
 """
+# The join has two keys: an answer that turned out to be unusable was paid for too, but is stored
+# under another key (`ResponseCache.archive_answer`).
 _PAID_ATTEMPTS = """
 FROM attempts a
 LEFT JOIN responses r ON r.key IN (a.key, a.key || '#' || a.started) AND r.created = a.started
@@ -112,7 +119,7 @@ def tokens_from_cache(usage: Any) -> int:
     """
     details = usage.get("prompt_tokens_details") if isinstance(usage, Mapping) else None
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    if type(cached) is int and cached > 0:
+    if type(cached) is int and cached > 0:  # not `isinstance`: a boolean is an int too
         return cached
     return 0
 
@@ -120,7 +127,7 @@ def tokens_from_cache(usage: Any) -> int:
 def cost_of(
     usage: Any, tokens: tuple[int | None, int | None], price: Price | None
 ) -> tuple[float, str] | None:
-    """Return the cost of an answer that the endpoint states, or else the cost of its tokens.
+    """Return the cost of an answer as the endpoint states it, or else the cost of its tokens.
 
     Args:
         usage: the answer's `usage`, as the endpoint sent it.
@@ -133,10 +140,12 @@ def cost_of(
     stated = stated_cost(usage)
     if stated is not None:
         return stated, BY_ENDPOINT
-    computed = _computed_cost(usage, tokens, price)
-    if computed is None or price is None:
+    if price is None:
         return None
-    return (computed, price.source)
+    computed = _computed_cost(usage, tokens, price)
+    if computed is None:
+        return None
+    return computed, price.source
 
 
 def _computed_cost(
@@ -164,7 +173,7 @@ def limit_tokens(counted: tuple[int | None, int | None], sizes: tuple[int, int])
 def _limit_tokens(counted: int | None, size: int) -> int:
     """Return the tokens of a text with `size` bytes, as a limit counts them."""
     estimated = -(-size // BYTES_PER_TOKEN)  # rounded up
-    if counted and counted >= LEAST_OF_ESTIMATE * estimated:
+    if counted and counted >= MIN_SHARE_OF_ESTIMATE * estimated:
         return counted
     return estimated
 
@@ -199,9 +208,8 @@ def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> No
 def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
     """Return the stored prices by (run id, role)."""
     # The first run with a price makes the table, so the table may be missing.
-    if not list(
-        _rows(cache_db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'prices'")
-    ):
+    table_query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'prices'"
+    if not list(_rows(cache_db, table_query)):
         return {}
     rows = _rows(cache_db, "SELECT run_id, role, price FROM prices")
     return {(run_id, role): Price.from_dict(json.loads(price)) for run_id, role, price in rows}
@@ -216,10 +224,11 @@ def read_paid(cache_db: Path, after: int = 0, *, with_sizes: bool = False) -> It
         with_sizes: whether to read the sizes of the texts too, which takes long for long answers.
     """
     query = _WITH_SIZES if with_sizes else _WITHOUT_SIZES
-    for run_id, role, prompt, completion, usage, *sizes in _rows(cache_db, query, after):
-        stated = None if usage is None else json.loads(usage)
+    for run_id, role, prompt, completion, usage_json, *sizes in _rows(cache_db, query, after):
+        usage = None if usage_json is None else json.loads(usage_json)
+        # A size is null if the request or the answer is not stored as JSON.
         prompt_size, answer_size = (size or 0 for size in sizes)
-        yield Paid(run_id, role, (prompt, completion), stated, (prompt_size, answer_size))
+        yield Paid(run_id, role, (prompt, completion), usage, (prompt_size, answer_size))
 
 
 def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
@@ -232,19 +241,20 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
         prices: the current price of each role. A price from the user's table applies to all
             answers; a price from another source applies to the runs that stored no price.
     """
+    # Answers may have been copied from another run. This folder did not pay for them: only later
+    # rows of the journal count.
     origin = read_origin(cache_db)
-    # `origin`: the run whose answers were copied into the folder, with the id of the last journal
-    # row that was copied. Only later rows count.
-    copied = 0 if origin is None else origin.attempts
-    sent = (
+    last_copied_id = 0 if origin is None else origin.attempts
+    count_query = (
         "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', "
         "'refused', 'interrupted') AND id > ?"
     )
-    (requests,) = next(_rows(cache_db, sent, copied), (0,))  # 0 if there is no cache.db yet
+    # The default 0 is for a folder that has no cache.db yet.
+    (requests,) = next(_rows(cache_db, count_query, last_copied_id), (0,))
     stored_prices = read_prices(cache_db)
     tokens = 0
     cost = 0.0
-    for paid in read_paid(cache_db, copied, with_sizes=True):
+    for paid in read_paid(cache_db, last_copied_id, with_sizes=True):
         counted = limit_tokens(paid.tokens, paid.sizes)
         tokens += sum(counted)
         price = prices.get(paid.role)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
-from certifi import where
+import certifi
 from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy
 from urllib3.exceptions import LocationValueError
 
@@ -25,9 +25,13 @@ _SCHEMES = ("http", "https")
 _SCHEME_VARIABLES = ("http_proxy", "https_proxy")
 _GENERAL_VARIABLE = "all_proxy"  # names the proxy of each scheme without a variable of its own
 _HOST = re.compile(r"\w([\w.-]*\w)?\.?")
+"""Matches the name of a host; the dot at the end is DNS's sign of a complete name."""
 _NO_PROXY_ENTRY = re.compile(
     r"\*|(\*?\.)?\w([\w.-]*\w)?\.?(:\d{1,5})?|\[[\da-fA-F:.]+\](:\d{1,5})?"
 )
+"""Matches `*`, a host, a domain, or an IPv6 address in brackets. A port may follow a host, a domain
+or an address.
+"""
 
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """Variables that name a file or folder of trusted certificates. The first that is set counts."""
@@ -36,7 +40,7 @@ CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"
 def proxy_for(url: str) -> str | None:
     """Return the URL of the proxy for an endpoint; None if the endpoint is reached directly.
 
-    In a helm-run whose settings hold proxies, these proxies replace those of the usual variables.
+    A helm-run may have settings that hold the proxies. The environment's proxies then do not count.
     """
     configured = HelmRunSettings.from_environment(os.environ).proxies
     if configured is None:
@@ -72,12 +76,13 @@ def proxy_from_environment(url: str) -> str | None:
     address: str | None = select_proxy(url, get_environ_proxies(url))
     if not address:
         return None
-    variables = []
+    # `requests` returns the address, but not the name of the variable that holds the address.
+    possible_variables = []
     for name, value in os.environ.items():
         if value == address and name.lower().endswith("_proxy"):
-            variables.append(name)
+            possible_variables.append(name)
     check_no_proxy(os.environ)
-    return parsed_proxy(address, " and ".join(variables) or "the proxy")
+    return parsed_proxy(address, " and ".join(possible_variables) or "the proxy")
 
 
 def parsed_proxy(address: str, variable: str) -> str:
@@ -94,8 +99,8 @@ def parsed_proxy(address: str, variable: str) -> str:
     scheme, separator, _ = address.partition("://")
     if not separator:
         address = f"http://{address}"
-    # A text before :// that is not alphanumeric may hold a password: no message shows such a text.
-    elif scheme.lower() not in _SCHEMES and scheme.isalnum():
+    # A text that is not alphanumeric is no scheme: it may hold a password, and is not shown.
+    elif scheme.isalnum() and scheme.lower() not in _SCHEMES:
         raise PrerequisiteError(
             f"{variable}: proxies with the scheme {scheme.lower()}:// are not supported, "
             "only http:// and https:// are\n"
@@ -123,25 +128,26 @@ def _is_address(url: str) -> bool:
         ValueError: the port or the host is not valid.
     """
     parts = urlsplit(url)
-    host = parts.hostname or ""
+    host = parts.hostname or ""  # the empty text is refused below
     if any(letter.isspace() for letter in url) or parts.path not in ("", "/"):
         return False
     if parts.scheme not in _SCHEMES or parts.query or parts.fragment or parts.port == 0:
         return False
     if ":" in host:
-        return ip_address(host.partition("%")[0]).version == 6
-    host.encode("idna")  # only for the error: UnicodeError, a ValueError, if a name is not valid
+        address, _, _ = host.partition("%")  # without the network interface, as in fe80::1%eth0
+        return ip_address(address).version == 6
+    host.encode("idna")  # only for its error: a name that is not valid raises a ValueError
     return bool(_HOST.fullmatch(host))
 
 
 def check_no_proxy(env: Mapping[str, str]) -> None:
     """Check that every entry of NO_PROXY can be parsed.
 
-    An entry that cannot be parsed has no effect: the host that the entry means would be asked
-    through the proxy.
+    An entry that cannot be parsed would have no effect, and requests to its host would go through
+    the proxy.
 
     Raises:
-        PrerequisiteError: `_is_no_proxy_entry` refuses an entry.
+        PrerequisiteError: an entry cannot be parsed.
     """
     for name in ("no_proxy", "NO_PROXY"):
         for entry in env.get(name, "").split(","):
@@ -156,8 +162,8 @@ def check_no_proxy(env: Mapping[str, str]) -> None:
 def _is_no_proxy_entry(entry: str) -> bool:
     """Return True if an entry of NO_PROXY has a form that `requests` knows.
 
-    The forms are a host or a domain (optionally with a port), an address, a range of addresses, and
-    `*` for all hosts.
+    The forms are a host or a domain, optionally with a port; an address; a range of addresses; `*`
+    for all hosts.
     """
     if _NO_PROXY_ENTRY.fullmatch(entry):
         return True
@@ -183,19 +189,19 @@ def shown_variables(env: Mapping[str, str]) -> list[str]:
 def proxy_problems(env: Mapping[str, str]) -> list[str]:
     """Return a message for each variable about proxies whose value cannot be used."""
     problems = []
-    # Capitals come first in the order: if http_proxy and HTTP_PROXY are both set, the name in small
-    # letters is stored last, and counts, as in `requests`.
-    names_by_lower = {}
+    # Sorting puts capitals first. If http_proxy and HTTP_PROXY are both set, the name in small
+    # letters thus replaces the name in capitals, as `requests` requires.
+    set_names = {}
     for name in sorted(env):
         if env[name]:
-            names_by_lower[name.lower()] = name
+            set_names[name.lower()] = name
     variables = []
     for name in _SCHEME_VARIABLES:
-        if name in names_by_lower:
-            variables.append(names_by_lower[name])
+        if name in set_names:
+            variables.append(set_names[name])
     is_general_used = len(variables) < len(_SCHEME_VARIABLES)
-    if is_general_used and _GENERAL_VARIABLE in names_by_lower:
-        variables.append(names_by_lower[_GENERAL_VARIABLE])
+    if is_general_used and _GENERAL_VARIABLE in set_names:
+        variables.append(set_names[_GENERAL_VARIABLE])
     for variable in variables:
         try:
             parsed_proxy(env[variable], variable)
@@ -218,7 +224,7 @@ def certificates() -> tuple[str, str]:
     """
     name = next((name for name in CERTIFICATE_VARIABLES if os.environ.get(name)), None)
     if name is None:
-        return where(), "certifi"
+        return certifi.where(), "certifi"
     bundle = os.environ[name]
     if not os.path.exists(bundle):  # noqa: PTH110 - the path stays as the user wrote it
         raise PrerequisiteError(
@@ -234,10 +240,10 @@ def certificates_hint() -> str:
     Raises:
         PrerequisiteError: the file or folder of the trusted certificates does not exist.
     """
-    bundle, origin = certificates()  # `origin`: the variable, or certifi
+    bundle, source = certificates()
     *first, last = CERTIFICATE_VARIABLES
     return (
-        f"  the certificates in {bundle} ({origin}) are trusted; to trust those of your own "
+        f"  the certificates in {bundle} ({source}) are trusted; to trust those of your own "
         f"authority, name their file (PEM) in {', '.join(first)} or {last}: the first of these "
         "that is set counts"
     )

@@ -102,7 +102,10 @@ _SHARED_SUFFIXES = frozenset(
         "workers.dev",
     }
 )
-"""Suffixes under which each customer of a provider gets a name: only equal hosts have one owner."""
+"""Suffixes under which each customer of a provider gets a name.
+
+Two hosts under such a suffix have the same owner only if the hosts are equal.
+"""
 _MAX_SECOND_LEVEL_LENGTH = 4  # letters of labels such as co, com, org, gov, ac and asso
 _COUNTRIES_WITH_DIRECT_NAMES = frozenset(
     {"ai", "be", "ch", "cz", "de", "dk", "eu", "fi", "io", "li", "lu", "nl"}
@@ -118,7 +121,7 @@ _USUAL_SECOND_LEVELS = frozenset(
 
 def host_of(url: str) -> str:
     """Return the host of a URL in lower case; other alphabets are encoded in Punycode."""
-    host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    host = (urlsplit(url).hostname or "").rstrip(".").lower()  # empty if the URL has no host
     try:
         return host.encode("idna").decode()
     except UnicodeError:  # the host is not a valid name
@@ -128,30 +131,30 @@ def host_of(url: str) -> str:
 def registrable_domain(host: str) -> str | None:
     """Return the registrable domain of a host: the public suffix and one label before it.
 
-    Return None if the host is an IP address, a name without a dot, or a public suffix, or if the
-    host is under one of `_SHARED_SUFFIXES`.
+    Return None for an IP address, a name without a dot, a public suffix, and a host under one of
+    `_SHARED_SUFFIXES`.
     """
     labels = host.split(".")
-    if len(labels) < 2 or re.fullmatch(r"[\d.]+", host) or ":" in host:
+    is_ip_address = ":" in host or re.fullmatch(r"[\d.]+", host) is not None
+    if is_ip_address or len(labels) < 2:
         return None
     # The listed suffixes have two or three labels.
     if any(".".join(labels[-count:]) in _SHARED_SUFFIXES for count in (2, 3)):
         return None
-    if not _is_second_level(labels[-2], labels[-1]):
-        return ".".join(labels[-2:])
-    if len(labels) == 2:
+    suffix_length = 1  # in labels
+    if _is_public_suffix(labels[-2], labels[-1]):
+        suffix_length = 2
+    if len(labels) == suffix_length:
         return None
-    return ".".join(labels[-3:])
+    return ".".join(labels[-suffix_length - 1 :])
 
 
-def _is_second_level(label: str, country: str) -> bool:
-    """Return True if `label.country` probably is a suffix under which anybody registers names.
-
-    `country` is the last label of a host, and may also be a general domain such as `com`.
-    """
-    if country in _COUNTRIES_WITH_DIRECT_NAMES:
-        return label in _USUAL_SECOND_LEVELS
-    return len(country) == 2 and len(label) <= _MAX_SECOND_LEVEL_LENGTH
+def _is_public_suffix(second_level: str, top_level: str) -> bool:
+    """Return True if `second_level.top_level` probably is a public suffix, such as `co.uk`."""
+    if top_level in _COUNTRIES_WITH_DIRECT_NAMES:
+        return second_level in _USUAL_SECOND_LEVELS
+    is_country = len(top_level) == 2
+    return is_country and len(second_level) <= _MAX_SECOND_LEVEL_LENGTH
 
 
 def is_of_one_owner(url: str, other_url: str) -> bool:

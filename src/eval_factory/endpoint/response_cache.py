@@ -25,8 +25,8 @@ from eval_factory.endpoint import bridge, in_flight, openai_api
 from eval_factory.endpoint.in_flight import RequestsInFlight
 
 Statement = tuple[str, tuple[Any, ...]]  # an SQL statement, and the values of its placeholders
-Changed = tuple[str, Mapping[str, openai_api.Change]]
-"""The URL of an endpoint, and the changes to a request without which the endpoint refuses it."""
+ChangesOfEndpoint = tuple[str, Mapping[str, openai_api.Change]]
+"""The URL of an endpoint, and the change of each parameter that the endpoint refuses unchanged."""
 
 
 class _Job:
@@ -35,10 +35,10 @@ class _Job:
     def __init__(self, statements: Sequence[Statement]) -> None:
         self.statements = statements
         self.is_done = False
-        # The error of a job that is never written. Writing replaces it.
         self.error: Exception | None = sqlite3.OperationalError(
             "the thread that was to write this answer was interrupted"
         )
+        """The error of a job that was never written; writing replaces the error."""
 
 
 class GroupCommit:
@@ -79,6 +79,7 @@ class GroupCommit:
         If the transaction fails, write each job in its own transaction: a job that cannot be
         written must not prevent the others.
         """
+        # Count first: other threads may append further jobs now, which wait for the next commit.
         jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             self._write(jobs)
@@ -132,16 +133,16 @@ CREATE TABLE IF NOT EXISTS attempts (
     role TEXT NOT NULL,
     attempt INTEGER NOT NULL,   -- 0: answered from the cache; 1: first try
     -- answered, cached, retried, failed, refused, interrupted
-    -- unusable, unscorable: of an old answer
+    -- unusable, unscorable: the reason why a stored answer was archived
     outcome TEXT NOT NULL,
     status INTEGER,             -- HTTP status, where there was one
-    error TEXT,                 -- of an answered attempt: how its request was changed
+    error TEXT,                 -- if the outcome is `answered`: how the request was changed
     started REAL NOT NULL,
     latency_s REAL NOT NULL,
     prompt_tokens INTEGER,
     completion_tokens INTEGER
 );
-CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused without them
+CREATE TABLE IF NOT EXISTS request_changes (  -- without them, requests were refused
     url TEXT NOT NULL,
     model_id TEXT NOT NULL,
     changes TEXT NOT NULL,      -- JSON: see `_changes_as_json`
@@ -149,12 +150,12 @@ CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused w
 );
 """
 
-_SERVERS = (
+_CREATE_SERVERS_TABLE = (
     "CREATE TABLE IF NOT EXISTS answered_at (key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL)"
 )
 """The table of the server that gave each answer; only runs that ask several servers have it."""
 
-_ORIGIN = """
+_CREATE_ORIGIN_TABLE = """
 CREATE TABLE IF NOT EXISTS answers_of (
     run_identity TEXT NOT NULL,
     started_at TEXT NOT NULL,
@@ -163,7 +164,7 @@ CREATE TABLE IF NOT EXISTS answers_of (
 """
 """The table that names the run whose answers were copied; only a run with copied answers has it.
 
-`attempts` is the id of the last row of the table `attempts` that was copied.
+Its column `attempts` is the id of the last journal row that was copied.
 """
 _ORIGIN_IF_ALL_COPIED = """
 SELECT * FROM answers_of
@@ -173,7 +174,7 @@ WHERE NOT EXISTS (
 )
 """
 
-_MARKS = ("application_id", "user_version")
+_PRAGMAS = ("application_id", "user_version")
 _TABLES = frozenset({"responses", "attempts", "request_changes"})
 
 
@@ -270,7 +271,7 @@ class ResponseCache:
             return None
         query = "SELECT response, latency_s, created FROM responses WHERE key = ?"
         row = self._reader().execute(query, (key,)).fetchone()
-        if row is None:
+        if row is None:  # another thread has just archived the answer
             return None
         return (openai_api.parse_strictly(row[0]), row[1], row[2])
 
@@ -301,7 +302,7 @@ class ResponseCache:
         self,
         answer: Answer,
         attempt: Attempt,
-        changed: Changed | None = None,
+        changes: ChangesOfEndpoint | None = None,
         server: str | None = None,
     ) -> None:
         """Store an answer, and return when it is committed.
@@ -309,23 +310,23 @@ class ResponseCache:
         Args:
             answer: the answer, with its request.
             attempt: the journal row of the attempt that brought the answer.
-            changed: the changes with which the request was answered; None: it was not changed.
+            changes: the changes with which the request was answered; None: it was not changed.
             server: the URL of the server that answered; None if the endpoint has a single server.
         """
-        request = _as_json(answer.request, openai_api.json_text)
         columns = {
             **vars(answer),
-            "request": request,
+            "request": _as_json(answer.request, openai_api.json_text),
             "response": _as_json(answer.response, _spaced_json),
         }
         insert = "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?)"
-        statements = [(insert, tuple(columns.values())), self._attempt(attempt)]
-        if changed is not None:
-            row = (changed[0], answer.model_id, _changes_as_json(changed[1]))
+        statements = [(insert, tuple(columns.values())), self._journal_statement(attempt)]
+        if changes is not None:
+            url, changes_by_parameter = changes
+            row = (url, answer.model_id, _changes_as_json(changes_by_parameter))
             statements.append(("INSERT OR IGNORE INTO request_changes VALUES (?, ?, ?)", row))
         if server is not None:
             statements += [
-                (_SERVERS, ()),
+                (_CREATE_SERVERS_TABLE, ()),
                 ("INSERT OR REPLACE INTO answered_at VALUES (?, ?)", (answer.key, server)),
             ]
         self._writer.commit(statements)
@@ -333,7 +334,7 @@ class ResponseCache:
 
     def journal(self, attempt: Attempt) -> None:
         """Write the journal row of an attempt that brought no new answer."""
-        self._writer.commit([self._attempt(attempt)])
+        self._writer.commit([self._journal_statement(attempt)])
 
     def archive_answer(self, key: str, attempt: Attempt) -> None:
         """Move an answer to a key that no request has, so that the request is sent again.
@@ -341,14 +342,14 @@ class ResponseCache:
         `attempt` is the journal row with the reason.
         """
         rename = ("UPDATE responses SET key = key || '#' || created WHERE key = ?", (key,))
-        self._writer.commit([rename, self._attempt(attempt)])
+        self._writer.commit([rename, self._journal_statement(attempt)])
         self._keys.discard(key)
 
     def close(self) -> None:
         """Close the connection that writes."""
         self._writer.close()
 
-    def _attempt(self, attempt: Attempt) -> Statement:
+    def _journal_statement(self, attempt: Attempt) -> Statement:
         """Return the statement that writes a journal row."""
         values = (self._run_id, *vars(attempt).values())
         return "INSERT INTO attempts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
@@ -385,7 +386,8 @@ def _changes_of(text: str) -> dict[str, openai_api.Change]:
     return changes
 
 
-_spaced_json = json.JSONEncoder(ensure_ascii=False).encode  # made once, because making it is slow
+# `json.dumps` would make an encoder for each call, which is slow.
+_spaced_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _as_json(value: Any, encode: Callable[[Any], str]) -> str:
@@ -394,7 +396,7 @@ def _as_json(value: Any, encode: Callable[[Any], str]) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # The prompt holds half a surrogate pair, which a file can only hold as an escape.
+        # The text holds half a surrogate pair, which a file can only hold as an escape.
         return json.dumps(value)
     return text
 
@@ -416,12 +418,13 @@ def create_or_check(path: Path) -> None:
     """
     try:
         with closing(sqlite3.connect(path, timeout=30)) as connection:
-            # `owner`: the application id, which names the program that wrote the file
-            owner, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
+            application, version = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _PRAGMAS
+            )
             tables = set()
             for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
                 tables.add(row[0])
-            if tables and (owner, version) != (APPLICATION_ID, _SCHEMA_VERSION):
+            if tables and (application, version) != (APPLICATION_ID, _SCHEMA_VERSION):
                 raise DamagedCacheError("the file was not written by this version of eval-factory")
             if tables and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise DamagedCacheError("the file is damaged")
@@ -468,7 +471,7 @@ def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, openai_a
     return changes
 
 
-def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[str, Any]]:
+def attempts_after(path: Path, last_id: int, run_id: str, max_count: int) -> list[dict[str, Any]]:
     """Return further attempts of a run that may still be running in another process.
 
     Each row holds the columns of `attempts` and the `response` of a new answer. Answers from the
@@ -476,14 +479,15 @@ def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[s
 
     Args:
         path: the run's cache.db.
-        last: the id of the last attempt that was read before; 0: read from the first attempt.
+        last_id: the id of the last attempt that was read before; 0: no attempt was read.
         run_id: the id of the helm-run.
-        most: the maximum number of attempts to return; the earliest attempts are returned.
+        max_count: the maximum number of attempts to return; the earliest are returned.
     """
-    # `created` of an answer is `started` of its attempt. An archived answer has another key.
+    # The time of an answer (`created`) is the time of its attempt (`started`). The second key of
+    # the join is the key of an archived answer.
     query = """
         SELECT attempts.*, response FROM attempts LEFT JOIN responses
-        ON outcome = 'answered' AND created = started  -- archived, or not
+        ON outcome = 'answered' AND created = started
         AND responses.key IN (attempts.key, attempts.key || '#' || started)
         WHERE id > ? AND run_id = ? AND attempt > 0 ORDER BY id LIMIT ?
     """
@@ -493,22 +497,22 @@ def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[s
     try:
         with closing(sqlite3.connect(address, uri=True, timeout=0.1)) as connection:
             connection.row_factory = sqlite3.Row
-            return [dict(row) for row in connection.execute(query, (last, run_id, most))]
+            return [dict(row) for row in connection.execute(query, (last_id, run_id, max_count))]
     except sqlite3.Error:
         return []
 
 
 def read_rows(
-    path: Path, query: str, then: str | None = None, **values: str | None
+    path: Path, query: str, second_query: str | None = None, **values: str | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a query; yield nothing if the file does not exist.
 
     Args:
         path: the run's cache.db.
         query: the SQL, with a placeholder `:name` for each of the values.
-        then: a second query, which is run with the columns of each row of the first query. The
-            first row of the second query's result is then yielded instead. Both queries see the
-            same state of the database.
+        second_query: is run with each row of the first query as its values. Its first row is
+            yielded instead of the row of the first query. Both queries see the same state of the
+            database.
         **values: the value of each placeholder.
     """
     if not path.is_file():
@@ -516,7 +520,9 @@ def read_rows(
     with closing(_connect(path)) as connection:
         connection.row_factory = sqlite3.Row
         for row in connection.execute(query, values):
-            yield dict(row if then is None else connection.execute(then, row).fetchone())
+            if second_query is not None:
+                row = connection.execute(second_query, row).fetchone()
+            yield dict(row)
 
 
 def read_origin(path: Path) -> Origin | None:
@@ -524,7 +530,8 @@ def read_origin(path: Path) -> Origin | None:
 
     Return None if the answers were not copied, or if the model has answered more requests since.
     """
-    if next(read_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answers_of'"), None) is None:
+    tables = read_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answers_of'")
+    if next(tables, None) is None:
         return None
     rows = read_rows(path, _ORIGIN_IF_ALL_COPIED, role=MODEL_ROLE)
     return next((Origin(**row) for row in rows), None)
@@ -539,7 +546,7 @@ def write_origin(path: Path, run_identity: str, started_at: str) -> None:
         started_at: the time at which that run was started, in ISO 8601, UTC.
     """
     with closing(_connect(path)) as connection, connection:
-        connection.execute(_ORIGIN)
+        connection.execute(_CREATE_ORIGIN_TABLE)
         connection.execute("DELETE FROM answers_of")
-        last = "INSERT INTO answers_of SELECT ?, ?, COALESCE(MAX(id), 0) FROM attempts"
-        connection.execute(last, (run_identity, started_at))
+        insert = "INSERT INTO answers_of SELECT ?, ?, COALESCE(MAX(id), 0) FROM attempts"
+        connection.execute(insert, (run_identity, started_at))

@@ -2,13 +2,14 @@
 
 The server listens at a Unix socket in a folder that only this user can enter. Each helm-run
 process has one connection for all its threads. When the connection closes for any reason, the
-slots of the process are free again. If the server is gone, no process sends requests any more:
-requests without limits could exceed the limits.
+slots of the process are free again. If the server is gone, the processes send no more requests,
+because the requests of all processes together could exceed the limits.
 
 Messages are JSON, one on each line:
 
     {"do": "slot", "id": 1, "group": G, "tokens": 300}
-        Wait for a slot. The answer {"id": 1} comes when the request has its slot.
+        Wait for a slot of the group G (the roles that share one limit). The answer {"id": 1} comes
+        when the request has its slot.
     {"do": "too_many", "id": 1, "pause": seconds or null}
         The endpoint refused the request with this slot as one too many.
     {"do": "leave", "id": 1, "answered": true}
@@ -79,10 +80,11 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         self._limits = dict[str, EndpointLimits]()
         self._has_budget = True  # even without a server, so that `begin` raises `LimitsLost`
         self._is_lost = False
-        self._end: float | None = None  # the end of the budget's time (monotonic clock)
-        self.asked: dict[int, Ticket] = {}
-        """The tickets of the requests that wait for an answer or have a slot, by the ids of these
-        objects, which are unique as long as the tickets exist.
+        self._budget_end: float | None = None  # the end of the budget's time (monotonic clock)
+        self.tickets: dict[int, Ticket] = {}
+        """The tickets of the requests that wait for an answer or have a slot.
+
+        The keys are the `id()` of the tickets, which are unique as long as the tickets exist.
         """
         self._sending = threading.Lock()
         self._socket = socket.socket(socket.AF_UNIX)
@@ -97,7 +99,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             self._has_budget = greeting["budget"]
             seconds_left = greeting["seconds_left"]
             if seconds_left is not None:
-                self._end = time.monotonic() + seconds_left
+                self._budget_end = time.monotonic() + seconds_left
             self._socket.settimeout(None)
         except (OSError, ValueError, TypeError, KeyError):
             self._lines.close()
@@ -110,9 +112,9 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         name = self._groups.get(role)
         if name is None:
             return None
-        # Without a greeting, the limits are empty; no request gets a slot then, so that any limit
-        # will do.
-        return Admission(_DistantLimit(self, name), self._limits.get(name, EndpointLimits(1)))
+        # Without a server, `_limits` is empty. Any limits will do then: no request gets a slot.
+        limits = self._limits.get(name, EndpointLimits(parallelism=1))
+        return Admission(_DistantLimit(self, name), limits)
 
     @property
     def budget(self) -> SpendingLimit | None:
@@ -124,9 +126,9 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
     @property
     def seconds_left(self) -> float | None:
         """The seconds that are left of the budget's time; None if the time is not limited."""
-        if self._end is None:
+        if self._budget_end is None:
             return None
-        return max(0.0, self._end - time.monotonic())
+        return max(0.0, self._budget_end - time.monotonic())
 
     def begin(self) -> str | None:
         """Count one more request and return None, or return the name of the limit that is reached.
@@ -139,7 +141,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             self.ask(ticket, do="begin")
             return cast("str | None", bridge.wait_for(ticket))
         finally:
-            self.asked.pop(id(ticket))
+            self.tickets.pop(id(ticket))
 
     def spend(self, *, tokens: int, cost: float) -> None:
         """Count the tokens and the cost (US dollars) of an answer.
@@ -150,10 +152,10 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         self.send(do="spend", tokens=tokens, cost=cost)
 
     def ask(self, ticket: Ticket, **message: Any) -> None:
-        """Send a message with the ticket's id; the server's answer makes the ticket done."""
-        self.asked[id(ticket)] = ticket
+        """Send a message with the ticket's id; the ticket is done when the server has answered."""
+        self.tickets[id(ticket)] = ticket
         self.send(id=id(ticket), **message)
-        # `close` may have failed the tickets before this ticket was among them.
+        # `close` may have failed all tickets before this ticket was stored.
         if self._is_lost:
             ticket.fail(LimitsLost(_LOST))
 
@@ -171,7 +173,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         with suppress(OSError):  # the socket is not connected
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        for ticket in list(self.asked.values()):
+        for ticket in list(self.tickets.values()):
             ticket.fail(LimitsLost(_LOST))
 
     def __exit__(self, *_: object) -> None:
@@ -183,7 +185,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             for line in self._lines:
                 message = json.loads(line)
                 # The ticket is missing if its request was interrupted meanwhile.
-                if (ticket := self.asked.get(message["id"])) is not None:
+                if (ticket := self.tickets.get(message["id"])) is not None:
                     ticket.give(message.get("reached"))
         self.close()
 
@@ -203,7 +205,7 @@ class _DistantLimit:
 
     def release(self, ticket: Ticket, *, answered: bool) -> None:
         # None: the request never asked for a slot, because the run had stopped.
-        if self._limits.asked.pop(id(ticket), None) is not None:
+        if self._limits.tickets.pop(id(ticket), None) is not None:
             self._limits.send(do="leave", id=id(ticket), answered=answered)
 
 
@@ -224,12 +226,12 @@ class LimitServer:
         """
         self.limits = {name: LiveLimit(limit) for name, limit in limits.items()}
         self.budget = budget
-        self._groups = {name: vars(limit) for name, limit in limits.items()}
+        self._limits_in_greeting = {name: vars(limit) for name, limit in limits.items()}
         self._writers: set[asyncio.StreamWriter] = set()
         self._priorities = itertools.count()
         self.address = ""
         """The path of the server's socket; empty until `__enter__`."""
-        self._end = ExitStack()
+        self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
         """Begin to serve the limits.
@@ -237,25 +239,25 @@ class LimitServer:
         Raises:
             OSError: the socket cannot be made.
         """
-        with ExitStack() as end:
-            # Make a folder that only this user can enter, and whose path is short enough. A killed
-            # process leaves the folder behind, which holds nothing but the socket.
+        with ExitStack() as cleanup:
+            # `mkdtemp` makes a folder that only this user can enter. A killed process leaves the
+            # folder behind, which holds nothing but the socket.
             folder = Path(tempfile.mkdtemp(prefix=PREFIX))
             if len(os.fsencode(folder / SOCKET)) > MAX_PATH:
                 folder.rmdir()
                 folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHORT_FOLDER))
-            end.callback(shutil.rmtree, folder, ignore_errors=True)
+            cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
             self.address = str(folder / SOCKET)
             # `backlog` is the number of processes that may connect at the same moment.
             server = bridge.wait_for(
                 asyncio.start_unix_server(self._serve, self.address, limit=MAX_LINE, backlog=128)
             )
-            end.callback(lambda: bridge.wait_for(self._close(server)))
-            self._end = end.pop_all()
+            cleanup.callback(lambda: bridge.wait_for(self._close(server)))
+            self._cleanup = cleanup.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end.close()
+        self._cleanup.close()
 
     async def _close(self, server: asyncio.Server) -> None:
         """Close the server and all its connections."""
@@ -266,14 +268,14 @@ class LimitServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one process until the process ends or sends an invalid message."""
-        # Processes that connected earlier get their slots first. An early process then ends soon,
-        # and scores while later processes use the endpoint.
+        # The process that connected first gets its slots first. It then ends soon, and scores while
+        # later processes use the endpoint.
         client = _Client(self, writer, next(self._priorities))
         self._writers.add(writer)
         seconds_left = None if self.budget is None else self.budget.seconds_left
         client.send(
             {
-                "groups": self._groups,
+                "groups": self._limits_in_greeting,
                 "budget": self.budget is not None,
                 "seconds_left": seconds_left,
             }
@@ -305,9 +307,9 @@ class _Client:
         """
         budget = self._server.budget
         action = message["do"]
-        number = message.get("id")
+        request_id = message.get("id")
         if action == "begin":
-            self.send({"id": number, "reached": None if budget is None else budget.begin()})
+            self.send({"id": request_id, "reached": None if budget is None else budget.begin()})
         elif action == "spend":
             if budget is not None:
                 budget.spend(tokens=message["tokens"], cost=message["cost"])
@@ -315,16 +317,16 @@ class _Client:
             limit = self._server.limits[message["group"]]
             ticket = Ticket()
             self.tickets[message["id"]] = (limit, ticket)
-            ticket.add_done_callback(lambda _: self.send({"id": number}))
+            ticket.add_done_callback(lambda _: self.send({"id": request_id}))
             limit.acquire(ticket, message["tokens"], self._priority)
         elif action == "too_many":
-            if number in self.tickets:
-                limit, ticket = self.tickets[number]
+            if request_id in self.tickets:
+                limit, ticket = self.tickets[request_id]
                 limit.too_many(ticket, message["pause"])
         elif action != "leave":
             raise ValueError(action)
-        elif number in self.tickets:  # the action is `leave`
-            limit, ticket = self.tickets.pop(number)
+        elif request_id in self.tickets:  # the action is `leave`
+            limit, ticket = self.tickets.pop(request_id)
             limit.release(ticket, answered=message["answered"])
 
     def send(self, message: Mapping[str, Any]) -> None:

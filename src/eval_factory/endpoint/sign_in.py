@@ -2,7 +2,7 @@
 
 oauthlib implements the OAuth 2.0 client credentials (RFC 6749, section 4.4). A token is cached in
 memory and in a file of the user's cache folder (mode 0600). All processes of this user with the
-same service, client and scope share the file; deleting the file forces a new token. A file that
+same service, client and scope share the file. Deleting the file forces a new token. A file that
 another user could have written is not read.
 """
 
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -36,17 +36,20 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSetti
 from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_for
 from eval_factory.endpoint.registrable_domain import fallback_service
 
+if TYPE_CHECKING:
+    from oauthlib.oauth2 import OAuth2Error
+
 RENEW_BEFORE_S = 60.0
 """The seconds before its expiry at which a token is renewed.
 
 A token that was sent is then still valid when its request arrives.
 """
 MAX_PART_OF_LIFETIME = 0.25
-"""The maximum share of its lifetime for which a token is renewed early.
+"""The maximum value of `RENEW_BEFORE_S`, as a share of the token's lifetime.
 
 Without this limit, a token that lives for 30 s would be renewed before each request.
 """
-MAX_LIFETIME_S = 24 * 3600.0  # a longer lifetime, as a service states it, is shortened to this one
+MAX_LIFETIME_S = 24 * 3600.0  # seconds; a token with a longer lifetime is renewed after this time
 
 
 def cache_folder(env: Mapping[str, str]) -> Path:
@@ -54,7 +57,7 @@ def cache_folder(env: Mapping[str, str]) -> Path:
 
     A relative XDG_CACHE_HOME counts as not set.
     """
-    configured = Path(env.get("XDG_CACHE_HOME", ""))
+    configured = Path(env.get("XDG_CACHE_HOME", ""))  # without a value, `.`, which is relative
     if configured.is_absolute():
         home = configured
     else:
@@ -82,12 +85,11 @@ def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None
 
     `folder` is the cache folder; None: the folder of `cache_folder`.
     """
-    configured = (
-        env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE")
-    )
+    defaults = {"TOKEN_URL": oauth.token_url, "CLIENT_ID": None, "SCOPE": oauth.scope}
     identity = []
-    for value, default in zip(configured, (oauth.token_url, None, oauth.scope), strict=True):
-        identity.append((value or "").strip() or default)
+    for name, default in defaults.items():
+        configured = env.get(variable_of(oauth.service, name), "").strip()
+        identity.append(configured or default)
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
     return (folder or cache_folder(env)) / f"{oauth.service}_{digest}_oauth_token.json"
 
@@ -121,10 +123,12 @@ def read_token(file: Path) -> Token | None:
         value = document["access_token"]
         expires_at = document["expires_at"]
         lifetime = document["lifetime_s"]
-        is_possible = (
+        has_possible_times = (
             0 < lifetime <= MAX_LIFETIME_S and 0 < expires_at <= time.time() + MAX_LIFETIME_S
         )
-        if is_possible and isinstance(value, str) and value and document["file"] == file.name:
+        # A renamed file holds a token of another service, client or scope.
+        is_renamed = document["file"] != file.name
+        if has_possible_times and isinstance(value, str) and value and not is_renamed:
             return Token(value, float(expires_at), float(lifetime))
     return None
 
@@ -147,6 +151,7 @@ def write_token(file: Path, token: Token) -> None:
 LIFETIME_UNKNOWN_S = 300.0  # the lifetime of a token whose service states no lifetime, in seconds
 TOKEN_TIMEOUT_S = 20.0  # the maximum time for the service's answer, in seconds
 LOCK_TIMEOUT_S = 60.0  # the maximum time to wait for another process's new token, in seconds
+_MAX_REASON = 200  # the maximum number of characters of a reason in a message
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _RETRIED_TOKEN_STATUSES = (429, 500, 502, 503, 504)
 """The HTTP statuses after which a token is requested again.
@@ -202,6 +207,11 @@ class SignIn:
         return False
 
 
+def _is_usable(token: Token, refused: str | None) -> bool:
+    """Return True if a token is fresh, and is not the token in the refused header."""
+    return token.is_fresh and f"Bearer {token.value}" != refused
+
+
 class OAuthSignIn(SignIn):
     """The sign-in with tokens of one service; threads and processes may share the tokens."""
 
@@ -225,53 +235,50 @@ class OAuthSignIn(SignIn):
             say: gets the messages about new tokens.
             folder: the folder of the cached tokens; None: the folder of `cache_folder`.
         """
-        self.service = service = oauth.service
-        settings = ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")
-        self._names = {name: variable_of(service, name) for name in settings}
-        self._id, self._secret, url, own_scope = (
-            secret_in(env, name) for name in self._names.values()
-        )
-        self._url = url or oauth.token_url
-        self._scope = own_scope or oauth.scope
+        self.service = oauth.service
+        names = ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")
+        self._variables = {name: variable_of(oauth.service, name) for name in names}
+        self._id = secret_in(env, self._variables["CLIENT_ID"])
+        self._secret = secret_in(env, self._variables["CLIENT_SECRET"])
+        self._url = secret_in(env, self._variables["TOKEN_URL"]) or oauth.token_url
+        self._scope = secret_in(env, self._variables["SCOPE"]) or oauth.scope
         self._file = token_file(oauth, env, folder)
         self._redactor = redactor
         self._say = say
         self._lock = threading.Lock()
         self._token: Token | None = None
+        self._status_prefix = ""
+        """The status of the service's last reply, for the message about an OAuth error."""
         if self._secret:
             redactor.learn(self._secret)
 
     def header(self) -> str | None:
         """Return the header with a fresh token."""
-        return f"Bearer {self._fresh(None)}"
+        return f"Bearer {self._fresh_token(refused=None)}"
 
     def renew(self, refused: str | None) -> bool:
         """Return True if a token other than the refused token is now in use.
 
         Fetch a new token, unless another thread or process has already done so.
         """
-        return self._fresh(refused) != (refused or "").removeprefix("Bearer ")
+        return f"Bearer {self._fresh_token(refused)}" != refused
 
-    def _fresh(self, refused: str | None) -> str:
-        """Return a fresh token that is not the refused one.
+    def _fresh_token(self, refused: str | None) -> str:
+        """Return a fresh token that was not refused.
 
         If the file of the cached token was deleted, return a new token.
+
+        `refused` is the header with the refused token; None: no token was refused.
         """
         token = self._token
-        if (
-            token is not None
-            and token.is_fresh
-            and f"Bearer {token.value}" != refused
-            and self._file.exists()
-        ):
+        if token is not None and _is_usable(token, refused) and self._file.exists():
             return token.value
-        return bridge.run_in_thread(self._renewed, refused)
+        return bridge.run_in_thread(self._cached_or_new_token, refused)
 
-    def _renewed(self, refused: str | None) -> str:
-        """Return the token in the file if this token is fresh and was not refused.
+    def _cached_or_new_token(self, refused: str | None) -> str:
+        """Return the token in the file if it is usable; otherwise fetch a new token and store it.
 
-        Otherwise fetch a new token, and write the token into the file. Locks ensure that only one
-        thread of one process fetches a token at a time.
+        Locks ensure that only one thread of one process fetches a token at a time.
         """
         # Import here: filelock loads asyncio, and most runs sign in with a key.
         from filelock import FileLock, Timeout
@@ -281,7 +288,7 @@ class OAuthSignIn(SignIn):
                 self._file.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
                 with FileLock(f"{self._file}.lock", timeout=LOCK_TIMEOUT_S, mode=PRIVATE):
                     token = read_token(self._file)
-                    if token is None or not token.is_fresh or f"Bearer {token.value}" == refused:
+                    if token is None or not _is_usable(token, refused):
                         message = f"Creating new {self.service} OAuth token"
                         if token is not None:
                             message = f"{self.service} OAuth token expired, refreshing"
@@ -302,7 +309,7 @@ class OAuthSignIn(SignIn):
     def _fetch(self) -> Token:
         """Fetch a new token from the service."""
         required = {"CLIENT_ID": self._id, "CLIENT_SECRET": self._secret, "TOKEN_URL": self._url}
-        missing = [self._names[name] for name, value in required.items() if not value]
+        missing = [self._variables[name] for name, value in required.items() if not value]
         if missing or not self._url:  # the second part only tells mypy that the URL is not None
             raise SignInError(
                 f"Missing environment variables for {self.service} token: {', '.join(missing)}\n"
@@ -336,7 +343,7 @@ class OAuthSignIn(SignIn):
             is_secure_transport,
         )
 
-        self._status = ""
+        self._status_prefix = ""
         client = BackendApplicationClient(client_id=self._id)
         try:
             if not is_secure_transport(url):
@@ -358,16 +365,7 @@ class OAuthSignIn(SignIn):
             answer = client.parse_request_body_response(reply)
             return answer["access_token"], float(answer.get("expires_in") or LIFETIME_UNKNOWN_S)
         except OAuth2Error as error:
-            # `error` and `description` may be any JSON value.
-            code, description = (
-                message_or_default(value) if value else ""
-                for value in (error.error, error.description)
-            )
-            reason = (
-                " ".join(filter(None, (f"({code})" if code else "", description)))
-                or type(error).__name__
-            )
-            raise self._error(f"{self._status}{reason}") from None
+            raise self._error(f"{self._status_prefix}{_text_of_oauth_error(error)}") from None
         # `expires_in` may be 1e400, and the answer may be any JSON value.
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise self._error("the token endpoint's answer holds no token") from None
@@ -388,7 +386,7 @@ class OAuthSignIn(SignIn):
                 url,
                 data=body,
                 headers=_TOKEN_HEADERS,
-                auth=(self._id or "", self._secret or ""),
+                auth=(self._id or "", self._secret or ""),  # `_fetch` has checked both
                 timeout=TOKEN_TIMEOUT_S,
                 proxies=proxies,
                 verify=certificates()[0],
@@ -401,7 +399,7 @@ class OAuthSignIn(SignIn):
         The library requests calls this method before it follows a redirect. After a redirect with
         307 or 308, it would send the client's secret to the other host.
         """
-        self._status = f"HTTP {reply.status_code}: "  # for the message about an OAuth error
+        self._status_prefix = f"HTTP {reply.status_code}: "
         target = urljoin(reply.url, reply.headers.get("Location", ""))
         if reply.is_redirect and origin_of(target) != origin_of(reply.url):
             raise self._error(
@@ -410,16 +408,24 @@ class OAuthSignIn(SignIn):
 
     def _error(self, reason: str, hint: str = "") -> SignInError:
         """Return the error for a token that is not available, with the variables to check."""
-        *first, last = self._names.values()
-        shown_reason = one_line(self._redactor.text(reason), 200)
-        lines = [
-            f"Error creating {self.service} OAuth token: {shown_reason}",
-            *([hint] if hint else []),
-        ]
-        return SignInError(
-            "\n".join(lines)
-            + f"\n  check {', '.join(first)} ({self._redactor.text(str(self._url))}) and {last}"
-        )
+        shown_reason = one_line(self._redactor.text(reason), _MAX_REASON)
+        lines = [f"Error creating {self.service} OAuth token: {shown_reason}"]
+        if hint:
+            lines.append(hint)
+        *first, last = self._variables.values()
+        shown_url = self._redactor.text(str(self._url))
+        lines.append(f"  check {', '.join(first)} ({shown_url}) and {last}")
+        return SignInError("\n".join(lines))
+
+
+def _text_of_oauth_error(error: OAuth2Error) -> str:
+    """Return the error's code in brackets and its description, or else the name of its class."""
+    parts = []
+    if error.error:
+        parts.append(f"({message_or_default(error.error)})")
+    if error.description:
+        parts.append(message_or_default(error.description))
+    return " ".join(parts) or type(error).__name__
 
 
 class KeyThenTokens(SignIn):
@@ -441,7 +447,10 @@ class KeyThenTokens(SignIn):
         return super().header()
 
     def renew(self, refused: str | None) -> bool:
-        """Change from the key to tokens, or renew the token; return True if the header changed."""
+        """Change from the key to tokens, or renew the token; return True if the header changed.
+
+        `refused` is the refused header.
+        """
         if self._uses_tokens:
             return self._tokens.renew(refused)
         self._uses_tokens = True
@@ -454,7 +463,8 @@ class KeyThenTokens(SignIn):
 def _reason_of(error: BaseException) -> BaseException:
     """Return the innermost reason of an error.
 
-    requests and urllib3 wrap the reason in errors whose texts repeat the address.
+    requests and urllib3 wrap the reason in errors whose texts repeat the address. urllib3's errors
+    hold it as `reason`; those of requests hold it as their first argument.
     """
     inner = getattr(error, "reason", None) or next(iter(error.args), None)
     if isinstance(inner, BaseException):

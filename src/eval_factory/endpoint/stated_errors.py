@@ -20,18 +20,17 @@ _NESTING_FIELDS = ("error", "base_resp", "header")
 """Fields that may hold the error object."""
 _DIGITS = re.compile(r"\d{1,9}\Z")
 
-
 NO_MATCH = r"(?!)"
 """A pattern that matches no text."""
 NO_CREDIT = 402
 """The HTTP status 402 Payment Required: the account has no credit."""
 _MAYBE_NO_CREDIT = frozenset({400, 403, 412, 429})
-"""HTTP statuses that also mean "no credit" if the words of the error say so.
+"""The HTTP statuses of errors whose words may mean that the account has no credit.
 
-They are Bad Request, Forbidden, Precondition Failed and Too Many Requests.
+The statuses are Bad Request, Forbidden, Precondition Failed and Too Many Requests.
 """
-_KINDS = re.compile(r'"(?:code|type|status)"\s*:\s*"([\w. -]{1,60})"')
-"""Finds the names of an error in its JSON, such as `insufficient_quota`."""
+_ERROR_NAME = re.compile(r'"(?:code|type|status)"\s*:\s*"([\w. -]{1,60})"')
+"""Finds a name of an error in its JSON, such as `insufficient_quota`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def _rows() -> tuple[_Row, ...]:
     for row in packaged("endpoint/stated_errors.yml"):
         words = re.compile("|".join(row["says"]))
         unless = re.compile(row.get("unless", NO_MATCH))
-        rows.append(_Row(row["status"], words, unless, row.get("lasts", False)))
+        rows.append(_Row(row["status"], words, unless, lasts=row.get("lasts", False)))
     return tuple(rows)
 
 
@@ -118,7 +117,7 @@ def pause_in(message: str) -> float | None:
     # All groups are optional: the words alone match too, without any number.
     if match is None or not any(match.groups()):
         return None
-    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    hours, minutes, seconds = (float(group or 0) for group in match.groups())
     return hours * 3600 + minutes * 60 + seconds
 
 
@@ -128,11 +127,11 @@ def means_no_credit(status: int, message: str, body: str) -> bool:
     Args:
         status: the HTTP status.
         message: the message of the error.
-        body: the complete error, as JSON; the names of errors in it count too.
+        body: the beginning of the error's JSON; names of errors in it count too.
     """
     if status == NO_CREDIT:
         return True
     if status not in _MAYBE_NO_CREDIT:
         return False
-    kinds = " ".join(_KINDS.findall(body))
-    return status_of(None, f"{message} {kinds}") == NO_CREDIT
+    names = " ".join(_ERROR_NAME.findall(body))
+    return status_of(code=None, message=f"{message} {names}") == NO_CREDIT
