@@ -1,4 +1,4 @@
-"""The program for other programs: what it is asked becomes a request of the workflow, and nothing is printed."""
+"""Tests that the public functions pass their arguments to the workflows and print nothing."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from facts import naming, says
 
 
 class Asked(Exception):
-    """Ends the workflow where it begins."""
+    """Ends the workflow at its start."""
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, Options, dict[str, Any]]]:
-    """Return what the workflow was asked."""
+    """Return a list that gets the arguments of each call of the workflow."""
     found: list[tuple[Request, Options, dict[str, Any]]] = []
 
     def workflow(request: Request, options: Options, **others: Any) -> None:
@@ -245,7 +245,7 @@ def test_the_output_folder_is_over_file_and_flags(name: str, asked: list[Any]) -
 
 @pytest.fixture
 def suites(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
-    """Return what the runner of suites was asked."""
+    """Return a list that gets the arguments of each call of the suite runner."""
     found: list[tuple[Suite, SuiteOptions]] = []
 
     def run(suite: Suite, options: SuiteOptions, **_: Any) -> None:
@@ -294,7 +294,7 @@ def test_what_is_wrong_with_a_suite_is_raised(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=naming("'smok'", "'smoke'")):
         api.run_suite(preset="smok", output_dir="x", env={})
     with pytest.raises(ConfigError, match=naming("compare: ", "two folders")):
-        api.compare("results")  # which is one folder, and not the letters of its name
+        api.compare("results")  # a text is one folder, not a sequence of letters
 
 
 WRONG: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Samples and ratings, written and read."""
+"""Tests that samples and ratings are read as they were written."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_same_sheet_again_replaces_its_raters_ratings() -> None:
         {"sheet": SAMPLE, "second": second}, [rating(0.0), rating(1.0, sheet="second")]
     )
     assert after.ratings == (rating(1.0, sheet="second"), rating(0.0), rating(0.0, rater="2"))
-    assert after.samples == (SAMPLE, second)  # the last one that has ratings is the last
+    assert after.samples == (SAMPLE, second)  # in the order of their first ratings
     assert after.with_returned({}, [rating(1.0)]).samples == after.samples
     assert Annotations((SAMPLE,), (rating(),)).rated_answers == {KEY}
     assert Annotations((SAMPLE,), (rating(code="other"),)).rated_answers == frozenset()

@@ -1,4 +1,4 @@
-"""A budget, and what is taken of it."""
+"""Tests of budgets, of the spending that they limit, and of prices."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_each_kind_of_token_has_its_rate(
 
 @pytest.mark.parametrize("price", [FLAT, CACHED, LONG])
 def test_a_price_survives_being_kept(price: Price) -> None:
-    """And a reader sees only what there is."""
+    """`as_written` leaves out the fields without a value."""
     assert Price.from_dict(json.loads(json.dumps(asdict(price)))) == price
     written = price.as_written()
     assert written.get("cached_input_per_million") == (None if price is FLAT else 0.5)

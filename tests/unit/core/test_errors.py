@@ -1,4 +1,4 @@
-"""One class for each exit code; what is wrong with a value, in words."""
+"""Tests of the exit codes of errors, and of the words for a wrong value."""
 
 from __future__ import annotations
 
@@ -57,11 +57,8 @@ KNOWN = ["temperature", "top_p", "parallelism", "max_retries"]
         ("colour", KNOWN, None),
         ("", KNOWN, None),
         ("tempo", KNOWN, None),
-        (
-            "mmul",
-            ["mmul_x", "mmlu"],
-            "mmlu",
-        ),  # of two as near as each other, the one whose letters were only mixed up
+        # two names are equally similar: the name with the same letters is suggested
+        ("mmul", ["mmul_x", "mmlu"], "mmlu"),
         ("openai_api_kex", ["OPENAI_API_KEY"], "OPENAI_API_KEY"),
     ],
 )

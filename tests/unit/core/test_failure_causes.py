@@ -1,4 +1,4 @@
-"""Errors that say the same are one cause."""
+"""Tests that errors with the same text, except for numbers and ids, are one cause."""
 
 from __future__ import annotations
 
@@ -63,14 +63,16 @@ def test_what_varies_is_left_out(errors: list[str | None], cause: str) -> None:
 @pytest.mark.parametrize(
     ("errors", "causes"),
     [
+        # a single error is listed without `...`
         (
             ["HTTP 400: request req_8fA21: 12 'x'"],
             [(1, "HTTP 400: request req_8fA21: 12 'x'")],
-        ),  # of one nothing is left out
+        ),
+        # errors with different statuses have different causes
         (
             ["HTTP 500: no", "HTTP 502: no"],
             [(1, "HTTP 500: no"), (1, "HTTP 502: no")],
-        ),  # a status is none of the numbers
+        ),
         (["code 500", "code 502"], [(2, "code ...")]),
         (["x" * 1000], [(1, "x" * MAX_CAUSE)]),
         (

@@ -1,4 +1,4 @@
-"""Each finish reason has what every place needs that shows it; a new one without an entry fails."""
+"""Tests that each finish reason has facts for every text that shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that others wrote, as it is shown."""
+"""Tests of foreign text: its printable form, the message of an error, quotes of the prompt."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_huge_text_is_cut_before_it_is_looked_at(text: str) -> None:
 
 
 def test_a_quote_that_begins_inside_a_shorter_common_text_is_found() -> None:
-    """The line shares 23 characters with the prompt, and from the eighth on a quote of 24."""
+    """The prompt contains the first 23 characters of the line, in which a quote of 24 begins."""
     words = "".join(chr(ord("A") + number % 26) + str(number) for number in range(60))
     quote = words[50:74]
     shared = f"~%&+*-!{quote[:16]}"

@@ -1,4 +1,4 @@
-"""Tests of what a rater is asked about an answer, and what judges said of the same."""
+"""Tests of the questions to raters about an answer, and of the judges' ratings of the answer."""
 
 from __future__ import annotations
 

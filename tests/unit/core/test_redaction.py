@@ -45,7 +45,7 @@ ODD_KEY = 'sk/Canary+5f&3a9c"1e7b2?d48~'
 
 
 def of_letters(form: str) -> Callable[[str], str]:
-    """Every letter by its number."""
+    """Return a function that writes every letter of a key as its number."""
     return lambda key: "".join(form.format(ord(letter)) for letter in key)
 
 
@@ -92,7 +92,7 @@ def test_a_known_key_is_redacted_in_any_encoding(encoding: str, key: str) -> Non
     assert said.startswith("before ")
     assert said.endswith(" after")
     rest = said.removeprefix("before ").removesuffix(" after").replace(REDACTED, "")
-    # a name before it, a host behind it, digits of base64 that hold bits of both
+    # a user name before the key, a host after it, and base64 digits that also encode the key's bits
     assert len(rest) <= 14
     assert encoded not in said
     assert (
@@ -102,7 +102,7 @@ def test_a_known_key_is_redacted_in_any_encoding(encoding: str, key: str) -> Non
 
 
 def test_only_the_key_is_taken_out_of_base64() -> None:
-    """The digits that hold bits of what stands around it stay, and all others."""
+    """The digits that also encode the text around the key stay."""
     encoded = base64.b64encode(f"name:{KEY}@host.example".encode()).decode()
     before, after = Redactor([KEY]).known(encoded).split(REDACTED)
     assert base64.b64decode(before[: len(before) // 4 * 4]) == b"nam"
@@ -164,7 +164,7 @@ def test_proxy_passwords_are_known() -> None:
 def test_a_variable_that_holds_a_path_blinds_no_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A secret that has the name of a file stays hidden."""
+    """A secret that is also the name of a file in the current folder is redacted."""
     folder = tmp_path / "a-long-folder"
     gone = "/no/such/folder-0123456789"
     folder.mkdir()
@@ -219,14 +219,14 @@ SPREAD: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("key", [KEY, "0123456789ab", "nvapi-tnrb0123456789"])
 @pytest.mark.parametrize("way", SPREAD)
 def test_a_known_key_is_redacted_however_it_is_spread(way: str, key: str) -> None:
-    """None of it is left: half a key is most of one."""
+    """The complete key is replaced: half a key would help to guess it."""
     redactor = Redactor([key])
     spread = SPREAD[way](key)
     is_escaped = any(form in way for form in ("in JSON", "URL", "HTML"))
     assert redactor.finds(f"before {spread} after") or is_escaped
     said = redactor.known(f"before: {spread}; after")
     assert REDACTED in said
-    # quotes around it, digits of base64
+    # up to 4 more characters stay: quotes around the key, or digits of base64
     assert len(said.replace(REDACTED, "")) <= len("before: ; after") + 4
     assert redactor.tree({"a": spread}, known_only=True) != {"a": spread}
 
@@ -259,7 +259,7 @@ def test_a_text_without_the_key_is_left_as_it_is(text: str) -> None:
 
 
 def test_several_spread_keys_are_found_and_words_of_one_of_few_letters_left_alone() -> None:
-    """A key whose letters and digits alone are too short is found as it is only."""
+    """A key with few letters and digits is found only without separators."""
     other = "another-secret-of-mine-9"
     spread = f"{' '.join(KEY)} and {other[::-1]} and {KEY[:5]}\n{KEY[5:]}"
     assert Redactor([KEY, other]).known(spread) == f"{REDACTED} and {REDACTED} and {REDACTED}"
@@ -294,7 +294,7 @@ HIDDEN = [
     "around", ["", "before ", "\n", '"', "\\", '\\"', "\\\n", "\t", "\u00e9", "\u2028", "\ud800"]
 )
 def test_a_line_is_that_of_the_redacted_value(redactor: Redactor, around: str) -> None:
-    """Although it is looked at as a whole first: whatever hides a secret, and wherever in the value it stands."""
+    """The fast check of the complete line gives the same result as the redaction of each text."""
     for text in HIDDEN:
         hidden = f"{around}{text}{around}"
         for value in (hidden, {hidden: 1}, {"a": [1.5, {"b": (hidden, None)}]}, [hidden, "sk-"]):
@@ -307,7 +307,7 @@ def test_a_line_is_that_of_the_redacted_value(redactor: Redactor, around: str) -
 def test_a_line_with_a_long_text_is_that_of_the_redacted_value(
     before: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the secret stands in the long text, beside it, and in a name that is as long."""
+    """The secret is in the long text, beside it, or in a key as long as the text."""
     monkeypatch.setattr(secrets, "LONG_TEXT", 500)
     redactor = Redactor([KEY, ODD_KEY, ODD_LETTERS])
     long = before + "word " * (500 // 5)

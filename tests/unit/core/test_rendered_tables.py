@@ -1,4 +1,4 @@
-"""One table in every form; text of others stays text, and calls nobody."""
+"""Tests of tables in each form: foreign text stays text and notifies nobody."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ TRAPS = [
 
 
 def inline(text: str) -> list[Token]:
-    """Return what the one paragraph or cell of a text holds."""
+    """Return the tokens in the only paragraph or cell of a text."""
     (found,) = [token for token in MARKDOWN.parse(text) if token.type == "inline"]
     return found.children or []
 

@@ -18,7 +18,7 @@ from facts import naming
 def test_a_program_that_could_not_be_ended_keeps_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lock is its own: letting go here does not take it away."""
+    """The program inherited the lock, so the lock is not released with this process."""
     with RunDir(tmp_path).locked() as lock:
         inherited = os.dup(lock.descriptor)
         lock.share_with(os.getpid())
@@ -30,7 +30,7 @@ def test_a_program_that_could_not_be_ended_keeps_the_folder(
         lock.share_with(os.getpid())
         lock.program_ended()
     assert not (tmp_path / ".lock.holder.json").exists()
-    # it ended: what has inherited the descriptor from it does not matter
+    # the program has ended, so a process that inherited the descriptor from it does not matter
     with RunDir(tmp_path).locked(pytest.fail):
         pass
     os.close(inherited)
@@ -124,7 +124,7 @@ def test_only_the_owner_sees_helms_files_and_the_logs(tmp_path: Path) -> None:
     [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o022, 0o600, 0o600)],
 )
 def test_the_users_umask_holds(umask: int, mode: int, found: int, tmp_path: Path) -> None:
-    """A lock is its user's alone: whoever can open its file could keep everybody out of the folder."""
+    """Only the user can open a lock file: everybody who can open it could acquire the lock."""
     before = os.umask(umask)
     try:
         write_atomic(tmp_path / "a", "x", mode=mode)

@@ -49,7 +49,7 @@ def test_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 class Disk:
-    """What was brought to it, by the inode, and which names were there when it was."""
+    """Records the inode of each file that is synchronized, and checks that no file is renamed yet."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -194,7 +194,7 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "secret").write_bytes(CONTENT)
     (tmp_path / "folder" / "below").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "folder" / "below")  # a path of a socket is short
+    monkeypatch.chdir(tmp_path / "folder" / "below")  # the path of a socket has a short limit
     return tmp_path / "folder"
 
 

@@ -206,7 +206,7 @@ LONG_KEY = "nvapi-" + "a1B2c3D4e5" * 4
         ({LONG_KEY: 1}, ["[API_KEY_REDACTED]"]),
         ({"hf_modelHandleOfMine": 1}, ["[API_KEY_REDACTED]"]),
         ({"command": "serve --key hf_modelHandleOfMine --x"}, ["command"]),
-        # a name that begins as a key does may be a word, and a field that only sounds like a secret holds anything
+        # a word may begin like a key, and a field may only sound like a secret
         ({"hf_model_handle": "org/model", "sk_learn_settings": 1}, []),
         ({"command": "serve ${deployment.hf_model_handle} --x"}, []),
         (

@@ -1,4 +1,4 @@
-"""Each sign has what every place needs that shows it; a new one without an entry fails here."""
+"""Tests that each sign has words for every part of a report that shows it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_SIGNS = {
     "read_by_asking",
     "unread",
 }
-"""Counts of instances that are sums, or about answers to other questions."""
+"""The counts of `Instances` without a sign: sums, and counts of answers to further questions."""
 COUNTS = {sign.count for sign in SIGNS.values() if sign.count is not None}
 
 
@@ -56,7 +56,7 @@ def test_the_first_screen_tells_of_each_trouble(name: str) -> None:
     counts = dict.fromkeys((field.name for field in fields(Instances)), 0)
     counts[str(SIGNS[name].count)] = 3
     told = list(problem_counts(Instances(**counts)))
-    if name == "thinking_stripped":  # it was taken out: nothing went wrong
+    if name == "thinking_stripped":  # removed thinking is not a problem
         assert told == []
     else:
         assert told == [(3, SIGNS[name].trouble, name)]

@@ -1,4 +1,4 @@
-"""A user's table is read as it is saved: by Excel, by a spreadsheet of another country, by a program."""
+"""Tests that tables are read as Excel, foreign spreadsheets and programs save them."""
 
 from __future__ import annotations
 

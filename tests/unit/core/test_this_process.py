@@ -20,7 +20,7 @@ def _handlers() -> Iterator[None]:
 
 
 def test_the_first_hangup_interrupts_and_the_second_does_not() -> None:
-    """Nor does one while something is brought to its end."""
+    """SIGHUP is also ignored inside `ignore_sighup`."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     interrupt_on_signals()
     with ignore_sighup():
@@ -56,7 +56,7 @@ def test_another_thread_leaves_signals_alone() -> None:
 def test_a_second_signal_in_the_handler_of_the_first_leaves_an_import_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What it raised would go to where the first one came, and leave the lock of imports taken."""
+    """An exception of the second signal would leave the import lock acquired."""
     put_off: list[int] = []
 
     def soon() -> None:

@@ -1,4 +1,4 @@
-"""The example of a custom benchmark."""
+"""Tests of the example of a custom benchmark."""
 
 from __future__ import annotations
 

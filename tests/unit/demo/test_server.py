@@ -19,7 +19,7 @@ QUESTION = "Which?\nA. short\nB. the longest of them\nC. middle one\nAnswer:"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[DemoServer]:
-    """One for all tests: it takes half a second to stop."""
+    """Yield a server for all tests, because a server takes half a second to stop."""
     with DemoServer() as server:
         yield server
 
@@ -98,7 +98,7 @@ def test_half_of_the_longer_words_are_enough() -> None:
         ("Paracetamol.", NONE),
         ("x", HALF),
         ("a", Criterion("a b", 1)),
-    ):  # 1 of 3, 0 of 2, none
+    ):
         assert told(answer, criterion)["criteria_met"] is False
 
 
