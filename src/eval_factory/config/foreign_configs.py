@@ -717,8 +717,8 @@ def _user_variables(path: str, section: Mapping[str, Any]) -> dict[str, str | No
         section: the section with `env_vars`.
 
     Returns:
-        A dict from the path of a variable of the container to the name of the user's variable, or
-        to None if the file states the value itself.
+        A dict from the path of a variable of the container to the name of the user's variable. The
+        name is None if the file states the value itself.
     """
     user_variables: dict[str, str | None] = {}
     for name, value in _mapping(section.get("env_vars")).items():

@@ -110,8 +110,8 @@ def _is_secret(match: re.Match[str], path: str) -> bool:
     """Return True if a variable holds a secret.
 
     A variable in a header is always a secret. A variable in the host of a URL is never a secret.
-    After the host, and in `params_to_add`, a variable is a secret if its own name or the name of
-    its field sounds like a secret, as `token` does.
+    After the host, and in `params_to_add`, the names decide: a variable is a secret if its own
+    name, or the name of its field, is a word for a secret, such as `token`.
 
     Args:
         match: the variable in its text.

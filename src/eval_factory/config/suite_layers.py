@@ -94,7 +94,8 @@ def _problems_of(
     """
     tree = nested({run_path: deepcopy(dict(section))})
     rename_aliases(tree, problems=[])  # `normal_form` reports if both names are used.
-    foreign_keys.take_keys([(Source.FILE, tree)])  # Foreign keys are allowed here, and ignored.
+    # The check of each cell reports foreign keys, so remove them here.
+    foreign_keys.take_keys([(Source.FILE, tree)])
     # The model has no defaults, so add those of a run config.
     layers = [(Source.FRAMEWORK, framework.defaults.run_config), (Source.FILE, tree)]
     run, _ = merge(layers)
@@ -154,13 +155,10 @@ def read_layers(
     Raises:
         ConfigError: a file cannot be read or extends itself, or an override cannot be parsed.
     """
-    flag_tree = nested(flags)
-    override_tree = parse_overrides(overrides)
-    layers = [
-        *_files(file_or_document, env, problems),
-        _layer(Source.FLAG.value, flag_tree, env, problems, is_command_line=True),
-        _layer(Source.OVERRIDE.value, override_tree, env, problems, is_command_line=True),
-    ]
+    layers = list(_files(file_or_document, env, problems))
+    command_line = {Source.FLAG: nested(flags), Source.OVERRIDE: parse_overrides(overrides)}
+    for source, document in command_line.items():
+        layers.append(_layer(source.value, document, env, problems, is_command_line=True))
     preset = _preset(layers, env, problems)
     if preset is not None:
         layers.insert(0, preset)
