@@ -399,7 +399,7 @@ class Rules:
     looks: int  # the greatest number of looks
     seed: int  # the seed of the sample, and of the random numbers in the tests of changes
     alarm_on: tuple[str, ...]
-    """The changes that raise an alarm, as well as a drop beyond a limit: `latency`; sorted."""
+    """The names of changes that raise an alarm too, such as `latency`; sorted."""
     statistics: int = STATISTICS_VERSION
     """The version of the statistics that made the baseline; all its looks use this version."""
     figures_version: int = FIGURES_VERSION
@@ -573,11 +573,13 @@ DATES = ("since", "since_range")  # the fields that `dates_of` returns
 def dates_of(
     test: EDetector | ChangeDetector, numbers: Sequence[int], rules: Rules
 ) -> dict[str, Any]:
-    """Return when a change began: `since` is the most likely look, `since_range` the range.
+    """Return when a change began, in numbers of looks.
 
-    Both are numbers of looks, and None if there is no evidence of a change. Version 1 of the
-    figures has no range. A test counts the looks that were made, from 1. `numbers` has the number
-    of each of these looks, because looks that were not made have numbers too.
+    `since` is the most likely look, and `since_range` has the first and the last likely look. Both
+    are None if there is no evidence of a change. Version 1 of the figures has no range.
+
+    A test counts the looks that were made, from 1. `numbers` has the number of each of these looks,
+    because looks that were not made have numbers too.
     """
     dates: dict[str, Any] = {"since": None}
     if test.since is not None:

@@ -491,8 +491,8 @@ MIN_SHARE_OF_FIRST = 0.8
 """If a smaller share of the first years finds a drop, the other years are not simulated."""
 MAX_LEVELS = 11
 """The greatest number of distinct simulated values; more are rounded to 11 evenly spaced values."""
-DROP_CORRELATION = 0.3
-"""The assumed correlation with which answers of a unit drop; a baseline does not show this."""
+UNIT_CORRELATION = 0.3
+"""The assumed correlation of answers in a unit that drop, or that flip between invented runs."""
 MAX_SIMULATED = 2000  # the greatest number of simulated instances of a limit
 SIMULATED_BEFORE_DROP = 6
 """The number of simulated looks before the drop; the wealth of earlier looks counts as lost."""
@@ -629,16 +629,17 @@ def _invented_runs(
     """
     from scipy.special import betaincinv  # imported here, because this import is slow
 
-    # The chances of a right answer follow a beta distribution with the mean `accuracy`. Its sum of
-    # parameters is chosen so that two runs differ with the probability `flip_rate`.
+    # The chances of a right answer follow a beta distribution with the mean `accuracy`. `strength`
+    # is the sum of its two parameters: two runs then differ with the probability `flip_rate`.
     strength = flip_rate / max(2 * accuracy * (1 - accuracy) - flip_rate, 1e-6)
     # The chances of the instances are evenly spaced quantiles, in a random order.
     quantiles = (np.arange(len(labels)) + 0.5) / len(labels)
     chances = rng.permutation(betaincinv(accuracy * strength, (1 - accuracy) * strength, quantiles))
     runs = []
     for _ in range(RUNS_ASSUMED):
-        ranks = _correlated_ranks(rng, Units(labels), DROP_CORRELATION, years=1)[0]
-        runs.append(ranks >= 1 - chances)
+        uniforms = _correlated_uniforms(rng, Units(labels), UNIT_CORRELATION, years=1)[0]
+        # Great numbers become right answers, as in `SimulatedAnswers.draw`.
+        runs.append(uniforms >= 1 - chances)
     return np.stack(runs)
 
 
@@ -888,17 +889,19 @@ class SimulatedAnswers:
         if years is not None:
             means = means[years]
             cumulative = cumulative[years]
-        ranks = _correlated_ranks(self._rng, self.units, self._correlation, len(means))
-        level_indexes = (ranks[..., None] > cumulative).sum(axis=-1)
+        uniforms = _correlated_uniforms(self._rng, self.units, self._correlation, len(means))
+        level_indexes = (uniforms[..., None] > cumulative).sum(axis=-1)
         answers = self._levels[level_indexes]
         if drop:
             chance = (drop / np.maximum(means, 1e-9))[:, None]
-            drop_ranks = _correlated_ranks(self._rng, self.units, DROP_CORRELATION, len(means))
-            answers[drop_ranks < chance] = 0.0
+            drop_uniforms = _correlated_uniforms(
+                self._rng, self.units, UNIT_CORRELATION, len(means)
+            )
+            answers[drop_uniforms < chance] = 0.0
         return np.asarray(answers)
 
 
-def _correlated_ranks(
+def _correlated_uniforms(
     rng: np.random.Generator, units: Units, correlation: float, years: int
 ) -> Array:
     """Return uniform random numbers from 0 to 1: (years, n).

@@ -88,7 +88,7 @@ def test_a_gate_compares_what_was_read_again(folder: RunDir, tmp_path: Path) -> 
         yaml.safe_dump({"version": 1, "benchmarks": {"pubmed_qa": {"max_drop": 0.3}}})
     )
     # as if the reader made the main metric
-    with patch("eval_factory.analysis.comparison_reasons.is_read", lambda _metric: True):
+    with patch("eval_factory.analysis.comparison_reasons._depends_on_reader", lambda _metric: True):
         assert api.gate(policy, [folder.root], [old]).exit_code == 0
         shutil.rmtree(old / "helm")
         assert api.gate(policy, [folder.root], [old]).exit_code == 1
