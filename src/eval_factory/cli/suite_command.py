@@ -441,7 +441,7 @@ def run_leaderboard(
         LeaderboardRequest,
         commands_of,
         make_board,
-        tables_of,
+        write_tables,
     )
 
     debug = bool(ctx.obj and ctx.obj["debug"])
@@ -472,6 +472,6 @@ def run_leaderboard(
         with progress_view(board.suite.folder, RunOutput()) as observer:
             cells = run_suite(board.suite, options, env=os.environ, screen=observer).cells
     with ignore_sighup():
-        problem = tables_of(board, cells, os.environ, tolerant_stream(sys.stdout))
+        problem = write_tables(board, cells, os.environ, tolerant_stream(sys.stdout))
     if problem is not None:
         raise problem

@@ -122,8 +122,8 @@ class NotRun:
 class Board:
     """A leaderboard with all its planned runs. Creating a board writes no files."""
 
-    row: Leaderboard  # the leaderboard, as the catalogue describes it; not a `BoardRow`
-    schema: Path  # HELM's schema, or the changed copy if the row has `schema_changes`
+    leaderboard: Leaderboard  # as the catalogue describes it
+    schema: Path  # HELM's schema, or the changed copy if the catalogue has changes for it
     models: Mapping[str, str]  # the model's ID for each target of the suite
     folder: Path  # the output folder of the leaderboard
     max_eval_instances: int  # the maximum number of instances of each run
@@ -146,9 +146,9 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
         PrerequisiteError: The installed HELM lacks the schema, the conf file is unavailable, or
             every run lacks a prerequisite.
     """
-    row = registry.find(request.name)
-    schema = _schema_of(row, request)
-    extra = evaluation_of(request, row, env, None).extra
+    leaderboard = registry.find(request.name)
+    schema = _schema_of(leaderboard, request)
+    extra = evaluation_of(request, leaderboard, env, entries=None).extra
     if extra.upstream != HELM.name:
         raise ConfigError(
             f"config.params.extra.upstream: the leaderboards of this command are {HELM.name}'s; "
@@ -156,49 +156,47 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
             "(docs/upstreams.md)"
         )
     data_dir = Path(extra.data_dir).expanduser() if extra.data_dir else None
+    look_only = request.dry_run or extra.offline
     text, origin = registry.conf_of(
-        row, file=request.conf, data_dir=data_dir, look_only=request.dry_run or extra.offline
+        leaderboard, file=request.conf, data_dir=data_dir, look_only=look_only
     )
     if text is None and extra.offline:
         raise PrerequisiteError(
-            f"offline: {row.conf} is not on this machine; give the file with --conf FILE, "
+            f"offline: {leaderboard.conf} is not on this machine; give the file with --conf FILE, "
             "or a bundle with --data_dir"
         )
     entries = [] if text is None else read_entries(text, origin)
     distinct = of_any_model(entries, reasoning=request.reasoning)
     chosen = []
     for entry in distinct:
-        if entry.priority is None or entry.priority <= row.priority:
+        if entry.priority is None or entry.priority <= leaderboard.priority:
             chosen.append(entry)
-    evaluation = evaluation_of(request, row, env, chosen)
+    evaluation = evaluation_of(request, leaderboard, env, chosen)
     show_warnings(evaluation, screen)
-    screen.writelines(f"{row.name} needs: {line}\n" for line in row.needed())
+    screen.writelines(f"{leaderboard.name} needs: {line}\n" for line in leaderboard.needed())
     if text is None:
         screen.write(f"the conf would be downloaded: {origin}\n")
     else:
         screen.write(
             f"{origin}: {len(entries)} entries, {len(distinct)} distinct entries for one model,"
-            f" {len(chosen)} of priority {row.priority} or before\n"
+            f" {len(chosen)} of priority {leaderboard.priority} or before\n"
         )
-        check_entries(chosen, row, origin, allowed=bool(extra.allow_code_execution))
+        check_entries(chosen, leaderboard, origin, allowed=bool(extra.allow_code_execution))
     folder = evaluation.output_dir.absolute()
     if data_dir is not None:
         refuse_inside(data_dir, folder, "an output folder")
     models = {}
     for model in request.model or (evaluation.endpoint.model_id,):
         models[slug_of(model)] = model
-    schema = RunDir(folder / "helm").model_configs / schema.name if row.schema_changes else schema
-    board = Board(
-        row,
-        schema,
-        models,
-        folder,
-        evaluation.params.limit_samples or row.max_eval_instances,
-    )
+    if leaderboard.schema_changes:
+        # the path to which `write_tables` will write the changed copy
+        schema = RunDir(folder / "helm").model_configs / schema.name
+    limit = evaluation.params.limit_samples or leaderboard.max_eval_instances
+    board = Board(leaderboard, schema, models, folder, max_eval_instances=limit)
     return _with_runs(board, chosen, evaluation, env, screen, dry_run=request.dry_run)
 
 
-def _schema_of(row: Leaderboard, request: LeaderboardRequest) -> Path:
+def _schema_of(leaderboard: Leaderboard, request: LeaderboardRequest) -> Path:
     """Return the path of HELM's schema for a leaderboard, after checking the request.
 
     Raises:
@@ -208,25 +206,28 @@ def _schema_of(row: Leaderboard, request: LeaderboardRequest) -> Path:
     repeated = sorted({model for model in request.model if request.model.count(model) > 1})
     if repeated:
         raise ConfigError(f"--model: {', '.join(repeated)} is given twice")
-    if row.lacks and request.conf is None:
+    if leaderboard.lacks and request.conf is None:
         raise ConfigError(
-            f"{row.name} asks for {row.lacks}: no entry can be run with a chat endpoint"
+            f"{leaderboard.name} asks for {leaderboard.lacks}: "
+            "no entry can be run with a chat endpoint"
         )
-    schema = registry.schema_path(row)
+    schema = registry.schema_path(leaderboard)
     if schema is None:
         raise PrerequisiteError(
-            f"{row.name}: HELM {registry.helm_version()} has no {row.schema_file}\n"
+            f"{leaderboard.name}: HELM {registry.helm_version()} has no {leaderboard.schema_file}\n"
             "  install the version of HELM that the leaderboard was made with"
         )
     return schema
 
 
-def check_entries(chosen: Sequence[Entry], row: Leaderboard, origin: str, *, allowed: bool) -> None:
+def check_entries(
+    chosen: Sequence[Entry], leaderboard: Leaderboard, origin: str, *, allowed: bool
+) -> None:
     """Check that the chosen entries can be run.
 
     Args:
         chosen: The entries of the wanted priority.
-        row: The leaderboard.
+        leaderboard: The leaderboard.
         origin: The path or address of the conf file, for messages.
         allowed: True if the user allows runs to execute a model's answers.
 
@@ -236,27 +237,23 @@ def check_entries(chosen: Sequence[Entry], row: Leaderboard, origin: str, *, all
     """
     if not chosen:
         raise ConfigError(
-            f"{origin}: no entry has priority {row.priority} or before: nothing to run"
+            f"{origin}: no entry has priority {leaderboard.priority} or before: nothing to run"
         )
     runnable = []
     for entry in chosen:
-        if not entry.is_left_out(row):
+        if not entry.is_left_out(leaderboard):
             runnable.append(entry)
     if not runnable:
         raise ConfigError(
             f"{origin}: no entry can be run with a chat endpoint: "
             f"the entries ask for {_asked_for(chosen)}"
         )
-    problems = []
-    for entry in runnable:
-        problems.append(wrong_processor(dict(entry.arguments)))
+    problems = [wrong_processor(dict(entry.arguments)) for entry in runnable]
     if not allowed:
-        for entry in runnable:
-            problems.append(refusal(entry.run_spec, dict(entry.arguments)))
-    if any(problems):
-        raise ConfigError(
-            [f"{origin}: {problem}" for problem in dict.fromkeys(filter(None, problems))]
-        )
+        problems += [refusal(entry.run_spec, dict(entry.arguments)) for entry in runnable]
+    distinct_problems = dict.fromkeys(problem for problem in problems if problem is not None)
+    if distinct_problems:
+        raise ConfigError([f"{origin}: {problem}" for problem in distinct_problems])
 
 
 def _asked_for(entries: Iterable[Entry]) -> str:
@@ -279,40 +276,42 @@ def _with_runs(
     Entries that cannot be run are reported on `screen`; the other entries are run nevertheless.
     """
     not_run = []
+    runnable = []
     for entry in chosen:
-        if entry.is_left_out(board.row):
-            not_run.append(NotRun(entry, f"asks for {entry.asks}", 0))
+        if entry.is_left_out(board.leaderboard):
+            not_run.append(NotRun(entry, f"asks for {entry.asks}", exit_code=0))
+        else:
+            runnable.append(entry)
     if not_run:
         screen.write(
             f"{len(not_run)} entries are left out, because a chat endpoint lacks: "
             f"{_asked_for(chosen)}\n"
         )
-    runnable = []
-    for entry in chosen:
-        if not entry.is_left_out(board.row):
-            runnable.append(entry)
     entries_by_name, unknown = _evaluations_of(runnable, evaluation)
     not_run += unknown
-    paths = Counter(
-        path for entry in chosen if (path := entry.argument(DATA_PATH)) and not Path(path).exists()
-    )
-    for path, count in paths.items():
+    missing_paths: Counter[str] = Counter()
+    for entry in chosen:
+        path = entry.argument(DATA_PATH)
+        if path and not Path(path).exists():
+            missing_paths[path] += 1
+    for path, count in missing_paths.items():
         screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
     suite = _suite(board, entries_by_name, evaluation, env) if entries_by_name else None
-    cells = _ready_cells(suite, env, screen, dry_run=dry_run)
+    cells = _cells_of(suite, env, screen, dry_run=dry_run)
+    # An evaluation that is not ready for one model is run for no model.
     unready = {}
     for cell in cells:
         if not cell.ready:
             unready[cell.cell.evaluation] = cell
     for name, cell in unready.items():
         code = HelmError.exit_code if cell.problems else PrerequisiteError.exit_code
+        reason = "; ".join((*cell.problems, *cell.missing))
         for entry in entries_by_name.pop(name):
-            not_run.append(NotRun(entry, "; ".join((*cell.problems, *cell.missing)), code))
-    screen.writelines(
-        f"warning: cannot run {left_out.entry.run}: {one_line(left_out.reason)}\n"
-        for left_out in not_run
-        if left_out.exit_code
-    )
+            not_run.append(NotRun(entry, reason, code))
+    for skipped in not_run:
+        if skipped.exit_code:
+            reason = one_line(skipped.reason)
+            screen.write(f"warning: cannot run {skipped.entry.run}: {reason}\n")
     if unready:  # their entries were removed above, so the suite is built again without them
         suite = _suite(board, entries_by_name, evaluation, env)
     return replace(
@@ -352,10 +351,10 @@ def _evaluations_of(
     return entries_by_name, not_run
 
 
-def _ready_cells(
+def _cells_of(
     suite: Suite | None, env: Mapping[str, str], screen: TextIO, *, dry_run: bool
 ) -> tuple[CheckedCell, ...]:
-    """Return the checked cells of the suite.
+    """Return the cells of the suite, each checked; some of them may not be ready.
 
     Raises:
         ConfigError, PrerequisiteError: A key is missing, or no cell can be run.
@@ -405,7 +404,7 @@ def _suite(
         if limit.name in extra:
             settings[limit.name] = extra.pop(limit.name)
     params = {**params, "limit_samples": board.max_eval_instances}
-    params["extra"] = {**extra, "num_train_trials": board.row.num_train_trials}
+    params["extra"] = {**extra, "num_train_trials": board.leaderboard.num_train_trials}
     if not evaluation.executor.is_local:
         slurm = {}
         for name, value in evaluation.executor.slurm.items():
@@ -437,22 +436,22 @@ def _suite(
 def _params_of(entry: Entry, evaluation: Evaluation, judges: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of the entry's evaluation that differ from those of the suite.
 
-    A parameter is null if the entry itself sets it, so that the suite's value is not used.
+    A parameter is null if the entry itself sets it, so that the suite's value is not used. `judges`
+    are the judges that the user configures, by name.
     """
     params: dict[str, Any] = {"extra": {}}
-    # The user's own judges for this entry; all other judges of a jury are at the model's URL.
-    judge_of_role = {role: judges.get(role) for role in _roles_of(entry, evaluation.framework)}
-    if judges and entry.known is not None and entry.known.has_jury:
-        all_extra = evaluation.extra
-        for role, judge in evaluation.framework.judges.items():
-            key = getattr(all_extra, judge.api_key)
-            judge_of_role[role] = judge_of_role[role] or {
-                "name": role,
-                "model_id": judge.model_id,
-                "api_key": key,
-            }
-    if any(judge_of_role.values()):
-        params["extra"]["judges"] = [judge for judge in judge_of_role.values() if judge is not None]
+    chosen_judges = []
+    for role in _roles_of(entry, evaluation.framework):
+        if role in judges:
+            chosen_judges.append(judges[role])
+        elif judges and _has_jury(entry):
+            # The user's judges replace the complete default jury, so the default judge of this role
+            # is added again.
+            judge = evaluation.framework.judges[role]
+            key_name = getattr(evaluation.extra, judge.api_key)
+            chosen_judges.append({"name": role, "model_id": judge.model_id, "api_key": key_name})
+    if chosen_judges:
+        params["extra"]["judges"] = chosen_judges
     if entry.argument("num_train_trials") is not None:
         params["extra"]["num_train_trials"] = None
     if entry.argument("max_eval_instances") is not None:
@@ -462,70 +461,85 @@ def _params_of(entry: Entry, evaluation: Evaluation, judges: Mapping[str, Any]) 
 
 def _roles_of(entry: Entry, framework: Framework) -> tuple[str, ...]:
     """Return the roles of the judges that the entry asks."""
-    has_jury = entry.known is not None and entry.known.has_jury
-    return tuple(framework.judges if has_jury else prescribed_roles(entry.judges))
+    if _has_jury(entry):
+        return tuple(framework.judges)
+    return tuple(prescribed_roles(entry.judges))
+
+
+def _has_jury(entry: Entry) -> bool:
+    """Return True if a jury rates the answers of the entry."""
+    return entry.known is not None and entry.known.has_jury
 
 
 def evaluation_of(
     request: LeaderboardRequest,
-    row: Leaderboard,
+    leaderboard: Leaderboard,
     env: Mapping[str, str],
     entries: Sequence[Entry] | None,
 ) -> Evaluation:
     """Return the user's settings for a leaderboard as one evaluation.
 
     A run config is therefore read by the same rules as for `run_eval`. The entries determine the
-    possible judges; with None, the entries are unknown, and the judges are not checked.
+    possible judges. If `entries` is None, the entries are unknown, and the user's judges are
+    ignored.
 
     Raises ConfigError with all problems of the configuration.
     """
     flags = {FLAGS[name]: value for name, value in request.flags.items()}
-    flags["config.type"] = row.name
+    flags["config.type"] = leaderboard.name
     if request.model:
         flags["target.api_endpoint.model_id"] = request.model[0]
-    if entries is not None:
-        overrides = request.overrides
-    else:
-        overrides = (*request.overrides, "config.params.extra.judges=null")
+    overrides = request.overrides
+    if entries is None:
+        overrides = (*overrides, "config.params.extra.judges=null")
     framework = load_framework()
-    folder = registry.load_catalogue().output_dir.format(name=row.name)
-    roles_of_entries: dict[str, None] = {}
+    roles_of_entries: dict[str, None] = {}  # a set in the order of the entries
     for entry in entries or ():
         roles_of_entries |= dict.fromkeys(_roles_of(entry, framework))
-    roles = roles_of_entries or row.judges
-    task = Task(
-        name=row.name,
-        description=row.description,
-        defaults={
-            "config": {
-                "type": row.name,
-                "output_dir": folder,
-                "supported_endpoint_types": (IMAGES,) if row.makes_images else ENDPOINT_TYPES,
-            }
-        },
-        helm=HelmEntry(
-            run_spec=row.name,
-            scenario=row.name,
-            main_metric=None,
-            # The judges that the run config may configure, in the form of HELM's deployments
-            # (`organization/model`). `prescribed_roles` derives the same roles from this form.
-            prescribed_judges=tuple(f"{role}/{role}" for role in roles),
-        ),
-        about=About(tags=(), access=row.access, source=row.conf, instances=None),
-    )
-    given_request = Request(run_config=request.run_config, flags=flags, overrides=overrides)
-    evaluation = build_evaluation(given_request, framework, env, task)
+    task = _task_of(leaderboard, roles_of_entries or leaderboard.judges)
+    as_run_eval = Request(run_config=request.run_config, flags=flags, overrides=overrides)
+    evaluation = build_evaluation(as_run_eval, framework, env, task)
     params = evaluation.params
     problems = []
     for path, prescribed in PRESCRIBED.items():
         section = params.extra if "." in path else params
         if getattr(section, path.removeprefix("extra.")) != prescribed:
             problems.append(
-                f"config.params.{path}: cannot be set here, because {row.name} prescribes the value"
+                f"config.params.{path}: cannot be set here, "
+                f"because {leaderboard.name} prescribes the value"
             )
     if problems:
         raise ConfigError(problems)
     return evaluation
+
+
+def _task_of(leaderboard: Leaderboard, judge_roles: Iterable[str]) -> Task:
+    """Return a task for the leaderboard, so that its settings can be read as an evaluation's.
+
+    `judge_roles` are the roles of the judges that the user may configure.
+    """
+    output_dir = registry.load_catalogue().output_dir
+    endpoint_types = (IMAGES,) if leaderboard.makes_images else ENDPOINT_TYPES
+    return Task(
+        name=leaderboard.name,
+        description=leaderboard.description,
+        defaults={
+            "config": {
+                "type": leaderboard.name,
+                "output_dir": output_dir.format(name=leaderboard.name),
+                "supported_endpoint_types": endpoint_types,
+            }
+        },
+        helm=HelmEntry(
+            run_spec=leaderboard.name,
+            scenario=leaderboard.name,
+            main_metric=None,
+            # The judges that the run config may configure, in the form of HELM's deployments
+            # (`organization/model`). `prescribed_roles` derives the same roles from this form.
+            prescribed_judges=tuple(f"{role}/{role}" for role in judge_roles),
+        ),
+        about=About(tags=(), access=leaderboard.access, source=leaderboard.conf, instances=None),
+    )
 
 
 _MAX_SHOWN = 10  # the maximum number of failed runs that the summary names
@@ -562,19 +576,22 @@ def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow
     rows = []
     for cell in cells:
         rows += [_row(board, cell, entry) for entry in board.entries[cell.evaluation]]
-    for left_out in board.not_run:
-        state = _FAILED if left_out.exit_code else _LEFT_OUT
+    for skipped in board.not_run:
+        state = _FAILED if skipped.exit_code else _LEFT_OUT
         for model in board.models.values():
-            rows.append(
-                (BoardRow(left_out.entry.run, model, state, left_out.reason), left_out.exit_code)
-            )
+            row = BoardRow(skipped.entry.run, model, state, skipped.reason)
+            rows.append((row, skipped.exit_code))
     return rows
 
 
 def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
     """Return the row of an entry whose run was started, and the exit code of the run."""
     row = BoardRow(
-        entry.run, board.models[cell.target], _FAILED, cell.reason, groups=entry.groups or ()
+        run=entry.run,
+        model_id=board.models[cell.target],
+        state=_FAILED,
+        reason=cell.reason,
+        groups=entry.groups or (),
     )
     if cell.status == RunStatus.WAITING:
         return replace(row, state=_WAITING), 0
@@ -588,7 +605,7 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
     state = read_state(RunDir(cell.folder))
     counts = result.validity.instances
     score = result.scores.get(result.main_metric)
-    gaps = None
+    gaps = None  # a text about the instances without a score
     if counts.failed or counts.unjudged:
         gaps = f"{counts.failed} of {counts.requested} requests failed"
     if counts.unjudged:
@@ -610,7 +627,7 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
     return replace(row, state=IN_TABLES, main_metric=result.main_metric, score=value), 0
 
 
-def known_rows(folder: Path) -> dict[str, list[BoardRow]]:
+def stored_rows(folder: Path) -> dict[str, list[BoardRow]]:
     """Return the rows in leaderboard.json, of all models, by the name of the leaderboard.
 
     The result is empty if the file is missing or cannot be read.
@@ -634,7 +651,7 @@ def write_rows(
 
     Rows of other leaderboards and other models are preserved. Returns all rows of this leaderboard.
     """
-    all_rows = known_rows(folder)
+    all_rows = stored_rows(folder)
     # The leaderboard is removed and added at the end: `board_runs` shows the last leaderboard.
     updated_models = set(models)
     other_models = [row for row in all_rows.pop(name, ()) if row.model_id not in updated_models]
@@ -655,16 +672,16 @@ def board_runs(folder: Path) -> tuple[list[view_site.ViewedRun], str]:
     Raises:
         PrerequisiteError: No run is in the tables, or the installed HELM lacks the schema.
     """
-    rows_by_name = known_rows(folder)
+    rows_by_name = stored_rows(folder)
     name, rows = next(reversed(rows_by_name.items()), ("", []))  # `write_rows` adds at the end
     runs = [run for run, _ in runs_in_tables(folder, rows)]
-    row = registry.find(name) if runs else None
-    schema = None if row is None else registry.schema_path(row)
-    if row is None or schema is None:
+    leaderboard = registry.find(name) if runs else None
+    schema = None if leaderboard is None else registry.schema_path(leaderboard)
+    if leaderboard is None or schema is None:
         raise PrerequisiteError(
             f"{folder}: has no run of a leaderboard whose tables could be shown"
         )
-    return runs, registry.schema_text(row, schema)
+    return runs, registry.schema_text(leaderboard, schema)
 
 
 def runs_in_tables(
@@ -689,7 +706,7 @@ def runs_in_tables(
 def _summarize_command(board: Board) -> list[str]:
     """Return the helm-summarize command that makes the tables."""
     work = RunDir(board.folder / "helm")
-    return view_site.summarize_command(work, board.row.name, board.schema, work.root)
+    return view_site.summarize_command(work, board.leaderboard.name, board.schema, work.root)
 
 
 def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: bool) -> list[str]:
@@ -716,13 +733,13 @@ def _server_command(board: Board) -> list[str]:
     return [
         *helm_program("helm-server"),
         "--suite",
-        board.row.name,
+        board.leaderboard.name,
         "--output-path",
         str(board.folder / "helm"),
     ]
 
 
-def tables_of(
+def write_tables(
     board: Board, cells: Sequence[CellReport], env: Mapping[str, str], screen: TextIO
 ) -> EvalFactoryError | None:
     """Write leaderboard.json and HELM's tables, and show a summary on `screen`.
@@ -738,21 +755,21 @@ def tables_of(
     for row, code in board_rows(board, cells):
         coded_rows.append((replace(row, reason=row.reason and redactor.text(row.reason)), code))
     all_rows = write_rows(
-        board.folder, board.row.name, board.models.values(), [row for row, _ in coded_rows]
+        board.folder, board.leaderboard.name, board.models.values(), [row for row, _ in coded_rows]
     )
     runs = runs_in_tables(board.folder, all_rows)
     work = RunDir(board.folder / "helm")
-    # HELM's suite, a folder of HELM's runs, at the path that helm-server expects
-    suite = work.root / names.RUNS_FOLDER / board.row.name
+    # the folder of HELM's suite, at the path that helm-server expects
+    suite = work.root / names.RUNS_FOLDER / board.leaderboard.name
     for folder in (work.model_configs, work.logs, suite.parent):
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with work.locked() as lock:
         shutil.rmtree(suite, ignore_errors=True)
         if runs:
             view_site.write_run_folders([run for run, _ in runs], suite, copies=False)
-            original = registry.schema_path(board.row)
-            if board.row.schema_changes and original is not None:
-                write_atomic(board.schema, registry.schema_text(board.row, original))
+            original = registry.schema_path(board.leaderboard)
+            if board.leaderboard.schema_changes and original is not None:
+                write_atomic(board.schema, registry.schema_text(board.leaderboard, original))
             models = {run.model: row.model_id for run, row in runs}
             view_site.make_tables(work, lock, models, _summarize_command(board), env, screen)
             view_site.rename_files_with_colons(suite)
@@ -772,11 +789,11 @@ def board_summary(
     further_counts = "".join(
         f", {counts[state]} {state}" for state in (_LEFT_OUT, _WAITING) if counts[state]
     )
-    numbers = (
+    states = (
         f"{counts[IN_TABLES]} runs in the tables, {counts[KEPT_OUT]} kept out, {counts[_FAILED]} "
         f"failed{further_counts}"
     )
-    lines = [f"{board.row.name}: {numbers}"]
+    lines = [f"{board.leaderboard.name}: {states}"]
     for row in rows:
         if row.reason and row.state in (IN_TABLES, KEPT_OUT):
             suffix = ": kept out of the tables" if row.state == KEPT_OUT else ""
@@ -790,12 +807,13 @@ def board_summary(
         lines.append(f"  ... and {len(failed) - _MAX_SHOWN} more")
     if len(in_tables) > counts[IN_TABLES]:
         lines.append(f"  with the runs of other models: {len(in_tables)} runs in the tables")
-    limits = sorted({row.max_eval_instances or 0 for row in in_tables})
+    limits = set()
+    for row in in_tables:
+        if row.max_eval_instances is not None:
+            limits.add(row.max_eval_instances)
     if len(limits) > 1:
-        lines.append(
-            f"  warning: the tables compare runs of {' and '.join(map(str, limits))} "
-            "instances at most"
-        )
+        numbers = " and ".join(str(limit) for limit in sorted(limits))
+        lines.append(f"  warning: the tables compare runs of {numbers} instances at most")
     lines.append(f"  every run, its state and main score: {SuiteDir(board.folder).leaderboard}")
     if in_tables:
         lines.append(
@@ -808,26 +826,30 @@ def board_summary(
 def shortcoming(coded_rows: Sequence[tuple[BoardRow, int]]) -> EvalFactoryError | None:
     """Return the error that says why the tables are incomplete; None if they are complete.
 
-    The error is a NotReportableError if runs are kept out of the tables. If runs failed, it is an
+    `coded_rows` are the rows of this command's models, each with the exit code of its run. The
+    error is a NotReportableError if runs are kept out of the tables. If runs failed, it is an
     error with the exit code of all failed runs, or a HelmError if their exit codes differ.
     """
-    failed = []
+    failed_codes = []  # the exit codes of the failed runs
+    kept_out = 0
+    started = 0  # runs that were not left out
     for row, code in coded_rows:
         if row.state == _FAILED:
-            failed.append(code)
-    kept_out = sum(row.state == KEPT_OUT for row, _ in coded_rows)
+            failed_codes.append(code)
+        if row.state == KEPT_OUT:
+            kept_out += 1
+        if row.state != _LEFT_OUT:
+            started += 1
     remedy = "run the same command again: finished runs are kept, and stored answers are used again"
-    if failed:
+    if failed_codes:
         error_class: type[EvalFactoryError] = HelmError
         for candidate in (PrerequisiteError, NotReportableError):
-            if set(failed) == {candidate.exit_code}:
+            if set(failed_codes) == {candidate.exit_code}:
                 error_class = candidate
-        is_prerequisite = error_class is PrerequisiteError
-        cause = "because data or a package is missing" if is_prerequisite else "see above"
-        return error_class(
-            f"{len(failed)} of {sum(row.state != _LEFT_OUT for row, _ in coded_rows)} "
-            f"runs failed, {cause}\n  {remedy}"
-        )
+        cause = "see above"
+        if error_class is PrerequisiteError:
+            cause = "because data or a package is missing"
+        return error_class(f"{len(failed_codes)} of {started} runs failed, {cause}\n  {remedy}")
     if kept_out:
         return NotReportableError(
             f"NOT REPORTABLE: {kept_out} runs are kept out of the tables\n  {remedy}"

@@ -26,8 +26,8 @@ from eval_factory.workflows.leaderboard.board import (
     Board,
     BoardRow,
     LeaderboardRequest,
-    known_rows,
     make_board,
+    stored_rows,
     write_rows,
 )
 from eval_factory.workflows.leaderboard.registry import find
@@ -283,7 +283,7 @@ def test_what_nobody_can_run_is_refused_but_for_another_conf(
         board(tmp_path, "pubmed_qa:model=text", config=extra(upstream="medhelm"))
     with pytest.raises(ConfigError, match=naming("lite", "pictures")):
         board(tmp_path, "pubmed_qa", conf=None)
-    assert board(tmp_path, "pubmed_qa").row is pictures
+    assert board(tmp_path, "pubmed_qa").leaderboard is pictures
 
 
 _FAILED = module._FAILED
@@ -293,7 +293,7 @@ FOUR = [instance(name, 1.0) for name in ("q0", "q1", "q2", "q3")]
 
 
 def named(folder: Path, leaderboard: str) -> list[tuple[str, str]]:
-    return [(row.model_id, row.run) for row in known_rows(folder)[leaderboard]]
+    return [(row.model_id, row.run) for row in stored_rows(folder)[leaderboard]]
 
 
 def test_every_run_is_written(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_every_run_is_written(tmp_path: Path) -> None:
     }
     assert "é" in text
     assert text.endswith("}\n")
-    assert known_rows(tmp_path) == {"lite": [row]}
+    assert stored_rows(tmp_path) == {"lite": [row]}
 
 
 def test_what_is_said_of_others_stays(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_what_is_said_of_others_stays(tmp_path: Path) -> None:
     write_rows(tmp_path, "lite", ["org/a"], [BoardRow("new", "org/a", IN_TABLES, score=0.5)])
     assert named(tmp_path, "lite") == [("org/b", "r"), ("org/a", "new")]
     assert named(tmp_path, "medhelm") == [("org/a", "r")]
-    assert list(known_rows(tmp_path)) == ["medhelm", "lite"], (
+    assert list(stored_rows(tmp_path)) == ["medhelm", "lite"], (
         "the last is the one that was run last"
     )
 
