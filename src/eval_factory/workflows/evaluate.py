@@ -88,10 +88,9 @@ def evaluate(
             options.on_launch(launch_record(context, plan, argv))
         if options.fresh:
             refuse_to_forget_batches(plan.rundir)
+        # With `stop_when.differs_from`, the facts about the other run belong to this run's data.
         data = with_other_run(plan, data_read(context, plan, bundle))
-        finished = None
-        if not options.fresh:
-            finished = finished_before(plan, data)
+        finished = None if options.fresh else finished_before(plan, data)
         if finished is not None:
             unchanged = unchanged_evaluation(context, plan, finished)
             if unchanged is not None:
@@ -107,11 +106,11 @@ def evaluate(
         if finished is None:
             if options.only_collect:
                 raise _changed_since_its_job(plan.rundir.root)
-            raise_fd_limit(plan.model.parallelism * len(plan.endpoints))
+            raise_fd_limit(requests_at_once=plan.model.parallelism * len(plan.endpoints))
             settings = replace(settings, prices=prices_for_helm_run(asking_plan))
             place_data(context, plan, bundle)
             finished, argv = AskingPhase(context, plan, settings, options).ask(argv, data)
-        with ignore_sighup():
+        with ignore_sighup():  # a closed terminal does not end the collection
             return collect_and_report(context, plan, argv, finished, data)
 
 
@@ -175,10 +174,10 @@ def finished_before(plan: Plan, data: resume.DataRead) -> FinishedRun | None:
 def unchanged_evaluation(
     context: RunContext, plan: Plan, finished: FinishedRun
 ) -> Evaluated | None:
-    """Return the stored result of a finished run, and tell the user that nothing has changed.
+    """Return the stored result of a finished run, and show the user that nothing has changed.
 
-    Return None if a new collection might write other files. The caller must then collect the
-    result again.
+    If a new collection might write other files, show this instead, and return None. The caller must
+    then collect the result again.
     """
     result = resume.unchanged_result(
         plan, finished.folders, context.redactor, git_hash=resume.checkout_commit()
@@ -196,7 +195,8 @@ def unchanged_evaluation(
         "this run is complete already, and nothing has changed since: "
         "its result stands (--fresh starts over)"
     )
-    return _evaluated(context, plan, result, result)  # a stored result has rounded numbers only
+    # A stored result has rounded numbers only.
+    return _evaluated(context, plan, result, written=result)
 
 
 def collect_and_report(
@@ -240,20 +240,16 @@ def collect_and_report(
     context.log.info(
         "collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable
     )
-    return _evaluated(context, plan, result, written)
+    return _evaluated(context, plan, result, written=written)
 
 
 def _evaluated(
-    context: RunContext, plan: Plan, result: TaskResult, written: TaskResult
+    context: RunContext, plan: Plan, result: TaskResult, *, written: TaskResult
 ) -> Evaluated:
     """Return the outcome of the evaluation, with a summary of the result for the screen.
 
-    Args:
-        context: The context of the run.
-        plan: The plan of the run.
-        result: The result as it was collected.
-        written: The result with the rounded numbers of its files. The summary is made from this
-            result, so that the screen and the files show the same numbers.
+    `written` is the result with the rounded numbers of its files. The summary is made from
+    `written`, so that the screen and the files show the same numbers.
     """
     from eval_factory.report.summary import result_summary
     from eval_factory.scoring.reportable import why_not_reportable

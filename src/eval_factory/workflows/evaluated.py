@@ -22,9 +22,9 @@ class Evaluated(ResultViews):
 
     @property
     def failure(self) -> str | None:
-        """The text of `not_reportable` if a command then ends with exit code 1; otherwise None.
+        """The text of `not_reportable`; None for a demo.
 
-        None also for a demo: a demo's scores are not reportable, but its command does not fail.
+        A demo's scores are not reportable, but its command does not fail.
         """
         from eval_factory.scoring.reportable import failure_in
 

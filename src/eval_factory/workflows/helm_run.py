@@ -141,18 +141,16 @@ def run_helm(
         InterruptedRunError: The user pressed Ctrl-C.
     """
     run_id = settings.run_id or uuid.uuid4().hex
-    # An offline run must not see the user's proxies: a proxy could forward requests to any host.
-    hidden_names = PROXY_VARIABLES if settings.allowed is not None else frozenset()
-    visible_env = {}
-    for name, value in context.env.items():
-        if name not in hidden_names:
-            visible_env[name] = value
-    allowed = [*evaluation.key_names(), *evaluation.setting_names()]
-    env = child_environment(
-        visible_env, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment()
-    )
+    settings = replace(settings, run_id=run_id, parent=os.getpid())
     spec = ProcessSpec(
-        argv, env, context.rundir, context.lock, run_id, context.redactor, on_started, watch
+        argv=argv,
+        env=_environment_of_helm_run(context.env, evaluation, settings),
+        rundir=context.rundir,
+        lock=context.lock,
+        run_id=run_id,
+        redactor=context.redactor,
+        on_started=on_started,
+        watch=watch,
     )
     started = time.monotonic()
     try:
@@ -167,17 +165,45 @@ def run_helm(
         # If the disk is full, the next run records the requests that were interrupted.
         with suppress(sqlite3.Error):
             note_interrupted(context.rundir.cache_db)
-    for service in evaluation.oauth_services():  # helm-run may have received new tokens
-        from eval_factory.endpoint.sign_in import cached_token
-
-        context.redactor.learn(cached_token(oauth_of(evaluation, service), context.env) or "")
+    _learn_new_tokens(context, evaluation)
     ended = EndedHelmRun(
-        run_id, time.monotonic() - started, finished.returncode, finished.tail, events
+        run_id=run_id,
+        wall_s=time.monotonic() - started,
+        returncode=finished.returncode,
+        tail=finished.tail,
+        events=events,
     )
     context.log.info("helm-run ended with %d after %.1f s", ended.returncode, ended.wall_s)
     for host in blocked_hosts(events):
         context.log.warning("offline: the run tried to reach %s; the host was not contacted", host)
     return ended
+
+
+def _environment_of_helm_run(
+    env: Mapping[str, str], evaluation: Evaluation, settings: HelmRunSettings
+) -> dict[str, str]:
+    """Return the environment variables that helm-run gets."""
+    # An offline run must not see the user's proxies: a proxy could forward requests to any host.
+    hidden_names = PROXY_VARIABLES if settings.allowed is not None else frozenset()
+    visible_env = {}
+    for name, value in env.items():
+        if name not in hidden_names:
+            visible_env[name] = value
+    return child_environment(
+        visible_env,
+        key_names=[*evaluation.key_names(), *evaluation.setting_names()],
+        extra=settings.environment(),
+    )
+
+
+def _learn_new_tokens(context: RunContext, evaluation: Evaluation) -> None:
+    """Let the redactor hide the OAuth tokens that helm-run may have received."""
+    for service in evaluation.oauth_services():
+        from eval_factory.endpoint.sign_in import cached_token
+
+        token = cached_token(oauth_of(evaluation, service), context.env)
+        if token is not None:
+            context.redactor.learn(token)
 
 
 def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
@@ -195,10 +221,16 @@ def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = Tru
     Raises:
         HelmError: helm-summarize failed twice. The message has the last lines that it printed.
     """
-    env = child_environment(context.env, (), {})
+    env = child_environment(context.env, key_names=(), extra={})
     log = context.rundir.summarize_log
-    # The run id is "", because helm-summarize is not a run.
-    spec = ProcessSpec(argv, env, context.rundir, context.lock, "", context.redactor)
+    spec = ProcessSpec(
+        argv=argv,
+        env=env,
+        rundir=context.rundir,
+        lock=context.lock,
+        run_id="",  # helm-summarize is not a run
+        redactor=context.redactor,
+    )
     for _ in range(SUMMARIZE_TRIES):
         context.log.info("%s", shlex.join(argv))
         finished = run_logged(spec, log=log, on_tick=lambda: None)
@@ -269,13 +301,9 @@ def answered_lines(events: Sequence[Mapping[str, Any]], answered: Mapping[str, i
         events: The events of helm-run.
         answered: The number of answers, by role.
     """
-    phases = []
+    totals = {}  # a dict from each phase to the number of its requests
     for event in events:
-        if event["event"] == event_names.PHASE:
-            phases.append(event)
-    totals = {}
-    for event in phases:
-        if "total" in event:
+        if event["event"] == event_names.PHASE and "total" in event:
             totals[event["phase"]] = event["total"]
     # The count is 0 if nothing was asked yet, or if the data already contain the answers.
     question_count = totals.get(event_names.ASKING, 0)
@@ -306,17 +334,15 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
     """
     kind, _, message = error.partition(":")
     log = f"log: {plan.rundir.helm_log}"
+    resume_hint = "all answers so far are stored: run the same command again to resume"
     if kind in PACKAGE_ERRORS:
         module = module_named_in(message.strip())
-        if module is None:
-            why = (
-                f"HELM could not import a package that {plan.task_name} needs: {message.strip()}"
-                f"\n  {log};"
-            )
-        else:
-            why = f"{not_installed(plan.task_name, [module], environment_of_plan(plan))}\n "
+        if module is not None:
+            missing = not_installed(plan.task_name, [module], environment_of_plan(plan))
+            return PrerequisiteError(f"{missing}\n  {resume_hint}")
         return PrerequisiteError(
-            f"{why} all answers so far are stored: run the same command again to resume"
+            f"HELM could not import a package that {plan.task_name} needs: {message.strip()}\n"
+            f"  {log}; {resume_hint}"
         )
     entry = plan.evaluation.task.helm
     # HELM passes the user's arguments to the scenario, which may not know all of them.
@@ -325,20 +351,21 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
         return ConfigError(_unbuildable_run(plan, error))
     lacks_data = kind in DATA_ERRORS or any(phrase in message for phrase in MISSING_DATA_PHRASES)
     if lacks_data and phase == event_names.LOADING:
-        vocabulary = (
-            "\n  max_length needs tiktoken's vocabulary cl100k_base: "
-            "put the vocabulary into TIKTOKEN_CACHE_DIR, or remove max_length"
-        )
-        return PrerequisiteError(
+        text = (
             f"the data of {plan.task_name} are unavailable: {error}\n"
             f"  they come from: {plan.evaluation.task.about.source}; {log}"
-            f"{'' if plan.model.max_length is None else vocabulary}"
         )
+        if plan.model.max_length is not None:
+            text += (
+                "\n  max_length needs tiktoken's vocabulary cl100k_base: "
+                "put the vocabulary into TIKTOKEN_CACHE_DIR, or remove max_length"
+            )
+        return PrerequisiteError(text)
     if lacks_data:
         return PrerequisiteError(
             f"HELM needs a file or a host that is unavailable, while it is {phase} "
             f"({plan.task_name}): {error}\n"
-            f"  all answers so far are stored: run the same command again to resume; {log}"
+            f"  {resume_hint}; {log}"
         )
     prescribed = entry.prescribed_judges
     if phase == event_names.JUDGING and prescribed:
@@ -347,13 +374,13 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             f"({', '.join(prescribed)}) could not be asked: {error}\n"
             "  HELM's complete run fails if one answer is not judged; "
             "set the endpoint of each judge in extra.judges\n"
-            "  all answers so far are stored: run the same command again to resume"
+            f"  {resume_hint}"
         )
     return HelmError(f"HELM failed while {plan.task_name} ran: {error}\n  {log}")
 
 
 def early_failure(plan: Plan, returncode: int, tail: Sequence[str]) -> EvalFactoryError:
-    """Return the error of a helm-run that ended before HELM started a run.
+    """Return the error of a helm-run that ended without an event about its failure.
 
     helm-run most likely failed while it built the run spec. The exception is read from the
     traceback in `tail`, the last lines that helm-run printed.
@@ -397,13 +424,14 @@ def last_exception(tail: Sequence[str]) -> str | None:
     `Kind` is the name of the exception without its module. Returns None if no line of `tail` names
     an exception.
     """
-    for number in range(len(tail) - 1, -1, -1):
-        exception = _EXCEPTION_LINE.match(tail[number])
-        if exception:
+    for number in reversed(range(len(tail))):
+        match = _EXCEPTION_LINE.match(tail[number])
+        if match:
             # the message may continue in the lines that follow
-            line = " ".join([tail[number], *(text.strip() for text in tail[number + 1 :])])
-            module_length = exception[1].rfind(".") + 1  # 0 if no module is named
-            return line[exception.start(1) + module_length :]
+            further_lines = [line.strip() for line in tail[number + 1 :]]
+            text = " ".join([tail[number], *further_lines])
+            module_length = match[1].rfind(".") + 1  # 0 if no module is named
+            return text[module_length:]
     return None
 
 
@@ -426,8 +454,7 @@ def raise_if_stopped(
     for event in events:
         if event["event"] == event_names.FATAL:
             message = event["message"]
-            # The hosts in the message were blocked by the offline guard, not by the network.
-            hosts = []
+            hosts = []  # the hosts in the message to which the offline guard refused a connection
             for host in blocked_hosts(events):
                 name_without_port = host.rpartition(":")[0] or host
                 if name_without_port in message:
@@ -500,8 +527,9 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
         elif event["event"] == event_names.RUN_FAILED:
             log.error(event["error"])
             blocked = blocked_hosts(run.events)
-            # `stopped` is true if eval-factory ended the run on purpose; the cause is then known.
-            if blocked and not any(other.get("stopped") for other in run.events):
+            # An event with `stopped` means that eval-factory ended the run on purpose.
+            was_stopped = any(any_event.get("stopped") for any_event in run.events)
+            if blocked and not was_stopped:
                 # imported late: reads the sources of all data
                 from eval_factory.data.run_data import how_to_get
 

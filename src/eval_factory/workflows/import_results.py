@@ -53,12 +53,14 @@ def import_results(  # noqa: PLR0913 - one parameter for each option of the comm
 ) -> list[Imported]:
     """Import every result in one or several sources.
 
-    A single result is written to `output_dir` itself, several results to one subfolder each. All
-    sources are read completely before any file is written.
+    A single result is written to `output_dir` itself. Of several results, each is written to a
+    subfolder. All sources are read completely before any file is written.
 
-    `kind` is the format; if `kind` is None, the format is detected. `min_coverage` is the share of
-    instances that must have a score. `published` is the month (`YYYY-MM`) since which the data are
-    public, and `training_cutoff` the month in which the model's training data end.
+    `kind` is the format of the sources; if `kind` is None, the format of each source is detected.
+    `task`, `model` and `columns` name the benchmark, the model and the columns of a source that is
+    a table. `min_coverage` is the share of instances that must have a score. `published` is the
+    month (`YYYY-MM`) since which the data are public, and `training_cutoff` the month in which the
+    model's training data end.
 
     Raises:
         ConfigError: An option is wrong or missing, or an output folder contains other files.
@@ -73,35 +75,33 @@ def import_results(  # noqa: PLR0913 - one parameter for each option of the comm
     refuse_other_than_month("--published", published)
     refuse_other_than_month("--training_cutoff", training_cutoff)
     columns = columns or Columns()
+    sources = [source] if isinstance(source, Path) else source
     runs: list[ForeignRun] = []
     import_options: list[ImportOptions] = []
-    if isinstance(source, Path):
-        source = [source]
-    for path in source:
+    for path in sources:
         # The path is stored as an absolute path, because `verify` may run in another folder.
         source_path = path.expanduser().absolute()
         name = task or source_path.stem
         source_format = kind
         if source_format is None and source_path.exists():
             source_format = detect_format(source_path)
-        # If the source does not exist, the format is None, and `runs_in` raises the error.
         source_runs = runs_in(source_path, source_format, columns, name, model)
         options = ImportOptions(
-            source_path,
-            str(source_format),
-            columns.named,
-            name,
-            model,
-            min_coverage,
-            published,
-            training_cutoff,
+            source=source_path,
+            kind=str(source_format),  # not None: `runs_in` refuses a source that does not exist
+            columns=columns.named,
+            task=name,
+            model=model,
+            min_coverage=min_coverage,
+            published=published,
+            training_cutoff=training_cutoff,
         )
         runs += source_runs
         import_options += [options] * len(source_runs)
-    return _written_together(runs, import_options, output_dir)
+    return _write_all(runs, import_options, output_dir)
 
 
-def _written_together(
+def _write_all(
     runs: Sequence[ForeignRun], import_options: Sequence[ImportOptions], output_dir: Path
 ) -> list[Imported]:
     """Convert all runs, then write the output folder of each run, and return the results."""
@@ -109,7 +109,7 @@ def _written_together(
     from eval_factory.importing.imported_result import result_of
 
     redactor = Redactor.from_environment(os.environ)
-    folders = _folders(runs, output_dir)
+    folders = _output_folders(runs, output_dir)
     for folder in folders:
         refuse_foreign_folder(folder)
     results = []
@@ -118,11 +118,12 @@ def _written_together(
         results.append(result_of(run, redactor, options.min_coverage, age))
     imported = []
     for run, options, folder, result in zip(runs, import_options, folders, results, strict=True):
-        imported.append(Imported(folder, _written(run, result, options, folder, redactor)))
+        written = _write_folder(run, result, options, folder, redactor)
+        imported.append(Imported(folder, written))
     return imported
 
 
-def _folders(runs: Sequence[ForeignRun], output_dir: Path) -> list[Path]:
+def _output_folders(runs: Sequence[ForeignRun], output_dir: Path) -> list[Path]:
     """Return the output folder of each run; folders of runs with equal names get a number."""
     from eval_factory.importing.imported_folder import folder_name
 
@@ -153,6 +154,7 @@ def refuse_foreign_folder(folder: Path, *, may_be_imported: bool = True) -> None
     rundir = RunDir(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return
+    # The judgements that `rescore` added to an imported result are in `rundir.judged`.
     may_be_replaced = may_be_imported and is_imported(rundir) and not rundir.judged.exists()
     is_output_folder = rundir.marker.exists()
     if not is_output_folder or (rundir.evaluation_config.exists() and not may_be_replaced):
@@ -171,7 +173,7 @@ def is_imported(rundir: RunDir) -> bool:
     return f"\nframework_name: {FRAMEWORK}\n" in text
 
 
-def _written(
+def _write_folder(
     run: ForeignRun,
     result: TaskResult,
     options: ImportOptions,
@@ -194,7 +196,9 @@ def _written(
 class ImportedAgain:
     """A second import of the source of an imported result."""
 
-    rundir: RunDir | None  # None if the source was deleted, or no longer contains the result
+    # the temporary folder of this import; None if the source was deleted, or no longer contains the
+    # result
+    rundir: RunDir | None
     source: Path
     files: Mapping[str, str]  # the current SHA-256 of each file in the source, by name
 
@@ -219,14 +223,14 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
 
     source_record = stored.config["imported"]
     options = ImportOptions(
-        Path(source_record["source"]),
-        source_record["format"],
-        source_record["columns"],
-        source_record["task"],
-        source_record["model"],
-        stored.extra["min_coverage"],
-        source_record.get("published"),
-        source_record.get("training_cutoff"),
+        source=Path(source_record["source"]),
+        kind=source_record["format"],
+        columns=source_record["columns"],
+        task=source_record["task"],
+        model=source_record["model"],
+        min_coverage=stored.extra["min_coverage"],
+        published=source_record.get("published"),
+        training_cutoff=source_record.get("training_cutoff"),
     )
     run = None
     if options.source.exists():
@@ -234,28 +238,30 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
         runs = runs_in(options.source, options.kind, columns, options.task, options.model)
         run = _same_run(runs, stored)
     if run is None:
-        yield ImportedAgain(None, options.source, {})
+        yield ImportedAgain(rundir=None, source=options.source, files={})
         return
     with TemporaryDirectory() as folder:
         rundir = RunDir(Path(folder))
         rundir.create()
         old_provenance = stored.result.provenance
-        # eval-factory's own knowledge about the data set may have changed since the first import
+        # The facts about the data set are those of the first import: eval-factory's own list of
+        # data sets may have changed since.
         age = DataAge(
-            options.published or old_provenance.published,
-            old_provenance.answers_public,
-            options.training_cutoff,
+            published=options.published or old_provenance.published,
+            answers_public=old_provenance.answers_public,
+            training_cutoff=options.training_cutoff,
         )
-        # This redactor knows no secrets: the texts are compared with the stored texts, and today's
-        # environment may have other secrets than that of the first import.
-        result = result_of(run, Redactor(), options.min_coverage, age)
+        # The texts are compared with the stored texts, and today's environment may have other
+        # secrets than the environment of the first import.
+        without_secrets = Redactor()
+        result = result_of(run, without_secrets, options.min_coverage, age)
         importer_fields = {name: getattr(old_provenance, name) for name in _IMPORTER_FIELDS}
         result = replace(result, provenance=replace(result.provenance, **importer_fields))
         result = _with_rescored_values(result, stored)
         result = with_clinicians(result, RunDir(stored.folder))
         config = configuration(run, options, Path(stored.config["output_dir"]))
-        write_import(result, rundir, config, stored.command, Redactor())
-        yield ImportedAgain(rundir, options.source, run.files)
+        write_import(result, rundir, config, stored.command, without_secrets)
+        yield ImportedAgain(rundir=rundir, source=options.source, files=run.files)
 
 
 def _with_rescored_values(result: TaskResult, stored: StoredResult) -> TaskResult:
@@ -276,7 +282,7 @@ def _with_rescored_values(result: TaskResult, stored: StoredResult) -> TaskResul
 
 
 def _same_run(runs: Sequence[ForeignRun], stored: StoredResult) -> ForeignRun | None:
-    """Return the run from which the stored result was imported; None if the source lacks it."""
+    """Return the run from which the stored result was imported; None if it is not in `runs`."""
     imported = stored.result.provenance.imported
     for run in runs:
         is_same = (run.task, run.model) == (stored.result.task, stored.result.provenance.target)

@@ -109,7 +109,7 @@ def install(
     screen.write(f"installing {upstream} and its dependencies, about {size}, in {home} ...\n")
     screen.flush()
     _remove_leftovers(home)
-    prefix = f"{_temporary_prefix(home)}{os.getpid()}."
+    prefix = f"{_temporary_prefix(home)}{os.getpid()}."  # read by `_remove_leftovers`
     with tempfile.TemporaryDirectory(prefix=prefix, dir=home.parent) as name:
         environment = Path(name) / home.name
         _run_command([sys.executable, "-m", "venv", str(environment)], env)
@@ -160,7 +160,8 @@ def _replace_paths(environment: Path, home: Path) -> None:
         if file.is_symlink() or not file.is_file():
             continue
         content = file.read_bytes()
-        if temporary_path in content and b"\0" not in content:
+        is_text = b"\0" not in content
+        if is_text and temporary_path in content:
             file.write_bytes(content.replace(temporary_path, os.fsencode(home)))
 
 
@@ -204,8 +205,10 @@ def _run_pip(
         .splitlines(keepends=True)
     )
     if "--require-hashes" not in arguments:
-        # A requirement continues with a backslash in the lines of its hashes, which are left out.
-        lines = [line.replace("\\\n", "\n") for line in lines if not line.startswith("    --hash")]
+        # A backslash at the end of a requirement continues it with the lines of its hashes. The
+        # hashes and the backslashes are left out.
+        requirements = [line for line in lines if not line.startswith("    --hash")]
+        lines = [line.replace("\\\n", "\n") for line in requirements]
     lock = environment / LOCKS[upstream.name]
     lock.write_text("".join(lines), encoding="utf-8")
     pip = [
@@ -225,7 +228,7 @@ def _run_command(argv: Sequence[str], env: Mapping[str, str]) -> None:
         if name.startswith("PIP_"):
             pip_settings.append(name)
     # The packages in the user's PYTHONPATH must not be mixed with those of the new environment.
-    child_env = {**child_environment(env, pip_settings, {}), "PYTHONPATH": ""}
+    child_env = {**child_environment(env, pip_settings, extra={}), "PYTHONPATH": ""}
     ended = run_captured(argv, child_env, TIME_LIMIT_S)
     if ended.returncode != 0:
         printed = []
