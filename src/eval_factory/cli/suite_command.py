@@ -201,7 +201,7 @@ def status(folder: Path, as_json: bool, watching: bool) -> None:
     reader = SuiteReader(find_suite(folder))
     stdout = tolerant_stream(sys.stdout)
     if not watching:
-        show_status(reader.look(), stdout, as_json=as_json)
+        show_status(reader.read_status(), stdout, as_json=as_json)
         return
     try:
         watch(reader, stdout, as_json=as_json)

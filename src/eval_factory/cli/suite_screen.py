@@ -346,7 +346,7 @@ class SuiteScreen(SuiteObserver):
         now = self._clock()
         if now - self._last < (_PLAIN_INTERVAL_S if self._live is None else REFRESH_S):
             return
-        status = self._reader.look()
+        status = self._reader.read_status()
         if self._live is not None:
             self._live.update(live_table(status, self._console, now), refresh=True)
         # The first call prints no line: it only starts the interval.
@@ -457,7 +457,7 @@ def watch(
     shown = ""
     with nullcontext() if as_json else SuiteScreen(stdout, reader.folder) as screen:
         while True:
-            status = reader.look()
+            status = reader.read_status()
             if as_json and (record := json.dumps(view.status_document(status))) != shown:
                 stdout.write(f"{record}\n")
                 shown = record
@@ -467,4 +467,4 @@ def watch(
                 screen.tick()
             sleep(_INTERVAL_S)
     if not as_json:
-        show_status(reader.look(), stdout, as_json=False)
+        show_status(reader.read_status(), stdout, as_json=False)

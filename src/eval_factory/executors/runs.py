@@ -90,10 +90,10 @@ class Executor(Protocol):
         """Start these runs. A run that has ended may be started again.
 
         Raises:
-            PrerequisiteError: not all runs could be started; `look` reports those that were.
+            PrerequisiteError: not all runs could be started; `poll` reports those that were.
         """
 
-    def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
+    def poll(self, seconds: float = 0.0) -> Mapping[str, RunState]:
         """Return the state of every run that was started, by the name of the run.
 
         `seconds`: the time to wait before the states are read.
@@ -137,7 +137,7 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         self._env = env
         self._log = log
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        # the names of runs that were started after the last call of `look`
+        # the names of runs that were started after the last call of `poll`
         self._new: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
@@ -163,7 +163,7 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
                 ) from error
             self._new.add(run.name)
 
-    def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
+    def poll(self, seconds: float = 0.0) -> Mapping[str, RunState]:
         """Return the state of every run.
 
         The first call after the start of a run reports the run as started, even if it has already
@@ -179,7 +179,7 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         return states
 
     def _state(self, name: str, process: subprocess.Popen[bytes]) -> RunState:
-        """Return the state of a process: always `Started` at the first `look` after its start."""
+        """Return the state of a process: always `Started` at the first `poll` after its start."""
         code = None
         if name not in self._new:
             code = process.poll()

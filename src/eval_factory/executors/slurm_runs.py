@@ -446,7 +446,7 @@ class SlurmRuns:
             )
             self._clean_up_after(wave, job)
 
-    def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
+    def poll(self, seconds: float = 0.0) -> Mapping[str, RunState]:
         """Wait for `seconds`, then return the state of each run of every wave, by the run's name.
 
         Raises:
@@ -476,7 +476,7 @@ class SlurmRuns:
     def end_of(self, name: str) -> RunEnd | None:
         """Return the record of a run's end in its last wave; None if the run has not ended.
 
-        Call `look` before this method: `look` finds the last wave of each run.
+        Call `poll` before this method: `poll` finds the last wave of each run.
         """
         return self.store.ended(*self._latest[name])
 
@@ -542,7 +542,7 @@ class SlurmRuns:
                 self._clean_up_after(wave, jobs[wave.job_name])
 
     def forget_keys(self, *, older_than_s: float = 0.0) -> None:
-        """Delete the keys of waves that had no task left at the last call of `look`.
+        """Delete the keys of waves that had no task left at the last call of `poll`.
 
         Files that cannot be deleted are skipped: the folder may belong to another user.
 

@@ -90,7 +90,7 @@ def classes_of(metrics: Iterable[PictureMetric]) -> tuple[str, ...]:
     return tuple(sorted(metric.class_name for metric in metrics))
 
 
-def lines_about(plans: Iterable[Plan], env: Mapping[str, str]) -> list[str]:
+def uncomputed_metric_lines(plans: Iterable[Plan], env: Mapping[str, str]) -> list[str]:
     """Return a line for each metric that any of these runs leaves out, and a line with advice."""
     lines: dict[str, None] = {}  # a dict, because several runs may leave out the same metric
     for plan in plans:

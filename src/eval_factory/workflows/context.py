@@ -19,7 +19,7 @@ from eval_factory.core.formats import first_of
 from eval_factory.core.rundir import Lock, RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
-from eval_factory.helm.picture_metrics import lines_about
+from eval_factory.helm.picture_metrics import uncomputed_metric_lines
 from eval_factory.plan.run_plan import Plan
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def show_uncomputed(plans: Iterable[Plan], env: Mapping[str, str], screen: TextI
 
     The warning comes before the run sends requests that cost money.
     """
-    screen.writelines(f"{line}\n" for line in lines_about(plans, env))
+    screen.writelines(f"{line}\n" for line in uncomputed_metric_lines(plans, env))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from eval_factory.endpoint import proxies
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import IMAGES
 from eval_factory.helm.environments import how_to_install
-from eval_factory.helm.picture_metrics import lines_about
+from eval_factory.helm.picture_metrics import uncomputed_metric_lines
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import Plan, make_plan
@@ -177,7 +177,7 @@ def _run_findings(request: Request, env: Mapping[str, str]) -> Iterator[Finding]
         return
     (plan,) = plans
     yield _finding_of_check("packages", lambda: look_for_prerequisites(plan))
-    if lines := lines_about([plan], env):
+    if lines := uncomputed_metric_lines([plan], env):
         yield Finding("metrics", works=None, text="\n".join(lines))
     yield _data_finding(plan, env)
     keys = _finding_of_check(

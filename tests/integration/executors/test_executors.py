@@ -58,7 +58,7 @@ class Commands:
                 )
             self.processes[run.name] = process
 
-    def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
+    def poll(self, seconds: float = 0.0) -> Mapping[str, RunState]:
         time.sleep(seconds)
         return {name: self._state(process) for name, process in self.processes.items()}
 
@@ -132,7 +132,7 @@ class Trial:
 
     def until(self, run: RunSpec, *kinds: type[RunState]) -> RunState:
         ends = time.monotonic() + PATIENCE_S
-        while not isinstance(state := self.executor.look(0.2)[run.name], kinds):
+        while not isinstance(state := self.executor.poll(0.2)[run.name], kinds):
             assert time.monotonic() < ends, (state, self.log(run))
         return state
 
@@ -175,7 +175,7 @@ def silent() -> Iterator[str]:
 @pytest.fixture(params=["local", "slurm", *more_data("a third")])
 def trial(request: pytest.FixtureRequest, tmp_path: Path, silent: str) -> Iterator[Trial]:
     def kill(name: str) -> None:
-        state = executor.look()[name]
+        state = executor.poll()[name]
         assert isinstance(state, Started)
         pids = processes(WORKER[1], tmp_path) if state.pid is None else [state.pid]
         for pid in pids:
@@ -202,10 +202,10 @@ def test_where_nothing_was_begun_nothing_is_known_ended_or_cleaned(trial: Trial)
     trial.executor.begin([])
     trial.executor.end()
     trial.executor.end(["t/never/0"])
-    assert trial.executor.look() == {}
+    assert trial.executor.poll() == {}
     trial.executor.clean_up()
     trial.executor.clean_up()
-    assert trial.executor.look() == {}
+    assert trial.executor.poll() == {}
 
 
 def test_a_process_that_cannot_be_started_is_said_and_the_others_are_known(
@@ -226,7 +226,7 @@ def test_a_process_that_cannot_be_started_is_said_and_the_others_are_known(
             match=naming("t/b: ", "no process", "Resource temporarily unavailable"),
         ):
             executor.begin(runs[1:])
-        assert [*executor.look()] == ["t/a"]
+        assert [*executor.poll()] == ["t/a"]
 
 
 def test_each_ends_with_its_own_code_and_says_why_in_its_log(trial: Trial) -> None:
@@ -238,7 +238,7 @@ def test_each_ends_with_its_own_code_and_says_why_in_its_log(trial: Trial) -> No
     Path(gone.run_config).unlink()
     trial.executor.begin(runs)
     assert trial.ended(*runs) == [Ended(2), Ended(3), Ended(2), Ended(0)]
-    assert set(trial.executor.look()) == {run.name for run in runs}
+    assert set(trial.executor.poll()) == {run.name for run in runs}
     says(trial.log(wrong), "no task 'no_such_task'")
     assert "NOT_SET" in trial.log(unready)
     assert isinstance(trial.executor, Commands) or Path(wrong.log).stat().st_mode & 0o777 == 0o600
@@ -255,9 +255,9 @@ def test_a_run_that_has_ended_is_not_touched_by_what_comes_later(trial: Trial) -
     trial.begin(works)
     trial.executor.begin([late])
     assert trial.ended(late, over) == [Ended(3), Ended(2)]
-    assert isinstance(trial.executor.look()[works.name], Started)
+    assert isinstance(trial.executor.poll()[works.name], Started)
     trial.executor.end()
-    states = trial.executor.look()
+    states = trial.executor.poll()
     assert (states[over.name], states[late.name]) == (Ended(2), Ended(3))
     assert isinstance(states[works.name], (Ended, Lost))
     trial.executor.clean_up()
@@ -281,21 +281,21 @@ def test_runs_at_work_are_somewhere_until_each_is_ended_and_leave_nothing(trial:
     trial.executor.end(["t/another/0"])
     trial.executor.end([])
     started = time.monotonic()
-    states = trial.executor.look(0.5)  # whoever looks says how long
+    states = trial.executor.poll(0.5)  # whoever looks says how long
     assert time.monotonic() - started < 30
     assert all(isinstance(state, Started) and state.where for state in states.values())
     assert [trial.is_free(run) for run in runs] == [False] * 3
 
     trial.executor.end([one.name])
-    states = trial.executor.look()
+    states = trial.executor.poll()
     assert isinstance(states[one.name], (Ended, Lost))
     assert all(isinstance(states[other.name], Started) for other in others)
     assert [trial.is_free(run) for run in runs] == [True, False, False]
     trial.executor.end([one.name])
-    assert trial.executor.look()[one.name] == states[one.name]
+    assert trial.executor.poll()[one.name] == states[one.name]
 
     trial.executor.end()
-    assert all(isinstance(trial.executor.look()[other.name], (Ended, Lost)) for other in others)
+    assert all(isinstance(trial.executor.poll()[other.name], (Ended, Lost)) for other in others)
     assert [trial.is_free(run) for run in runs] == [True] * 3
     trial.executor.clean_up()
     found = subprocess.run(
@@ -327,7 +327,7 @@ def test_one_that_is_over_is_begun_again_and_another_goes_on(trial: Trial, how: 
         another("again")
         trial.executor.begin([run])
         while said not in trial.log(run):
-            trial.executor.look(0.2)
+            trial.executor.poll(0.2)
         assert trial.ended(run) == [Ended(code)]
     says(trial.log(run), "no task 'no_such_task'")
     assert not trial.is_free(other)
@@ -386,7 +386,7 @@ from eval_factory.workflows.suite.local_suite import CELL_PROCESS
 runs = LocalRuns(CELL_PROCESS, os.environ, Path(sys.argv[1]))
 runs.begin([RUN_SPEC.validate_json(sys.argv[2])])
 while True:
-    for state in runs.look(1.0).values():
+    for state in runs.poll(1.0).values():
         if isinstance(state, Started):
             print(state.pid, flush=True)
 """

@@ -111,7 +111,7 @@ class Runs(slurm_runs.SlurmRuns):
 
     def queue(self, *waves: Wave) -> None:
         self.scripted.tasks = [task(wave.job_name, 0, "RUNNING") for wave in waves]
-        self.look()
+        self.poll()
 
 
 @pytest.fixture
@@ -144,16 +144,16 @@ def test_what_squeue_says_of_a_run(
     runs: Runs, state: str, reason: str, found: Waiting | Started
 ) -> None:
     runs.scripted.tasks = [task(runs.one.job_name, 0, state, reason)]
-    assert runs.look()["t/a/0"] == replace(found, where=found.where.format(runs.one.job_name))
+    assert runs.poll()["t/a/0"] == replace(found, where=found.where.format(runs.one.job_name))
 
 
 def test_what_is_not_queued_has_ended_where_a_task_recorded_it(runs: Runs) -> None:
     (run,) = runs.one.runs
     runs.store.record_end(runs.one, run, RunEnd(4, "failed", "no", 2))
-    assert runs.look() == {"t/a/0": Ended(4), "t/b/0": Lost()}
+    assert runs.poll() == {"t/a/0": Ended(4), "t/b/0": Lost()}
     assert runs.end_of("t/a/0") == RunEnd(4, "failed", "no", 2)
     submitted(runs.store.suite, "t/a/0")
-    assert (runs.look()["t/a/0"], runs.end_of("t/a/0")) == (Lost(), None), "it was started again"
+    assert (runs.poll()["t/a/0"], runs.end_of("t/a/0")) == (Lost(), None), "it was started again"
 
 
 def test_what_is_waited_for_is_said_once(runs: Runs) -> None:
@@ -162,7 +162,7 @@ def test_what_is_waited_for_is_said_once(runs: Runs) -> None:
         task(runs.two.job_name, 0, reason="None"),
     ]
     for _ in range(3):
-        runs.look()
+        runs.poll()
     held = "JobHeldUser"
     assert runs.said == [f"{runs.one.job_name} waits in Slurm: {held}"]
 

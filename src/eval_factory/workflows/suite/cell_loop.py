@@ -334,8 +334,8 @@ class CellLoop:
         try:
             while self._waiting or self._running:
                 self._start_ready_cells()
-                # `look` waits for at most `_TICK_S` seconds before it reads the states
-                self._process_states(self.executor.look(_TICK_S))
+                # `poll` waits for at most `_TICK_S` seconds before it reads the states
+                self._process_states(self.executor.poll(_TICK_S))
                 self._check_server()
                 self._check_pauses()
                 self._check_budget()
@@ -402,7 +402,7 @@ class CellLoop:
     def _end_running(self, outcome: Outcome) -> None:
         """End all running cells. `outcome`: the outcome of each cell that has written no result."""
         self.executor.end()
-        self._process_states(self.executor.look(), outcome)
+        self._process_states(self.executor.poll(), outcome)
 
     def _process_states(
         self, states: Mapping[str, RunState], outcome_if_no_result: Outcome | None = None

@@ -19,7 +19,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.this_process import ignore_sighup
-from eval_factory.helm.picture_metrics import lines_about
+from eval_factory.helm.picture_metrics import uncomputed_metric_lines
 from eval_factory.scoring.reportable import failure_in
 from eval_factory.workflows.options import code_of_error
 from eval_factory.workflows.suite.cell_loop import Work
@@ -80,7 +80,7 @@ def run_suite(
     # The cells are planned before the folder is made: a suite that cannot start leaves no folder.
     cells = plan_cells(suite, env)
     plans = [planned.plan for planned in cells]
-    for line in lines_about(plans, env):
+    for line in uncomputed_metric_lines(plans, env):
         screen.say(line)
     refuse_unreadable_results(suite)
     folders_of_identity = finished_below(options.reuse)

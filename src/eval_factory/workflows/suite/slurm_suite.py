@@ -119,7 +119,7 @@ class SlurmRun:
                 answer and the option `wait` is not set.
         """
         try:
-            states = self.runs.look()
+            states = self.runs.poll()
         except QueueUnknownError as error:
             now = time.monotonic()
             if self.silent_since is None:

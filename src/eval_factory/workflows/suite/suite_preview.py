@@ -15,7 +15,7 @@ from eval_factory.core.enums import MODEL_ROLE
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.formats import counted
 from eval_factory.helm.command import command_line
-from eval_factory.helm.picture_metrics import lines_about
+from eval_factory.helm.picture_metrics import uncomputed_metric_lines
 from eval_factory.plan.run_plan import Plan, where_keys_go
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.planned_cells import (
@@ -105,7 +105,7 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     planned = planned_of(suite, cells)
     lines = list(_lines(suite, cells, planned, debug=debug))
     plans = [planned_cell.plan for planned_cell in planned]
-    for line in lines_about(plans, env):
+    for line in uncomputed_metric_lines(plans, env):
         lines.append(f"# {line}")
     lines += EXECUTORS[suite.executor].preview(suite, planned, env)
     redactor = redactor_of_all(plans, env)

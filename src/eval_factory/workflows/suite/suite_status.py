@@ -211,8 +211,8 @@ class SuiteStatus:
 class SuiteReader:
     """Reads the status of a suite repeatedly.
 
-    Each call of `look` reads only new events. Slurm is asked at most once every `_INTERVAL_S`
-    seconds.
+    Each call of `read_status` reads only new events, and asks Slurm only if the last answer is at
+    least `_INTERVAL_S` seconds old.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class SuiteReader:
         # for each running cell: its start in epoch seconds, its events and its progress so far
         self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
 
-    def look(self) -> SuiteStatus:
+    def read_status(self) -> SuiteStatus:
         """Read what is new, and return the current status."""
         # The lock is checked before the events are read: if the lock is free, its last holder has
         # written all events.
@@ -366,7 +366,7 @@ class SuiteReader:
         if self._queue is None or now - self._queue[0] >= _INTERVAL_S:
             states = None
             with suppress(PrerequisiteError):
-                states = self._runs.look()  # asks Slurm
+                states = self._runs.poll()  # asks Slurm
             self._queue = (now, states)
         return self._queue[1]
 
@@ -424,7 +424,7 @@ def _read_once(read: Callable[[Path], Any], path: Path, _stamp: object) -> Any:
 
 def status_of(folder: SuiteDir) -> SuiteStatus:
     """Return the current status of the suite in this folder."""
-    return SuiteReader(folder).look()
+    return SuiteReader(folder).read_status()
 
 
 def figures_of(folder: Path) -> CellFigures | None:
@@ -565,7 +565,7 @@ def show_logs(
     tails: dict[Path, LineTail] = {}
     last: LineTail | None = None
     while True:
-        status = reader.look()
+        status = reader.read_status()
         cell = find_cell(status, wanted)
         wanted = cell.name  # the same cell in all further steps, even if other cells match later
         job = cell.job

@@ -69,7 +69,7 @@ class Host:
             self.states[spec.name] = Waiting()
         self.most = max(self.most, len(self.running))
 
-    def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
+    def poll(self, seconds: float = 0.0) -> Mapping[str, RunState]:
         """One ends, or those that are waiting are started."""
         new = [spec.name for spec in self.running if spec.name not in self.started]
         if not seconds or self.on_wait() == NOTHING:

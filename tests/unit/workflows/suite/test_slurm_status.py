@@ -41,7 +41,7 @@ class Jobs:
     def ends(self, number: int, *end: Any) -> None:
         self.store.record_end(self.wave, self.wave.runs[number], RunEnd(*end))
 
-    def look(self) -> SuiteStatus:
+    def read_status(self) -> SuiteStatus:
         self.dir.state.joinpath("slurm").rename(self.dir.state / "hidden")
         plain = status_of(self.dir)
         self.dir.state.joinpath("hidden").rename(self.dir.state / "slurm")
@@ -58,7 +58,7 @@ def told(status: SuiteStatus) -> list[tuple[str, str | None]]:
 
 
 def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
-    found = jobs.look()
+    found = jobs.read_status()
     name = jobs.wave.job_name
     assert told(found) == [
         ("running", f"Slurm: {name} task 0, RUNNING"),
@@ -70,27 +70,27 @@ def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
 
 
 def test_slurm_is_asked_now_and_then(jobs: Jobs) -> None:
-    jobs.look()
+    jobs.read_status()
     jobs.slurm.tasks = []
     jobs.now = 4.9
-    assert jobs.look().state == "running"
+    assert jobs.read_status().state == "running"
     jobs.now = 5.0
-    assert jobs.look().state == "ended"
+    assert jobs.read_status().state == "ended"
 
 
 def test_where_nothing_can_be_queued_nobody_is_asked(jobs: Jobs) -> None:
     jobs.slurm.silent = 9
-    assert told(jobs.look()) == [("missing", suite_status.NOT_KNOWN)] * 4
+    assert told(jobs.read_status()) == [("missing", suite_status.NOT_KNOWN)] * 4
     jobs.store.environment(1).unlink()
     jobs.now = 9.0
-    assert told(jobs.look())[0] == ("missing", TASK_GONE)
+    assert told(jobs.read_status())[0] == ("missing", TASK_GONE)
     assert jobs.slurm.silent == 8
 
 
 def test_a_complete_cell_stays_complete_and_a_suite_without_slurm_as_it_is(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path / "a")
     tell(jobs.dir.events, cell_ended(CELLS[0]))
-    assert told(jobs.look())[0][0] == "complete"
+    assert told(jobs.read_status())[0][0] == "complete"
     plain = suite_folder(tmp_path / "b", started())
     reader = SuiteReader(plain, jobs.slurm)  # type: ignore[arg-type]
     assert reader.with_jobs(status_of(plain)) == status_of(plain)
@@ -143,7 +143,7 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
     # of an earlier run
     tell(work / "logs" / "events.jsonl", phase("asking", time=1.0), progress(80, time=4.0))
     tell(work / "logs" / "events.jsonl", phase("asking", time=now + 1), progress(30, time=now + 4))
-    found = jobs.look()
+    found = jobs.read_status()
     first, second, third, _ = found.cells
     assert str(first.progress and first.progress.figures()).startswith("30/100")
     assert first.attempt == 2
@@ -154,7 +154,7 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
         "log": str(jobs.store.logs(1) / "0.log"),
     }
     tell(work / "logs" / "events.jsonl", progress(40, time=now + 5))
-    again = jobs.look().cells[0].progress
+    again = jobs.read_status().cells[0].progress
     assert str(again and again.figures()).startswith("40/100")
     assert second.job == suite_status.CellJob(second.reason, 0, jobs.store.logs(1) / "1.log")
     assert second.progress is None
@@ -166,7 +166,7 @@ def test_what_became_of_a_task_is_said_before_it_is_taken_over(jobs: Jobs) -> No
     jobs.ends(0, 3, "failed", "no such model", 1)
     jobs.ends(1, 3, "failed", None, 1)
     jobs.ends(3, 0, "complete", None, 1)
-    found = jobs.look()
+    found = jobs.read_status()
     assert [status for status, _ in told(found)] == ["missing", "missing", "missing", "waiting"]
     each_says(
         [str(reason) for _, reason in told(found)][:2],
@@ -176,12 +176,12 @@ def test_what_became_of_a_task_is_said_before_it_is_taken_over(jobs: Jobs) -> No
     assert [reason for _, reason in told(found)][2:] == [TASK_GONE, suite_status.RESULT_PUBLISHED]
     assert found.state == "ended"
     tell(jobs.dir.events, cell_ended(CELLS[0], "failed", reason="as taken over"))
-    assert told(jobs.look())[0] == ("failed", "as taken over")
+    assert told(jobs.read_status())[0] == ("failed", "as taken over")
 
 
 def test_a_cell_that_waits_for_its_submission_is_not_gone(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
-    status = jobs.look()
+    status = jobs.read_status()
     waiting = replace(status.cells[0], status=RunStatus.WAITING, reason=None, job=None)
     found = jobs.reader.with_jobs(replace(status, cells=(waiting,)))
     assert told(found) == [("waiting", None)]
@@ -189,11 +189,11 @@ def test_a_cell_that_waits_for_its_submission_is_not_gone(jobs: Jobs) -> None:
 
 def test_who_looks_deletes_keys_that_nobody_needs_any_more(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
-    status = jobs.look()
+    status = jobs.read_status()
     assert jobs.store.has_open_waves(), "somebody may be about to submit"
     before = time.time() - 301
     os.utime(jobs.store.environment(1), (before, before))
     jobs.reader.with_jobs(replace(status, state="running"))
     assert jobs.store.has_open_waves(), "somebody works on the suite"
-    jobs.look()
+    jobs.read_status()
     assert not jobs.store.has_open_waves()

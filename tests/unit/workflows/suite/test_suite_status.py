@@ -120,15 +120,15 @@ def test_a_reader_reads_on(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path, started(), by_hand.paused("host", "big/qa"))
     with held(folder):
         reader = SuiteReader(folder)
-        (pause,) = reader.look().pauses
+        (pause,) = reader.read_status().pauses
         assert (pause.group, pause.cells) == ("host", frozenset({"big/qa"}))
         by_hand.tell(folder.events, by_hand.back("host"))
-        assert reader.look().pauses == ()
+        assert reader.read_status().pauses == ()
         by_hand.tell(folder.events, cell_started("big/qa", time=200.0))
         cell_events(folder, "big/qa", phase("judging", time=201.0))
-        assert getattr(reader.look().cells[1].progress, "phase", None) == "judging"
+        assert getattr(reader.read_status().cells[1].progress, "phase", None) == "judging"
         by_hand.tell(folder.events, cell_started("big/qa", time=300.0, attempt=2))
-        again = reader.look().cells[1]
+        again = reader.read_status().cells[1]
         assert (again.progress, again.attempt) == (CellProgress("starting"), 2)
 
 
@@ -263,12 +263,12 @@ def test_a_reader_reads_on_in_a_cells_events_and_leaves_out_earlier_attempts(
     cell_events(folder, "a/b", phase("scoring", time=49.9), progress(9, time=49.95))
     reader = SuiteReader(folder)
     with held(folder):
-        assert reader.look().cells[0].progress == CellProgress()
+        assert reader.read_status().cells[0].progress == CellProgress()
         cell_events(folder, "a/b", phase("asking the model", time=50.0), progress(1, time=51.0))
-        found = reader.look().cells[0].progress
+        found = reader.read_status().cells[0].progress
         says(str(found and found.figures()), "1/100", "0 failed", "1:39 min left", "1.0/s")
         cell_events(folder, "a/b", {"event": "phase", "time": "never", "phase": "scoring"})
-        assert reader.look().cells[0].progress == found
+        assert reader.read_status().cells[0].progress == found
 
 
 def test_a_doubt_stands_beside_a_score_that_may_be_reported(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ TWELVE = [f"t/e{number}" for number in range(12)]
 def test_a_part_of_the_name_is_enough(
     tmp_path: Path, cells: list[str], wanted: str | None, found: str
 ) -> None:
-    status = SuiteReader(suite_folder(tmp_path, started(cells))).look()
+    status = SuiteReader(suite_folder(tmp_path, started(cells))).read_status()
     if found in cells:
         assert find_cell(status, wanted).name == found
         return
@@ -127,15 +127,15 @@ def test_a_part_of_the_name_is_enough(
 
 
 class Scripted:
-    """A reader of a cell that Slurm has: each look finds what the next step left."""
+    """A reader of a cell that Slurm has: each reading finds what the next step left."""
 
     def __init__(
         self, folder: SuiteDir, *steps: Callable[[], tuple[str, CellJob | None, str | None]]
     ) -> None:
-        self.status = SuiteReader(folder).look()
+        self.status = SuiteReader(folder).read_status()
         self.steps = list(steps)
 
-    def look(self) -> SuiteStatus:
+    def read_status(self) -> SuiteStatus:
         status, job, reason = self.steps.pop(0)()
         cell = self.status.cells[0]
         cell = replace(cell, status=RunStatus(status), reason=reason, job=job)
@@ -208,7 +208,7 @@ def test_a_suite_that_stops(
     assert killed == [(os.getpid(), signal.SIGINT)]
     assert slept == [2]
     each_says(said, [f"process {os.getpid()}", "to stop"])
-    after = SuiteReader(folder).look()
+    after = SuiteReader(folder).read_status()
     assert (after.state, after.exit_code) == ("ended", 130)
 
 
