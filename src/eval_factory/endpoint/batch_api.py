@@ -204,9 +204,10 @@ class BatchApi:
             try:
                 return answer.json()
             except ValueError:
-                raise BatchApiError(
-                    f"{self._url_in_messages(path)}: the answer is not JSON"
-                ) from None
+                reason = "the answer is not JSON"
+            except RecursionError:
+                reason = "the answer is nested too deeply"
+        raise BatchApiError(f"{self._url_in_messages(path)}: {reason}")
 
     def _answer(
         self, method: str, path: str, *, timeout: float = TIMEOUT_S, **options: Any

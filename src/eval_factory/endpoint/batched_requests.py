@@ -1,9 +1,9 @@
 """Answers requests that go by batch with the replies that the ledger (batches.db) has.
 
 A request without a reply waits for a batch, and the run stops after the step that made the
-request. When a batch has brought replies, helm-run repeats the step. Each attempt of the request
-then gets the next reply. Therefore retries, refused parameters and unreadable answers are handled
-as they are without batches.
+request. When a batch has brought replies, helm-run repeats the step. The first attempt at the
+request then gets the first stored reply, the second attempt gets the second, and so on. Therefore
+retries, refused parameters and unreadable answers are handled as they are without batches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BatchedRole:
         ledger: BatchLedger,
         wait: Callable[[str, Mapping[str, Any]], None],
         *,
-        asks_rest: bool,
+        sends_singly: bool,
     ) -> None:
         """Make the role.
 
@@ -45,12 +45,13 @@ class BatchedRole:
             ledger: stores the replies.
             wait: is called with the key and the line (`Line`, as a dict) of each request that has
                 to wait.
-            asks_rest: whether a request is sent on its own if its batch brought no usable answer.
+            sends_singly: whether requests to which a batch brought no usable answer are sent one by
+                one, without batches.
         """
         self.settings = settings
         self.ledger = ledger
         self.wait = wait
-        self.asks_rest = asks_rest
+        self.sends_singly = sends_singly
 
     def request(self, random: str | None) -> BatchedRequest:
         """Return the batched form of one HELM request.
@@ -67,7 +68,10 @@ class BatchedRequest:
         self._role = role
         self._random = random
         self._used_replies: dict[str, int] = defaultdict(int)
-        """A dict from the key of a body to the number of its replies that were used already."""
+        """The number of replies that were used already, by the key of the body.
+
+        The body, and thus its key, changes if the endpoint refuses a parameter.
+        """
         self._reply: StoredReply | None = None
         """The reply to the last attempt; None if the ledger had no reply."""
 
@@ -97,7 +101,7 @@ class BatchedRequest:
         used = self._used_replies[key]
         self._reply = None
         if used >= len(replies):
-            if replies and role.asks_rest:
+            if replies and role.sends_singly:
                 return None
             role.wait(key, self._line(body_without_secrets))
             raise WaitsForBatch

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -143,80 +143,90 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
         BaseException: an interruption of a call or of this thread. It is raised at once, and the
             running calls are cancelled.
     """
-    results: list[Any] = [None] * len(items)
-    failures: dict[int, Exception] = {}
-    remaining = iter(enumerate(items))
-    context = copy_context()
-
-    def work() -> None:
-        for number, item in remaining:
-            if failures:
-                return
-            try:
-                results[number] = context.copy().run(process, item)
-            except Exception as error:
-                failures[number] = error
-
-    begun = threading.Event()
-    ended = threading.Event()
-    all_calls = _run_at_once(work, min(at_once, len(items)), begun, ended)
+    calls = _Calls(process, items)
+    running = calls.run(greenlets=min(at_once, len(items)))
     try:
-        interruption = wait_for(all_calls)
+        wait_for(running)
     except BaseException:
+        # Not a call, but this caller was interrupted. `wait_for` has cancelled the calls.
         if not is_in_loop():
-            wait_for(asyncio.sleep(0))  # a round of the loop, in which `_run_at_once` can begin
-            if begun.is_set():
-                ended.wait()
-            else:  # the interruption came before the loop got the coroutine
-                all_calls.close()
+            calls.wait_for_end(running)
         raise
-    if interruption is not None:
-        raise interruption
-    if failures:
-        raise failures[min(failures)]
-    return results
+    if calls.interruption is not None:
+        raise calls.interruption
+    if calls.failures:
+        raise calls.failures[min(calls.failures)]
+    return calls.results
 
 
-async def _run_at_once(
-    work: Callable[[], None], times: int, begun: threading.Event, ended: threading.Event
-) -> BaseException | None:
-    """Run `work` in several greenlets, and wait until all of them have ended.
+class _Calls(Generic[Item, T]):
+    """The calls of a function with many items, which several greenlets make.
 
-    Return the interruption that ended the work early, or None. Raising the interruption here would
-    end the loop.
-
-    Args:
-        work: the function that each greenlet runs.
-        times: the number of greenlets.
-        begun: is set when this coroutine begins.
-        ended: is set when all greenlets have ended.
+    Attributes:
+        results: the results of the calls, in the order of the items.
+        failures: the errors of the failed calls, by the numbers of their items.
+        interruption: the interruption of a call, such as a KeyboardInterrupt; None without one.
     """
-    begun.set()
-    interruptions: list[BaseException] = []
 
-    def until_interrupted() -> None:
+    def __init__(self, process: Callable[[Item], T], items: Sequence[Item]) -> None:
+        self.results: list[Any] = [None] * len(items)
+        self.failures: dict[int, Exception] = {}
+        self.interruption: BaseException | None = None
+        self._process = process
+        self._remaining = iter(enumerate(items))
+        self._context = copy_context()
+        self._has_begun = threading.Event()
+        self._has_ended = threading.Event()
+
+    async def run(self, greenlets: int) -> None:
+        """Make the calls in this number of greenlets, and wait until all greenlets have ended.
+
+        An interruption of a call is stored and not raised, because raising it would end the loop.
+        """
+        self._has_begun.set()
+        tasks = [asyncio.ensure_future(_run(self._call_until_the_end)) for _ in range(greenlets)]
         try:
-            work()
+            await asyncio.gather(*tasks)
+        except asyncio.CancelledError:  # of a greenlet after an interruption, or of this coroutine
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self.interruption is None:
+                raise
+        finally:
+            self._has_ended.set()
+
+    def _call_until_the_end(self) -> None:
+        """Make one call after another, until no item remains or a call fails.
+
+        Raises:
+            asyncio.CancelledError: a call was interrupted, or this greenlet was cancelled.
+        """
+        try:
+            for number, item in self._remaining:  # all greenlets share the iterator
+                if self.failures:
+                    return
+                self._call(number, item)
         except (asyncio.CancelledError, GreenletExit):
             raise
-        except BaseException as error:  # an interruption; `work` catches every Exception itself
-            interruptions.append(error)
+        except BaseException as error:
+            self.interruption = self.interruption or error
             raise asyncio.CancelledError from None
 
-    tasks = [asyncio.ensure_future(_run(until_interrupted)) for _ in range(times)]
-    try:
-        await asyncio.gather(*tasks)
-    except asyncio.CancelledError:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if not interruptions:
-            raise
-    finally:
-        ended.set()
-    if not interruptions:
-        return None
-    return interruptions[0]
+    def _call(self, number: int, item: Item) -> None:
+        """Call the function with an item, and store the result or the error."""
+        try:
+            self.results[number] = self._context.copy().run(self._process, item)
+        except Exception as error:
+            self.failures[number] = error
+
+    def wait_for_end(self, running: Coroutine[Any, Any, None]) -> None:
+        """Wait until the cancelled coroutine `running` of `run` has ended."""
+        wait_for(asyncio.sleep(0))  # if the loop has the coroutine, it begins in this round
+        if self._has_begun.is_set():
+            self._has_ended.wait()
+        else:  # the interruption came before the loop got the coroutine
+            running.close()
 
 
 async def _run(function: Callable[[], None]) -> None:

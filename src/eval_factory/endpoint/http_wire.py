@@ -395,13 +395,18 @@ class Wire(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._fail(MalformedAnswerError("the answer changes to another protocol"))
         except httptools.HttpParserError as error:
-            has_status = self._parser.get_status_code() >= 200
-            is_http = has_status or _STATUS_LINE.match(self._head) is not None
-            if is_http and not self._has_head and not self._head_is_odd:
+            if self._may_correct_head():
                 self._head_is_odd = True
                 self._feed(self._restart_with_corrected_head())
             else:
                 self._refuse_bytes(data, error)
+
+    def _may_correct_head(self) -> bool:
+        """Return True if the parser refused a head of HTTP that was not corrected yet."""
+        if self._has_head or self._head_is_odd:
+            return False
+        has_status = self._parser.get_status_code() >= 200
+        return has_status or _STATUS_LINE.match(self._head) is not None
 
     def _restart_with_corrected_head(self) -> bytes:
         """Begin a new parser, and return all received bytes for it, with a corrected head.
@@ -426,13 +431,12 @@ class Wire(asyncio.Protocol):
         """Handle bytes that the parser refuses: extra bytes after the answer, or no valid HTTP."""
         if self._is_complete:
             self.is_open = False
-            # `data` may begin with the answer itself; any further beginning is of an extra answer.
-            own_beginnings = 1 if data.startswith(_ANSWER_BEGINNING) else 0
-            self._ends_in_surplus = data.count(_ANSWER_BEGINNING) > own_beginnings
+            self._ends_in_surplus = _holds_extra_answer(data)
         elif self._parser.get_status_code():
-            # `__context__` is an error that a method of this class raised.
-            message = one_line(f"the answer is not valid HTTP: {error.__context__ or error}")
-            self._fail(MalformedAnswerError(message))
+            # If `on_message_begin` or `on_headers_complete` refused the answer, `__context__` is
+            # the error of that method.
+            reason = error.__context__ or error
+            self._fail(MalformedAnswerError(one_line(f"the answer is not valid HTTP: {reason}")))
         elif data.startswith(_TLS_RECORDS):
             self._fail(TransportError(WANTS_TLS, unreachable=True))
         else:
@@ -554,6 +558,14 @@ class Wire(asyncio.Protocol):
                 and (piece := os.read(descriptor, READ_SIZE))
             ):
                 self.data_received(piece)
+
+
+def _holds_extra_answer(data: bytes) -> bool:
+    """Return True if another answer begins in bytes that began with the answer, or within it."""
+    beginnings = data.count(_ANSWER_BEGINNING)
+    if data.startswith(_ANSWER_BEGINNING):
+        return beginnings > 1  # the first beginning is that of the answer itself
+    return beginnings > 0
 
 
 def tls_failed(error: Exception | None) -> str:

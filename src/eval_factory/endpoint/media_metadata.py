@@ -433,20 +433,25 @@ def _mpeg_frame_size(data: bytes, position: int) -> int:
     """
     if len(data) < position + 4 or not _MPEG_HEAD.match(data, position):
         return 0
-    version = data[position + 1] >> 3 & 3
-    layer = 4 - (data[position + 1] >> 1 & 3)
-    rate_number = data[position + 2] >> 2 & 3
+    second_byte, third_byte = data[position + 1 : position + 3]
+    version = second_byte >> 3 & 0b11
+    layer = 4 - (second_byte >> 1 & 0b11)  # the header has 3 for layer 1, and 1 for layer 3
+    bit_rate_index = third_byte >> 4
+    sampling_rate_index = third_byte >> 2 & 0b11
+    padding = third_byte >> 1 & 0b1
     divisor = _MPEG_RATE_DIVISORS.get(version)
-    if divisor is None or layer > 3 or rate_number >= len(_MPEG_RATES):
+    if divisor is None or layer > 3 or sampling_rate_index >= len(_MPEG_RATES):
         return 0
-    rate = _MPEG_RATES[rate_number] // divisor
-    bit_rate = 1000 * _MPEG_KBIT[(divisor == 1, layer)][(data[position + 2] >> 4) - 1]
-    padding = data[position + 2] >> 1 & 1
+    is_mpeg_1 = divisor == 1
+    sampling_rate = _MPEG_RATES[sampling_rate_index] // divisor
+    bit_rate = 1000 * _MPEG_KBIT[(is_mpeg_1, layer)][bit_rate_index - 1]
+    # A frame has this number of samples: 384 in layer 1, 576 in layer 3 of MPEG 2, else 1152. The
+    # factors below are the samples divided by 8 bits; layer 1 counts in units of 4 bytes.
     if layer == 1:
-        return (12 * bit_rate // rate + padding) * 4
-    if layer == 3 and divisor > 1:
-        return 72 * bit_rate // rate + padding
-    return 144 * bit_rate // rate + padding
+        return (12 * bit_rate // sampling_rate + padding) * 4
+    if layer == 3 and not is_mpeg_1:
+        return 72 * bit_rate // sampling_rate + padding
+    return 144 * bit_rate // sampling_rate + padding
 
 
 def _end_before_tags(data: bytes) -> int:

@@ -247,7 +247,7 @@ class Endpoint:
         settings = self._settings
         if not settings.batch or not self._is_asked:
             return None
-        asks_rest = (
+        sends_singly = (
             settings.batch == BATCH_OR_SINGLE
             and HelmRunSettings.from_environment(os.environ).asks_rest_of_batches
         )
@@ -255,7 +255,7 @@ class Endpoint:
         def wait(key: str, line: Mapping[str, Any]) -> None:
             self._session.wait_for_batch({"key": key, "role": self._role, **line})
 
-        return BatchedRole(settings, self._session.batches, wait, asks_rest=asks_rest)
+        return BatchedRole(settings, self._session.batches, wait, sends_singly=sends_singly)
 
     @property
     def settling_s(self) -> float:

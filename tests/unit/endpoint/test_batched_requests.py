@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.batch_api import BatchApiError, BatchStatus, reply_in
+from eval_factory.endpoint.batch_api import BatchApi, BatchApiError, BatchStatus, reply_in
 from eval_factory.endpoint.batch_ledger import BatchLedger, has_open_batches
 from eval_factory.endpoint.batched_requests import BatchedRole, WaitsForBatch
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import TransportError
+from eval_factory.endpoint.servers import Servers
+from eval_factory.endpoint.sign_in import SignIn
 from scripted_endpoint import ADAPTER
 
 SECRET = "not-for-any-file-3310"
@@ -40,11 +44,11 @@ class Folder:
         self.ledger = BatchLedger(path)
         self.waits: list[dict[str, Any]] = []
 
-    def role(self, *, asks_rest: bool = False) -> BatchedRole:
+    def role(self, *, sends_singly: bool = False) -> BatchedRole:
         def wait(key: str, line: Any) -> None:
             self.waits.append({"key": key, "role": "model", **line})
 
-        return BatchedRole(SETTINGS, self.ledger, wait, asks_rest=asks_rest)
+        return BatchedRole(SETTINGS, self.ledger, wait, sends_singly=sends_singly)
 
     def batch(self, *replies: tuple[int, str] | None) -> None:
         """Send what waits, and end its batch; None: without an answer."""
@@ -128,10 +132,10 @@ def test_a_reply_that_nobody_read_outlives_the_invocation(folder: Folder) -> Non
 
 def test_only_what_a_batch_left_is_asked_by_itself(folder: Folder) -> None:
     with pytest.raises(WaitsForBatch):
-        folder.role(asks_rest=True).request(None).reply(SENT)
+        folder.role(sends_singly=True).request(None).reply(SENT)
     folder.waits.clear()
     folder.batch(None)
-    request = folder.role(asks_rest=True).request(None)
+    request = folder.role(sends_singly=True).request(None)
     with pytest.raises(TransportError):
         request.reply(SENT)
     assert request.reply(SENT) is None
@@ -183,3 +187,20 @@ def test_a_batch_may_say_little() -> None:
     assert (status.total, status.completed, status.failed) == (0, 0, 0)
     assert status.expires_at is None
     assert not status.has_metadata
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [(b"<html>", "not JSON"), (b"[" * 100_000, "nested too deeply")],
+)
+def test_an_answer_of_the_batch_api_that_cannot_be_parsed_is_an_error_of_the_batch_api(
+    body: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = requests.Response()
+    answer.status_code = 200
+    answer._content = body
+    monkeypatch.setattr(requests, "request", lambda *_, **__: answer)
+    redactor = Redactor([])
+    servers = Servers([], SignIn(None), redactor)
+    with pytest.raises(BatchApiError, match=f"^https://here.example/v1/batches/b: .*{reason}"):
+        BatchApi(servers, "https://here.example/v1", redactor).status("b")
