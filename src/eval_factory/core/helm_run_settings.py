@@ -99,7 +99,7 @@ class HelmRunSettings:
     # role -> the price of its tokens, if it is known
     prices: Mapping[str, Price] = field(default_factory=dict)
     # True if requests without an answer in a batch are sent one by one
-    asks_rest_of_batches: bool = False
+    sends_singly: bool = False
     libraries: Mapping[str, str] = field(default_factory=dict)
     """The environment variables with which libraries find their data (HF_HOME ...)."""
 

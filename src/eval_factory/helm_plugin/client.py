@@ -249,7 +249,7 @@ class Endpoint:
             return None
         sends_singly = (
             settings.batch == BATCH_OR_SINGLE
-            and HelmRunSettings.from_environment(os.environ).asks_rest_of_batches
+            and HelmRunSettings.from_environment(os.environ).sends_singly
         )
 
         def wait(key: str, line: Mapping[str, Any]) -> None:

@@ -162,19 +162,19 @@ class Batches:
             ended = run(settings)
             if not any(event["event"] == BATCHES_AWAITED for event in ended.events):
                 return replace(ended, wall_s=time.monotonic() - started)
-            asks_singly = self._has_single_requests()
-            if asks_singly:
+            sends_singly = self._has_single_requests()
+            if sends_singly:
                 self._ledger.forget_waiting()  # the next helm-run makes these requests again
             else:
                 self.send_and_wait()
             # Single requests have another price than batches, and the price is stored per run ID.
             # With None, helm-run gets a new run ID.
-            price_changes = asks_singly or settings.asks_rest_of_batches
+            price_changes = sends_singly or settings.sends_singly
             settings = replace(
                 settings,
                 run_id=None if price_changes else ended.run_id,
-                prices=prices_for_helm_run(self._plan, by_batch=not asks_singly),
-                asks_rest_of_batches=asks_singly,
+                prices=prices_for_helm_run(self._plan, by_batch=not sends_singly),
+                sends_singly=sends_singly,
             )
 
     def _has_single_requests(self) -> bool:
