@@ -461,11 +461,11 @@ class RetryingClient:
     ) -> Answered:
         """Send a request until it is answered or fails for good, and note each attempt."""
         tries = _Tries(self._retries)
-        own_changes: dict[str, openai_api.Change] = {}  # errors to this request asked for them
+        own_changes: dict[str, openai_api.Change] = {}  # as errors to this request asked for
         avoided = set[Server]()  # servers that the next attempt asks only if there is no other
         refusing = set[Server]()  # servers that refused this request
         attempt = 1
-        may_renew = True
+        may_renew = True  # the token; it is renewed at most once
         while True:
             started = time.time()
             clock = time.perf_counter()
@@ -487,7 +487,7 @@ class RetryingClient:
             except _RetryWithChanges as refused:
                 _note_refusal(note, attempt, refused.status, started, time.perf_counter() - clock)
                 own_changes = refused_parameters.merged_changes(own_changes, refused.changes)
-                may_renew = may_renew and bool(refused.changes)
+                may_renew = may_renew and bool(refused.changes)  # no changes: it was renewed
                 continue  # `attempt` stays: only retries are counted
             except TransportError as error:
                 latency = time.perf_counter() - clock
@@ -543,8 +543,8 @@ class RetryingClient:
     def _is_refused_by_all(self, status: int | None, server: Server, refusing: set[Server]) -> bool:
         """Return True if no other server may answer the request that this server refused.
 
-        Only the refusals of `PROMPT_STATUSES` may be this server's own: it may have lost the model.
-        After such a refusal, the server is added to `refusing`, the servers that refused the
+        Only a refusal with one of `PROMPT_STATUSES` may come from this server alone: it may have
+        lost the model. The server is then added to `refusing`, the servers that refused the
         request.
         """
         if status not in PROMPT_STATUSES:

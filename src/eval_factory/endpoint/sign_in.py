@@ -318,19 +318,16 @@ class OAuthSignIn(SignIn):
         if urlsplit(self._url).hostname in _LOOPBACK:
             # oauthlib refuses http:// unless this variable is set.
             os.environ.setdefault("OAUTHLIB_INSECURE_TRANSPORT", "1")
-        value, lifetime = self._answer(self._url)
-        if (
-            not isinstance(value, str)
-            or not value.isascii()
-            or not value.isprintable()
-            or not 0 < lifetime < math.inf
-        ):
+        value, lifetime = self._requested_token(self._url)
+        # The token is sent in a header, so it has to be printable ASCII.
+        is_text = isinstance(value, str) and value.isascii() and value.isprintable()
+        if not is_text or not 0 < lifetime < math.inf:
             raise self._error("the token endpoint's answer holds no token that is valid")
         lifetime = min(lifetime, MAX_LIFETIME_S)
         return Token(value, time.time() + lifetime, lifetime)
 
-    def _answer(self, url: str) -> tuple[Any, float]:
-        """Return the token in the service's answer, unchecked, and its lifetime in seconds.
+    def _requested_token(self, url: str) -> tuple[Any, float]:
+        """Request a token; return the token, unchecked, and its lifetime in seconds.
 
         Raises:
             SignInError: no answer came, or the answer holds no token.
