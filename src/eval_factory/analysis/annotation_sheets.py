@@ -15,7 +15,7 @@ from pathlib import Path
 
 from eval_factory.core.annotations import (
     AnswerKey,
-    Questionnaire,
+    RatedQuestion,
     Rating,
     RatingChoice,
     Sample,
@@ -253,7 +253,7 @@ def draw_answers(
 
 
 def sample_of_draw(
-    questionnaire: Questionnaire,
+    rated_question: RatedQuestion,
     strata: Sequence[AnswerStratum],
     drawn: Sequence[tuple[ShownAnswer, int, float]],
     draw: Draw,
@@ -261,12 +261,12 @@ def sample_of_draw(
     """Return the sample of a draw, with a code for each answer.
 
     Args:
-        questionnaire: the questions for the raters.
+        rated_question: the question for the raters, and how answers to it are scored.
         strata: the strata of the sample.
         drawn: (texts, number of the stratum, probability of being drawn) of each drawn answer.
         draw: the settings of the draw.
     """
-    sheet = _sheet_id(questionnaire, drawn, draw)
+    sheet = _sheet_id(rated_question, drawn, draw)
     stratum_of: dict[str, int] = {}
     for number, stratum in enumerate(strata):
         for key in stratum.answers:
@@ -279,11 +279,11 @@ def sample_of_draw(
         )
     return Sample(
         id=sheet,
-        kind=questionnaire.kind,
+        kind=rated_question.kind,
         raters=draw.raters,
-        choices=questionnaire.choices,
-        metric=questionnaire.metric,
-        scale=questionnaire.score.scale,
+        choices=rated_question.choices,
+        metric=rated_question.metric,
+        scale=rated_question.score.scale,
         strata=tuple(stratum.name for stratum in strata),
         stratum_of=stratum_of,
         answers=tuple(answers),
@@ -291,10 +291,10 @@ def sample_of_draw(
 
 
 def _sheet_id(
-    questionnaire: Questionnaire, drawn: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
+    rated_question: RatedQuestion, drawn: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
 ) -> str:
     """Return an id that is computed from the draw and the drawn answers."""
-    lines = [draw.identity, questionnaire.kind, str(draw.seed)]
+    lines = [draw.identity, rated_question.kind, str(draw.seed)]
     for shown, _, _ in drawn:
         lines.append(f"{shown.key.as_text()} {shown.sha256}")
     text = "\n".join(lines).encode("utf-8", "surrogatepass")

@@ -240,8 +240,8 @@ class ShownAnswer:
 
 
 @dataclass(frozen=True)
-class Questionnaire:
-    """The questions that raters are asked about the answers of one result."""
+class RatedQuestion:
+    """The question that raters are asked about each answer of one result, and its scale."""
 
     kind: str  # `RATINGS_SHEET` or `CRITERIA_SHEET`
     metric: str  # HELM's name of the main metric
@@ -380,10 +380,10 @@ def _decisions_of(record: InstanceRecord) -> dict[str, dict[int, float]]:
     return by_judge
 
 
-def questionnaire_of(
+def rated_question_of(
     result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]
-) -> Questionnaire:
-    """Return the questions that raters are asked about the answers of a result.
+) -> RatedQuestion:
+    """Return the question that raters are asked about each answer of a result.
 
     Args:
         result: the result whose answers are rated.
@@ -426,7 +426,7 @@ def questionnaire_of(
         raise ConfigError(
             f"{metric} has no scale with two ends, so a rating cannot mean one of its values"
         )
-    return Questionnaire(
+    return RatedQuestion(
         kind=sheet_kind,
         metric=metric,
         score=score,

@@ -22,7 +22,7 @@ from eval_factory.core.annotations import (
     Annotations,
     AnswerKey,
     Question,
-    Questionnaire,
+    RatedQuestion,
     Sample,
     SampledAnswer,
     has_judges,
@@ -169,7 +169,7 @@ def _category_of(rated: RatedResult, record: InstanceRecord, number: int) -> str
     The category of a rubric's criterion is its first tag, or None if it has no tags. On other
     sheets, the category is the name of the question.
     """
-    if rated.questionnaire.kind != CRITERIA_SHEET:
+    if rated.rated_question.kind != CRITERIA_SHEET:
         key = AnswerKey(record.id, record.trial)
         return str(rated.answers[key].questions[number].name)
     tags = list(record.criteria[number].get("tags") or ())
@@ -217,7 +217,7 @@ class RatedAnswer:
 class RatedResult:
     """A result with the ratings of its answers."""
 
-    questionnaire: Questionnaire  # the questions that people answered, and how they are scored
+    rated_question: RatedQuestion  # the question that people answered, and its scale
     sample: Sample  # the last sample of the main kind; its strata are used for all ratings
     # the main metric's value of every answer
     values: dict[AnswerKey, float] = field(default_factory=dict)
@@ -233,7 +233,7 @@ class RatedResult:
 
     def possible_marks(self) -> list[float]:
         """Return all possible marks, the lowest first."""
-        return sorted(choice.value for choice in self.questionnaire.choices)
+        return sorted(choice.value for choice in self.rated_question.choices)
 
     def scores_by_people(self) -> dict[AnswerKey, float]:
         """Return the people's score of each answer that at least one person rated in full."""
@@ -242,7 +242,7 @@ class RatedResult:
             ratings = answer.complete_ratings()
             if ratings:
                 scores[key] = statistics.fmean(
-                    self.questionnaire.score_by(answer.questions, ratings_by_person)
+                    self.rated_question.score_by(answer.questions, ratings_by_person)
                     for ratings_by_person in ratings
                 )
         return scores
@@ -294,8 +294,8 @@ class RatedResult:
         The lowest possible score is then below the published scale, too.
         """
         possible_marks = self.possible_marks()
-        low, high = self.questionnaire.score.scale or (possible_marks[0], possible_marks[-1])
-        if self.questionnaire.kind == CRITERIA_SHEET:
+        low, high = self.rated_question.score.scale or (possible_marks[0], possible_marks[-1])
+        if self.rated_question.kind == CRITERIA_SHEET:
             low = min(low, lower_end(list(people.values()), list(self.lowest.values()), high))
         return low, high
 
@@ -364,7 +364,7 @@ def _corrected_score(
     """
     scale = rated.scale(people)
     corrected = corrected_mean(rated.strata(rated.values, people), scale)
-    low, high = rated.questionnaire.score.scale or scale
+    low, high = rated.rated_question.score.scale or scale
 
     def clipped(value: float) -> float:
         return min(high, max(low, value))
@@ -429,7 +429,7 @@ def _match_ratings(
     """
     unmatched = _ratings_by_answer(annotations, samples)
     sample = samples[-1]
-    questionnaire = Questionnaire(
+    rated_question = RatedQuestion(
         sample.kind,
         sample.metric,
         score,
@@ -437,26 +437,26 @@ def _match_ratings(
         choices=sample.choices,
         judged=has_judges(result, sample.kind),
     )
-    rated = RatedResult(questionnaire, sample)
+    rated = RatedResult(rated_question, sample)
     for record in result.instances:
-        value = questionnaire.value_of(record)
+        value = rated_question.value_of(record)
         if value is None:
             continue
         key = AnswerKey(record.id, record.trial)
         rated.values[key] = value
         rated.clusters[key] = record.cluster or record.id
-        for judge, judge_score in questionnaire.scores_of(record).items():
+        for judge, judge_score in rated_question.scores_of(record).items():
             rated.scores_by_judge[judge][key] = judge_score
         lowest = record.lowest_score
         if lowest is not None:
             rated.lowest[key] = lowest
         for drawn, by_rater in unmatched.pop(key, ()):
-            if drawn.shown_sha256 != questionnaire.sha256_of(record):
+            if drawn.shown_sha256 != rated_question.sha256_of(record):
                 rated.unused += sum(map(len, by_rater.values()))
                 continue
             answer = rated.answers.setdefault(key, RatedAnswer(drawn.questions))
             answer.by_rater.update(by_rater)
-            answer.marks = questionnaire.judge_ratings_of(record)
+            answer.marks = rated_question.judge_ratings_of(record)
     # The remaining ratings are of answers that are no longer in the result, or have no value.
     for _, by_rater in chain.from_iterable(unmatched.values()):
         rated.unused += sum(map(len, by_rater.values()))

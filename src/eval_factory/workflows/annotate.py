@@ -34,7 +34,7 @@ from eval_factory.core.annotations import (
     AnswerKey,
     Sample,
     ShownAnswer,
-    questionnaire_of,
+    rated_question_of,
     read_annotations,
     read_sample,
 )
@@ -193,15 +193,15 @@ def _draw_sample(
     for record in stored.result.instances:
         if record.metrics:
             records.append(record)
-    questionnaire = questionnaire_of(stored.result, records, kind, system_prompts(stored))
+    rated_question = rated_question_of(stored.result, records, kind, system_prompts(stored))
     categories = set(chain.from_iterable(record.categories for record in records))
     # The answers are grouped by the first field that groups the scores of the result, if any.
     group_field = next((name for name in stored.result.groups if name in categories), None)
     candidates = []
     record_of_key = {}
     for record in records:
-        score = questionnaire.value_of(record)
-        if score is not None and questionnaire.questions(record):
+        score = rated_question.value_of(record)
+        if score is not None and rated_question.questions(record):
             group = ""
             if group_field is not None:
                 group = str(record.categories.get(group_field, ""))
@@ -213,9 +213,9 @@ def _draw_sample(
     strata = strata_of(candidates, draw.count)
     chosen = []
     for key, stratum_number, probability in draw_answers(strata, rated, draw):
-        shown = questionnaire.shown(record_of_key[key])
+        shown = rated_question.shown(record_of_key[key])
         chosen.append((shown, stratum_number, probability))
-    sample = sample_of_draw(questionnaire, strata, chosen, draw)
+    sample = sample_of_draw(rated_question, strata, chosen, draw)
     shown_by_code = {}
     for answer, (shown, _, _) in zip(sample.answers, chosen, strict=True):
         shown_by_code[answer.code] = shown

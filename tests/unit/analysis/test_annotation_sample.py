@@ -16,7 +16,7 @@ from eval_factory.analysis.annotation_sheets import (
     score_ranges_of,
     strata_of,
 )
-from eval_factory.core.annotations import AnswerKey, Questionnaire, questionnaire_of
+from eval_factory.core.annotations import AnswerKey, RatedQuestion, rated_question_of
 from eval_factory.core.errors import ConfigError
 from facts import naming
 from stored_results import instance
@@ -130,9 +130,9 @@ def test_what_is_rated_is_not_drawn_again() -> None:
     ] == [last]
 
 
-def asked() -> Questionnaire:
+def asked() -> RatedQuestion:
     record = instance("q", 1.0)
-    return questionnaire_of(scored(record, "exact_match", (0, 1)), [record], None, frozenset())
+    return rated_question_of(scored(record, "exact_match", (0, 1)), [record], None, frozenset())
 
 
 def test_codes_say_nothing_and_each_rater_has_an_order_of_its_own() -> None:

@@ -58,9 +58,9 @@ def scored(
 
 def asked(
     record: InstanceRecord, label: str, scale: tuple[float, float] | None, **more: Any
-) -> annotated.Questionnaire:
+) -> annotated.RatedQuestion:
     kind = more.pop("kind", None)
-    return annotated.questionnaire_of(
+    return annotated.rated_question_of(
         scored(record, label, scale, **more), [record], kind, frozenset(["You are GPT."])
     )
 
@@ -204,4 +204,4 @@ def test_what_nobody_can_rate_is_refused(
     with pytest.raises(ConfigError, match=said):
         asked(record, "exact_match", scale, kind=kind)
     with pytest.raises(ConfigError, match=naming("exact_match could not")):
-        annotated.questionnaire_of(replace(result([]), scores={}), [], None, frozenset())
+        annotated.rated_question_of(replace(result([]), scores={}), [], None, frozenset())

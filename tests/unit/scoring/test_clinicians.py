@@ -18,7 +18,7 @@ from eval_factory.core.annotations import (
     RatingChoice,
     Sample,
     SampledAnswer,
-    questionnaire_of,
+    rated_question_of,
 )
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.results import (
@@ -76,7 +76,7 @@ def sample_of(
 ) -> Sample:
     """The first of the answers, in two strata: even and odd numbers."""
     records = list(made.instances)
-    asked = questionnaire_of(made, records, kind, frozenset())
+    asked = rated_question_of(made, records, kind, frozenset())
     answers = tuple(
         SampledAnswer(
             f"c{place}",
