@@ -344,7 +344,7 @@ def write_leaderboards(stream: TextIO, *, as_json: bool, as_tsv: bool) -> None:
                 {
                     **row.model_dump(by_alias=True, mode="json"),
                     "schema_installed": schema_path(row) is not None,
-                    "needed": row.needed(),
+                    "needed": row.need_lines(),
                 }
             )
         stream.write(json.dumps(records, indent=2) + "\n")
@@ -352,13 +352,13 @@ def write_leaderboards(stream: TextIO, *, as_json: bool, as_tsv: bool) -> None:
         lines = []
         for row in rows:
             files = (row.conf, row.schema_file, f"{row.max_eval_instances}")
-            lines.append((row.name, row.description, *files, "; ".join(row.needed())))
+            lines.append((row.name, row.description, *files, "; ".join(row.need_lines())))
         show_lines(LEADERBOARD_COLUMNS, lines, stream)
     else:
         texts = [LEADERBOARD_FACTS]
         for row in rows:
             files_text = f"{row.conf}, {row.schema_file}, {row.max_eval_instances} instances"
-            texts.append("\n  ".join((row.name, row.description, files_text, *row.needed())))
+            texts.append("\n  ".join((row.name, row.description, files_text, *row.need_lines())))
         stream.write(wrapped("\n".join(texts), columns(stream)) + "\n")
 
 

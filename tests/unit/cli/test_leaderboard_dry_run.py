@@ -28,7 +28,7 @@ def call(*arguments: str) -> click.testing.Result:
 
 
 ROWS = load_catalogue().leaderboards
-RUNNABLE = [row.name for row in ROWS if not row.lacks and not row.names_no_organization]
+RUNNABLE = [row.name for row in ROWS if not row.lacks and not row.needs_organization]
 
 
 @pytest.mark.parametrize("name", [*RUNNABLE, "medhelm_private_stanford"])

@@ -156,9 +156,9 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
             "(docs/upstreams.md)"
         )
     data_dir = Path(extra.data_dir).expanduser() if extra.data_dir else None
-    look_only = request.dry_run or extra.offline
+    local_only = request.dry_run or extra.offline
     text, origin = registry.conf_of(
-        leaderboard, file=request.conf, data_dir=data_dir, look_only=look_only
+        leaderboard, file=request.conf, data_dir=data_dir, local_only=local_only
     )
     if text is None and extra.offline:
         raise PrerequisiteError(
@@ -173,7 +173,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
             chosen.append(entry)
     evaluation = evaluation_of(request, leaderboard, env, chosen)
     show_warnings(evaluation, screen)
-    screen.writelines(f"{leaderboard.name} needs: {line}\n" for line in leaderboard.needed())
+    screen.writelines(f"{leaderboard.name} needs: {line}\n" for line in leaderboard.need_lines())
     if text is None:
         screen.write(f"the conf would be downloaded: {origin}\n")
     else:
@@ -311,7 +311,7 @@ def _with_runs(
     for skipped in not_run:
         if skipped.exit_code:
             reason = one_line(skipped.reason)
-            screen.write(f"warning: cannot run {skipped.entry.run}: {reason}\n")
+            screen.write(f"warning: cannot run {skipped.entry.row_name}: {reason}\n")
     if unready:  # their entries were removed above, so the suite is built again without them
         suite = _suite(board, entries_by_name, evaluation, env)
     return replace(
@@ -468,7 +468,7 @@ def _roles_of(entry: Entry, framework: Framework) -> tuple[str, ...]:
 
 def _has_jury(entry: Entry) -> bool:
     """Return True if a jury rates the answers of the entry."""
-    return entry.known is not None and entry.known.has_jury
+    return entry.indexed is not None and entry.indexed.has_jury
 
 
 def evaluation_of(
@@ -579,7 +579,7 @@ def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow
     for skipped in board.not_run:
         state = _FAILED if skipped.exit_code else _LEFT_OUT
         for model in board.models.values():
-            row = BoardRow(skipped.entry.run, model, state, skipped.reason)
+            row = BoardRow(skipped.entry.row_name, model, state, skipped.reason)
             rows.append((row, skipped.exit_code))
     return rows
 
@@ -587,7 +587,7 @@ def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow
 def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
     """Return the row of an entry whose run was started, and the exit code of the run."""
     row = BoardRow(
-        run=entry.run,
+        run=entry.row_name,
         model_id=board.models[cell.target],
         state=_FAILED,
         reason=cell.reason,

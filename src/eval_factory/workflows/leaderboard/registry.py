@@ -1,7 +1,7 @@
 """Reads the catalogue of HELM's leaderboards, and finds their schemas and conf files.
 
-The catalogue is `leaderboards.yml`. A conf file lists run entries for many models; `of_any_model`
-returns the entries without their models.
+The catalogue is `leaderboards.yml`. A conf file lists a leaderboard's run entries for many models;
+`of_any_model` returns the entries without their models.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM
 
 _ORGANIZATION = "{organization}"  # the placeholder for an organization in the name of a conf file
-ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
+CONF_URL = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
 """The URL of a conf file in HELM's repository."""
 
 
@@ -37,28 +37,31 @@ class Leaderboard(StrictModel):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     description: str
+    # the names of two files of HELM
     conf: Annotated[str, Field(pattern=r"^run_entries[a-z0-9_{}]*\.conf$")]
     schema_file: Annotated[str, Field(alias="schema", pattern=r"^schema_[a-z0-9_]+\.yaml$")]
     num_train_trials: Positive
     max_eval_instances: Positive
-    priority: Positive
-    access: Literal["public", "gated", "private"] = "public"
+    priority: Positive  # only entries with this or a smaller number as their priority are run
+    access: Literal["public", "gated", "private"] = "public"  # who can get the data
     # what every entry needs and a chat endpoint lacks; None if some entries can be run
     lacks: str | None = None
     # what only some entries need and a chat endpoint lacks, such as "log probabilities"
     leaves_out: str | None = None
     makes_images: bool = False  # True if the answers are pictures
-    needs: tuple[str, ...] = ()
-    judges: dict[Role, str] = {}  # the name of each judge at HELM, by role
+    needs: tuple[str, ...] = ()  # a text for each thing that the user must provide
+    judges: dict[Role, str] = {}  # HELM's name of each judge, by role
     schema_changes: dict[str, str] = {}
-    """Corrections of HELM's schema, without which HELM cannot make the tables: new text by old."""
+    """Corrections of HELM's schema: a dict from a text in the schema to its replacement. Without
+    them, HELM cannot make the tables.
+    """
 
     @property
-    def names_no_organization(self) -> bool:
-        """True if the name of the conf file still has the placeholder for an organization."""
+    def needs_organization(self) -> bool:
+        """True if the name of the conf file has the placeholder for an organization."""
         return _ORGANIZATION in self.conf
 
-    def needed(self) -> list[str]:
+    def need_lines(self) -> list[str]:
         """Return a line for each need of the leaderboard beyond a chat endpoint."""
         lines = []
         if self.lacks:
@@ -81,8 +84,8 @@ class Catalogue(StrictModel):
 
     output_dir: str  # the default output folder; {name} is replaced by the leaderboard's name
     several: dict[str, dict[str, tuple[int, ...]]]
-    """Arguments with values that HELM expands to several runs: for each argument and each such
-    value, the values of the runs.
+    """Values of entry arguments that HELM expands to several runs. The dict maps the argument's
+    name and such a value to the values that the runs have instead.
     """
     leaderboards: tuple[Leaderboard, ...]
 
@@ -102,19 +105,20 @@ def find(name: str) -> Leaderboard:
         ConfigError: No leaderboard has this name.
     """
     wanted = name.lower().replace("-", "_").replace(".", "_")
-    by_name = {row.name: row for row in load_catalogue().leaderboards}
+    by_name = {leaderboard.name: leaderboard for leaderboard in load_catalogue().leaderboards}
     if wanted in by_name:
         return by_name[wanted]
-    for row in by_name.values():
-        organization = wanted.removeprefix(f"{row.name}_")
+    for leaderboard in by_name.values():
+        prefix = f"{leaderboard.name}_"
+        organization = wanted.removeprefix(prefix)
         if (
-            row.names_no_organization
-            and organization != wanted
+            leaderboard.needs_organization
+            and wanted.startswith(prefix)
+            # The organization becomes a part of a file name.
             and organization.replace("_", "").isalnum()
         ):
-            return row.model_copy(
-                update={"name": wanted, "conf": row.conf.replace(_ORGANIZATION, organization)}
-            )
+            conf = leaderboard.conf.replace(_ORGANIZATION, organization)
+            return leaderboard.model_copy(update={"name": wanted, "conf": conf})
     hint = did_you_mean(wanted, list(by_name))
     raise ConfigError(
         f"no leaderboard is called {name!r}{hint}\n  'eval-factory leaderboard ls' lists them"
@@ -126,33 +130,37 @@ def helm_version() -> str:
     return environment_of(HELM).version_of(HELM.package) or "(not installed)"
 
 
-def schema_path(row: Leaderboard) -> Path | None:
+def schema_path(leaderboard: Leaderboard) -> Path | None:
     """Return the path of the schema in the installed HELM; None if HELM lacks the schema.
 
-    HELM is not imported.
+    HELM is not imported, because its import is slow.
     """
-    return environment_of(HELM).helm_path("benchmark", "static", row.schema_file)
+    return environment_of(HELM).helm_path("benchmark", "static", leaderboard.schema_file)
 
 
-def schema_text(row: Leaderboard, schema: Path) -> str:
+def schema_text(leaderboard: Leaderboard, schema: Path) -> str:
     """Return the text of HELM's schema with the corrections of the leaderboard."""
     text = schema.read_text(encoding="utf-8")
-    for old, new in row.schema_changes.items():
+    for old, new in leaderboard.schema_changes.items():
         text = text.replace(old, new)
     return text
 
 
 def conf_of(
-    row: Leaderboard, *, file: Path | None, data_dir: Path | None, look_only: bool = False
+    leaderboard: Leaderboard,
+    *,
+    file: Path | None,
+    data_dir: Path | None,
+    may_download: bool = True,
 ) -> tuple[str | None, str]:
     """Return the text of a leaderboard's conf file, and its path or address.
 
     Args:
-        row: The leaderboard.
+        leaderboard: The leaderboard.
         file: The conf file that the user named, or None.
         data_dir: The data bundle that contains the conf file, or None. Without a file and a bundle,
             the conf file is downloaded from HELM's repository at the installed version.
-        look_only: True to download nothing: the text is then None.
+        may_download: False to return None instead of a text that would have to be downloaded.
 
     Raises:
         ConfigError: The file cannot be read, or the leaderboard's name lacks an organization.
@@ -160,22 +168,22 @@ def conf_of(
     """
     if file is not None:
         return _read(file), str(file)
-    if row.names_no_organization:
+    if leaderboard.needs_organization:
         raise ConfigError(
-            f"{row.name}: add the organization to the name ({row.name}_stanford), "
+            f"{leaderboard.name}: add the organization to the name ({leaderboard.name}_stanford), "
             "or give the conf file with --conf"
         )
     if data_dir is not None:
-        bundled = data_dir / "presentation" / row.conf
+        bundled = data_dir / "presentation" / leaderboard.conf
         if not bundled.is_file():
             raise PrerequisiteError(
                 f"{bundled} does not exist\n  on a machine with a network: "
                 f"eval-factory data pull leaderboards --to {data_dir};"
-                f" or give {row.conf} of HELM's repository with --conf FILE"
+                f" or give {leaderboard.conf} of HELM's repository with --conf FILE"
             )
         return _read(bundled), str(bundled)
-    address = ADDRESS.format(version=helm_version(), conf=row.conf)
-    if look_only:
+    address = CONF_URL.format(version=helm_version(), conf=leaderboard.conf)
+    if not may_download:
         return None, address
     import requests  # imported late: the import is slow and seldom needed
 
@@ -231,18 +239,19 @@ class Entry:
         return self.run_spec
 
     @property
-    def run(self) -> str:
-        """The name of the entry's row: the description with the groups.
+    def row_name(self) -> str:
+        """The name of the entry's row in `leaderboard.json`: the description with the groups.
 
         Two entries that only differ in their groups are two rows of one run.
         """
         if self.groups is None:
             return self.description
-        return f"{self.description}{',' if self.arguments else ':'}groups={','.join(self.groups)}"
+        separator = "," if self.arguments else ":"
+        return f"{self.description}{separator}groups={','.join(self.groups)}"
 
     @property
-    def known(self) -> IndexedRunSpec | None:
-        """The facts about the entry's run spec; None if the run spec is unknown."""
+    def indexed(self) -> IndexedRunSpec | None:
+        """The facts about the entry's run spec from the index; None if the index lacks it."""
         return load_index().run_specs.get(self.run_spec)
 
     @property
@@ -252,13 +261,14 @@ class Entry:
         for perturbation in load_sources().perturbations.values():
             if perturbation.online and augmentation in perturbation.augmentations:
                 return "translations by Google"
-        if self.known is None:
+        if self.indexed is None:
             return None
-        return self.known.asks
+        return self.indexed.asks
 
-    def is_left_out(self, row: Leaderboard) -> bool:
+    def is_left_out(self, leaderboard: Leaderboard) -> bool:
         """Return True if the endpoints of the leaderboard lack what the entry needs."""
-        if row.makes_images and self.known is not None and self.known.makes_images:
+        # An endpoint that makes images meets the need that a chat endpoint cannot meet.
+        if leaderboard.makes_images and self.indexed is not None and self.indexed.makes_images:
             return False
         return self.asks is not None
 
@@ -266,10 +276,11 @@ class Entry:
     def judges(self) -> tuple[str, ...]:
         """The deployments of the judges that HELM prescribes for the entry."""
         chosen = self.argument(JUDGE_DEPLOYMENT)
-        prescribed = () if self.known is None else self.known.prescribed_judges
-        if chosen is None:
-            return prescribed
-        return (chosen,)
+        if chosen is not None:
+            return (chosen,)
+        if self.indexed is None:
+            return ()
+        return self.indexed.prescribed_judges
 
     def argument(self, name: str) -> str | None:
         """Return the value of an argument; None if the entry does not have the argument."""
@@ -313,15 +324,17 @@ def _entry(record: Mapping[str, Any]) -> Entry:
     """Return the entry of a record in a conf file. Raises ValueError if the record is malformed."""
     run_spec, colon, joined = record["description"].partition(":")
     pairs = []
-    for argument in joined.split(",") if colon else ():
-        name, equals, value = argument.partition("=")
-        if not equals:
-            raise ValueError(f"{argument!r} is not key=value")
-        pairs.append((name, value))
+    if colon:
+        for argument in joined.split(","):
+            name, equals, value = argument.partition("=")
+            if not equals:
+                raise ValueError(f"{argument!r} is not key=value")
+            pairs.append((name, value))
     priority = record.get("priority")
-    groups = record.get("groups")
+    # In Python, a bool is an int as well.
     if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
         raise ValueError("the priority is not a number")
+    groups = record.get("groups")
     if groups is not None and not (
         isinstance(groups, list) and all(isinstance(group, str) for group in groups)
     ):
@@ -329,49 +342,66 @@ def _entry(record: Mapping[str, Any]) -> Entry:
     unknown = sorted(set(record) - {"description", "priority", "groups"})
     if unknown:
         raise ValueError(f"HELM knows no key {', '.join(unknown)}")
-    return Entry(run_spec, tuple(pairs), priority, None if groups is None else tuple(groups))
+    return Entry(
+        run_spec,
+        tuple(pairs),
+        priority=priority,
+        groups=None if groups is None else tuple(groups),
+    )
 
 
 def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[Entry]:
     """Return each entry once, without its model, with the lowest priority of its copies.
 
-    A conf file may have an entry for most models and a copy with a higher limit of output tokens
-    for some models (MedHELM's reasoning models). Only one of the two is returned: with `reasoning`
-    the first copy that sets the limit, otherwise the entry that does not set it.
+    Copies of an entry are the same entry for other models. In MedHELM, the copies for reasoning
+    models set a limit of output tokens, which the entry for the other models does not set. With
+    `reasoning`, the first copy that sets the limit is returned, otherwise the entry without it.
     """
     entry_of_key: dict[tuple[Any, ...], Entry] = {}
-    for entry in chain.from_iterable(map(_single, entries)):
-        has_particular_model = "/" in (entry.argument(_MODEL) or "")
+    for entry in chain.from_iterable(map(_expanded, entries)):
+        model = entry.argument(_MODEL)
+        has_particular_model = model is not None and "/" in model
         plain = entry.without(_MODEL, "model_deployment")
-        # Copies for particular models differ from their original in the limit of output tokens.
+        # Copies for particular models may differ from the entry in the limit of tokens.
         compared = plain.without(_OUTPUT_LIMIT) if has_particular_model else plain
         # a set, because HELM ignores the order of arguments
         key = (plain.run_spec, frozenset(compared.arguments), plain.groups)
-        earlier = entry_of_key.setdefault(key, plain)
-        has_limit = plain.argument(_OUTPUT_LIMIT) is not None
-        earlier_has_limit = earlier.argument(_OUTPUT_LIMIT) is not None
-        # The earlier entry is replaced only if it is the wrong one of the two kinds.
-        chosen = plain if has_limit != earlier_has_limit and has_limit == reasoning else earlier
-        always = earlier.priority is None or plain.priority is None
-        # `or 0` is only for the type checker: without `always`, no priority is None
-        priority = None if always else min(earlier.priority or 0, plain.priority or 0)
-        entry_of_key[key] = replace(chosen, priority=priority)
+        earlier = entry_of_key.get(key)
+        entry_of_key[key] = plain
+        if earlier is not None:
+            entry_of_key[key] = _one_of(earlier, plain, reasoning=reasoning)
     return list(entry_of_key.values())
 
 
-def _single(entry: Entry) -> Iterator[Entry]:
-    """Yield an entry for each run of an entry whose argument means several runs.
+def _one_of(earlier: Entry, later: Entry, *, reasoning: bool) -> Entry:
+    """Return one of two copies of an entry, with the lower priority of the two copies.
 
-    Any other entry is yielded unchanged.
+    With `reasoning`, a copy that sets the limit of output tokens is preferred, otherwise a copy
+    that does not set it. If neither copy is preferred, the earlier copy is returned.
     """
-    for name, values in load_catalogue().several.items():
-        argument_value = entry.argument(name)
-        if argument_value in values:
-            for value in values[argument_value]:
-                pairs = tuple(
-                    (key, str(value) if key == name else argument)
-                    for key, argument in entry.arguments
-                )
-                yield replace(entry, arguments=pairs)
+    earlier_is_preferred = (earlier.argument(_OUTPUT_LIMIT) is not None) == reasoning
+    later_is_preferred = (later.argument(_OUTPUT_LIMIT) is not None) == reasoning
+    chosen = earlier
+    if later_is_preferred and not earlier_is_preferred:
+        chosen = later
+    priority = None  # an entry without a priority is always run
+    if earlier.priority is not None and later.priority is not None:
+        priority = min(earlier.priority, later.priority)
+    return replace(chosen, priority=priority)
+
+
+def _expanded(entry: Entry) -> Iterator[Entry]:
+    """Yield an entry for each run to which HELM expands the entry.
+
+    An entry that HELM does not expand is yielded unchanged.
+    """
+    for name, runs_of_value in load_catalogue().several.items():
+        value = entry.argument(name)
+        if value in runs_of_value:
+            for value_of_run in runs_of_value[value]:
+                arguments = []
+                for argument, old in entry.arguments:
+                    arguments.append((argument, str(value_of_run) if argument == name else old))
+                yield replace(entry, arguments=tuple(arguments))
             return
     yield entry

@@ -100,7 +100,10 @@ def test_each_entry_is_a_cell_of_each_model(tmp_path: Path) -> None:
     assert not made.folder.exists()
     grouped = {"description": "pubmed_qa:model=text", "priority": 1, "groups": ["g"]}
     made = board(tmp_path, "pubmed_qa:model=text", grouped)
-    assert [entry.run for entry in made.entries["pubmed_qa"]] == ["pubmed_qa", "pubmed_qa:groups=g"]
+    assert [entry.row_name for entry in made.entries["pubmed_qa"]] == [
+        "pubmed_qa",
+        "pubmed_qa:groups=g",
+    ]
     assert len(made.cells) == 1, "entries that differ in their groups alone are one run"
 
 

@@ -26,7 +26,7 @@ def test_finding() -> None:
     assert registry.schema_path(row) is None
     assert any(
         "schema_of_next_year.yaml: HELM" in line and "not have this file" in line
-        for line in row.needed()
+        for line in row.need_lines()
     )
     assert registry.find("AIR-Bench").name == "air_bench"
     assert registry.find("classic-before-0.2.4").num_train_trials == 3
@@ -35,8 +35,8 @@ def test_finding() -> None:
         "medhelm_private_stanford",
         "run_entries_medhelm_private_stanford.conf",
     )
-    assert not stanford.names_no_organization
-    assert registry.find("medhelm-private").names_no_organization
+    assert not stanford.needs_organization
+    assert registry.find("medhelm-private").needs_organization
     with pytest.raises(ConfigError, match="did you mean 'safety'"):
         registry.find("safty")
     with pytest.raises(ConfigError, match=naming("'medhelm_private_../x'")):
