@@ -352,10 +352,10 @@ def compare(
     """
     from eval_factory.analysis.comparison import compare as compare_results
     from eval_factory.report.reader import compared_runs
-    from eval_factory.workflows.read_again import read_by_one_rule
+    from eval_factory.workflows.read_again import read_by_one_version
 
     runs = compared_runs(as_tuple(folders))
-    with read_by_one_rule(runs) as load:
+    with read_by_one_version(runs) as load:
         return compare_results(
             runs,
             metric=metric,
@@ -381,12 +381,12 @@ def gate(
     from eval_factory.analysis.gate import evaluate_policy
     from eval_factory.analysis.gate_policy import load_policy
     from eval_factory.report.reader import run_folders
-    from eval_factory.workflows.read_again import read_by_one_rule
+    from eval_factory.workflows.read_again import read_by_one_version
 
     loaded_policy = load_policy(Path(policy))
     new = [Path(folder) for folder in as_tuple(candidates)]
     old = [Path(folder) for folder in as_tuple(baselines)]
-    with read_by_one_rule(run_folders([*new, *old])) as load:
+    with read_by_one_version(run_folders([*new, *old])) as load:
         return evaluate_policy(loaded_policy, new, old, load)
 
 

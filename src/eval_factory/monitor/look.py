@@ -76,7 +76,7 @@ from eval_factory.monitor.report import (
     power_lines,
 )
 from eval_factory.reading import VERSION
-from eval_factory.workflows.read_again import read_by_one_rule
+from eval_factory.workflows.read_again import read_by_one_version
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
@@ -478,7 +478,7 @@ def _tests_before_look(
     `target_folder` has the runs of the new look.
     """
     baseline_folder = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
-    with read_by_one_rule(run_folders_of(panel.folder, [baseline, *looks]), VERSION) as load:
+    with read_by_one_version(run_folders_of(panel.folder, [baseline, *looks]), VERSION) as load:
         reasons = list(reasons_not_to_compare(baseline_folder, target_folder, panel.limits, load))
         if reasons:
             return None, reasons

@@ -52,7 +52,7 @@ from eval_factory.monitor.panel import Limit, digest_of
 from eval_factory.reading import VERSION
 from eval_factory.report.checksums import ChecksumsError, read_checksums
 from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.workflows.read_again import read_by_one_rule
+from eval_factory.workflows.read_again import read_by_one_version
 
 # The same simulation may give slightly different numbers on another kind of processor.
 _MAX_SHARE_DIFFERENCE = 0.02  # the tolerated difference of shares of simulated panels
@@ -323,7 +323,7 @@ def computed_otherwise(history: History) -> list[str]:
 
 def _tests_read_again(baseline: Line, folder: Path, looks: Sequence[Line]) -> PanelTests:
     """Return the tests after these looks, with all answers read by the present `reading`."""
-    with read_by_one_rule(run_folders_of(folder, [baseline, *looks]), VERSION) as load:
+    with read_by_one_version(run_folders_of(folder, [baseline, *looks]), VERSION) as load:
         return replayed_tests(baseline, folder, looks, load)
 
 

@@ -48,10 +48,9 @@ class Options:
 
     fresh: bool = False  # True: delete earlier answers and results first
     debug: bool = False  # True: write more to the log
-    no_preflight: bool = False  # True: send no trial request before the run
-    # A set: this run sends no trial request itself, and the set has the roles whose endpoints
-    # answered one before. None: this run sends a trial request to the endpoint of each role, unless
-    # `no_preflight` is set.
+    no_preflight: bool = False  # True: do not probe the endpoints before the run
+    # A set: the suite has probed the endpoints, and the set has the roles whose endpoints answered.
+    # None: this run probes the endpoint of each role, unless `no_preflight` is set.
     probed: frozenset[str] | None = None
     # the limits that this run shares with other runs; None: the run only has its own limits
     limits: SharedLimitsSettings | None = None
@@ -59,12 +58,14 @@ class Options:
     # of the answer; None: show no such lines
     watch: str | None = None
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
-    """A callback that receives the record of the run that begins (`launch_record`). The callback is
-    called after the folder is locked and before the first request.
+    """A function that is called after the folder is locked and before the first request. It gets
+    the record of the run (`launch_record` in evaluate.py).
     """
     shows_nulls: bool = False  # True: a dry run shows the values that are null, too
     diff: Path | Mapping[str, Any] | None = None
-    """The run config with which a dry run compares; None: a dry run shows the full preview."""
+    """The run config with which a dry run compares the new one; None: a dry run shows the full
+    preview.
+    """
     batch_choice: BatchChoice = BatchChoice()
     # True: send no request; collect the answers of a finished Slurm job, or raise an error
     only_collect: bool = False
@@ -149,11 +150,12 @@ def failure_record(error: BaseException, code: int, message: str | None = None) 
     Args:
         error: The error that ended the run.
         code: The exit code of the command.
-        message: The text to record instead of the error's own text. A defect and an interruption
-            have fixed texts, which replace both.
+        message: The text to record instead of the error's own text; None: the error's own text.
+            For a defect and an interruption, a fixed text is recorded.
     """
     if code == DEFECT_EXIT_CODE:
         message = f"a defect in eval-factory ({type(error).__name__})"
+    # an interruption by the user, such as KeyboardInterrupt, which has no text
     elif code == InterruptedRunError.exit_code and not isinstance(error, EvalFactoryError):
         message = "interrupted"
     redactor = Redactor.from_environment(os.environ)
@@ -176,7 +178,7 @@ def code_of_error(error: BaseException) -> int:
 
 
 def numbers_of(score: Score | None) -> dict[str, Any]:
-    """Return the value, the ends of the confidence interval and the number of values of a score.
+    """Return a score, the ends of its confidence interval, and the number of its values.
 
     If `score` is None, all four are None.
     """

@@ -60,7 +60,7 @@ def prepare(
             f"the results in {rundir.root} belong to another configuration or to other data; "
             f"moved to {archived.name}"
         )
-    ready_cache(rundir, log)
+    create_or_check_cache(rundir, log)
     for name, text in model_files(plan, debug=debug).items():
         write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
     _write_passport(plan)
@@ -119,16 +119,15 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | No
 
 
 def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> DataRead:
-    """Return the facts that identify the data of this run in a later run.
+    """Return the facts by which a later run recognizes whether its data are those of this run.
 
     The record of the bundle is made before the run, because the bundle may change during the run.
     """
-    own_files = run_data.hash_own_data(plan, context.say)
     return DataRead(
-        bundle.record() if bundle else None,
-        own_files,
-        run_data.takes_all_files(plan, context.env),
-        classes_of(uncomputed(plan, context.env)),
+        bundle=bundle.record() if bundle else None,
+        own_files=run_data.hash_own_data(plan, context.say),
+        all_files=run_data.takes_all_files(plan, context.env),
+        uncomputed=classes_of(uncomputed(plan, context.env)),
     )
 
 
@@ -137,8 +136,8 @@ def data_settings(
 ) -> HelmRunSettings:
     """Return helm-run's settings about its data.
 
-    The settings name the location and the revision of the data, the instances to draw, and the
-    hosts that helm-run may contact.
+    The settings state the location and the revision of the data, and the instances to draw. They
+    also state the hosts that helm-run may contact.
     """
     extra = plan.evaluation.extra
     cluster = plan.evaluation.task.helm.cluster
@@ -148,15 +147,16 @@ def data_settings(
         sample = SampleSettings(extra.sample_seed, cluster.field if cluster else None)
     if extra.instances is not None:
         # No sample is drawn from a list of ids, so the seed has no effect.
-        sample = SampleSettings(0, ids=tuple(extra.instances))
-    if (stop := plan.evaluation.stop_when) is not None:
+        sample = SampleSettings(seed=0, ids=tuple(extra.instances))
+    stop = plan.evaluation.stop_when
+    if stop is not None:
         sample = SampleSettings(stop.seed, in_one_order=True)
     settings = HelmRunSettings(
         pins=run_data.pins_of(plan),
         probe_judges=extra.probe_judges,
         only_generate=extra.only_generate,
         sample=sample,
-        # passes the variable that the user has set on to helm-run
+        # The user has set this variable, and helm-run reads it too.
         libraries={ALL_FILES: "1"} if run_data.takes_all_files(plan, env) else {},
     )
     if bundle is not None:
@@ -185,7 +185,7 @@ def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | N
         )
 
 
-def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
+def create_or_check_cache(rundir: RunDir, log: logging.Logger) -> None:
     """Create cache.db, or check the existing cache.db.
 
     A damaged cache.db is archived, and an empty one is created.
@@ -206,9 +206,9 @@ def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:
     """
     unfinished = []
     for path in rundir.root.glob(".*.part"):
-        # `write_atomic` gives an incomplete file a name of this form
-        part = re.fullmatch(r"\.(.+)\.[^.]+\.part", path.name)
-        if part is not None and rundir.writes(part[1]):
+        # `write_atomic` names an incomplete file `.NAME.RANDOM.part`
+        match = re.fullmatch(r"\.(.+)\.[^.]+\.part", path.name)
+        if match is not None and rundir.writes(match[1]):
             unfinished.append(path)
     # These folders have files of eval-factory, HELM's output, and HELM's downloads.
     for folder in (rundir.responses, rundir.model_configs, rundir.helm):

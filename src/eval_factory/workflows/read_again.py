@@ -1,9 +1,9 @@
 """Loads results for a comparison so that the same version of the reader has read all answers.
 
 The reader (the package `reading`) finds the option that an answer states; its rules have a version.
-Two results can only be compared if the same version read both. If the versions differ, results of
-other versions than the current version are therefore collected again from their stored answers, in
-the same way as in `verify`.
+Two results can only be compared if the same version read both. If their versions differ, each
+result that the current version did not read is collected again from its stored answers, as in
+`verify`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Load = Callable[[Path | str], StoredResult]
 
 
 @contextmanager
-def read_by_one_rule(
+def read_by_one_version(
     folders: Sequence[Path | str], other_version: int | None = None
 ) -> Iterator[Load]:
     """Yield a function that loads the results of these folders.
@@ -31,7 +31,8 @@ def read_by_one_rule(
     If one reader version has read all results, the function loads the stored results unchanged.
     Otherwise it loads the results as the current reader version reads them. Two kinds of results
     are always loaded unchanged: imported results, and results that cannot be collected again, for
-    example because their answers were deleted. The comparison then refuses the different versions.
+    example because their answers were deleted. The comparison then refuses to compare results of
+    different versions.
 
     Args:
         folders: The output folders of the results.

@@ -65,6 +65,11 @@ COLLECTOR_FIELDS = (
 """Fields of the provenance that describe the program and the machine that collected the result, and
 not the run itself.
 """
+_PREFIXES_OF_OTHER_DATA = ("scenarios/", "hub:", f"{DATA_PATH}/", PASSPORT)
+"""Beginnings of names of data files in the provenance: a custom benchmark has no such files."""
+_MAX_PACKAGE_NAMES = 5  # the maximum number of packages that a line names
+_MAX_FOLDER_LENGTH = 200  # the maximum length of a folder's path in a comment, in characters
+_SCORE_DIGITS = 6  # the number of significant digits of scores that are compared
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,8 @@ def last_state(rundir: RunDir) -> LastRunState:
         )
     run_names = []
     for name in state.runs:
-        is_relative = isinstance(name, str) and leads_inside(name)
-        if is_relative and is_within(rundir.root / name, rundir.helm):
+        leads_into_folder = isinstance(name, str) and leads_inside(name)
+        if leads_into_folder and is_within(rundir.root / name, rundir.helm):
             run_names.append(name)
     if not run_names or len(run_names) < len(state.runs):
         raise PrerequisiteError(
@@ -130,10 +135,16 @@ def _set_old_defaults(document: dict[str, Any]) -> None:
 
     Otherwise the keys would get today's defaults, with which a run asks additional questions.
     """
+    _extra_of(document).setdefault("chance_questions", None)
+
+
+def _extra_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `config.params.extra` of a run config; an empty dict if the run config lacks it."""
     params = document["config"].get("params")
     extra = params.get("extra") if isinstance(params, dict) else None
     if isinstance(extra, dict):
-        extra.setdefault("chance_questions", None)
+        return extra
+    return {}
 
 
 def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:
@@ -146,14 +157,13 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:
         ConfigError: run_config.yml is not valid in this version.
     """
     document = stored_document(rundir)
+    # Each variable must have a value, but no request is sent with it.
     env = dict.fromkeys(variables_in(document), "unknown")
     stored_values = {name: document[name] for name in ("config", "target")}
-    params = document["config"].get("params")
-    extra = params.get("extra") if isinstance(params, dict) else None
-    path = extra.get(BENCHMARK_KEY) if isinstance(extra, dict) else None
-    benchmark = (
-        _stored_benchmark(rundir, Path(path), stored.result) if isinstance(path, str) else None
-    )
+    path = _extra_of(document).get(BENCHMARK_KEY)
+    benchmark = None
+    if isinstance(path, str):
+        benchmark = _stored_benchmark(rundir, Path(path), stored.result)
     return build_evaluation(
         Request(flags=stored_values), load_framework(), env, benchmark=benchmark
     )
@@ -165,15 +175,19 @@ def _stored_benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchma
     Raises:
         ConfigError: This file is missing or cannot be read.
     """
-    data = result.provenance.dataset_files
-    # data files with these prefixes are not the custom benchmark's own files
-    other_sources = ("scenarios/", "hub:", f"{DATA_PATH}/", PASSPORT)
+    digests = {}
+    for name, digest in result.provenance.dataset_files.items():
+        if name != DATA_PATH and not name.startswith(_PREFIXES_OF_OTHER_DATA):
+            digests[name] = digest
     file = rundir.model_configs / names.BENCHMARK
     try:
         document = parse_own(file.read_text(encoding="utf-8"))
         is_rubric = "metric" in document  # a rubric has one metric and no prompt
         metrics = [{"name": document["metric"]}] if is_rubric else document["metrics"]
-        judges = next((metric["prompt_file"] for metric in metrics if metric["name"] == JURY), None)
+        judge_prompt_file = None
+        for metric in metrics:
+            if metric["name"] == JURY:
+                judge_prompt_file = Path(metric["prompt_file"])
         return Benchmark(
             path=path,
             name=document["name"],
@@ -182,13 +196,9 @@ def _stored_benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchma
             dataset_file=Path(document["dataset_file"]),
             max_tokens=document.get("max_tokens"),
             metrics=tuple(metric["name"] for metric in metrics),
-            judge_prompt_file=None if judges is None else Path(judges),
+            judge_prompt_file=judge_prompt_file,
             instances=document.get("instances", 0),
-            sha256={
-                name: data[name]
-                for name in data
-                if name != DATA_PATH and not name.startswith(other_sources)
-            },
+            sha256=digests,
             notes=tuple(document.get("notes", ())),
             has_clusters=document.get("has_clusters", False),
             # The file does not state the number of these rows: 1 means that there are some.
@@ -220,12 +230,12 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     evaluation = stored_evaluation(rundir, stored)
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
         temporary_dir = RunDir(Path(name))
-        # The collector reads these folders through links. The cache is copied, because SQLite
-        # writes files next to the database that it reads.
+        # The collector reads these folders through links.
         for folder in ("helm", "logs", "annotations", "model_configs"):
             (temporary_dir.root / folder).symlink_to(
                 (rundir.root / folder).absolute(), target_is_directory=True
             )
+        # These files are copied: SQLite writes files next to the database that it reads.
         for original in (*rundir.answers, rundir.own_data):
             if original.is_file():
                 shutil.copyfile(original, temporary_dir.root / original.name)
@@ -237,19 +247,15 @@ def _collect_again(
     rundir: RunDir, stored: StoredResult, state: LastRunState, plan: Plan
 ) -> Recollected:
     """Collect the result of a run into the plan's folder, and compare the versions."""
-    import jsonschema  # imported late: these imports are slow
-
+    # imported late: these imports are slow
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import installed_packages, run_files
 
-    temporary_dir = plan.rundir
-    runs = [temporary_dir.root / name for name in state.runs]
-    files = run_files(rundir, [rundir.root / name for name in state.runs])
     old = stored.result.provenance
     remembered = _stored_facts(stored, plan)
     result = collect(
         plan,
-        runs,
+        [plan.rundir.root / name for name in state.runs],
         run_id=state.run_id,
         wall_s=state.wall_s,
         git_hash=old.git_hash,
@@ -263,18 +269,31 @@ def _collect_again(
             f"{remembered.unread} data files are missing, or are stored outside of the folder:"
             " their hashes were not computed again"
         )
-    if not temporary_dir.events.is_file() and old.started_at is not None:
+    if not plan.rundir.events.is_file() and old.started_at is not None:
         notes.append(
             "logs/events.jsonl is missing: the start and the end of the run were not checked again"
         )
+    # The notes report other versions, so the result itself need not differ because of them.
     collector_fields = {name: getattr(old, name) for name in COLLECTOR_FIELDS}
+    files = run_files(rundir, [rundir.root / name for name in state.runs])
     provenance = replace(result.provenance, run_files=files, **collector_fields)
     result = replace(result, provenance=provenance)
+    _write_recollected(rundir, plan, result)
+    return Recollected(plan.rundir, result, tuple(notes))
+
+
+def _write_recollected(rundir: RunDir, plan: Plan, result: TaskResult) -> None:
+    """Write the result and run_config.yml to the plan's folder.
+
+    `rundir`: the output folder of the stored result, which has the command of the run.
+    """
+    import jsonschema  # imported late: the import is slow
+
     document = stored_document(rundir)
     config = plan.evaluation.as_dict()
     command = str(document.get("command", ""))
-    # Only the stored result says which values the user set and which are defaults. Only the keys
-    # are taken from it: an altered value still differs from the value in run_config.yml.
+    # Only the stored result says which values the user set and which are defaults. Its values may
+    # have been altered, so only its keys are used; the values are those of run_config.yml.
     old_result = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
     set_by_user = {}
     for name in ("config", "target"):
@@ -289,25 +308,29 @@ def _collect_again(
         if name in document:
             further_keys[name] = document[name]
     write_atomic(
-        temporary_dir.run_config,
+        plan.rundir.run_config,
         to_yaml(run_config(config, command, info.name, info.pkg_name, further_keys)),
     )
-    return Recollected(temporary_dir, result, tuple(notes))
 
 
 def _stored_facts(stored: StoredResult, plan: Plan) -> Remembered:
     """Return the facts about data and logs that only the stored result still has."""
-    from eval_factory.scoring import provenance
+    from eval_factory.scoring.provenance import Remembered
 
-    sources: dict[str, str] = {}
-    rule = plan.evaluation.task.helm.cluster
-    if rule is not None and rule.records:
+    cluster_by_id: dict[str, str] = {}
+    cluster_rule = plan.evaluation.task.helm.cluster
+    # `records`: the data files that name the cluster of an instance; they may be gone
+    if cluster_rule is not None and cluster_rule.records:
         # Unreadable lines are reported later, when the two results are compared.
         with suppress(PrerequisiteError):
             for instance in stored.result.instances:
                 if instance.cluster is not None:
-                    sources[instance.id] = instance.cluster
-    return provenance.Remembered(stored.result.provenance, stored.result.validity.notes, sources)
+                    cluster_by_id[instance.id] = instance.cluster
+    return Remembered(
+        stored.result.provenance,
+        notes=stored.result.validity.notes,
+        sources=cluster_by_id,
+    )
 
 
 def values_at(part: Any, full: Any) -> Any:
@@ -322,10 +345,10 @@ def values_at(part: Any, full: Any) -> Any:
 def versions_that_differ(
     stored: Provenance, current: Provenance, stored_packages: str = "", installed: str = ""
 ) -> list[str]:
-    """Return a line for each version of the program or the machine that differs from the run's.
+    """Return a line for each version of the program or the machine that is not that of the run.
 
-    Versions that the run did not record are not compared, and packages that were added since do not
-    count as a difference.
+    Versions that the run did not record are not compared. Packages that were added since the run
+    are no difference.
 
     Args:
         stored: The provenance of the stored result.
@@ -340,7 +363,7 @@ def versions_that_differ(
         if old == new or old is None:
             continue
         if name == "lock_sha256" and stored_packages:
-            # The line names the packages of the lists instead of the digests of the lists.
+            # Instead of the two digests, the line shows the packages whose versions differ.
             reported = {*stored.packages, *current.packages}
             lines += _other_packages(stored_packages, installed, reported)
             continue
@@ -366,7 +389,7 @@ def _other_packages(stored_packages: str, installed: str, reported: Collection[s
             differing.append(name)
     if not differing:
         return []
-    first_names = formats.first_of(differing, 5)
+    first_names = formats.first_of(differing, _MAX_PACKAGE_NAMES)
     count = formats.counted(len(differing), "package")
     return [f"packages.txt: {count} not installed here in that version: {one_line(first_names)}"]
 
@@ -385,7 +408,7 @@ class Reproduction:
 
     run_config: str  # the text of the run config
     differences: tuple[str, ...]  # changes since the evaluation: versions, errata, data
-    needs: tuple[str, ...]  # keys and files that are missing for the run
+    needs: tuple[str, ...]  # keys and files that the run needs and that are missing
     file: Path | None  # the path of the run config; None if no file was written
 
     def lines(self) -> list[str]:
@@ -420,28 +443,30 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     if stored.result.provenance.imported is not None:
         raise PrerequisiteError(_imported_result_message(folder))
     evaluation = stored_evaluation(rundir, stored)
-    target = output_dir or folder.with_name(f"{folder.resolve().name}.reproduced")
-    config = config_for(folder, target)
+    new_folder = output_dir or folder.with_name(f"{folder.resolve().name}.reproduced")
+    config = config_for(folder, new_folder)
     provenance = stored.result.provenance
-    original = f"{one_line(str(stored.folder), 200)} (run {provenance.run_identity})"
+    shown_folder = one_line(str(stored.folder), _MAX_FOLDER_LENGTH)
+    original = f"{shown_folder} (run {provenance.run_identity})"
     text = (
         f"# Repeats the evaluation of {original}: eval-factory run_eval --run_config THIS_FILE\n"
         f"{to_yaml(config)}"
     )
     plan = make_plan(evaluation)
-    changes = tuple(differences_now(replace(plan, rundir=RunDir(target)), provenance, rundir))
+    new_plan = replace(plan, rundir=RunDir(new_folder))
+    differences = tuple(differences_now(new_plan, provenance, rundir))
     file = None
     if output_dir is not None:
         claim(RunDir(output_dir))
         file = output_dir / "reproduce.yml"
         write_atomic(file, text)
-    return Reproduction(text, changes, tuple(_need_lines(plan, env)), file)
+    return Reproduction(text, differences, tuple(_need_lines(plan, env)), file)
 
 
-def config_for(folder: Path, target: Path) -> dict[str, Any]:
-    """Return the configuration of a folder's run, with `target` as its output folder.
+def config_for(folder: Path, new_folder: Path) -> dict[str, Any]:
+    """Return the configuration of a folder's run, with `new_folder` as its output folder.
 
-    The configuration has all values that the run used, without the values that the run left to the
+    The configuration has all values that the run used, but no nulls: a null leaves the value to the
     benchmark.
 
     Raises:
@@ -451,26 +476,22 @@ def config_for(folder: Path, target: Path) -> dict[str, Any]:
     if is_imported(RunDir(folder)):
         raise PrerequisiteError(_imported_result_message(folder))
     original = folder.resolve()
-    resolved_target = target.resolve()
-    if (
-        original == resolved_target
-        or original in resolved_target.parents
-        or resolved_target in original.parents
-    ):
+    copy = new_folder.resolve()
+    if original == copy or original in copy.parents or copy in original.parents:
         raise ConfigError(
-            f"--output_dir: {target} overlaps with the original {folder}; choose another folder"
+            f"--output_dir: {new_folder} overlaps with the original {folder}; choose another folder"
         )
     document = stored_document(RunDir(folder))
     config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
-    config["config"]["output_dir"] = str(target)
+    config["config"]["output_dir"] = str(new_folder)
     return config
 
 
 def without_unset(tree: Any) -> Any:
     """Return the nested value without its nulls, because a null means the same as no value.
 
-    Two kinds of nulls have a meaning and are preserved: the null of a credential means that no key
-    is sent, and nulls under `params_to_...` are sent to the endpoint.
+    Two kinds of nulls have another meaning and are preserved. The null of a credential means that
+    no key is sent. Nulls under `params_to_...` are sent to the endpoint.
     """
     if isinstance(tree, Mapping):
         return {
@@ -482,7 +503,7 @@ def without_unset(tree: Any) -> Any:
 
 
 def differences_now(plan: Plan, old: Provenance, rundir: RunDir) -> Iterator[str]:
-    """Yield a line for each version and each data file on this machine that differs from the run's.
+    """Yield a line for each version and data file of this machine that is not that of the run.
 
     Args:
         plan: The plan of the new run.
@@ -492,8 +513,14 @@ def differences_now(plan: Plan, old: Provenance, rundir: RunDir) -> Iterator[str
     # imported late: the import is slow
     from eval_factory.scoring.provenance import installed_packages, provenance_of
 
-    # Only versions are compared with this record: the name of the scenario may be empty.
-    current = provenance_of(plan, "", old.prompts_sha256, old.git_hash, old.data_bundle)
+    # Only versions are compared with this record, so the name of the scenario may be empty.
+    current = provenance_of(
+        plan,
+        scenario="",
+        prompts_sha256=old.prompts_sha256,
+        git_hash=old.git_hash,
+        data_bundle=old.data_bundle,
+    )
     installed = installed_packages(environment_of_plan(plan))
     yield from versions_that_differ(old, current, _listed_packages(rundir), installed)
     if old.errata_version != current.errata_version:
@@ -501,6 +528,19 @@ def differences_now(plan: Plan, old: Provenance, rundir: RunDir) -> Iterator[str
             f"errata: version {old.errata_version} then, {current.errata_version} here: "
             "corrected scores may differ"
         )
+    digests = _current_digests(plan, old, rundir)
+    for name, old_digest in old.dataset_files.items():
+        if name not in digests:
+            yield f"data: {name} is no longer on this machine; its SHA-256 was {old_digest}"
+        elif digests[name] != old_digest:
+            yield f"data: {name} has SHA-256 {digests[name]}; it was {old_digest}"
+
+
+def _current_digests(plan: Plan, old: Provenance, rundir: RunDir) -> dict[str, str]:
+    """Return the SHA-256 of each data file of the run that is still on this machine, by its name.
+
+    The arguments are those of `differences_now`.
+    """
     files = {}
     for name in old.dataset_files:
         if name.startswith("scenarios/"):
@@ -508,7 +548,8 @@ def differences_now(plan: Plan, old: Provenance, rundir: RunDir) -> Iterator[str
     for dataset in output.read_run_record(rundir.helm).datasets:
         files |= dataset.files()
     own_data = own_data_of(plan.evaluation)
-    files |= files_of(own_data.layout, own_data.path, own_data.values) if own_data else {}
+    if own_data:
+        files |= files_of(own_data.layout, own_data.path, own_data.values)
     digests = {}
     for name, path in files.items():
         if path.is_file():
@@ -516,13 +557,10 @@ def differences_now(plan: Plan, old: Provenance, rundir: RunDir) -> Iterator[str
     digests |= packaged_data(plan.evaluation.task.helm.run_spec)
     benchmark = plan.evaluation.benchmark
     if benchmark is not None:
+        # Without a readable benchmark, its data files count as no longer on this machine.
         with suppress(ConfigError, OSError):
             digests |= load_benchmark(benchmark.path).sha256
-    for name, old_digest in old.dataset_files.items():
-        if name not in digests:
-            yield f"data: {name} is no longer on this machine; its SHA-256 was {old_digest}"
-        elif digests[name] != old_digest:
-            yield f"data: {name} has SHA-256 {digests[name]}; it was {old_digest}"
+    return digests
 
 
 def _need_lines(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
@@ -537,7 +575,8 @@ def _need_lines(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
     paths = {}
     for name in ("data_path", "data_dir", "benchmark", "judge_passport"):
         paths[name] = getattr(extra, name)
-    for name, path in {**paths, "stop_when.differs_from": extra.stop_when.differs_from}.items():
+    paths["stop_when.differs_from"] = extra.stop_when.differs_from
+    for name, path in paths.items():
         if path is not None and not Path(path).exists():
             yield (
                 f"config.params.extra.{name}: {path} does not exist; "
@@ -554,9 +593,9 @@ def run_again(folder: Path, output_dir: Path, *, env: Mapping[str, str], screen:
     # imported late: this module imports the code that sends requests
     from eval_factory.workflows.evaluate import evaluate
 
-    prepared = reproduce(folder, output_dir, env=env)
-    screen.writelines(f"{printable(line)}\n" for line in prepared.lines())
-    evaluated = evaluate(Request(run_config=prepared.file), Options(), env=env, screen=screen)
+    reproduction = reproduce(folder, output_dir, env=env)
+    screen.writelines(f"{printable(line)}\n" for line in reproduction.lines())
+    evaluated = evaluate(Request(run_config=reproduction.file), Options(), env=env, screen=screen)
     old = load_result(folder).result
     new = load_result(output_dir).result
     return Reran(
@@ -589,11 +628,17 @@ def evaluation_differences(old_result: TaskResult, new_result: TaskResult) -> It
 def compared_scores(old_result: TaskResult, new_result: TaskResult) -> Iterator[str]:
     """Yield a line for each score of either result, the main score first."""
     for name in dict.fromkeys([*old_result.scores, *new_result.scores]):
-        scores = [result.scores.get(name) for result in (old_result, new_result)]
-        old, new = (
-            "absent" if score is None else formats.significant(score.value, 6) for score in scores
-        )
+        old = _score_text(old_result, name)
+        new = _score_text(new_result, name)
         yield f"{name}: {old} then, {new} now ({'the same' if old == new else 'differs'})"
+
+
+def _score_text(result: TaskResult, name: str) -> str:
+    """Return the value of a score with `_SCORE_DIGITS` digits; "absent" if the score is absent."""
+    score = result.scores.get(name)
+    if score is None:
+        return "absent"
+    return formats.significant(score.value, _SCORE_DIGITS)
 
 
 def rescore(
@@ -630,10 +675,11 @@ def rescore(
     rundir = RunDir(output_dir)
     document = config_for(folder, output_dir)
     flags = {**request.flags, "config.output_dir": str(output_dir)}
-    request = Request(request.run_config, document, flags, request.overrides)
+    request = replace(request, document=document, flags=flags)
     # The model gets no request, so the secrets of its endpoint may be missing.
     not_sent = dict.fromkeys(variables_in(document["target"]), "not sent")
     evaluation = build_evaluation(request, load_framework(), {**not_sent, **env})
+    # The answers are copied at the launch, when the new folder is locked.
     options = Options(
         asks_model=False, on_launch=lambda _record: copy_answers(RunDir(folder), provenance, rundir)
     )
@@ -671,10 +717,8 @@ def copy_answers(source: RunDir, provenance: Provenance, rundir: RunDir) -> None
     with tempfile.TemporaryDirectory(dir=rundir.root, prefix=".rescore-") as name:
         # `shutil.copy` also copies the mode: the answers may be private.
         copy = Path(shutil.copy(source.cache_db, Path(name) / rundir.cache_db.name))
+        # If the answers of the finished run are a copy too, the time is that of their first run.
         earlier = read_origin(copy)
-        write_origin(
-            copy,
-            provenance.run_identity,
-            earlier.started_at if earlier else provenance.started_at or "an unknown time",
-        )
+        started_at = earlier.started_at if earlier else provenance.started_at
+        write_origin(copy, provenance.run_identity, started_at or "an unknown time")
         copy.replace(rundir.cache_db)

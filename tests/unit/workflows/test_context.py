@@ -17,7 +17,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED
 from eval_factory.workflows.context import HUB_TOKEN, claim, lock_folder, redactor_of, start_over
 from eval_factory.workflows.options import code_of_error
-from eval_factory.workflows.prepare import ready_cache, remove_unfinished
+from eval_factory.workflows.prepare import create_or_check_cache, remove_unfinished
 from facts import each_says, naming
 
 KEY = "plain-looking-key-77"
@@ -148,7 +148,7 @@ def test_the_database_of_another_program_is_archived_and_never_deleted(tmp_path:
     rundir = RunDir(tmp_path)
     claim(rundir)
     put(tmp_path, "cache.db", "cache.db.backup")
-    ready_cache(rundir, LOG)
+    create_or_check_cache(rundir, LOG)
     start_over(rundir)
     (aside,) = tmp_path.glob("results.set-aside-*/cache.db")
     assert aside.read_text() == (tmp_path / "cache.db.backup").read_text() == "mine"
@@ -158,7 +158,7 @@ def test_the_database_of_another_program_is_archived_and_never_deleted(tmp_path:
 def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> None:
     rundir = RunDir(tmp_path)
     claim(rundir)
-    ready_cache(rundir, LOG)
+    create_or_check_cache(rundir, LOG)
     kept = [
         "helm/scenarios/medec/a.csv",
         "results.set-aside-20260101-000000/results.yml",

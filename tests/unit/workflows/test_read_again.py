@@ -16,7 +16,7 @@ from eval_factory.monitor.course import measure, run_folders_of
 from eval_factory.monitor.panel import Limit
 from eval_factory.reading import VERSION
 from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.workflows.read_again import Load, read_by_one_rule
+from eval_factory.workflows.read_again import Load, read_by_one_version
 
 
 def of_an_older_reader(folder: RunDir, copy: Path) -> Path:
@@ -29,7 +29,7 @@ def of_an_older_reader(folder: RunDir, copy: Path) -> Path:
 
 def test_the_older_one_is_read_again_from_its_own_answers(folder: RunDir, tmp_path: Path) -> None:
     old = of_an_older_reader(folder, tmp_path / "old")
-    with read_by_one_rule([old, folder.root]) as load:
+    with read_by_one_version([old, folder.root]) as load:
         again = load(old)
         assert again.folder == old
         assert again.result.provenance.reader_version == VERSION
@@ -40,19 +40,19 @@ def test_the_older_one_is_read_again_from_its_own_answers(folder: RunDir, tmp_pa
 def test_without_its_answers_it_is_loaded_as_it_is_stored(folder: RunDir, tmp_path: Path) -> None:
     old = of_an_older_reader(folder, tmp_path / "old")
     shutil.rmtree(old / "helm")
-    with read_by_one_rule([old, folder.root]) as load:
+    with read_by_one_version([old, folder.root]) as load:
         assert load(old).result.provenance.reader_version == 1
 
 
 def test_results_of_one_rule_are_loaded_as_they_are_stored(folder: RunDir, tmp_path: Path) -> None:
     old = of_an_older_reader(folder, tmp_path / "old")
-    with read_by_one_rule([old, tmp_path / "nothing"]) as load:
+    with read_by_one_version([old, tmp_path / "nothing"]) as load:
         assert load is load_result
 
 
 def test_what_a_new_result_is_held_against_is_read_again(folder: RunDir, tmp_path: Path) -> None:
     old = of_an_older_reader(folder, tmp_path / "old")
-    with read_by_one_rule([old], VERSION) as load:
+    with read_by_one_version([old], VERSION) as load:
         assert load(old).result.provenance.reader_version == VERSION
 
 
@@ -66,7 +66,7 @@ def test_a_gate_reads_the_older_one_again(folder: RunDir, tmp_path: Path) -> Non
 
     @contextmanager
     def spied(folders: Sequence[Path], beside: int | None = None) -> Iterator[Load]:
-        with read_by_one_rule(folders, beside) as load:
+        with read_by_one_version(folders, beside) as load:
 
             def spy(place: Path | str) -> StoredResult:
                 stored = load(place)
@@ -75,7 +75,7 @@ def test_a_gate_reads_the_older_one_again(folder: RunDir, tmp_path: Path) -> Non
 
             yield spy
 
-    with patch("eval_factory.workflows.read_again.read_by_one_rule", spied):
+    with patch("eval_factory.workflows.read_again.read_by_one_version", spied):
         found = api.gate(policy, [folder.root], [old])
     assert found.exit_code == 0
     assert loaded == [VERSION, VERSION]
@@ -104,7 +104,7 @@ def test_a_look_is_held_against_a_baseline_that_is_read_again(
     baseline = {"repeats": [{"folder": "baseline/1/1", "runs": [run]}]}
     folders = run_folders_of(panel, [baseline])
     assert folders == [old]
-    with read_by_one_rule(folders, VERSION) as load:
+    with read_by_one_version(folders, VERSION) as load:
         measured = measure(
             panel / "baseline/1/1/model", [Limit("pubmed_qa", "pubmed_qa", None, 0.1)], load
         )
