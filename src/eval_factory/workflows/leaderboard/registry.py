@@ -151,7 +151,7 @@ def conf_of(
     *,
     file: Path | None,
     data_dir: Path | None,
-    may_download: bool = True,
+    local_only: bool = False,
 ) -> tuple[str | None, str]:
     """Return the text of a leaderboard's conf file, and its path or address.
 
@@ -160,7 +160,7 @@ def conf_of(
         file: The conf file that the user named, or None.
         data_dir: The data bundle that contains the conf file, or None. Without a file and a bundle,
             the conf file is downloaded from HELM's repository at the installed version.
-        may_download: False to return None instead of a text that would have to be downloaded.
+        local_only: True to return None instead of a text that would have to be downloaded.
 
     Raises:
         ConfigError: The file cannot be read, or the leaderboard's name lacks an organization.
@@ -183,7 +183,7 @@ def conf_of(
             )
         return _read(bundled), str(bundled)
     address = CONF_URL.format(version=helm_version(), conf=leaderboard.conf)
-    if not may_download:
+    if local_only:
         return None, address
     import requests  # imported late: the import is slow and seldom needed
 
