@@ -148,6 +148,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     """
     leaderboard = registry.find(request.name)
     schema = _schema_of(leaderboard, request)
+    # These settings say where the conf file is; its entries are not known yet.
     extra = evaluation_of(request, leaderboard, env, entries=None).extra
     if extra.upstream != HELM.name:
         raise ConfigError(
@@ -167,7 +168,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
         )
     entries = [] if text is None else read_entries(text, origin)
     distinct = of_any_model(entries, reasoning=request.reasoning)
-    chosen = []
+    chosen = []  # 1 is the highest priority
     for entry in distinct:
         if entry.priority is None or entry.priority <= leaderboard.priority:
             chosen.append(entry)
