@@ -359,7 +359,7 @@ def with_corrected_p_values(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
         if pair.comparison is not None:
             p_values.append(pair.comparison.paired.p_value)
     # A compared pair without a p value counts in the number of pairs, too.
-    corrected_p_values = iter(holm(p_values, unknown_count=True))
+    corrected_p_values = iter(holm(p_values, count_missing=True))
     corrected_pairs = []
     for pair in pairs:
         if pair.comparison is not None:

@@ -273,7 +273,7 @@ def _better_over_benchmarks(
             p_values.append(sign_flip_p(by_source))
         else:
             p_values.append(None)  # a single difference cannot be tested
-    corrected = holm(p_values, unknown_count=True)
+    corrected = holm(p_values, count_missing=True)
     for (first, second), difference, p_value in zip(pairs, differences, corrected, strict=True):
         if p_value is not None and p_value < ALPHA_OF_EACH:
             if difference > 0:

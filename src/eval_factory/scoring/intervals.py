@@ -19,7 +19,8 @@ from eval_factory.core import formats
 from eval_factory.core.results import Stats
 
 CONFIDENCE = 0.95
-TAIL_ALPHA = (1 - CONFIDENCE) / 2  # the share of samples in which an interval misses on each side
+# the share of samples in which an interval misses the mean on each side
+TAIL_ALPHA = (1 - CONFIDENCE) / 2
 Bounds = tuple[float, float]  # the lowest and the highest value of a scale or an interval
 PROPORTION: Bounds = (0.0, 1.0)
 
@@ -51,7 +52,7 @@ def wilson(share: float, count: float, quantile: float | None = None) -> Bounds:
     Args:
         share: the observed proportion.
         count: the number of values; for clustered values, their effective number.
-        quantile: the quantile to use; None for the normal quantile of a 95 % interval.
+        quantile: the quantile of the distribution; None for the normal quantile of a 95 % interval.
     """
     z = quantile
     if z is None:
@@ -86,11 +87,10 @@ def effective_clusters(clusters: Sequence[Hashable]) -> float:
     """Return the number of clusters of equal size that would give the same precision.
 
     The number is the squared sum of the sizes, divided by the sum of the squared sizes (L. Kish,
-    Survey Sampling, 1965, section 8.2). A. V. Carter, K. T. Schnepel and D. G. Steigerwald (Review
-    of Economics and Statistics 99:698-709, 2017) show that a t statistic of clusters of unequal
-    size behaves like the t statistic of this number of clusters. Each interval and test of
-    clustered values has this number less one as its degrees of freedom. Fewer than two effective
-    clusters give no interval.
+    Survey Sampling, 1965, section 8.2). A t statistic of clusters of unequal size behaves like the
+    t statistic of this number of equal clusters (A. V. Carter, K. T. Schnepel and D. G.
+    Steigerwald, Review of Economics and Statistics 99:698-709, 2017). Intervals and tests of
+    clustered values therefore use this number less one as their degrees of freedom.
     """
     sizes = Counter(clusters).values()
     return len(clusters) ** 2 / sum(size * size for size in sizes)
@@ -104,9 +104,9 @@ def mean_and_variance(
 ) -> tuple[float, float]:
     """Return the mean of clustered values and the variance of this mean.
 
-    The variance is robust to any dependence within clusters: the linearised ("sandwich") variance
-    of a mean with the factor C / (C - 1) for C clusters (W. G. Cochran, Sampling Techniques, 1977,
-    section 9A.3; K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986).
+    The variance is valid for any dependence within clusters. It is the linearised ("sandwich")
+    variance of a mean, with the factor C / (C - 1) for C clusters (W. G. Cochran, Sampling
+    Techniques, 1977, section 9A.3; K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986).
 
     Args:
         values: the values.
@@ -115,51 +115,55 @@ def mean_and_variance(
         size: the number of values in the pseudo-cluster at each end; 0 for no pseudo-clusters.
     """
     low, high = scale
-    total = len(values) + 2 * size
-    mean = (math.fsum(values) + size * (low + high)) / total
-    sums: dict[Hashable, float] = defaultdict(float)
+    count = len(values) + 2 * size
+    mean = (math.fsum(values) + size * (low + high)) / count
+    deviation_by_cluster: dict[Hashable, float] = defaultdict(float)
     for value, cluster in zip(values, clusters, strict=True):
-        sums[cluster] += value - mean
-    totals = list(sums.values())
+        deviation_by_cluster[cluster] += value - mean
+    deviations = list(deviation_by_cluster.values())
     if size:
-        totals += [size * (low - mean), size * (high - mean)]
-    number = len(totals)
-    return mean, number / (number - 1) * _sum_of_squares(totals) / total**2
+        deviations += [size * (low - mean), size * (high - mean)]
+    cluster_count = len(deviations)
+    factor = cluster_count / (cluster_count - 1)
+    return mean, factor * _sum_of_squares(deviations) / count**2
 
 
-def end_weight(clusters: Sequence[Hashable]) -> float:
-    """Return the number of values in a pseudo-cluster.
+def pseudo_size_of_proportion(clusters: Sequence[Hashable]) -> float:
+    """Return the number of values in a pseudo-cluster, for values 0 and 1.
 
     If all values that differ are in a few clusters, the variance of the sample alone is far too
     small. A pseudo-cluster is therefore added at each end of the scale
-    (benchmarks/interval_coverage.py measures the effect). Its size is half a cluster if all
-    clusters have the same size, like Jeffreys' prior, which adds half a success and half a failure.
-    Its size approaches a full effective cluster if a few clusters are large.
+    (benchmarks/interval_coverage.py measures the effect). If all clusters have the same size, the
+    pseudo-cluster has half this size, as Jeffreys' prior adds half a success and half a failure. If
+    a few clusters are large, the pseudo-cluster is nearly as large as an effective cluster.
     """
-    return len(clusters) / effective_clusters(clusters) - len(clusters) / len(set(clusters)) / 2
+    mean_size = len(clusters) / len(set(clusters))
+    return len(clusters) / effective_clusters(clusters) - mean_size / 2
 
 
-def mean_end_weight(clusters: Sequence[Hashable]) -> float:
+def pseudo_size_of_mean(clusters: Sequence[Hashable]) -> float:
     """Return the number of values in a pseudo-cluster, for values other than 0 and 1.
 
-    The number is the `end_weight`, but at least the mean size of a cluster.
+    The number is that of `pseudo_size_of_proportion`, but at least the mean size of a cluster.
     """
-    return max(len(clusters) / len(set(clusters)), end_weight(clusters))
+    mean_size = len(clusters) / len(set(clusters))
+    return max(mean_size, pseudo_size_of_proportion(clusters))
 
 
 def design_effect(values: Sequence[float], scale: Bounds, clusters: Sequence[Hashable]) -> float:
     """Return the design effect of clustered values on a scale, at least 1.
 
-    The design effect is computed with a pseudo-cluster at each end of the scale.
+    The design effect is the variance of the mean, divided by the variance that the mean of
+    independent values would have. Both include a pseudo-cluster at each end of the scale.
     """
     low, high = scale
-    size = end_weight(clusters)
-    total = len(values) + 2 * size
+    size = pseudo_size_of_proportion(clusters)
+    count = len(values) + 2 * size
     mean, variance = mean_and_variance(values, clusters, scale, size)
-    squares = _sum_of_squares(value - mean for value in values) + size * (
-        (low - mean) ** 2 + (high - mean) ** 2
-    )
-    return max(1.0, variance * total * (total - 1) / squares)
+    squares_at_ends = size * ((low - mean) ** 2 + (high - mean) ** 2)
+    squares = _sum_of_squares(value - mean for value in values) + squares_at_ends
+    # For independent values, the variance would be squares / (count * (count - 1)).
+    return max(1.0, variance * count * (count - 1) / squares)
 
 
 def wilson_clustered(
@@ -173,10 +177,9 @@ def wilson_clustered(
     C. Franco, R. Little, T. Louis and E. Slud, Journal of Survey Statistics and Methodology
     7:334-364, 2019, who recommend Wilson's interval.
     """
-    count = len(values) / design_effect(values, (0.0, 1.0), clusters)
-    return wilson(
-        statistics.fmean(values), count, t_quantile(effective_clusters(clusters) - 1, each_side)
-    )
+    effective_count = len(values) / design_effect(values, PROPORTION, clusters)
+    quantile = t_quantile(effective_clusters(clusters) - 1, each_side)
+    return wilson(statistics.fmean(values), effective_count, quantile)
 
 
 def variance_of(values: Sequence[float]) -> float:
@@ -196,11 +199,11 @@ def student_t(
     On a scale with ends, the interval is computed with a pseudo-value at each end. If nearly all
     values of a population are at one end, a sample often has none of the rare other values. The
     spread of the sample is then too small, and an interval of the sample alone covers the mean far
-    less often than it should. With the pseudo-values, the spread is at least as large as if one
-    unseen value were at the other end.
-    Pseudo-observations do the same for proportions (A. Agresti and B. A. Coull, The American
-    Statistician 52:119-126, 1998; one observation of each kind: A. Agresti and B. Caffo,
-    54:280-288, 2000). Clustered values get a pseudo-cluster at each end (`mean_end_weight`).
+    less often than it should. The pseudo-values make the spread at least as large as with one
+    unseen value at the far end. Pseudo-observations are also usual for proportions (A. Agresti and
+    B. A. Coull, The American Statistician 52:119-126, 1998; one observation of each kind: A.
+    Agresti and B. Caffo, 54:280-288, 2000). Clustered values get a pseudo-cluster at each end
+    (`pseudo_size_of_mean`).
 
     Args:
         values: the values.
@@ -215,7 +218,7 @@ def student_t(
     low = -math.inf
     high = math.inf
     if scale is not None:
-        size = mean_end_weight(labels)
+        size = pseudo_size_of_mean(labels)
         low, high = scale
     # Without ends, `size` is 0, and the scale has no effect.
     mean, variance = mean_and_variance(values, labels, scale or PROPORTION, size)
@@ -224,12 +227,12 @@ def student_t(
 
 
 def lower_end(values: Sequence[float], lowest: Sequence[float], high: float) -> float:
-    """Return the lower end of the scale of a mean whose values have different lowest values.
+    """Return the lower end of a mean's scale, if each value has a lowest possible value of its own.
 
-    Each case of a rubric, for example, has its own lowest value. The lower end is the mean of the
-    lowest values. If the interquartile range of the values is below a third of the scale, the lower
-    end is the smallest of the lowest values: nearly equal values do not show how far their tail
-    reaches.
+    The cases of a rubric, for example, have different lowest values. The lower end is the mean of
+    the lowest values. If the interquartile range of the values is below a third of the scale, the
+    lower end is the smallest of the lowest values: nearly equal values do not show how far their
+    tail reaches.
 
     Args:
         values: the observed values.
@@ -237,7 +240,7 @@ def lower_end(values: Sequence[float], lowest: Sequence[float], high: float) -> 
         high: the upper end of the scale.
     """
     mean = statistics.fmean(lowest)
-    if len(values) < 2:
+    if len(values) < 2:  # a single value has no quartiles
         return mean
     first, _, third = statistics.quantiles(values, n=4, method="inclusive")
     if third - first < (high - mean) / 3:
@@ -256,8 +259,9 @@ def interval_of_equal_values(
 
     If all `count` values are equal, the share of other values in the population is at most q = 1 -
     0.025 ** (1 / count). This is the exact one-sided 97.5 % bound (C. J. Clopper and E. S. Pearson,
-    Biometrika 26:404-413, 1934), because a two-sided 95 % interval may miss 2.5 % on each side. The
-    ends of the interval are the means if the share q is at an end of the scale.
+    Biometrika 26:404-413, 1934), because a two-sided 95 % interval may miss 2.5 % on each side. An
+    end of the interval is the mean of a population in which the share q lies at that end of the
+    scale.
 
     Args:
         value: the value that all instances have.
@@ -307,7 +311,7 @@ def describe(
 
     Args:
         values: one value per instance, at least one. A single value has no interval.
-        mean: the mean to report if it was computed elsewhere, such as by HELM.
+        mean: the mean to report; None for the mean of the values. HELM's mean may differ from it.
         scale: the lowest and the highest possible value. None means 0 to 1 if all values are in
             this range, and otherwise an unknown scale without ends.
         clusters: the source of each value; None if no sources are known.
@@ -315,34 +319,33 @@ def describe(
         looks: the largest number of looks (interim analyses). The interval is valid at all looks.
     """
     count = len(values)
-    center = mean
-    if center is None:
-        center = statistics.fmean(values)
+    if mean is None:
+        mean = statistics.fmean(values)
     cluster_count = None
     if clusters is not None:
         cluster_count = len(set(clusters))
     if count < 2:
-        return Stats.without_interval(count, center, clusters=cluster_count)
+        return Stats.without_interval(count, mean, clusters=cluster_count)
     stddev = statistics.stdev(values)
     stderr: float | None = stddev / math.sqrt(count)
     design_effect = effective_n = None
     if clusters is not None and effective_clusters(clusters) < MIN_CLUSTERS:
         stderr = None
     elif clusters is not None:
-        variance = mean_and_variance(values, clusters)[1]
-        independent = variance_of(values) / count
+        _, variance = mean_and_variance(values, clusters)
+        variance_if_independent = variance_of(values) / count
         stderr = math.sqrt(variance)
-        if independent:  # L. Kish, Survey Sampling, 1965, section 8.2
-            design_effect = variance / independent
+        if variance_if_independent:  # L. Kish, Survey Sampling, 1965, section 8.2
+            design_effect = variance / variance_if_independent
             # The effective number of values is at most their number.
             effective_n = count / max(1.0, design_effect)
     each_side = TAIL_ALPHA / looks  # the error is divided among the looks (Bonferroni)
-    low, high, method = interval_of_mean(values, center, scale, clusters, lowest, each_side)
+    low, high, method = interval_of_mean(values, mean, scale, clusters, lowest, each_side)
     if looks > 1 and method is not None:
         method += OF_LOOKS.format(looks)
     return Stats(
         count,
-        center,
+        mean,
         stddev=stddev,
         stderr=stderr,
         ci_low=low,
@@ -365,18 +368,20 @@ def interval_of_mean(
     """Return the interval of the mean of two or more values, and the name of its method.
 
     The page docs/statistics.md explains the choice of the method. If the instances have lowest
-    values of their own, the scale begins at the `lower_end` of these values. `each_side` is the
-    share of samples in which the interval may miss the mean on each side; `describe` explains the
-    other arguments. The result is `NO_INTERVAL` if there are fewer than `MIN_CLUSTERS` effective
-    clusters, or if values outside the scale do not allow an interval (see `MIN_UNBOUNDED`).
+    values of their own, the scale begins at the `lower_end` of these values. The result is
+    `NO_INTERVAL` if there are fewer than `MIN_CLUSTERS` effective clusters, or if values outside
+    the scale do not allow an interval (see `MIN_UNBOUNDED`).
+
+    The arguments are those of `describe`, and `each_side`: the share of samples in which the
+    interval may miss the mean on each side.
     """
-    sources = None
+    sources = None  # stays None if no two values share a source
     units: float = len(values)  # the number of independent values
-    by_cluster = ""  # the ending of the method's name
+    name_ending = ""
     if is_shared(clusters):
         sources = clusters
         units = effective_clusters(sources)
-        by_cluster = CLUSTERED
+        name_ending = CLUSTERED
     if units < MIN_CLUSTERS:
         return NO_INTERVAL
     low, high = scale or PROPORTION
@@ -385,33 +390,31 @@ def interval_of_mean(
         is_off_scale = False  # Each value is on the scale of its own instance.
     else:
         is_off_scale = min(values) < low or max(values) > high
-    center = statistics.fmean(values)
     if min(values) == max(values):
         if is_off_scale:
             return NO_INTERVAL
-        return Interval(
-            *interval_of_equal_values(values[0], units, (low, high), each_side), EXACT + by_cluster
-        )
+        ends = interval_of_equal_values(values[0], units, (low, high), each_side)
+        return Interval(*ends, EXACT + name_ending)
     # the reported mean less the mean of the values, by which the interval is moved
     offset = 0.0
     if mean is not None:
-        offset = mean - center
+        offset = mean - statistics.fmean(values)
     if (low, high) == PROPORTION and set(values) <= set(PROPORTION):  # all values are 0 or 1
-        method, ends_of_values = _interval_of_proportion(values, sources, each_side)
+        method, ends = _interval_of_proportion(values, sources, each_side)
         offset = 0.0  # The interval of a proportion is not symmetric, and is not moved.
     elif not is_off_scale:
         method = ON_A_SCALE
-        ends_of_values = student_t(values, (low, high), sources, each_side)
+        ends = student_t(values, (low, high), sources, each_side)
     elif scale is not None and len(values) < MIN_UNBOUNDED:
         return NO_INTERVAL  # Some values are outside the stated scale, and the sample is small.
     else:
         method = STUDENT_T
-        ends_of_values = student_t(values, None, sources, each_side)
+        ends = student_t(values, clusters=sources, each_side=each_side)
         low = -math.inf
         high = math.inf
-    low = max(low, ends_of_values[0] + offset)
-    high = min(high, ends_of_values[1] + offset)
-    return Interval(low, high, method + by_cluster)
+    low = max(low, ends[0] + offset)
+    high = min(high, ends[1] + offset)
+    return Interval(low, high, method + name_ending)
 
 
 def _interval_of_proportion(
@@ -420,7 +423,7 @@ def _interval_of_proportion(
     """Return the name of the method and the interval of 0/1 values."""
     if sources is not None:
         return WILSON, wilson_clustered(values, sources, each_side)
-    if each_side == TAIL_ALPHA:
+    if each_side == TAIL_ALPHA:  # a 95 % interval; see `clopper_pearson` for other levels
         return WILSON, wilson(statistics.fmean(values), len(values))
     return CLOPPER_PEARSON, clopper_pearson(sum(values), len(values), each_side)
 
@@ -432,43 +435,43 @@ def is_shared(clusters: Sequence[Hashable] | None) -> TypeGuard[Sequence[Hashabl
 
 def few_sources(clusters: Sequence[Hashable]) -> str | None:
     """Return a note if the values have too few clusters for an interval, or if few clusters decide
-    the interval; otherwise None.
+    the interval.
 
-    The result is None, too, if no two values share a source.
+    Return None otherwise, and if no two values share a source.
     """
-    sources = Counter(clusters)
-    if len(sources) == len(clusters):
+    if not is_shared(clusters):
         return None
+    sources = Counter(clusters)
     effective = effective_clusters(clusters)
     largest = max(sources.values()) / len(clusters)
     comparison = (
         f"the {len(sources)} sources of the questions say as much as "
-        f"{formats.decimals(effective, 1)} of equal size"
+        f"{formats.decimals(effective, digits=1)} of equal size"
     )
     if effective < MIN_CLUSTERS:
         return f"there is no interval: {comparison}, and {MIN_CLUSTERS} such sources are needed"
     if effective < FEW_SOURCES or largest > LARGE_SOURCE:
         return (
             f"few sources decide the interval: {comparison}, "
-            f"and the largest holds {formats.percent(largest, 0)} of the questions"
+            f"and the largest holds {formats.percent(largest, digits=0)} of the questions"
         )
     return None
 
 
-def holm(p_values: Sequence[float | None], *, unknown_count: bool = False) -> list[float | None]:
-    """Return the p values, corrected for their number by Holm's method.
+def holm(p_values: Sequence[float | None], *, count_missing: bool = False) -> list[float | None]:
+    """Return the p values, corrected for the number of tests by Holm's method.
 
     Source: S. Holm, Scandinavian Journal of Statistics 6:65-70, 1979.
 
     Args:
-        p_values: the p values; None for a test without a p value, whose result is None, too.
-        unknown_count: True if the tests without a p value count in the number of tests.
+        p_values: the p value of each test; None for a test without one. A None stays None.
+        count_missing: True if the number of tests includes the tests without a p value.
     """
     sorted_values = sorted(
         (value, index) for index, value in enumerate(p_values) if value is not None
     )
     tests = len(sorted_values)
-    if unknown_count:
+    if count_missing:
         tests = len(p_values)
     corrected: list[float | None] = [None] * len(p_values)
     largest_so_far = 0.0  # A corrected p value is at least the corrected p value before.
@@ -490,10 +493,10 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return float(np.quantile(values, share, method="inverted_cdf"))
 
 
-BCA = "bca-bootstrap"
-SEED = 20_240_607
+BCA = "bca-bootstrap"  # the method's name
+SEED = 20_240_607  # fixed, so that the same values give the same interval
 RESAMPLES = 2_000
-MIN_UNITS = 5  # the smallest number of effective clusters for a bootstrap interval
+MIN_UNITS = 5  # the smallest number of effective clusters for a bootstrap or a jackknife
 
 
 def bca_of_ratio(
@@ -505,7 +508,7 @@ def bca_of_ratio(
 
     Source: B. Efron, JASA 82:171-185, 1987. Precision and recall are such ratios, and so is every
     metric of HELM that counts some instances more than once. `scipy.stats.bootstrap` resamples
-    whole clusters with a fixed seed, so the same values always give the same interval.
+    complete clusters.
 
     Args:
         numerators: the numerator of each instance.
@@ -520,7 +523,7 @@ def bca_of_ratio(
     method = BCA
     if clusters is not None:
         labels = clusters
-        method = f"{BCA}{CLUSTERED}"
+        method = BCA + CLUSTERED
     # cluster -> the sum of its numerators, the sum of its denominators
     sums: dict[Hashable, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
     for numerator, denominator, label in zip(numerators, denominators, labels, strict=True):

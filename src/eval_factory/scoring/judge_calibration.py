@@ -34,7 +34,7 @@ from eval_factory.tasks.message_files import (
 MIN_POOLED = 3  # the smallest number of categories for an estimate of their spread
 PSEUDO_CLUSTERS = 0.75
 """The weight of the pseudo-cluster for each of the four kinds of pairs of decisions, as a multiple
-of `mean_end_weight`. With 0.5, the intervals of rare faults cover only 90 %;
+of `pseudo_size_of_mean`. With 0.5, the intervals of rare faults cover only 90 %;
 benchmarks/judge_coverage.py prints the coverage.
 """
 DECISIONS = (False, True)  # the possible marks of an item that is met or not
@@ -454,7 +454,7 @@ def tables_of(
         tables[cell] += times
     weight = 0.0
     if pairs and len(marks) == 2:
-        weight = PSEUDO_CLUSTERS * intervals.mean_end_weight(_conversations_of(pairs))
+        weight = PSEUDO_CLUSTERS * intervals.pseudo_size_of_mean(_conversations_of(pairs))
     return tables[:, ::-1, ::-1].reshape(len(rows), -1), [weight] * len(marks) ** 2
 
 

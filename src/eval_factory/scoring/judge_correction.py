@@ -220,7 +220,7 @@ def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[Labell
         clusters = [cluster for _, cluster in decisions]
         if len(values) < 2 or intervals.effective_clusters(clusters) < intervals.MIN_CLUSTERS:
             return True
-        size = intervals.mean_end_weight(clusters)
+        size = intervals.pseudo_size_of_mean(clusters)
         variance += intervals.mean_and_variance(values, clusters, PROPORTION, size)[1]
         shares.append(statistics.fmean(values))
         degrees.append(intervals.effective_clusters(clusters) - 1)
@@ -284,7 +284,7 @@ def _resampled_means(cases: JudgedCases, resamples: int) -> tuple[NDArray[Any], 
     rng = np.random.default_rng(SEED)
     sources = len(tables)
     drawn = rng.multinomial(sources, np.full(sources, 1 / sources), size=resamples) @ tables
-    size = intervals.mean_end_weight(cases.clusters)
+    size = intervals.pseudo_size_of_mean(cases.clusters)
     pseudo = rng.gamma(PSEUDO_ITEMS, size=(resamples, 2)) * size
     total = drawn[:, 2] + pseudo.sum(axis=1)
     possible = drawn[:, 1] / drawn[:, 2]
@@ -401,7 +401,7 @@ def _interval(
         values.append(given - (1 - specificity) * all_met)
     given_by_mistake = (1 - specificity) * possible
     scale = (min(cases.lowest - given_by_mistake, *values), max(1.0 - given_by_mistake, *values))
-    size = intervals.mean_end_weight(cases.clusters)
+    size = intervals.pseudo_size_of_mean(cases.clusters)
     _, case_variance = intervals.mean_and_variance(values, cases.clusters, scale, size)
     mean = statistics.fmean(values)
     t = intervals.t_quantile(min(units, intervals.effective_clusters(cases.clusters)) - 1)

@@ -29,18 +29,18 @@ def rank_intervals(count: int, shown: Iterable[tuple[int, int]]) -> list[tuple[i
     Economic Studies 91:476-518, 2024).
 
     Args:
-        count: the number of models.
+        count: the number of models; a model is an index below this number.
         shown: (better model, worse model) of each pair that differs significantly, by paired tests
             with Holm's correction.
     """
-    above = [0] * count
-    below = [0] * count
+    better_than = [0] * count  # for each model, the number of models that are better
+    worse_than = [0] * count
     for better, worse in shown:
-        above[worse] += 1
-        below[better] += 1
+        better_than[worse] += 1
+        worse_than[better] += 1
     ranks = []
-    for better_models, worse_models in zip(above, below, strict=True):
-        ranks.append((1 + better_models, count - worse_models))
+    for number_better, number_worse in zip(better_than, worse_than, strict=True):
+        ranks.append((1 + number_better, count - number_worse))
     return ranks
 
 
@@ -49,7 +49,10 @@ EQUIVALENCE_CONFIDENCE = 0.90
 15:657-680, 1987).
 """
 _INTERVALS = {"ci": CONFIDENCE, "ci90": EQUIVALENCE_CONFIDENCE}
-"""Beginning of the names of two fields, such as `ci_low` and `ci_high` -> confidence."""
+"""A dict from the prefix of two fields of `PairedDifference` to the confidence of the interval.
+
+The prefix of `ci_low` and `ci_high` is `ci`.
+"""
 ALPHA = 0.05  # the significance level of the tests
 POWER = 0.8  # the power with which a minimum detectable effect is detected
 FEW_CLUSTERS = 30
@@ -122,20 +125,20 @@ def paired_difference(
     Raises:
         ValueError: There are no pairs, or the lengths of the arguments differ.
     """
-    declared = None
-    few_sources = None
-    if clusters is not None:
-        if len(clusters) != len(a):
-            raise ValueError(f"{len(a)} and {len(b)} values, {len(clusters)} clusters")
-        declared = len(set(clusters))
+    if clusters is not None and len(clusters) != len(a):
+        raise ValueError(f"{len(a)} and {len(b)} values, {len(clusters)} clusters")
     if not a or len(a) != len(b):
         raise ValueError(f"{len(a)} and {len(b)} values")
+    cluster_count = None
+    few_sources = None
     if clusters is not None:
+        cluster_count = len(set(clusters))
         few_sources = intervals.few_sources(clusters)
     if not scale and all(0 <= value <= 1 for value in (*a, *b)):
         scale = PROPORTION
-    differences = [after - before for before, after in zip(a, b, strict=True)]
-    if scale == PROPORTION and set(a) | set(b) <= {0, 1} and declared in (None, len(a)):
+    differences = [value_b - value_a for value_a, value_b in zip(a, b, strict=True)]
+    are_binary = set(a) | set(b) <= {0, 1}
+    if scale == PROPORTION and are_binary and not intervals.is_shared(clusters):
         tested = _test_proportions(differences)
     else:
         tested = _test_means(differences, clusters, scale)
@@ -144,37 +147,38 @@ def paired_difference(
         value_a=statistics.fmean(a),
         value_b=statistics.fmean(b),
         difference=statistics.fmean(differences),
-        clusters=declared,
+        clusters=cluster_count,
         discordant=sum(value != 0 for value in differences),
         few_sources=few_sources,
         **tested,
     )
 
 
-def with_labels_uncertainty(paired: PairedDifference, relative: float) -> PairedDifference:
-    """Widen the intervals of a difference of two scores that the same labels corrected.
+def with_labels_uncertainty(paired: PairedDifference, relative_error: float) -> PairedDifference:
+    """Widen the intervals of a difference of two scores that were corrected by the same labels.
 
     Both scores were divided by sensitivity + specificity - 1 of their judge, an estimate from
-    labels. By the delta method, the variance of such a quotient is the numerator's variance plus
-    the square of (quotient times relative error of the divisor) (A. Stuart and K. Ord, Kendall's
-    Advanced Theory of Statistics, volume 1, section 10.6). The p value is unchanged.
+    labels. By the delta method, two terms add up to the variance of such a quotient: the
+    numerator's variance, and the square of (quotient times relative error of the divisor) (A.
+    Stuart and K. Ord, Kendall's Advanced Theory of Statistics, volume 1, section 10.6). The p value
+    is unchanged.
 
     Args:
         paired: the difference, with intervals that take the divisor as exact.
-        relative: the relative standard error of the divisor.
+        relative_error: the relative standard error of the divisor.
     """
-    limits: dict[str, Any] = {}
-    for name, confidence in _INTERVALS.items():
+    ends: dict[str, Any] = {}
+    for prefix, confidence in _INTERVALS.items():
         quantile = statistics.NormalDist().inv_cdf(0.5 + confidence / 2)
-        label_part = quantile * relative * paired.difference
-        low = getattr(paired, f"{name}_low")
-        high = getattr(paired, f"{name}_high")
+        half_width_by_labels = quantile * relative_error * paired.difference
+        low = getattr(paired, f"{prefix}_low")
+        high = getattr(paired, f"{prefix}_high")
         if low is not None and high is not None:
-            below = math.hypot(paired.difference - low, label_part)
-            above = math.hypot(high - paired.difference, label_part)
-            limits[f"{name}_low"] = paired.difference - below
-            limits[f"{name}_high"] = paired.difference + above
-    return replace(paired, **limits)
+            below = math.hypot(paired.difference - low, half_width_by_labels)
+            above = math.hypot(high - paired.difference, half_width_by_labels)
+            ends[f"{prefix}_low"] = paired.difference - below
+            ends[f"{prefix}_high"] = paired.difference + above
+    return replace(paired, **ends)
 
 
 def non_inferiority(
@@ -183,8 +187,8 @@ def non_inferiority(
     """Return the evidence that b is worse than a by less than `margin`.
 
     The worse end of the 95 % interval decides (ICH E9, 3.3.2). The evidence is REFUTED if even the
-    better end is worse by more than the margin, and INCONCLUSIVE if the margin lies inside the
-    interval or if there is no interval.
+    better end is worse by more than the margin. The evidence is INCONCLUSIVE if the margin lies
+    inside the interval, or if there is no interval.
     """
     if paired.ci_low is None or paired.ci_high is None:
         return Evidence.INCONCLUSIVE
@@ -205,8 +209,9 @@ def equivalence(paired: PairedDifference, margin: float) -> Evidence:
     """Return the evidence that a and b differ by less than the margin in either direction.
 
     Two one-sided tests at 5 % decide; they are read from the 90 % interval. The evidence is SHOWN
-    if the complete interval lies within the margin, REFUTED if the complete interval lies beyond
-    the margin on one side, and INCONCLUSIVE otherwise or without an interval.
+    if the complete interval lies within the margin on both sides. The evidence is REFUTED if the
+    complete interval lies beyond the margin on one side. The evidence is INCONCLUSIVE otherwise,
+    and if there is no interval.
     """
     if paired.ci90_low is None or paired.ci90_high is None:
         return Evidence.INCONCLUSIVE
@@ -218,7 +223,7 @@ def equivalence(paired: PairedDifference, margin: float) -> Evidence:
 
 
 def _test_proportions(differences: Sequence[float]) -> dict[str, Any]:
-    """Return {field of `PairedDifference`: value} of a test of differences that are -1, 0 or 1."""
+    """Return the fields of `PairedDifference` that a test of differences -1, 0 or 1 decides."""
     from scipy import stats  # imported here, because this import takes most of a second
 
     count = len(differences)
@@ -246,9 +251,10 @@ def tango_interval(
 ) -> tuple[float, float]:
     """Return the score interval of two paired proportions' difference, (b_only - a_only) / count.
 
-    T. Tango, Statistics in Medicine 17:891-908, 1998: the interval consists of all differences that
-    the score test does not reject; a's share of discordant pairs is at its constrained maximum
-    (section 3). The interval has a width above 0 even if no pair is discordant.
+    The interval consists of all differences that the score test does not reject (T. Tango,
+    Statistics in Medicine 17:891-908, 1998). For each difference, the share of pairs in which only
+    a's value is 1 has its most likely value (section 3). The interval has a width above 0 even if
+    a and b are equal in all pairs.
 
     Args:
         b_only: number of pairs in which only b's value is 1.
@@ -263,16 +269,17 @@ def tango_interval(
 
     def excess_of_statistic(difference: float) -> float:
         """Return the absolute score statistic of a difference minus the critical value."""
-        excess = b_only - a_only - count * difference
-        if excess == 0:  # the statistic is 0, even if the variance below is 0
+        deviation = b_only - a_only - count * difference
+        if deviation == 0:  # the statistic is 0, even if the variance below is 0
             return -critical
+        # the most likely share, as the root of 2 * count * share^2 + linear * share + constant
         linear = (2 * count - b_only + a_only) * difference - b_only - a_only
         constant = -a_only * difference * (1 - difference)
         share = (math.sqrt(max(0.0, linear**2 - 8 * count * constant)) - linear) / (4 * count)
         variance = count * (2 * share + difference * (1 - difference))
-        if variance <= 0:
+        if variance <= 0:  # the difference is impossible
             return math.inf
-        return abs(excess) / math.sqrt(variance) - critical
+        return abs(deviation) / math.sqrt(variance) - critical
 
     low = -1.0
     if estimate > -1:
@@ -289,12 +296,12 @@ def mcnemar_mde(discordant: int, count: int) -> float | None:
     The power is that of the exact McNemar test. The number of discordant pairs is binomial, and so
     is the number of discordant pairs in which b is right (S. W. Duffy, Biometrics 40:1005-1015,
     1984). The formula of the approximate test (R. J. Connor, Biometrics 43:207-211, 1987) promises
-    80 % where the exact test has 75 to 79 %. A difference cannot be greater than the share of
-    discordant pairs, so this share is raised to the difference if necessary. Return None if the
-    sample is too small to detect any difference.
+    80 % power for differences that the exact test detects with 75 to 79 %. A difference cannot be
+    greater than the share of discordant pairs, so this share is raised to the difference if
+    necessary. Return None if the sample is too small to detect any difference.
 
     Args:
-        discordant: the observed number of pairs whose values differ.
+        discordant: the observed number of discordant pairs: their two values differ.
         count: number of all pairs.
     """
     import numpy as np
@@ -303,13 +310,15 @@ def mcnemar_mde(discordant: int, count: int) -> float | None:
     def missing_power(difference: float) -> float:
         """Return 80 % minus the power of the test for this difference."""
         share = max(discordant / count, difference)
-        totals = np.arange(
-            stats.binom.ppf(1e-9, count, share), stats.binom.isf(1e-9, count, share) + 1
-        )
+        # all numbers of discordant pairs that are not extremely unlikely
+        fewest = stats.binom.ppf(1e-9, count, share)
+        most = stats.binom.isf(1e-9, count, share)
+        numbers = np.arange(fewest, most + 1)
         # The test rejects if b is right in more of the discordant pairs than this critical number.
-        critical = stats.binom.isf(ALPHA / 2, totals, 0.5)
-        power = stats.binom.sf(critical, totals, (1 + difference / share) / 2)
-        return POWER - float(np.sum(stats.binom.pmf(totals, count, share) * power))
+        critical = stats.binom.isf(ALPHA / 2, numbers, 0.5)
+        right_by_b = (1 + difference / share) / 2  # the share of discordant pairs with b right
+        power = stats.binom.sf(critical, numbers, right_by_b)
+        return POWER - float(np.sum(stats.binom.pmf(numbers, count, share) * power))
 
     if missing_power(1) > 0:
         return None
@@ -319,42 +328,44 @@ def mcnemar_mde(discordant: int, count: int) -> float | None:
 def mean_mde(
     clusters: Sequence[Sequence[float]],
     scale: tuple[float, float] | None,
-    weight: float,
-    freedom: float,
+    pseudo_size: float,
+    degrees: float,
 ) -> float | None:
     """Return the smallest mean difference that is detected with 80 % power, by the noncentral t.
 
-    The differences are assumed to spread as the observed ones do. The standard error grows with
-    the difference, because pseudo-values lie at the ends of the scale; the search therefore
-    repeats until the difference is stable. Return None if the sample is too small to detect any
-    difference.
+    The true differences are assumed to have the spread of the observed differences. The standard
+    error grows with the mean difference, because pseudo-values lie at the ends of the scale. The
+    search therefore repeats until the mean difference is stable. Return None if the sample is too
+    small to detect any difference.
 
     Args:
         clusters: the differences of the instances of each cluster.
         scale: the lowest and the highest possible value, if these are known.
-        weight: the weight of the pseudo-values at each end, in instances.
-        freedom: the degrees of freedom.
+        pseudo_size: the number of pseudo-values at each end of the scale.
+        degrees: the degrees of freedom.
     """
     from scipy import optimize, stats
 
     mean = statistics.fmean(chain.from_iterable(clusters))
-    critical = float(stats.t.ppf(1 - ALPHA / 2, freedom))
+    critical = float(stats.t.ppf(1 - ALPHA / 2, degrees))
+    # the mean difference that the test needs, in standard errors
     needed = optimize.brentq(
-        lambda errors: stats.nct.sf(critical, freedom, errors) - POWER, 0, 10 * critical
+        lambda errors: stats.nct.sf(critical, degrees, errors) - POWER, 0, 10 * critical
     )
     width = _width_of(scale)
-    shift = 0.0
-    _, stderr = _mean_and_stderr(clusters, scale, weight)
+    shift = 0.0  # the mean difference of the last step
+    _, stderr = _mean_and_stderr(clusters, scale, pseudo_size)
     next_shift = math.inf
     if stderr:
         next_shift = needed * stderr
+    # Stop when a step changes the shift by less than 0.1 %.
     while shift * 1.001 < next_shift <= width:
         shift = next_shift
-        center, stderr = _mean_and_stderr(_shifted(clusters, shift, mean), scale, weight)
+        center, stderr = _mean_and_stderr(_shifted(clusters, shift, mean), scale, pseudo_size)
         next_shift = 0.0
         if stderr:
             # If the scale is known, pseudo-values pull `center` towards 0, below `shift`. The
-            # quotient of the two turns the center that the test needs into a shift.
+            # factor `shift / center` turns the center that the test needs into a shift.
             next_shift = needed * stderr * shift / center
     if next_shift > width:
         return None
@@ -379,47 +390,48 @@ def _width_of(scale: tuple[float, float] | None) -> float:
 def _test_means(
     differences: Sequence[float], clusters: Sequence[str] | None, scale: tuple[float, float] | None
 ) -> dict[str, Any]:
-    """Return {field of `PairedDifference`: value} of a test of differences of any size."""
+    """Return the fields of `PairedDifference` that a test of differences of any size decides."""
     from scipy import stats
 
     names = clusters or list(map(str, range(len(differences))))
     by_name: dict[str, list[float]] = {}
     for name, value in zip(names, differences, strict=True):
         by_name.setdefault(name, []).append(value)
-    members = list(by_name.values())
-    are_few = len(members) <= FEW_CLUSTERS
-    weight = intervals.mean_end_weight(names)
-    center, stderr = _mean_and_stderr(members, scale, weight)
-    freedom = intervals.effective_clusters(names) - 1
+    differences_of_clusters = list(by_name.values())
+    are_few = len(differences_of_clusters) <= FEW_CLUSTERS
+    pseudo_size = intervals.pseudo_size_of_mean(names)
+    center, stderr = _mean_and_stderr(differences_of_clusters, scale, pseudo_size)
+    degrees = intervals.effective_clusters(names) - 1
     tested: dict[str, Any] = {"method": _METHODS[are_few, bool(clusters)]}
-    if stderr is None or freedom < intervals.MIN_CLUSTERS - 1:
+    if stderr is None or degrees < intervals.MIN_CLUSTERS - 1:
         absent = ("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde")
         return tested | dict.fromkeys(absent)  # all None
     width = _width_of(scale)
     # With too few clusters that differ from 0, the sign-flip interval would be infinite.
-    unequal = [values for values in members if not _sums_to_0(values)]
+    unequal = [values for values in differences_of_clusters if not _sums_to_0(values)]
     by_flips = are_few and len(unequal) >= MIN_UNEQUAL
-    for name, confidence in _INTERVALS.items():
+    for prefix, confidence in _INTERVALS.items():
         if by_flips:
-            low, high = sign_flip_interval(members, confidence)
+            low, high = sign_flip_interval(differences_of_clusters, confidence)
         else:
-            half = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * stderr
-            low = center - half
-            high = center + half
-        tested[f"{name}_low"] = max(-width, low)
-        tested[f"{name}_high"] = min(width, high)
+            half_width = float(stats.t.ppf(0.5 + confidence / 2, degrees)) * stderr
+            low = center - half_width
+            high = center + half_width
+        tested[f"{prefix}_low"] = max(-width, low)
+        tested[f"{prefix}_high"] = min(width, high)
     smallest_p = 0.0  # the smallest p value that the test can have
     if are_few:
-        smallest_p = 2.0 ** (1 - len(members))  # 2 of the 2^n possible flips
-        tested["p_value"] = sign_flip_p(list(map(sum, members)))
+        # 2 of the 2^n possible flips of n clusters
+        smallest_p = 2.0 ** (1 - len(differences_of_clusters))
+        tested["p_value"] = sign_flip_p(list(map(sum, differences_of_clusters)))
     else:
-        tested["p_value"] = float(2 * stats.t.sf(abs(center) / stderr, freedom))
+        tested["p_value"] = float(2 * stats.t.sf(abs(center) / stderr, degrees))
     tested["mde"] = None
     if smallest_p < ALPHA:  # otherwise the test cannot detect any difference
-        scale_of_values = scale
-        if by_flips:  # the sign-flip interval uses no pseudo-values
-            scale_of_values = None
-        mde = mean_mde(members, scale_of_values, weight, freedom)
+        scale_of_mde = scale
+        if by_flips:  # without a scale, there are no pseudo-values, as in the sign-flip interval
+            scale_of_mde = None
+        mde = mean_mde(differences_of_clusters, scale_of_mde, pseudo_size, degrees)
         if mde is not None and mde <= width:
             tested["mde"] = mde
     return tested
@@ -431,7 +443,7 @@ _METHODS = {
     (False, True): CLUSTERED_PAIRED_T,
     (False, False): PAIRED_T,
 }
-"""(True if there are few clusters, True if sources are declared) -> the method's name."""
+"""The name of the method, by (True if there are few clusters, True if sources are declared)."""
 
 
 def _sums_to_0(values: Sequence[float]) -> bool:
@@ -440,45 +452,46 @@ def _sums_to_0(values: Sequence[float]) -> bool:
 
 
 def _mean_and_stderr(
-    clusters: Sequence[Sequence[float]], scale: tuple[float, float] | None, weight: float
+    clusters: Sequence[Sequence[float]], scale: tuple[float, float] | None, pseudo_size: float
 ) -> tuple[float, float | None]:
     """Return the mean over instances, and its cluster-robust standard error.
 
     The standard error is that of K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986, with the
-    factor G / (G - 1) for G clusters. If the scale is known, a pseudo-cluster of `weight` instances
-    is added at the lowest and at the highest possible difference. Without these clusters, nearly
-    equal differences would get an interval without width (the idea of A. Agresti and Y. Min,
+    factor G / (G - 1) for G clusters. If the scale is known, a pseudo-cluster of `pseudo_size`
+    instances is added at the lowest and at the highest possible difference. Without these clusters,
+    nearly equal differences would get an interval without width (the idea of A. Agresti and Y. Min,
     Statistics in Medicine 24:729-740, 2005).
 
     The standard error is None for a single cluster, and for equal differences if the scale is
     unknown.
     """
-    groups = len(clusters)
+    cluster_count = len(clusters)
     values = list(chain.from_iterable(clusters))
-    total: float = len(values)
+    count: float = len(values)
     center = statistics.fmean(values)
-    if groups < 2 or (scale is None and len(set(values)) == 1):
+    if cluster_count < 2 or (scale is None and len(set(values)) == 1):
         return center, None
-    at_high = 0.0
-    at_low = 0.0
+    # the squared deviations of the two pseudo-clusters
+    square_at_high = 0.0
+    square_at_low = 0.0
     if scale is not None:
         # The differences lie between minus and plus the width of the scale.
-        reach = (scale[1] - scale[0]) * weight
-        center = center * total / (total + 2 * weight)
-        total = total + 2 * weight
-        at_high = (reach - weight * center) ** 2
-        at_low = (reach + weight * center) ** 2
-    spread = 0.0
+        sum_at_high = (scale[1] - scale[0]) * pseudo_size
+        center = center * count / (count + 2 * pseudo_size)
+        count = count + 2 * pseudo_size
+        square_at_high = (sum_at_high - pseudo_size * center) ** 2
+        square_at_low = (sum_at_high + pseudo_size * center) ** 2
+    squares = 0.0
     for cluster in clusters:
-        spread += sum(value - center for value in cluster) ** 2
-    spread = spread + at_high + at_low
-    return center, math.sqrt(spread * groups / (groups - 1)) / total
+        squares += sum(value - center for value in cluster) ** 2
+    squares = squares + square_at_high + square_at_low
+    return center, math.sqrt(squares * cluster_count / (cluster_count - 1)) / count
 
 
 MIN_UNEQUAL = 6
-"""The number of sources with a sum other than 0 that a sign-flip test needs to reject at 5 %.
+"""A sign-flip test can reject at 5 % only if this many clusters have a sum other than 0.
 
-With six such sources, the smallest possible p value is 2 / 2^6 = .03.
+With six such clusters, the smallest possible p value is 2 / 2^6 = .03.
 """
 
 
@@ -487,27 +500,30 @@ def sign_flip_interval(
 ) -> tuple[float, float]:
     """Return the interval of all mean differences that the sign-flip test does not reject.
 
-    The test flips the sign of complete clusters. To test a mean difference (a shift), subtract the
-    shift from each value. Let S be the sum and N the number of all values; let a and b be the sum
-    and the number of values with the flip's signs. The flip's sum is then at least as far from 0
-    as the observed sum if and only if the shift lies between (S - a) / (N - b) and
-    (S + a) / (N + b). The ends of the interval are therefore quantiles of these two quotients over
-    all flips (J. L. Hodges and E. L. Lehmann, Annals of Mathematical Statistics 34:598-611, 1963;
-    P. H. Garthwaite, Biometrics 52:1387-1393, 1996). An end is infinite if there are too few flips.
+    The test flips the signs of clusters. To test a mean difference (a shift), subtract the shift
+    from each value. Let S be the sum of all values, and N their number. Let s be the sum of the
+    values with the signs of one flip, and n the sum of these signs. The flip's sum is at least as
+    far from 0 as the observed sum if and only if the shift lies between two quotients:
+    (S - s) / (N - n) and (S + s) / (N + n). The ends of the interval are therefore quantiles of
+    these quotients over all flips (J. L. Hodges and E. L. Lehmann, Annals of Mathematical
+    Statistics 34:598-611, 1963; P. H. Garthwaite, Biometrics 52:1387-1393, 1996). An end is
+    infinite if there are too few flips.
     """
     import numpy as np
 
     sums = np.array(list(map(math.fsum, clusters)))
     counts = np.array(list(map(len, clusters)), float)
     signs = _signs(len(sums))
-    sum_flipped = signs @ sums
-    count_flipped = signs @ counts
+    flipped_sums = signs @ sums  # s of each flip
+    sums_of_signs = signs @ counts  # n of each flip
     with np.errstate(divide="ignore", invalid="ignore"):
-        first = (sums.sum() - sum_flipped) / (counts.sum() - count_flipped)
-        second = (sums.sum() + sum_flipped) / (counts.sum() + count_flipped)
-    flips_all_or_none = np.isclose(np.abs(count_flipped), counts.sum())
+        first = (sums.sum() - flipped_sums) / (counts.sum() - sums_of_signs)
+        second = (sums.sum() + flipped_sums) / (counts.sum() + sums_of_signs)
+    # Every shift lies between the quotients of a flip of all clusters, or of none.
+    flips_all_or_none = np.isclose(np.abs(sums_of_signs), counts.sum())
     lows = np.where(flips_all_or_none, -np.inf, np.minimum(first, second))
     highs = np.where(flips_all_or_none, np.inf, np.maximum(first, second))
+    # The test does not reject a shift that lies between the quotients of this many flips.
     rank = math.ceil((1 - confidence) * len(signs))
     return float(np.sort(lows)[rank - 1]), float(np.sort(highs)[-rank])
 
@@ -521,8 +537,9 @@ def _signs(count: int) -> Any:
     import numpy as np
 
     if 2**count <= FLIPS:
-        numbers = np.arange(2**count)[:, None] >> np.arange(count)
-        return 1.0 - 2.0 * (numbers & 1)
+        # The binary digits of the numbers below 2^count are all possible flips.
+        digits = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
+        return 1.0 - 2.0 * digits
     drawn = np.random.default_rng(FLIP_SEED).choice([-1.0, 1.0], size=(FLIPS, count))
     return np.vstack([np.ones(count), drawn])
 
@@ -544,4 +561,5 @@ def sign_flip_p(sums: Sequence[float]) -> float:
         return 1.0
     observed = abs(math.fsum(sums))
     flipped = np.abs(_signs(len(values)) @ values)
-    return float((flipped >= observed - 1e-9 * max(1.0, observed)).mean())
+    rounding_error = 1e-9 * max(1.0, observed)
+    return float((flipped >= observed - rounding_error).mean())

@@ -31,13 +31,13 @@ from known import ends, near
 
 
 def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
-    assert holm([0.03, 0.01], unknown_count=True) == pytest.approx([0.03, 0.02])
-    assert holm([0.03, None, 0.01], unknown_count=True) == [
+    assert holm([0.03, 0.01], count_missing=True) == pytest.approx([0.03, 0.02])
+    assert holm([0.03, None, 0.01], count_missing=True) == [
         pytest.approx(0.06),
         None,
         pytest.approx(0.03),
     ]
-    assert holm([], unknown_count=True) == []
+    assert holm([], count_missing=True) == []
 
 
 @pytest.mark.parametrize(
