@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from eval_factory.scoring import latent_class
 from eval_factory.scoring.judge_correction import (
-    CorrectedByLabels,
+    JudgeCorrectedScore,
     JudgedCases,
     Labels,
     corrected_by_labels,
@@ -166,7 +166,7 @@ class Tally:
     width: float = 0.0
 
     def add(self, found: object, truth: float) -> None:
-        if isinstance(found, CorrectedByLabels):
+        if isinstance(found, JudgeCorrectedScore):
             self.given += 1
             if found.ci_low <= truth <= found.ci_high:
                 self.held += 1
@@ -199,7 +199,7 @@ def measured(row: Row, samples: int, seed: int) -> tuple[Tally, Tally, float]:
         labels, cases, votes = sample(chance, row)
         before.add(corrected_by_labels(cases, labels.pairs, {}), row.asked)
         now.add(corrected_score(cases, labels, {}, votes), row.asked)
-        alone += sum(cases.given) / CASES - row.asked
+        alone += sum(cases.points_given) / CASES - row.asked
     return before, now, alone / samples
 
 

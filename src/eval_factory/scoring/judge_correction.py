@@ -1,6 +1,6 @@
 """Corrects a rubric's score for the mistakes of its judge.
 
-The correction estimates the score that physicians would have given. The judge's passport holds
+The correction estimates the score that physicians would have given. The judge's passport contains
 physicians' labels of other answers; these labels show how often the judge errs.
 
 The method is that of W. J. Rogan and B. Gladen, American Journal of Epidemiology 107:71-76, 1978.
@@ -16,8 +16,8 @@ The interval consists of every score that the data do not contradict (E. C. Fiel
 The score is not corrected if the judge hardly distinguishes met from not met.
 
 This method takes the labels for the truth. If enough items have labels of several physicians,
-`latent_class` estimates the judge's sensitivity and specificity against the truth behind the labels
-instead, and the interval is a bootstrap interval.
+another method replaces it: `latent_class` estimates the judge's sensitivity and specificity against
+the truth behind the labels, and the interval is a bootstrap interval.
 """
 
 from __future__ import annotations
@@ -94,17 +94,19 @@ class Labels:
 
 @dataclass(frozen=True)
 class JudgedCases:
-    """The cases of a run; the sequences have one element for each case."""
+    """The cases of a run; the sequences have one element for each case.
 
-    given: Sequence[float]  # the score that the judge gave the case
-    # the points of all criteria, also negative ones, as a share of the positive points
-    possible: Sequence[float]
+    Points are shares of the case's positive points.
+    """
+
+    points_given: Sequence[float]  # the points that the judge gave: the case's score
+    points_possible: Sequence[float]  # the points of all criteria, also of negative criteria
     clusters: Sequence[Hashable]  # the source of the case
-    lowest: float  # the lowest possible mean of the cases; the highest is 1
+    lowest: float  # the lowest possible mean score of the cases; the highest is 1
 
 
 @dataclass(frozen=True)
-class CorrectedByLabels:
+class JudgeCorrectedScore:
     """A corrected score with its 95 % interval, and the judge's sensitivity and specificity."""
 
     value: float
@@ -113,36 +115,32 @@ class CorrectedByLabels:
     sensitivity: float
     specificity: float
     method: str = METHOD
-    # the standard error of sensitivity + specificity - 1, by the labels
+    # the standard error of sensitivity + specificity - 1, which were estimated from the labels
     youden_stderr: float | None = None
 
-    def of_case(self, given: float, possible: float) -> float:
-        """Return the corrected score of one case.
+    def of_case(self, points_given: float, points_possible: float) -> float:
+        """Return the corrected score of one case, whose points are as in `JudgedCases`.
 
         The mean over all cases is `value`, unless `value` was clipped to the possible range.
-
-        Args:
-            given: the score that the judge gave the case.
-            possible: as in `JudgedCases`.
         """
-        return _corrected(given, possible, self.sensitivity, self.specificity)
+        return _rogan_gladen(points_given, points_possible, self.sensitivity, self.specificity)
 
 
 def weights_of(
     pairs_in: Mapping[str | None, int], points_in: Mapping[str | None, float]
 ) -> tuple[dict[str | None, float], float]:
-    """Weight the labels so that their mix of categories is the run's.
+    """Weight the labels so that their mix of categories is that of the run.
 
-    Criteria of a category without enough labels are treated like the average labelled criterion.
+    A category is matched if it has at least `MIN_ITEMS` labelled pairs, and criteria in the run.
+    Criteria of other categories are treated like the average labelled criterion.
 
     Args:
-        pairs_in: category -> number of labelled pairs; a category with fewer than ten pairs is not
-            matched.
-        points_in: category -> sum of the absolute points of the run's criteria.
+        pairs_in: dict from a category to the number of its labelled pairs.
+        points_in: dict from a category to the sum of the absolute points of the run's criteria.
 
     Returns:
-        Category -> weight of one labelled pair; and the share of the run's points whose category
-        is matched.
+        A dict from a category to the weight of one labelled pair; and the share of the run's points
+        whose category is matched.
     """
     matched = []  # a list, because sums of floats depend on the order
     for name, pairs in pairs_in.items():
@@ -153,7 +151,7 @@ def weights_of(
     matched_share = 0.0
     if total_points:
         matched_share = sum(points_in[name] for name in matched) / total_points
-    # The part of the run that is not matched is represented by all labels alike.
+    # All labels alike represent the points whose category is not matched.
     weights = dict.fromkeys(pairs_in, 1 - matched_share)
     for name in matched:
         share_of_run = points_in[name] / total_points
@@ -173,7 +171,7 @@ def corrected_score(
     labels: Labels,
     weights: Mapping[str | None, float],
     votes: Sequence[tuple[float, Hashable]],
-) -> CorrectedByLabels | NotCorrected:
+) -> JudgeCorrectedScore | NotCorrected:
     """Return the corrected score, or the reason why the score cannot be corrected.
 
     If enough items have labels of several physicians, the judge is measured against the truth
@@ -184,19 +182,21 @@ def corrected_score(
     Args:
         cases: the cases of the run.
         labels: the labels of the passport.
-        weights: category -> weight of one labelled pair.
+        weights: dict from a category to the weight of one labelled pair.
         votes: for each criterion of the run that the judge decided: 1 (met) or 0, and the source
             of its case.
     """
     rates = judge_rates(labels.items, weights)
     if rates is not None:
         return _corrected_by_truth(cases, rates)
-    if rates_differ(votes, labels.pairs):
+    if share_met_differs(votes, labels.pairs):
         return NotCorrected(FEW_DOUBLE if labels.items else FIRST_VERSION)
     return corrected_by_labels(cases, labels.pairs, weights)
 
 
-def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[LabelledPairs]) -> bool:
+def share_met_differs(
+    votes: Sequence[tuple[float, Hashable]], pairs: Sequence[LabelledPairs]
+) -> bool:
     """Return True if the judge's share of `met` differs between the run and the labels.
 
     A difference counts if it is greater than half the width of its 95 % interval. Also return True
@@ -207,15 +207,15 @@ def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[Labell
             of its case.
         pairs: pairs of decisions, the judge's and a physician's.
     """
-    decisions_among_labels = []
+    votes_among_labels = []
     for pair in pairs:
-        met_by_both, by_judge, by_physician, by_none = pair.counts
-        decisions_among_labels += [(1.0, pair.conversation)] * (met_by_both + by_judge)
-        decisions_among_labels += [(0.0, pair.conversation)] * (by_physician + by_none)
+        met_by_both, met_by_judge, met_by_physician, met_by_none = pair.counts
+        votes_among_labels += [(1.0, pair.conversation)] * (met_by_both + met_by_judge)
+        votes_among_labels += [(0.0, pair.conversation)] * (met_by_physician + met_by_none)
     shares = []
-    variance = 0.0
+    variance = 0.0  # of the difference: the sum of the variances of the two shares
     degrees = []
-    for decisions in (votes, decisions_among_labels):
+    for decisions in (votes, votes_among_labels):
         values = [value for value, _ in decisions]
         clusters = [cluster for _, cluster in decisions]
         if len(values) < 2 or intervals.effective_clusters(clusters) < intervals.MIN_CLUSTERS:
@@ -224,135 +224,146 @@ def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[Labell
         variance += intervals.mean_and_variance(values, clusters, PROPORTION, size)[1]
         shares.append(statistics.fmean(values))
         degrees.append(intervals.effective_clusters(clusters) - 1)
-    half = intervals.t_quantile(min(degrees)) * math.sqrt(variance)
-    return abs(shares[0] - shares[1]) > half
+    half_width = intervals.t_quantile(min(degrees)) * math.sqrt(variance)
+    return abs(shares[0] - shares[1]) > half_width
 
 
-def _corrected_by_truth(cases: JudgedCases, rates: JudgeRates) -> CorrectedByLabels | NotCorrected:
-    """Return the score corrected by the judge's rates against the truth, or why it cannot be.
+def _corrected_by_truth(
+    cases: JudgedCases, rates: JudgeRates
+) -> JudgeCorrectedScore | NotCorrected:
+    """Return the score corrected by the judge's rates against the truth, or the reason for none.
 
     The interval is from a bootstrap of the run and the labels.
     """
     import numpy as np
 
-    units = min(rates.units, intervals.effective_clusters(cases.clusters))
+    units = min(rates.effective_conversations, intervals.effective_clusters(cases.clusters))
     if units < intervals.MIN_CLUSTERS:
         return NotCorrected(FEW_SOURCES)
-    youdens = rates.resampled.sum(axis=1) - 1
+    # Youden's index: sensitivity + specificity - 1
     youden = rates.sensitivity + rates.specificity - 1
-    lowest_youden, _ = expanded_ends(youdens, rates.units)
+    resampled_youdens = rates.resampled.sum(axis=1) - 1
+    lowest_youden, _ = expanded_ends(resampled_youdens, rates.effective_conversations)
     if youden <= MIN_YOUDEN or lowest_youden <= MIN_YOUDEN:
         return NotCorrected(SAYS_LITTLE)
-    given, possible = _resampled_means(cases, len(youdens))
+    given, possible = _resampled_means(cases, len(resampled_youdens))
     given_by_mistake = (1 - rates.resampled[:, 1]) * possible
-    scores = (given - given_by_mistake) / np.maximum(youdens, MIN_YOUDEN)
+    scores = (given - given_by_mistake) / np.maximum(resampled_youdens, MIN_YOUDEN)
     low, high = expanded_ends(scores, units)
     if low > 1 or high < cases.lowest:  # all scores in the interval are impossible
         return NotCorrected(ERRS_OTHERWISE)
-    mean = _corrected(
-        statistics.fmean(cases.given),
-        statistics.fmean(cases.possible),
+    mean = _rogan_gladen(
+        statistics.fmean(cases.points_given),
+        statistics.fmean(cases.points_possible),
         rates.sensitivity,
         rates.specificity,
     )
     value = min(1.0, max(cases.lowest, mean))
-    return CorrectedByLabels(
+    return JudgeCorrectedScore(
         value=value,
         ci_low=max(cases.lowest, min(low, value)),
         ci_high=min(1.0, max(high, value)),
         sensitivity=rates.sensitivity,
         specificity=rates.specificity,
         method=BY_TRUTH,
-        youden_stderr=float(youdens.std(ddof=1)),
+        youden_stderr=float(resampled_youdens.std(ddof=1)),
     )
 
 
 def _resampled_means(cases: JudgedCases, resamples: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the means of the given and of the possible scores, each of shape (resamples,).
+    """Return the means of the given and of the possible points, each of shape (resamples,).
 
     Sources are resampled with replacement. Each resample also gets a pseudo-source of random weight
     at each end of the scale, because a sample of nearly equal cases understates the spread. The
-    given means are then shifted so that their average is the mean of the sample.
+    means of the given points are then shifted so that their average is the mean of the sample.
     """
     import numpy as np
 
-    sums: dict[Hashable, NDArray[Any]] = defaultdict(lambda: np.zeros(3))
-    for given, possible, cluster in zip(cases.given, cases.possible, cases.clusters, strict=True):
-        sums[cluster] += (given, possible, 1.0)
-    # for each source: the sum of the given and of the possible scores, and the number of cases
-    tables = np.array(list(sums.values()))
+    # source -> the sum of its given points, of its possible points, and the number of its cases
+    sums_of_sources: dict[Hashable, NDArray[Any]] = defaultdict(lambda: np.zeros(3))
+    for given, possible, source in zip(
+        cases.points_given, cases.points_possible, cases.clusters, strict=True
+    ):
+        sums_of_sources[source] += (given, possible, 1.0)
+    tables = np.array(list(sums_of_sources.values()))
     rng = np.random.default_rng(SEED)
     sources = len(tables)
-    drawn = rng.multinomial(sources, np.full(sources, 1 / sources), size=resamples) @ tables
+    times_drawn = rng.multinomial(sources, np.full(sources, 1 / sources), size=resamples)
+    # each of shape (resamples,)
+    sums_given, sums_possible, numbers_of_cases = (times_drawn @ tables).T
     size = intervals.pseudo_size_of_mean(cases.clusters)
-    pseudo = rng.gamma(PSEUDO_ITEMS, size=(resamples, 2)) * size
-    total = drawn[:, 2] + pseudo.sum(axis=1)
-    possible = drawn[:, 1] / drawn[:, 2]
-    # One pseudo-source has the lowest possible score, the other the highest (1).
-    given = (drawn[:, 0] + pseudo[:, 0] * cases.lowest + pseudo[:, 1]) / total
-    return given - given.mean() + statistics.fmean(cases.given), possible
+    sizes_at_ends = rng.gamma(PSEUDO_ITEMS, size=(resamples, 2)) * size
+    at_lowest, at_highest = sizes_at_ends.T  # the highest possible score is 1
+    total = numbers_of_cases + sizes_at_ends.sum(axis=1)
+    means_given = (sums_given + at_lowest * cases.lowest + at_highest) / total
+    shifted = means_given - means_given.mean() + statistics.fmean(cases.points_given)
+    return shifted, sums_possible / numbers_of_cases
 
 
 def corrected_by_labels(
-    cases: JudgedCases, labels: Sequence[LabelledPairs], weights: Mapping[str | None, float]
-) -> CorrectedByLabels | NotCorrected:
-    """Return the score corrected by the judge's rates against the labels, or why it cannot be.
+    cases: JudgedCases, pairs: Sequence[LabelledPairs], weights: Mapping[str | None, float]
+) -> JudgeCorrectedScore | NotCorrected:
+    """Return the score corrected by the judge's rates against the labels, or the reason for none.
 
     The rates are sensitivity and specificity.
 
     Args:
         cases: the cases of the run.
-        labels: pairs of decisions, the judge's and a physician's.
-        weights: category -> weight of one labelled pair; 1 if the category is absent.
-
-    Returns:
-        The corrected score. A reason is returned instead if there are too few labels or sources, if
-        the judge's `met` and `not met` hardly depend on the physicians' decisions, or if the judge
-        says `met` more or less often than its sensitivity and specificity allow.
+        pairs: pairs of decisions, the judge's and a physician's.
+        weights: dict from a category to the weight of one labelled pair; 1 if the category is
+            absent.
     """
     import numpy as np  # inside functions in all modules, so that `eval-factory ls` starts quickly
 
-    tables = _tables_by_conversation(labels, weights)
+    tables = _tables_by_conversation(pairs, weights)
     if not len(tables):
         return NotCorrected(FEW_LABELS)
     if intervals.effective_clusters(cases.clusters) < intervals.MIN_CLUSTERS:
         return NotCorrected(FEW_SOURCES)
-    pairs = tables.sum(axis=1)
-    units = float(pairs.sum() ** 2 / (pairs**2).sum())
-    if units < intervals.MIN_UNITS:
+    sizes = tables.sum(axis=1)  # the weighted number of pairs in each conversation
+    effective_conversations = float(sizes.sum() ** 2 / (sizes**2).sum())
+    if effective_conversations < intervals.MIN_UNITS:
         return NotCorrected(FEW_LABELS)
     sensitivity, specificity = map(float, _rates(tables.sum(axis=0)))
     # The jackknife leaves out one conversation at a time. A pseudo-cluster of each kind of pair is
     # added, because the labels may contain no example of a rare mistake.
-    size = PSEUDO_CLUSTERS * float(max(pairs.mean(), pairs.sum() / units - pairs.mean() / 2))
-    rows = np.vstack([tables, size * np.eye(4)])
-    left_out = _rates(rows.sum(axis=0) - rows)
-    deviations = left_out - left_out.mean(axis=0)
-    variances = (len(rows) - 1) / len(rows) * deviations.T @ deviations
+    pseudo_size = PSEUDO_CLUSTERS * _pseudo_size(sizes, effective_conversations)
+    rows = np.vstack([tables, pseudo_size * np.eye(4)])
+    rates_without_row = _rates(rows.sum(axis=0) - rows)
+    deviations = rates_without_row - rates_without_row.mean(axis=0)
+    covariances = (len(rows) - 1) / len(rows) * deviations.T @ deviations
     # The interval uses the rates with the pseudo-clusters; the score uses those without.
-    interval = _interval(cases, _rates(rows.sum(axis=0)), variances, units)
+    interval = _interval(cases, _rates(rows.sum(axis=0)), covariances, effective_conversations)
     if interval is None or not sensitivity + specificity > 1:  # `not >` also catches nan
         return NotCorrected(SAYS_LITTLE)
     low, high = interval
     if low > 1 or high < cases.lowest:  # all scores in the interval are impossible
         return NotCorrected(ERRS_OTHERWISE)
-    mean = _corrected(
-        statistics.fmean(cases.given), statistics.fmean(cases.possible), sensitivity, specificity
+    mean = _rogan_gladen(
+        statistics.fmean(cases.points_given),
+        statistics.fmean(cases.points_possible),
+        sensitivity,
+        specificity,
     )
     value = min(1.0, max(cases.lowest, mean))
-    return CorrectedByLabels(
+    return JudgeCorrectedScore(
         value=value,
         ci_low=max(cases.lowest, min(low, value)),
         ci_high=min(1.0, max(high, value)),
         sensitivity=sensitivity,
         specificity=specificity,
         # the variance of sensitivity + specificity: both variances, and twice their covariance
-        youden_stderr=math.sqrt(variances.sum()),
+        youden_stderr=math.sqrt(covariances.sum()),
     )
 
 
+def _pseudo_size(sizes: NDArray[Any], effective_conversations: float) -> float:
+    """Return `intervals.pseudo_size_of_mean` of conversations with these weighted sizes."""
+    return float(max(sizes.mean(), sizes.sum() / effective_conversations - sizes.mean() / 2))
+
+
 def _tables_by_conversation(
-    labels: Sequence[LabelledPairs], weights: Mapping[str | None, float]
+    pairs: Sequence[LabelledPairs], weights: Mapping[str | None, float]
 ) -> NDArray[Any]:
     """Return the weighted counts of pairs, shape (conversations, 4).
 
@@ -361,9 +372,9 @@ def _tables_by_conversation(
     import numpy as np
 
     by_conversation: dict[Hashable, NDArray[Any]] = defaultdict(lambda: np.zeros(4))
-    for label in labels:
-        weight = weights.get(label.category, 1.0)
-        by_conversation[label.conversation] += weight * np.array(label.counts, float)
+    for pair in pairs:
+        weight = weights.get(pair.category, 1.0)
+        by_conversation[pair.conversation] += weight * np.array(pair.counts, float)
     return np.array([table for table in by_conversation.values() if table.any()])
 
 
@@ -371,45 +382,58 @@ def _rates(tables: NDArray[Any]) -> NDArray[Any]:
     """Return sensitivity and specificity, shape (..., 2), of tables of shape (..., 4)."""
     import numpy as np
 
-    met_by_both, by_judge, by_physician, by_none = np.moveaxis(tables, -1, 0)
+    met_by_both, met_by_judge, met_by_physician, met_by_none = np.moveaxis(tables, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        sensitivity = met_by_both / (met_by_both + by_physician)
-        specificity = by_none / (by_judge + by_none)
+        sensitivity = met_by_both / (met_by_both + met_by_physician)
+        specificity = met_by_none / (met_by_judge + met_by_none)
         return np.stack([sensitivity, specificity], axis=-1)
 
 
-def _corrected(given: float, possible: float, sensitivity: float, specificity: float) -> float:
-    """Return the score by the formula of Rogan and Gladen, as the module's docstring states it."""
-    return (given - (1 - specificity) * possible) / (sensitivity + specificity - 1)
+def _rogan_gladen(
+    points_given: float, points_possible: float, sensitivity: float, specificity: float
+) -> float:
+    """Return the corrected score by the formula in the module's docstring."""
+    given_by_mistake = (1 - specificity) * points_possible
+    return (points_given - given_by_mistake) / (sensitivity + specificity - 1)
 
 
 def _interval(
-    cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], units: float
+    cases: JudgedCases,
+    rates: NDArray[Any],
+    covariances: NDArray[Any],
+    effective_conversations: float,
 ) -> intervals.Bounds | None:
     """Return Fieller's interval of the corrected score; None if it is unbounded.
 
     The interval consists of every score S with D^2 <= t^2 var(D), where
-    D = A - sensitivity S - (1 - specificity) (B - S). Its ends are the roots of a quadratic.
+    D = A - sensitivity S - (1 - specificity) (B - S). The ends of the interval are the roots of a
+    quadratic. A and B are the means in the module's docstring.
     """
     sensitivity, specificity = map(float, rates)
-    possible = statistics.fmean(cases.possible)
+    mean_possible = statistics.fmean(cases.points_possible)
     youden = sensitivity + specificity - 1
     # Subtract from each case the points that the judge gives by mistake. The variance of the
     # differences is the uncertainty of the run's cases.
-    values = []
-    for given, all_met in zip(cases.given, cases.possible, strict=True):
-        values.append(given - (1 - specificity) * all_met)
-    given_by_mistake = (1 - specificity) * possible
-    scale = (min(cases.lowest - given_by_mistake, *values), max(1.0 - given_by_mistake, *values))
-    size = intervals.pseudo_size_of_mean(cases.clusters)
-    _, case_variance = intervals.mean_and_variance(values, cases.clusters, scale, size)
-    mean = statistics.fmean(values)
-    t = intervals.t_quantile(min(units, intervals.effective_clusters(cases.clusters)) - 1)
-    (sensitivity_variance, covariance), (_, specificity_variance) = variances.tolist()
+    differences = []
+    for given, possible in zip(cases.points_given, cases.points_possible, strict=True):
+        differences.append(given - (1 - specificity) * possible)
+    given_by_mistake = (1 - specificity) * mean_possible
+    lowest = min(cases.lowest - given_by_mistake, *differences)
+    highest = max(1.0 - given_by_mistake, *differences)
+    _, case_variance = intervals.mean_and_variance(
+        differences,
+        cases.clusters,
+        scale=(lowest, highest),
+        size=intervals.pseudo_size_of_mean(cases.clusters),
+    )
+    mean = statistics.fmean(differences)
+    units = min(effective_conversations, intervals.effective_clusters(cases.clusters))
+    t = intervals.t_quantile(units - 1)
+    (sensitivity_variance, covariance), (_, specificity_variance) = covariances.tolist()
     # the quadratic: square * S^2 - 2 * half * S + constant <= 0
     square = youden**2 - t * t * (sensitivity_variance + specificity_variance + 2 * covariance)
-    half = mean * youden - t * t * possible * (specificity_variance + covariance)
-    constant = mean**2 - t * t * (case_variance + possible**2 * specificity_variance)
+    half = mean * youden - t * t * mean_possible * (specificity_variance + covariance)
+    constant = mean**2 - t * t * (case_variance + mean_possible**2 * specificity_variance)
     if square <= 0:
         return None
     root = math.sqrt(max(0.0, half * half - square * constant))
@@ -422,10 +446,10 @@ class RubricCorrection(Part):
 
     passport: StoredPassport
     rubric: RubricTally
-    corrected: CorrectedByLabels | None = None  # None until, and unless, the score is corrected
+    corrected: JudgeCorrectedScore | None = None  # None until, and unless, the score is corrected
     # the reason, if the score is not corrected; `FEW_CASES` until `corrected_score` was called
     why_absent: str = FEW_CASES
-    matched: float = 0.0  # the share of the run's points whose category has enough labels
+    matched_share: float = 0.0  # the share of the run's points whose category has enough labels
 
     @classmethod
     def of(cls, plan: Plan, rubric: RubricTally | None) -> RubricCorrection | None:
@@ -463,48 +487,46 @@ class RubricCorrection(Part):
         pairs = Counter[str | None]()
         for pair in self.passport.pairs:
             pairs[pair.category] += sum(pair.counts)
-        weights, self.matched = weights_of(pairs, self._points_by_category(cases))
-        given, possible = zip(*cases.values(), strict=True)
-        clusters = [draft.tally.clusters.get(key[0], key[0]) for key in cases]
+        weights, self.matched_share = weights_of(pairs, self._points_by_category(cases))
+        points_given, points_possible = zip(*cases.values(), strict=True)
+        clusters = [_source_of(key, draft) for key in cases]
         lowest = statistics.fmean(self.rubric.cases[key].lowest() for key in cases)
-        judged_cases = JudgedCases(given, possible, clusters, lowest)
+        judged_cases = JudgedCases(points_given, points_possible, clusters, lowest)
         labels = Labels(self.passport.pairs, self.passport.items)
         corrected = corrected_score(judged_cases, labels, weights, self._votes(draft))
         if isinstance(corrected, NotCorrected):
             self.why_absent = corrected.reason
             return None
         self.corrected = corrected
-        values = {}
-        for key, (given_to_case, possible_of_case) in cases.items():
-            values[key] = corrected.of_case(given_to_case, possible_of_case)
-        return MetricValues(self.label, self.label, None, values=values, split=metric.split)
+        values = {key: corrected.of_case(*points) for key, points in cases.items()}
+        return MetricValues(
+            label=self.label, name=self.label, helm_mean=None, values=values, split=metric.split
+        )
 
     def _votes(self, draft: Draft) -> list[tuple[float, Hashable]]:
         """Return the judge's decision about each criterion, and the source of its case."""
         votes: list[tuple[float, Hashable]] = []
         for key, case in self.rubric.cases.items():
-            # If the task declares no sources, each instance is a source of its own.
-            source = draft.tally.clusters.get(key[0], key[0])
-            for vote in case.votes or ():
-                met = vote.get(self.passport.judge)
+            for votes_of_judges in case.votes or ():
+                met = votes_of_judges.get(self.passport.judge)
                 if met is not None:
-                    votes.append((float(met), source))
+                    votes.append((float(met), _source_of(key, draft)))
         return votes
 
     def _cases(
         self, metric: MetricValues, *, failed_as_zero: bool
     ) -> dict[InstanceKey, tuple[float, float]]:
-        """Return for each case the points that this judge gave, and the points of all criteria.
+        """Return for each case the given and the possible points, as in `JudgedCases`.
 
-        Both are shares of the case's positive points. A case without an answer counts as 0 if
-        `failed_as_zero`. Other cases that the judge did not score are left out.
+        A case without an answer counts as 0 if `failed_as_zero`. Other cases that the judge did not
+        score are left out.
         """
         cases = {}
         for key in metric.values:
             case = self.rubric.cases[key]
             score = case.score_by(self.passport.judge)
             if score is not None:
-                cases[key] = (score, _possible_share(case))
+                cases[key] = (score, _points_possible(case))
             elif case.votes is None and failed_as_zero:
                 # With 0 possible points, the correction leaves the score of the case at 0.
                 cases[key] = (0.0, 0.0)
@@ -515,19 +537,20 @@ class RubricCorrection(Part):
 
         The points of each case are shares of its positive points.
         """
-        labelled = {pair.category for pair in self.passport.pairs}
+        labelled_categories = {pair.category for pair in self.passport.pairs}
         points: dict[str | None, float] = defaultdict(float)
-        for case in map(self.rubric.cases.__getitem__, keys):
-            for criterion in case.criteria:
-                category = _first_of(criterion.tags, labelled)
-                points[category] += abs(criterion.points) / positive_points(case.criteria)
+        for key in keys:
+            criteria = self.rubric.cases[key].criteria
+            for criterion in criteria:
+                category = _first_of(criterion.tags, labelled_categories)
+                points[category] += abs(criterion.points) / positive_points(criteria)
         return points
 
     def publish(self, draft: Draft) -> None:
-        """Replace the corrected score and its interval, and note what the correction assumes.
+        """Replace the mean of the cases' corrected values, and note what the correction assumes.
 
-        The new score is clipped to the possible range. The new interval includes the uncertainty of
-        the labels; the replaced interval of the cases' values does not.
+        The corrected score that replaces the mean is clipped to the possible range, and its
+        interval includes the uncertainty of the labels.
         """
         score = draft.scores.get(self.label)
         corrected = self.corrected
@@ -541,11 +564,11 @@ class RubricCorrection(Part):
                 ci_method=corrected.method,
             )
             draft.scores[self.label] = replace(
-                score, value=corrected.value, stats=stats, scale=self._possible(corrected)
+                score, value=corrected.value, stats=stats, scale=self._scale(corrected)
             )
         draft.notes.add(Importance.DOUBTFUL, *self._notes())
 
-    def _possible(self, corrected: CorrectedByLabels) -> tuple[float, float]:
+    def _scale(self, corrected: JudgeCorrectedScore) -> tuple[float, float]:
         """Return the lowest and the highest corrected value that any case can have.
 
         A case has an extreme value if the judge gave the case its lowest or its highest score.
@@ -553,21 +576,23 @@ class RubricCorrection(Part):
         extremes = []
         for case in self.rubric.cases.values():
             if positive_points(case.criteria):
-                possible = _possible_share(case)
-                extremes.append(corrected.of_case(case.lowest(), possible))
-                extremes.append(corrected.of_case(1.0, possible))
+                points_possible = _points_possible(case)
+                extremes.append(corrected.of_case(case.lowest(), points_possible))
+                extremes.append(corrected.of_case(1.0, points_possible))  # 1: the highest score
         return min(extremes), max(extremes)
 
     def _notes(self) -> Iterator[str]:
         """Yield the notes on the correction, or on the reason why there is none."""
-        judge = self.passport.judge
         passport = self.passport
-        if passport.bias is not None and passport.bias[1] <= 0 <= passport.bias[2]:
-            interval = " to ".join(formats.points(end, sign="+") for end in passport.bias[1:])
-            yield (
-                f"{self.label}: judge {judge} is not shown to have a bias ({interval} points): "
-                "its own score may need no correction"
-            )
+        judge = passport.judge
+        if passport.bias is not None:
+            _, low, high = passport.bias
+            if low <= 0 <= high:
+                interval = f"{formats.points(low, sign='+')} to {formats.points(high, sign='+')}"
+                yield (
+                    f"{self.label}: judge {judge} is not shown to have a bias ({interval} points): "
+                    "its own score may need no correction"
+                )
         if self.corrected is None:
             yield (
                 f"{self.label} is absent: the passport of judge {judge} cannot correct its score, "
@@ -579,11 +604,11 @@ class RubricCorrection(Part):
             f"{self.label} assumes that judge {judge} is as often wrong about these answers as "
             f"about those of its passport ({labels}, {passport.date})"
         )
-        unlike = list(self._differences_from_labels())
-        if unlike:
+        differences = list(self._differences_from_labels())
+        if differences:
             yield (
                 f"{self.label} may be wrong, because the run differs from the labels: "
-                f"{'; '.join(unlike)}"
+                f"{'; '.join(differences)}"
             )
 
     def _differences_from_labels(self) -> Iterator[str]:
@@ -592,8 +617,8 @@ class RubricCorrection(Part):
         share = self._share_met()
         if abs(share - passport.says_met) > MAX_RATE_DIFFERENCE:
             yield (
-                f"the judge says 'met' of {formats.percent(share, 0)} of the criteria in this run, "
-                f"and of {formats.percent(passport.says_met, 0)} among the labels"
+                f"the judge says 'met' of {formats.percent(share, digits=0)} of the criteria in "
+                f"this run, and of {formats.percent(passport.says_met, digits=0)} among the labels"
             )
         lengths = list(self.rubric.lengths.values())
         if passport.usual_lengths is not None and lengths:
@@ -605,21 +630,21 @@ class RubricCorrection(Part):
                     f"nine of ten labelled answers have {formats.short(low)} to "
                     f"{formats.short(high)}"
                 )
-        if self._categories_with_labels() and self.matched < MIN_MATCHED_SHARE:
-            matched = formats.percent(self.matched, 0)
+        if self._categories_with_labels() and self.matched_share < MIN_MATCHED_SHARE:
+            matched = formats.percent(self.matched_share, digits=0)
             yield f"only {matched} of the points belong to criteria whose category has labels"
 
     def _share_met(self) -> float:
         """Return the share of criteria that the judge calls met; 0 if the judge decided none."""
-        decided = []
+        decisions = []
         for case in self.rubric.cases.values():
-            for vote in case.votes or ():
-                met = vote.get(self.passport.judge)
+            for votes_of_judges in case.votes or ():
+                met = votes_of_judges.get(self.passport.judge)
                 if met is not None:
-                    decided.append(met)
-        if not decided:
+                    decisions.append(met)
+        if not decisions:
             return 0.0
-        return statistics.fmean(decided)
+        return statistics.fmean(decisions)
 
     def _categories_with_labels(self) -> list[str]:
         """Return the categories of the labels, sorted."""
@@ -643,7 +668,7 @@ class RubricCorrection(Part):
             sensitivity=corrected.sensitivity,
             specificity=corrected.specificity,
             labels=_number_of_labels(self.passport.pairs),
-            matched_points=self.matched,
+            matched_points=self.matched_share,
             passport_date=self.passport.date,
             passport_sha256=self.passport.sha256,
             categories=dict(self._categories(draft)),
@@ -659,20 +684,30 @@ class RubricCorrection(Part):
         """
         for name in self._categories_with_labels():
             pairs = [pair for pair in self.passport.pairs if pair.category == name]
-            values: list[tuple[float, Hashable]] = []
+            votes: list[tuple[float, Hashable]] = []
             for key, case in self.rubric.cases.items():
-                cluster = draft.tally.clusters.get(key[0], key[0])
-                for met in self._decided(case, name):
-                    values.append((float(met), cluster))
-            if len(values) < MIN_ITEMS or _number_of_labels(pairs) < MIN_ITEMS:
+                for met in self._decisions_in(case, name):
+                    votes.append((float(met), _source_of(key, draft)))
+            if len(votes) < MIN_ITEMS or _number_of_labels(pairs) < MIN_ITEMS:
                 continue
-            given, clusters = zip(*values, strict=True)
+            decisions, clusters = zip(*votes, strict=True)
             items = [item for item in self.passport.items if item.category == name]
             # Each decision is a case with a single criterion of one point.
-            cases = JudgedCases(given, [1.0] * len(given), clusters, lowest=0.0)
-            part = CorrectedPart(len(given), statistics.fmean(given), None, None, None)
-            corrected = corrected_score(cases, Labels(pairs, items), {}, values)
-            if isinstance(corrected, CorrectedByLabels):
+            cases = JudgedCases(
+                points_given=decisions,
+                points_possible=[1.0] * len(decisions),
+                clusters=clusters,
+                lowest=0.0,
+            )
+            part = CorrectedPart(
+                criteria=len(decisions),
+                judge=statistics.fmean(decisions),
+                value=None,
+                ci_low=None,
+                ci_high=None,
+            )
+            corrected = corrected_score(cases, Labels(pairs, items), weights={}, votes=votes)
+            if isinstance(corrected, JudgeCorrectedScore):
                 part = replace(
                     part,
                     value=corrected.value,
@@ -681,18 +716,24 @@ class RubricCorrection(Part):
                 )
             yield one_line(name), part
 
-    def _decided(self, case: JudgedCase, category: str) -> list[bool]:
+    def _decisions_in(self, case: JudgedCase, category: str) -> list[bool]:
         """Return the judge's decisions about the case's criteria of this category."""
-        decided = []
+        decisions = []
         # A case without an answer has criteria, but no votes.
-        for criterion, vote in zip(case.criteria, case.votes or (), strict=False):
-            met = vote.get(self.passport.judge)
+        for criterion, votes_of_judges in zip(case.criteria, case.votes or (), strict=False):
+            met = votes_of_judges.get(self.passport.judge)
             if category in criterion.tags and met is not None:
-                decided.append(met)
-        return decided
+                decisions.append(met)
+        return decisions
 
 
-def _possible_share(case: JudgedCase) -> float:
+def _source_of(key: InstanceKey, draft: Draft) -> str:
+    """Return the source of an instance; if the task declares no sources, the instance's id."""
+    instance_id = key[0]
+    return draft.tally.clusters.get(instance_id, instance_id)
+
+
+def _points_possible(case: JudgedCase) -> float:
     """Return the points of all criteria of a case, as a share of its positive points."""
     points = sum(criterion.points for criterion in case.criteria)
     return points / positive_points(case.criteria)

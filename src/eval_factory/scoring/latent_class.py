@@ -49,8 +49,8 @@ class JudgeRates:
     specificity: float
     resampled: NDArray[Any]
     """Sensitivity and specificity for each resample of the conversations: (resamples, 2)."""
-    units: float
-    """The effective number of conversations; less than their number if their sizes differ."""
+    effective_conversations: float
+    """Less than the number of conversations if their sizes differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +60,8 @@ class _Kinds:
     With these matrices, one step of the fit for all resamples takes two matrix products.
     """
 
-    against_met: NDArray[Any]
-    """The coefficients (10, kinds) of the log-likelihood of `not met` minus that of `met`.
+    log_odds_not_met: NDArray[Any]
+    """The coefficients (10, kinds) of the log odds that an item is not met in truth.
 
     Rows 0 to 4 belong to the logarithms of the five parameters p, rows 5 to 9 to those of 1 - p.
     """
@@ -73,32 +73,31 @@ class _Kinds:
     """
 
     @classmethod
-    def of(cls, judged: NDArray[Any], labels: NDArray[Any], met: NDArray[Any]) -> _Kinds:
-        """Return the matrices of kinds with these decisions.
+    def of(cls, judged: NDArray[Any], labels: NDArray[Any], labels_met: NDArray[Any]) -> _Kinds:
+        """Return the matrices of kinds with these decisions. Each argument has a value per kind.
 
         Args:
-            judged: 1 if the judge says met, else 0; for each kind.
+            judged: 1 if the judge says met, else 0.
             labels: number of labels of an item.
-            met: number of these labels that say met.
+            labels_met: number of these labels that say met.
         """
         import numpy as np
 
         zeros = np.zeros(len(judged))
         ones = np.ones(len(judged))
         judged_not = ones - judged
-        labelled_not = labels - met
-        # Each array has a row for each parameter p of `START`. The likelihood of an item is the
-        # product of powers of p and of 1 - p. The arrays contain the exponents: `met_...` for an
-        # item that is met in truth, `not_met_...` for one that is not. `met` itself is the number
-        # of labels that say met.
-        met_exponents = np.array([ones, judged, zeros, met, zeros])
-        met_complements = np.array([zeros, judged_not, zeros, labelled_not, zeros])
-        not_met_exponents = np.array([zeros, zeros, judged_not, zeros, labelled_not])
-        not_met_complements = np.array([ones, zeros, judged, zeros, met])
-        against_met = np.vstack(
-            [not_met_exponents - met_exponents, not_met_complements - met_complements]
+        labels_not_met = labels - labels_met
+        # The likelihood of an item is a product of powers of the parameters p, and of 1 - p. These
+        # arrays contain the exponents of p and of 1 - p, if the item is met in truth or not met.
+        # Each array has a row for each parameter, in the order of `START`.
+        if_met = np.array([ones, judged, zeros, labels_met, zeros])
+        complement_if_met = np.array([zeros, judged_not, zeros, labels_not_met, zeros])
+        if_not_met = np.array([zeros, zeros, judged_not, zeros, labels_not_met])
+        complement_if_not_met = np.array([ones, zeros, judged, zeros, labels_met])
+        log_odds_not_met = np.vstack(
+            [if_not_met - if_met, complement_if_not_met - complement_if_met]
         )
-        return cls(against_met, np.column_stack([ones, judged, labels, met]))
+        return cls(log_odds_not_met, np.column_stack([ones, judged, labels, labels_met]))
 
 
 def judge_rates(
@@ -113,34 +112,33 @@ def judge_rates(
 
     Args:
         items: groups of the labelled items of a judge's passport, the file that `calibrate` writes.
-            The attribute `items` of a group is the number of its items, which are of one
-            conversation and category and got the same decisions.
-        weights: category -> weight of an item; 1 if the category is absent.
+            The items of a group are of one conversation and category, and got the same decisions.
+        weights: dict from a category to the weight of its items; 1 if the category is absent.
     """
     import numpy as np  # inside functions in all modules, so that `eval-factory ls` starts quickly
 
-    double_labelled = sum(labelled.items for labelled in items if labelled.labels > 1)
+    double_labelled = sum(group.items for group in items if group.labels > 1)
     if double_labelled < MIN_DOUBLE:
         return None
-    kinds = sorted({(labelled.judged, labelled.labels, labelled.met) for labelled in items})
+    kinds = sorted({(group.judged, group.labels, group.met) for group in items})
     column_of_kind = {kind: column for column, kind in enumerate(kinds)}
     rows: dict[Hashable, NDArray[Any]] = {}
-    for labelled in items:
-        row = rows.setdefault(labelled.conversation, np.zeros(len(kinds)))
-        weight = weights.get(labelled.category, 1.0)
-        column = column_of_kind[labelled.judged, labelled.labels, labelled.met]
-        row[column] += weight * labelled.items
+    for group in items:
+        row = rows.setdefault(group.conversation, np.zeros(len(kinds)))
+        weight = weights.get(group.category, 1.0)
+        column = column_of_kind[group.judged, group.labels, group.met]
+        row[column] += weight * group.items
     # the weighted number of items of each kind in each conversation: (conversations, kinds)
     tables = np.array([row for row in rows.values() if row.any()])
     sizes = tables.sum(axis=1)
-    units = float(sizes.sum() ** 2 / (sizes**2).sum())
-    if units < intervals.MIN_UNITS:
+    effective_conversations = float(sizes.sum() ** 2 / (sizes**2).sum())
+    if effective_conversations < intervals.MIN_UNITS:
         return None
     kind_matrices = _Kinds.of(*np.array(kinds, float).T)
-    total = tables.sum(axis=0)[None]
+    counts_of_all = tables.sum(axis=0)[None]  # a table with one row: (1, kinds)
     # 8: right and wrong decisions for each of the four sensitivities and specificities of `START`
     equal_pseudo_items = np.full((1, 8), PSEUDO_ITEMS)
-    fitted = _fitted(kind_matrices, total, equal_pseudo_items, np.array([START]))
+    fitted = _fitted(kind_matrices, counts_of_all, equal_pseudo_items, np.array([START]))
     rng = np.random.default_rng(SEED)
     # how often each conversation is drawn in each resample: (resamples, conversations)
     drawn = rng.multinomial(len(tables), np.full(len(tables), 1 / len(tables)), size=RESAMPLES)
@@ -148,11 +146,16 @@ def judge_rates(
     start = np.repeat(fitted, RESAMPLES, axis=0)
     resampled = _fitted(kind_matrices, drawn @ tables, pseudo_items, start)
     # Columns 1 and 2 are the judge's sensitivity and specificity, as in `START`.
-    return JudgeRates(float(fitted[0, 1]), float(fitted[0, 2]), resampled[:, 1:3], units)
+    return JudgeRates(
+        sensitivity=float(fitted[0, 1]),
+        specificity=float(fitted[0, 2]),
+        resampled=resampled[:, 1:3],
+        effective_conversations=effective_conversations,
+    )
 
 
 def _fitted(
-    kinds: _Kinds, counts: NDArray[Any], pseudo: NDArray[Any], start: NDArray[Any]
+    kinds: _Kinds, counts: NDArray[Any], pseudo_items: NDArray[Any], start: NDArray[Any]
 ) -> NDArray[Any]:
     """Return the most likely parameters for each row of counts: (rows, 5), ordered as `START`.
 
@@ -162,34 +165,35 @@ def _fitted(
     Args:
         kinds: the kinds of items.
         counts: weighted number of items of each kind: (rows, kinds).
-        pseudo: number of right and wrong pseudo-items for each of the last four parameters:
-            (rows, 8).
+        pseudo_items: number of pseudo-items for each of the last four parameters: (rows, 8). The
+            columns alternate between pseudo-items with a right and with a wrong decision.
         start: the first values of the parameters: (rows, 5).
     """
     import numpy as np
 
     fitted = np.clip(start, 0.01, 0.99)
-    # The columns of `pseudo` alternate: right and wrong pseudo-items of each parameter.
-    right = pseudo[:, 0::2]
-    cases = right + pseudo[:, 1::2]
-    total = counts @ kinds.decisions
-    items = total[:, 0] + 2 * PSEUDO_ITEMS  # with a pseudo-item that is met, and one that is not
+    right_pseudo_items = pseudo_items[:, 0::2]
+    all_pseudo_items = right_pseudo_items + pseudo_items[:, 1::2]
+    sums = counts @ kinds.decisions  # in each row: the four sums that `decisions` describes
+    items = sums[:, 0] + 2 * PSEUDO_ITEMS  # with a pseudo-item that is met, and one that is not
     for _ in range(MAX_STEPS):
         logs = np.hstack([np.log(fitted), np.log1p(-fitted)])
         # Expectation: the probability that an item of each kind is met in truth. The exponent is
         # limited, because exp() of a greater number overflows.
-        share = 1 / (1 + np.exp(np.clip(logs @ kinds.against_met, -500, 500)))
-        of_met = (counts * share) @ kinds.decisions
-        # The four columns of `decisions`, first for items that are met in truth, then for the
-        # others: items, items that the judge calls met, labels of these items, labels that say met.
-        met, judged_met, labels_met, labelled_met = of_met.T
-        not_met, judged_wrong, labels_not, labelled_wrong = (total - of_met).T
-        judged_not = not_met - judged_wrong
-        labelled_not = labels_not - labelled_wrong
-        # Maximisation: the parameters that follow from these probabilities.
-        rates = np.column_stack([judged_met, judged_not, labelled_met, labelled_not]) + right
-        rates /= np.column_stack([met, not_met, labels_met, labels_not]) + cases
-        prevalence = (met + PSEUDO_ITEMS) / items
+        probability_met = 1 / (1 + np.exp(np.clip(logs @ kinds.log_odds_not_met, -500, 500)))
+        sums_if_met = (counts * probability_met) @ kinds.decisions
+        # First for the items that are met in truth, then for the items that are not met: number of
+        # items, of items that the judge calls met, of labels, of labels that say met.
+        items_met, right_met, labels_if_met, right_labels_met = sums_if_met.T
+        items_not_met, wrong_met, labels_if_not_met, wrong_labels_met = (sums - sums_if_met).T
+        right_not_met = items_not_met - wrong_met
+        right_labels_not_met = labels_if_not_met - wrong_labels_met
+        # Maximisation: each rate is the number of right decisions divided by that of all decisions.
+        right_decisions = [right_met, right_not_met, right_labels_met, right_labels_not_met]
+        all_decisions = [items_met, items_not_met, labels_if_met, labels_if_not_met]
+        rates = np.column_stack(right_decisions) + right_pseudo_items
+        rates /= np.column_stack(all_decisions) + all_pseudo_items
+        prevalence = (items_met + PSEUDO_ITEMS) / items
         # A parameter of 0 or 1 has no logarithm, or its complement has none.
         updated = np.column_stack([prevalence, rates]).clip(1e-9, 1 - 1e-9)
         largest_change = float(np.abs(updated - fitted).max())

@@ -15,13 +15,13 @@ from scipy import stats
 
 from eval_factory.scoring import judge_correction, latent_class
 from eval_factory.scoring.judge_correction import (
-    CorrectedByLabels,
+    JudgeCorrectedScore,
     JudgedCases,
     Labels,
     NotCorrected,
     corrected_by_labels,
     corrected_score,
-    rates_differ,
+    share_met_differs,
     weights_of,
 )
 from eval_factory.scoring.latent_class import MIN_DOUBLE, expanded_ends, judge_rates
@@ -39,8 +39,8 @@ def judged(
     return JudgedCases(given, possible or [1.0] * len(given), clusters or range(len(given)), lowest)
 
 
-def fixed(found: CorrectedByLabels | NotCorrected) -> CorrectedByLabels:
-    assert isinstance(found, CorrectedByLabels)
+def fixed(found: JudgeCorrectedScore | NotCorrected) -> JudgeCorrectedScore:
+    assert isinstance(found, JudgeCorrectedScore)
     return found
 
 
@@ -64,7 +64,7 @@ def test_points_below_0_lessen_what_the_judge_gives_for_nothing() -> None:
     cases = judged([0.2, 0.8] * 30, [0.7, 0.9] * 30, lowest=-0.2)
     found = fixed(corrected_by_labels(cases, labelled(*[EIGHT_OF_TEN] * 20), {}))
     assert (found.value, found.of_case(0.2, 0.7)) == (near(0.6), near(0.13 / 0.7))
-    both = zip(cases.given, cases.possible, strict=True)
+    both = zip(cases.points_given, cases.points_possible, strict=True)
     assert statistics.fmean(found.of_case(*case) for case in both) == near(found.value)
 
 
@@ -86,8 +86,8 @@ def by_grid(cases: JudgedCases, tables: Sequence[Sequence[float]]) -> tuple[floa
     left_out = [rates(rows[:at] + rows[at + 1 :]) for at in range(len(rows))]
     spread = (len(rows) - 1) ** 2 / len(rows) * np.cov(np.array(left_out).T)
     sensitivity, specificity = rates(rows)
-    possible = statistics.fmean(cases.possible)
-    values = np.array(cases.given) - (1 - specificity) * np.array(cases.possible)
+    possible = statistics.fmean(cases.points_possible)
+    values = np.array(cases.points_given) - (1 - specificity) * np.array(cases.points_possible)
     names, counts = np.unique(np.array(cases.clusters), return_counts=True)
     sources = len(values) ** 2 / (counts**2).sum()
     size = max(counts.mean(), len(values) / sources - counts.mean() / 2)
@@ -102,7 +102,9 @@ def by_grid(cases: JudgedCases, tables: Sequence[Sequence[float]]) -> tuple[floa
     )
     score = np.linspace(-0.5, 1, 750_001)
     apart = (
-        statistics.fmean(cases.given) - sensitivity * score - (1 - specificity) * (possible - score)
+        statistics.fmean(cases.points_given)
+        - sensitivity * score
+        - (1 - specificity) * (possible - score)
     )
     slope = np.stack([-score, possible - score])
     variance = of_cases + np.einsum("is,ij,js->s", slope, spread, slope)
@@ -134,7 +136,7 @@ def test_an_interval_holds_every_score_that_a_test_does_not_reject(
 def test_a_judge_without_mistakes_leaves_the_score_and_its_cases() -> None:
     cases = judged([0.2, 0.9, -0.1] * 20, [1.0, 0.9, 0.5] * 20, lowest=-0.2)
     found = fixed(corrected_by_labels(cases, labelled(*[(2, 0, 0, 2)] * 40), {}))
-    assert (found.value, statistics.fmean(cases.given), found.of_case(-0.1, 0.5)) == (
+    assert (found.value, statistics.fmean(cases.points_given), found.of_case(-0.1, 0.5)) == (
         near(1 / 3),
         near(1 / 3),
         near(-0.1),
@@ -184,7 +186,7 @@ def test_two_sources_and_five_conversations_are_enough(monkeypatch: pytest.Monke
         corrected_by_labels(USUAL, labelled(*[EIGHT_OF_TEN] * count), {}) for count in (4, 5)
     )
     assert isinstance(four, NotCorrected)
-    assert isinstance(five, CorrectedByLabels)
+    assert isinstance(five, JudgeCorrectedScore)
 
 
 @pytest.mark.parametrize("given", [-0.3, -0.1, 0.0, 0.1, 0.12, 0.78, 0.8, 0.82, 0.9, 1.0])
@@ -260,7 +262,7 @@ def test_a_lenient_judges_score_is_wrong_and_the_interval_holds_the_true_one() -
         )
         if found.ci_low <= 0.5 <= found.ci_high:
             held += 1
-        if abs(statistics.fmean(cases.given) - 0.5) > 0.05:
+        if abs(statistics.fmean(cases.points_given) - 0.5) > 0.05:
             wrong += 1
     assert (wrong, held >= 180) == (200, True)
 
@@ -277,12 +279,12 @@ def test_physicians_who_disagree_do_not_move_the_score() -> None:
     row = disagreeing_physicians.Row(0.15, 1000, 0.5)
     labels, cases, votes = disagreeing_physicians.sample(chance, row)
     found = corrected_score(cases, labels, {}, votes)
-    assert isinstance(found, CorrectedByLabels)
+    assert isinstance(found, JudgeCorrectedScore)
     assert abs(found.value - 0.5) < 0.06
     assert found.ci_low < 0.5 < found.ci_high
     assert (found.sensitivity, found.specificity) == near((0.9, 0.9), abs=0.05)
     by_labels = corrected_by_labels(cases, labels.pairs, {})
-    assert isinstance(by_labels, CorrectedByLabels)
+    assert isinstance(by_labels, JudgeCorrectedScore)
     assert by_labels.value < 0.4
 
 
@@ -370,7 +372,7 @@ def double_labelled(count: int, right: int, wrong: int) -> list[LabelledItems]:
     return found
 
 
-def by_truth(cases: JudgedCases, items: list[LabelledItems]) -> CorrectedByLabels | NotCorrected:
+def by_truth(cases: JudgedCases, items: list[LabelledItems]) -> JudgeCorrectedScore | NotCorrected:
     return corrected_score(cases, Labels([], items), {}, [])
 
 
@@ -381,7 +383,7 @@ def test_a_judge_whose_labels_allow_chance_corrects_nothing() -> None:
         items = double_labelled(1, 4 + 4 * (number % 2), 6 - 4 * (number % 2))
         mixed += [replace(item, conversation=number) for item in items]
     many = by_truth(USUAL, mixed)
-    assert isinstance(many, CorrectedByLabels)
+    assert isinstance(many, JudgeCorrectedScore)
     rates = judge_rates(mixed, {})
     assert rates is not None
     assert many.youden_stderr == near(float(rates.resampled.sum(axis=1).std(ddof=1)))
@@ -424,18 +426,18 @@ def test_the_levels_are_those_of_the_fewer_sources_of_run_and_labels(
 def test_shares_of_few_sources_are_not_shown_to_be_alike() -> None:
     pairs = labelled(*[(5, 0, 0, 5)] * 40)
     votes = [(float(at % 2), at // 2) for at in range(400)]
-    assert not rates_differ(votes, pairs)
-    assert rates_differ([(vote, 0) for vote, _ in votes], pairs)
-    assert rates_differ(votes, labelled(*[(200, 0, 0, 200)]))
-    assert rates_differ(votes[:1], pairs)
+    assert not share_met_differs(votes, pairs)
+    assert share_met_differs([(vote, 0) for vote, _ in votes], pairs)
+    assert share_met_differs(votes, labelled(*[(200, 0, 0, 200)]))
+    assert share_met_differs(votes[:1], pairs)
 
 
 def test_the_side_with_fewer_sources_decides_how_far_shares_may_lie_apart() -> None:
     """Four conversations, of which 40, 50, 50 and 60 % are met, allow what forty do not."""
     tables = [(8, 0, 0, 12), (10, 0, 0, 10), (10, 0, 0, 10), (12, 0, 0, 8)]
     votes = [(float(at % 5 == 0), at) for at in range(900)]
-    assert rates_differ(votes, labelled(*tables * 10))
-    assert not rates_differ(votes, labelled(*tables))
+    assert share_met_differs(votes, labelled(*tables * 10))
+    assert not share_met_differs(votes, labelled(*tables))
 
 
 def test_shares_are_as_uncertain_as_both_sides_together() -> None:
@@ -444,4 +446,4 @@ def test_shares_are_as_uncertain_as_both_sides_together() -> None:
     """
     tables = [(8, 0, 0, 12), (10, 0, 0, 10), (10, 0, 0, 10), (12, 0, 0, 8)]
     votes = [(float(at in (0, 40)), at // 20) for at in range(80)]
-    assert not rates_differ(votes, labelled(*tables))
+    assert not share_met_differs(votes, labelled(*tables))
