@@ -1,7 +1,7 @@
 """Computes the agreement of a judge with physicians, and of the physicians with each other.
 
-Judge and physicians give decisions (met or not) or marks on a scale. An item is one criterion or
-question about one answer. A label is a physician's mark. The figures are computed from pairs of
+An item is one criterion or question about one answer. A mark is a decision about an item (met or
+not), or a rating on a scale. A label is a physician's mark. The figures are computed from pairs of
 marks of one item: each pair of the judge and a physician, and each ordered pair of two
 physicians, as in the published figures of HealthBench (arXiv 2505.08775, section 6). Every interval
 treats conversations as clusters. All functions are pure.
@@ -33,16 +33,20 @@ from eval_factory.tasks.message_files import (
 
 MIN_POOLED = 3  # the smallest number of categories for an estimate of their spread
 PSEUDO_CLUSTERS = 0.75
-"""The weight of the pseudo-cluster for each of the four kinds of pairs of decisions, as a multiple
-of `pseudo_size_of_mean`. With 0.5, the intervals of rare faults cover only 90 %;
-benchmarks/judge_coverage.py prints the coverage.
+"""The number of pairs in a pseudo-cluster, as a multiple of `intervals.pseudo_size_of_mean`.
+
+With 0.5, the 95 % intervals of rare faults cover only 90 %; benchmarks/judge_coverage.py prints the
+coverage.
 """
 DECISIONS = (False, True)  # the possible marks of an item that is met or not
 _Z = statistics.NormalDist().inv_cdf(0.975)  # half the width of a 95 % interval, in standard errors
 Pair = tuple[str, float, float]
-"""A conversation, and two marks in it: of the judge and a physician, or of two physicians."""
+"""The conversation of an item, and two marks of the item: of the judge and a physician, or of two
+physicians.
+"""
 # the lowest possible value of a figure; 0 for the figures not listed here (the highest is 1)
 _LOWEST = {"kappa": -1.0, "ac1": -1.0, "bias": -1.0}
+_LOWEST_OF_AGREEMENT = (0.0, -1.0, -1.0)  # of macro F1, kappa and AC1
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class Steadiness:
 
     decisions: int  # the number of decisions about changed questions
     flips: Figure  # the share of decisions that changed
-    shift: Figure  # the share of `met` after the change less the share before
+    shift: Figure  # the share of `met` about changed questions less that about original questions
 
 
 @dataclass(frozen=True)
@@ -125,8 +129,8 @@ class Calibration:
     lengths: Mapping[str, AgreementPart] = field(default_factory=dict)
     languages: Mapping[str, AgreementPart] = field(default_factory=dict)
     majority: AgreementPart | None = None
-    """The agreement with the majority of an item's physicians. Items with a tie are left out. None
-    if all items have a tie.
+    """The agreement with the majority of an item's physicians, without the items that have a tie.
+    None if all items have a tie.
     """
     by_physician: Mapping[str, AgreementPart] = field(default_factory=dict)
     """The agreement with each physician, the physician with most items first."""
@@ -165,8 +169,8 @@ def calibration_of(
         always=_only_decision(items),
         lengths={name: part_of(third) for name, third in _thirds(items).items()},
         languages=pooled(_parts_by((item.language, item) for item in items)),
-        majority=_with_majority(items),
-        by_physician=_with_each_physician(items),
+        majority=_agreement_with_majority(items),
+        by_physician=_agreement_with_each_physician(items),
         pairs=_labelled_pairs(items),
         kinds=_labelled_items(items),
         usual_lengths=_usual_lengths(items),
@@ -214,49 +218,53 @@ def _usual_lengths(items: Sequence[LabelledItem]) -> tuple[float, float] | None:
 
 
 def _parts_by(
-    named: Iterable[tuple[str | None, LabelledItem]], marks: Sequence[float] = DECISIONS
+    named_items: Iterable[tuple[str | None, LabelledItem]], marks: Sequence[float] = DECISIONS
 ) -> dict[str, AgreementPart]:
     """Return the agreement in the items with each name, sorted by name.
 
     Args:
-        named: a name and an item, for each item; items whose name is None are left out.
+        named_items: pairs of a name, such as a category, and an item. Items whose name is None are
+            left out.
         marks: the possible marks, the lowest first.
     """
     by_name: dict[str, list[LabelledItem]] = defaultdict(list)
-    for name, item in named:
+    for name, item in named_items:
         if name is not None:
             by_name[name].append(item)
     return {name: part_of(by_name[name], marks) for name in sorted(by_name)}
 
 
-def _with_majority(items: Sequence[LabelledItem]) -> AgreementPart | None:
+def _agreement_with_majority(items: Sequence[LabelledItem]) -> AgreementPart | None:
     """Return the agreement with the majority of physicians; None if all items have a tie."""
-    decided = []
+    items_without_tie = []
     for item in items:
-        share = statistics.fmean(item.labels)
-        if share != 0.5:
-            # The majority is one label, and no physician's name belongs to it.
-            decided.append(replace(item, labels=(share > 0.5,), physicians=("",)))
-    if not decided:
+        share_met = statistics.fmean(item.labels)
+        if share_met != 0.5:
+            # The majority's decision replaces the labels. It belongs to no physician by name.
+            decision = share_met > 0.5
+            items_without_tie.append(replace(item, labels=(decision,), physicians=("",)))
+    if not items_without_tie:
         return None
-    return part_of(decided, fewest=1)
+    return part_of(items_without_tie, fewest=1)
 
 
-def _with_each_physician(items: Sequence[LabelledItem]) -> dict[str, AgreementPart]:
+def _agreement_with_each_physician(items: Sequence[LabelledItem]) -> dict[str, AgreementPart]:
     """Return the agreement with each physician, the physician with most items first."""
-    named: list[tuple[str | None, LabelledItem]] = []
+    named_items: list[tuple[str | None, LabelledItem]] = []
     for item in items:
         for name, label in zip(item.physicians, item.labels, strict=True):
-            named.append((name, replace(item, labels=(label,), physicians=(name,))))
-    parts = _parts_by(named)
-    return dict(sorted(parts.items(), key=lambda part: -part[1].items))
+            named_items.append((name, replace(item, labels=(label,), physicians=(name,))))
+    parts = _parts_by(named_items)
+    names = sorted(parts, key=lambda name: parts[name].items, reverse=True)
+    return {name: parts[name] for name in names}
 
 
 def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
     """Count the pairs of decisions in each conversation and category.
 
-    A conversation is named by a number, in the order of the items.
+    A number replaces the name of a conversation, in the order of the items.
     """
+    # (number of the conversation, category) -> counts of (judge's decision, physician's decision)
     counts: dict[tuple[int, str | None], Counter[tuple[float, float]]] = defaultdict(Counter)
     numbers: dict[str, int] = {}
     for item in items:
@@ -264,9 +272,9 @@ def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
         for label in item.labels:
             counts[number, item.category][item.judged, label] += 1
     pairs = []
-    for (number, category), times in counts.items():
-        # The keys are (judge, physician): True equals 1, and False equals 0.
-        counts_of_kinds = (times[1, 1], times[1, 0], times[0, 1], times[0, 0])
+    for (number, category), count_of in counts.items():
+        # A decision equals 1 (met) or 0.
+        counts_of_kinds = (count_of[1, 1], count_of[1, 0], count_of[0, 1], count_of[0, 0])
         pairs.append(LabelledPairs(number, category, counts_of_kinds))
     return pairs
 
@@ -274,8 +282,7 @@ def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
 def _labelled_items(items: Sequence[LabelledItem]) -> list[LabelledItems]:
     """Count the items with equal decisions in each conversation and category.
 
-    Each result stands for a group of such items. Conversations have the same numbers as in
-    `_labelled_pairs`.
+    Conversations have the same numbers as in `_labelled_pairs`.
     """
     numbers: dict[str, int] = {}
     # the keys: number of the conversation, category, the judge's decision, number of labels, number
@@ -296,12 +303,13 @@ def steadiness_of(items: Sequence[LabelledItem], changed: Sequence[tuple[int, bo
         changed: at least one pair: the index of an item, and the judge's decision about its changed
             question.
     """
-    clusters = [items[number].conversation for number, _ in changed]
-    changes = [float(met) - float(items[number].judged) for number, met in changed]
+    conversations = [items[index].conversation for index, _ in changed]
+    # the differences between decisions: 1 if `not met` became `met`, -1 if `met` became `not met`
+    differences = [float(met) - float(items[index].judged) for index, met in changed]
     return Steadiness(
-        len(changed),
-        _mean_of(list(map(abs, changes)), clusters),
-        _mean_of(changes, clusters, lowest=-1.0),
+        decisions=len(changed),
+        flips=_mean_of(list(map(abs, differences)), conversations),
+        shift=_mean_of(differences, conversations, lowest=-1.0),
     )
 
 
@@ -309,7 +317,7 @@ def _mean_of(values: Sequence[float], clusters: Sequence[str], lowest: float = 0
     """Return the mean with its interval. A single value has no interval.
 
     Args:
-        values: the values, at most 1.
+        values: the values; the highest possible value is 1.
         clusters: the conversation of each value.
         lowest: the lowest possible value.
     """
@@ -329,13 +337,14 @@ def part_of(
     """
     labels = sum(len(item.labels) for item in items)
     if len(items) < fewest:
-        return AgreementPart(len(items), labels, None, None)
+        return AgreementPart(len(items), labels, judge=None, physicians=None)
     pairs, among_physicians = pairs_of(items)
     judge = _figures(pairs, marks, _bias(items, marks))
     physicians = None
     if among_physicians:
         # Each pair of physicians counts in both orders, so their bias is exactly 0.
-        physicians = _figures(among_physicians, marks, Figure(0.0, 0.0, 0.0))
+        no_bias = Figure(0.0, ci_low=0.0, ci_high=0.0)
+        physicians = _figures(among_physicians, marks, no_bias)
     return AgreementPart(len(items), labels, judge, physicians)
 
 
@@ -345,19 +354,19 @@ def _bias(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
     """
     width = marks[-1] - marks[0]
     judged = _judged(items)
-    means = [statistics.fmean(item.labels) for item in items]
+    mean_labels = [statistics.fmean(item.labels) for item in items]
     differences = []
-    for mark, mean in zip(judged, means, strict=True):
-        differences.append((mark - mean) / width)
-    interval = _mean_of(differences, list(map(_conversation_of, items)), lowest=-1.0)
+    for mark, mean_label in zip(judged, mean_labels, strict=True):
+        differences.append((mark - mean_label) / width)
+    mean_difference = _mean_of(differences, list(map(_conversation_of, items)), lowest=-1.0)
     # The published bias is the difference of the means. The mean of the differences may have other
     # last digits.
-    bias = (statistics.fmean(judged) - statistics.fmean(means)) / width
-    return replace(interval, value=bias)
+    bias = (statistics.fmean(judged) - statistics.fmean(mean_labels)) / width
+    return replace(mean_difference, value=bias)
 
 
 def pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
-    """Return the pairs of the judge and each physician, and the ordered pairs of physicians."""
+    """Return the pairs of the judge and a physician, and the ordered pairs of two physicians."""
     with_judge: list[Pair] = []
     among_physicians: list[Pair] = []
     for item in items:
@@ -370,29 +379,29 @@ def pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
 
 def _figures(pairs: Sequence[Pair], marks: Sequence[float], bias: Figure) -> Figures:
     """Return the figures of agreement in the pairs."""
-    tables, weights = tables_of(pairs, marks)
+    tables, pseudo_sizes = tables_of(pairs, marks)
     f1, kappa, ac1 = by_jackknife(
-        tables, weights, pairs, _agreement_by(marks), lowest=(0.0, -1.0, -1.0)
+        tables, pseudo_sizes, pairs, _agreement_by(marks), lowest=_LOWEST_OF_AGREEMENT
     )
     sensitivity = Figure(None)
     specificity = Figure(None)
     if len(marks) == 2:
-        sensitivity = _recall(pairs, True)
-        specificity = _recall(pairs, False)
+        sensitivity = _recall(pairs, label=True)
+        specificity = _recall(pairs, label=False)
     return Figures(f1, kappa, ac1, sensitivity, specificity, bias)
 
 
-def _recall(pairs: Sequence[Pair], label: bool) -> Figure:
+def _recall(pairs: Sequence[Pair], *, label: bool) -> Figure:
     """Return the share of pairs with equal decisions, among the pairs with this label.
 
     The label is the second mark of a pair. The interval is Wilson's, for the effective number of
     pairs. The figure is undefined if no pair has the label.
     """
-    is_equal = []
+    is_equal = []  # 1.0 if the two decisions of the pair are equal, else 0.0
     conversations = []
-    for conversation, judged, physician_label in pairs:
-        if physician_label == label:
-            is_equal.append(float(judged == label))
+    for conversation, first, second in pairs:
+        if second == label:
+            is_equal.append(float(first == label))
             conversations.append(conversation)
     if not is_equal:
         return Figure(None)
@@ -406,24 +415,26 @@ def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
     depend on each other.
     """
     pairs, among_physicians = pairs_of(items)
-    judge_tables, judge_weights = tables_of(pairs, marks)
-    physician_tables, physician_weights = tables_of(among_physicians, marks, pairs)
+    judge_tables, judge_sizes = tables_of(pairs, marks)
+    physician_tables, physician_sizes = tables_of(among_physicians, marks, all_pairs=pairs)
     agreement = _agreement_by(marks)
-    # The first `kinds` columns are the judge's table, and the others are the physicians' table.
     kinds = len(marks) ** 2
     figure = 1  # the index of kappa among the figures, for marks on a scale
     if len(marks) == 2:
         figure = 0  # the index of macro F1, for decisions
 
-    def difference(tables: NDArray[Any]) -> NDArray[Any]:
-        gaps: NDArray[Any] = agreement(tables[..., :kinds]) - agreement(tables[..., kinds:])
+    def gap_in(tables: NDArray[Any]) -> NDArray[Any]:
+        by_judge = agreement(tables[..., :kinds])
+        by_physicians = agreement(tables[..., kinds:])
+        gaps: NDArray[Any] = by_judge - by_physicians
         return gaps[..., [figure]]
 
     (gap,) = by_jackknife(
+        # In each row, the judge's table comes first, then the physicians' table.
         np.hstack([judge_tables, physician_tables]),
-        judge_weights + physician_weights,
+        judge_sizes + physician_sizes,
         pairs,
-        difference,
+        gap_in,
         lowest=(-1.0,),
     )
     return gap
@@ -434,28 +445,30 @@ def tables_of(
 ) -> tuple[NDArray[Any], list[float]]:
     """Count the pairs of each kind (a combination of two marks) by conversation.
 
+    The counts have the shape (conversations, kinds). The highest mark comes first. For decisions,
+    the kinds are therefore: both marks say met, only the first, only the second, neither.
+
     Args:
         pairs: the pairs to count.
         marks: the possible marks, the lowest first.
         all_pairs: pairs that name all conversations, in their order; by default `pairs`.
 
     Returns:
-        The counts, and the weights of the pseudo-clusters. The counts have the shape
-        (conversations, number of marks squared), and the highest mark comes first: with two marks,
-        both say met, only the first does, only the second does, neither does. The weight of a
-        pseudo-cluster is its number of pairs, one for each kind; it is 0 for marks on a scale.
+        The counts, and the number of pairs in the pseudo-cluster of each kind. Marks on a scale
+        have no pseudo-clusters: this number is 0.
     """
-    rows: dict[str, int] = {}
+    rows: dict[str, int] = {}  # the index of each conversation's row
     for name, _, _ in all_pairs or pairs:
         rows.setdefault(name, len(rows))
     tables = np.zeros((len(rows), len(marks), len(marks)))
-    for (name, first, second), times in Counter(pairs).items():
+    for (name, first, second), count in Counter(pairs).items():
         cell = (rows[name], index_of_nearest(first, marks), index_of_nearest(second, marks))
-        tables[cell] += times
-    weight = 0.0
+        tables[cell] += count
+    highest_first = tables[:, ::-1, ::-1]
+    pseudo_size = 0.0
     if pairs and len(marks) == 2:
-        weight = PSEUDO_CLUSTERS * intervals.pseudo_size_of_mean(_conversations_of(pairs))
-    return tables[:, ::-1, ::-1].reshape(len(rows), -1), [weight] * len(marks) ** 2
+        pseudo_size = PSEUDO_CLUSTERS * intervals.pseudo_size_of_mean(_conversations_of(pairs))
+    return highest_first.reshape(len(rows), -1), [pseudo_size] * len(marks) ** 2
 
 
 def _agreement_by(marks: Sequence[float]) -> Callable[[NDArray[Any]], NDArray[Any]]:
@@ -468,10 +481,10 @@ def _agreement_by(marks: Sequence[float]) -> Callable[[NDArray[Any]], NDArray[An
 def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
     """Return macro F1, Cohen's kappa and Gwet's AC1 of many tables of decisions at once.
 
-    A jackknife needs the figures of many tables. The values are those of scikit-learn's
-    `f1_score(average="macro")` and `cohen_kappa_score`, and of `agreement.gwet_ac1`, for the pairs.
-    Sources: J. Cohen, Educational and Psychological Measurement 20:37-46, 1960; K. L. Gwet, British
-    Journal of Mathematical and Statistical Psychology 61:29-48, 2008.
+    A jackknife needs the figures of many tables. The figures equal those of scikit-learn's
+    `f1_score(average="macro")` and `cohen_kappa_score`, and of `agreement.gwet_ac1`. Sources: J.
+    Cohen, Educational and Psychological Measurement 20:37-46, 1960; K. L. Gwet, British Journal of
+    Mathematical and Statistical Psychology 61:29-48, 2008.
 
     Args:
         tables: counts of shape (..., 4), in the order of `tables_of`.
@@ -480,27 +493,30 @@ def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
         Figures of shape (..., 3). A figure is nan if it is not defined, such as macro F1 if nobody
         ever decided `not met`.
     """
-    met, first, second, not_met = np.moveaxis(tables, -1, 0)
+    met_by_both, met_by_first, met_by_second, met_by_none = np.moveaxis(tables, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         total = tables.sum(axis=-1)
-        differ = first + second
-        f1 = (2 * met / (2 * met + differ) + 2 * not_met / (2 * not_met + differ)) / 2
-        observed = (met + not_met) / total
-        share = (met + first) / total
-        second_share = (met + second) / total
-        by_chance = share * second_share + (1 - share) * (1 - second_share)
-        mean = (share + second_share) / 2
-        guessed = 2 * mean * (1 - mean)
-        return np.stack(
-            [f1, (observed - by_chance) / (1 - by_chance), (observed - guessed) / (1 - guessed)],
-            axis=-1,
-        )
+        differ = met_by_first + met_by_second
+        f1_met = 2 * met_by_both / (2 * met_by_both + differ)
+        f1_not_met = 2 * met_by_none / (2 * met_by_none + differ)
+        f1 = (f1_met + f1_not_met) / 2
+        equal = (met_by_both + met_by_none) / total
+        # the shares of `met` among the first and among the second decisions of the pairs
+        first_share = (met_by_both + met_by_first) / total
+        second_share = (met_by_both + met_by_second) / total
+        # the share of equal decisions that Cohen expects by chance
+        chance = first_share * second_share + (1 - first_share) * (1 - second_share)
+        kappa = (equal - chance) / (1 - chance)
+        mean_share = (first_share + second_share) / 2
+        gwets_chance = 2 * mean_share * (1 - mean_share)
+        ac1 = (equal - gwets_chance) / (1 - gwets_chance)
+        return np.stack([f1, kappa, ac1], axis=-1)
 
 
 def rating_agreement(tables: NDArray[Any], marks: Sequence[float]) -> NDArray[Any]:
     """Return the figures of many tables of marks on a scale at once.
 
-    The values are those of `agreement.weighted_kappa` and `agreement.gwet_ac1`.
+    The figures equal those of `agreement.weighted_kappa` and `agreement.gwet_ac1`.
 
     Args:
         tables: counts of shape (..., number of marks squared), in the order of `tables_of`.
@@ -519,55 +535,58 @@ def rating_agreement(tables: NDArray[Any], marks: Sequence[float]) -> NDArray[An
         kappa = 1 - (shares * weights).sum(axis=(-1, -2)) / np.einsum(
             "...i,ij,...j->...", first_shares, weights, second_shares
         )
-        mean = (first_shares + second_shares) / 2
-        guessed = (mean * (1 - mean)).sum(axis=-1) / (count - 1)
-        observed = np.trace(shares, axis1=-2, axis2=-1)
-        return np.stack(
-            [np.full_like(kappa, np.nan), kappa, (observed - guessed) / (1 - guessed)], axis=-1
-        )
+        mean_shares = (first_shares + second_shares) / 2
+        # the share of equal marks that Gwet expects by chance
+        gwets_chance = (mean_shares * (1 - mean_shares)).sum(axis=-1) / (count - 1)
+        equal = np.trace(shares, axis1=-2, axis2=-1)
+        ac1 = (equal - gwets_chance) / (1 - gwets_chance)
+        no_f1 = np.full_like(kappa, np.nan)
+        return np.stack([no_f1, kappa, ac1], axis=-1)
 
 
 def by_jackknife(
     tables: NDArray[Any],
-    weights: Sequence[float],
+    pseudo_sizes: Sequence[float],
     pairs: Sequence[tuple[str, Any, Any]],
-    function: Callable[[NDArray[Any]], NDArray[Any]],
+    figures_of: Callable[[NDArray[Any]], NDArray[Any]],
     *,
     lowest: Sequence[float],
 ) -> list[Figure]:
-    """Return figures with jackknife intervals, which leave out one cluster at a time.
+    """Return figures with jackknife intervals, which leave out one conversation at a time.
 
-    The intervals use the t quantile with the effective number of clusters less one as its degrees
-    of freedom (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981). For each kind of pair, a
-    pseudo-cluster with only this kind is added, as in `intervals.student_t`: without it, an
-    interval would be too short if a rare fault, or a judge's rare `not met`, is missing from the
+    The intervals use the t quantile whose degrees of freedom are the effective number of
+    conversations less one (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981). For each kind
+    of pair, a pseudo-cluster with only this kind is added, as in `intervals.student_t`. Otherwise
+    an interval would be too short if a rare fault, or a judge's rare `not met`, is missing from the
     sample by chance. An interval is widened to include the value, if necessary. With fewer than
-    `intervals.MIN_UNITS` effective clusters, the figures have no intervals.
+    `intervals.MIN_UNITS` effective conversations, the figures have no intervals.
 
     Args:
-        tables: the counts of pairs, of shape (clusters, kinds).
-        weights: the number of pairs in the pseudo-cluster of each kind.
+        tables: the counts of pairs, of shape (conversations, kinds).
+        pseudo_sizes: the number of pairs in the pseudo-cluster of each kind.
         pairs: the pairs that the tables count.
-        function: computes figures of shape (..., figures) from tables of shape (..., kinds).
+        figures_of: computes figures of shape (..., figures) from tables of shape (..., kinds).
         lowest: the lowest possible value of each figure. The highest value is 1.
     """
-    values = _none_for_nan(function(tables.sum(axis=0)))
-    units = intervals.effective_clusters(_conversations_of(pairs))
-    if units < intervals.MIN_UNITS:
+    values = _none_for_nan(figures_of(tables.sum(axis=0)))
+    effective_conversations = intervals.effective_clusters(_conversations_of(pairs))
+    if effective_conversations < intervals.MIN_UNITS:
         return list(map(Figure, values))
-    rows = np.vstack([tables, np.diag(weights)])
-    center = function(rows.sum(axis=0))
-    without_one = function(rows.sum(axis=0) - rows)  # the figures without each row
-    stderr = np.sqrt((len(rows) - 1) * without_one.var(axis=0))
-    half_width = intervals.t_quantile(units - 1) * stderr
-    lows = (center - half_width).tolist()
-    highs = (center + half_width).tolist()
+    rows = np.vstack([tables, np.diag(pseudo_sizes)])
+    centers = figures_of(rows.sum(axis=0))
+    without_row = figures_of(rows.sum(axis=0) - rows)  # one row of figures without each row
+    stderrs = np.sqrt((len(rows) - 1) * without_row.var(axis=0))
+    half_widths = intervals.t_quantile(effective_conversations - 1) * stderrs
+    lows = (centers - half_widths).tolist()
+    highs = (centers + half_widths).tolist()
     figures = []
-    for value, floor, low, high in zip(values, lowest, lows, highs, strict=True):
+    for value, lowest_value, low, high in zip(values, lowest, lows, highs, strict=True):
         if value is None:
             figures.append(Figure(None))
-        else:
-            figures.append(Figure(value, max(floor, min(value, low)), min(1.0, max(value, high))))
+            continue
+        ci_low = max(lowest_value, min(value, low))
+        ci_high = min(1.0, max(value, high))
+        figures.append(Figure(value, ci_low, ci_high))
     return figures
 
 
@@ -589,7 +608,7 @@ def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tu
     groups. The posterior is summed over a grid of this standard deviation (A. Gelman et al.,
     Bayesian Data Analysis, 3rd edition, 2013, section 5.4, equations 5.17 to 5.21; the prior: A.
     Gelman, Bayesian Analysis 1:515-534, 2006). The mean of a group with a large standard error
-    moves far towards the other groups.
+    moves far towards the means of the other groups.
 
     Args:
         values: the observed value of each group.
@@ -597,20 +616,25 @@ def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tu
     """
     value = np.array(values)
     variance = np.array(errors) ** 2
-    between = np.linspace(0.0, 10 * max(float(np.std(values)), *errors), 2_001)[:, None] ** 2
-    precision = 1 / (variance + between)
+    # One row for each standard deviation of the grid; in the arrays below, one column per group.
+    largest_deviation = 10 * max(float(np.std(values)), *errors)
+    grid = np.linspace(0.0, largest_deviation, 2_001)[:, None]
+    variance_between = grid**2
+    precision = 1 / (variance + variance_between)
     common_variance = 1 / precision.sum(axis=1, keepdims=True)
-    common = (value * precision).sum(axis=1, keepdims=True) * common_variance
-    terms = np.log(precision) - (value - common) ** 2 * precision
+    common_mean = (value * precision).sum(axis=1, keepdims=True) * common_variance
+    terms = np.log(precision) - (value - common_mean) ** 2 * precision
     log_posterior = (np.log(common_variance) + terms.sum(axis=1, keepdims=True)) / 2
-    # Subtracting the maximum keeps `exp` from an overflow, and cancels in the quotient.
+    # Subtracting the maximum protects `exp` from an overflow, and cancels in the quotient.
     relative = np.exp(log_posterior - log_posterior.max())
     posterior = relative / relative.sum()
-    own_share = between * precision  # the weight of a group's own value in its mean
-    mean = own_share * value + (1 - own_share) * common
-    spread = own_share * variance + (1 - own_share) ** 2 * common_variance
+    own_share = variance_between * precision  # the weight of a group's own value in its mean
+    mean = own_share * value + (1 - own_share) * common_mean
+    variance_of_mean = own_share * variance + (1 - own_share) ** 2 * common_variance
+    # the mean and the standard deviation over the grid
     pooled_mean = (posterior * mean).sum(axis=0)
-    deviation = np.sqrt((posterior * (spread + (mean - pooled_mean) ** 2)).sum(axis=0))
+    variance_on_grid = variance_of_mean + (mean - pooled_mean) ** 2
+    deviation = np.sqrt((posterior * variance_on_grid).sum(axis=0))
     return list(zip(pooled_mean.tolist(), deviation.tolist(), strict=True))
 
 
@@ -621,23 +645,24 @@ def pooled(parts: Mapping[str, AgreementPart]) -> dict[str, AgreementPart]:
     `MIN_POOLED` such parts.
     """
     pooled_parts = dict(parts)
-    for agreement, figure in product(("judge", "physicians"), fields(Figures)):
+    figure_names = [field_of_figures.name for field_of_figures in fields(Figures)]
+    for rater, figure_name in product(("judge", "physicians"), figure_names):
         with_interval = {}
         for name, part in parts.items():
-            # If the part has no such agreement (None), the default is an undefined figure.
-            part_figure: Figure = getattr(getattr(part, agreement), figure.name, Figure(None))
-            if part_figure.ci_low is None or part_figure.ci_high is None:
+            # If the part has no figures of the rater (None), the default is an undefined figure.
+            figure: Figure = getattr(getattr(part, rater), figure_name, Figure(None))
+            if figure.ci_low is None or figure.ci_high is None:
                 continue
-            if part_figure.ci_high > part_figure.ci_low:  # pooling needs a standard error above 0
-                with_interval[name] = part_figure
+            if figure.ci_high > figure.ci_low:  # pooling needs a standard error above 0
+                with_interval[name] = figure
         if len(with_interval) < MIN_POOLED:
             continue
-        for name, pooled_figure in _pooled_figures(with_interval, _LOWEST.get(figure.name, 0.0)):
-            figures = getattr(pooled_parts[name], agreement)
-            changed: dict[str, Any] = {figure.name: pooled_figure}
-            pooled_parts[name] = replace(
-                pooled_parts[name], **{agreement: replace(figures, **changed)}
-            )
+        lowest = _LOWEST.get(figure_name, 0.0)
+        for name, pooled_figure in _pooled_figures(with_interval, lowest):
+            part = pooled_parts[name]
+            changed_figure: dict[str, Any] = {figure_name: pooled_figure}
+            figures = replace(getattr(part, rater), **changed_figure)
+            pooled_parts[name] = replace(part, **{rater: figures})
     return pooled_parts
 
 
@@ -645,7 +670,7 @@ def _pooled_figures(figures: Mapping[str, Figure], lowest: float) -> Iterator[tu
     """Yield the name and the pooled figure of each part.
 
     Args:
-        figures: name of the part -> the figure, which has an interval.
+        figures: dict from the name of a part to its figure, which has an interval.
         lowest: the lowest possible value of the figure.
     """
     values: list[Any] = []
@@ -660,10 +685,10 @@ def _pooled_figures(figures: Mapping[str, Figure], lowest: float) -> Iterator[tu
 
 
 def _thirds(items: Sequence[LabelledItem]) -> dict[str, list[LabelledItem]]:
-    """Return the items in three parts by the length of the answer: name of the lengths -> items.
+    """Return the items in three parts by the length of the answer.
 
-    The mapping is empty if some length is not known, or if there are fewer than three items. A part
-    without items is left out.
+    The keys name the lengths, such as `up to 800`. The dict is empty if a length is not known, or
+    if there are fewer than three items. A part without items is left out.
     """
     lengths = _lengths_of(items)
     if len(lengths) < len(items) or len(items) < 3:
@@ -690,7 +715,7 @@ class BestJury:
 
     judges: tuple[str, ...]
     f1_macro: float  # the agreement with physicians, on the labels by which the jury was chosen
-    # macro F1 on conversations that were not used for the choice of the jury
+    # macro F1 on conversations that were not used to choose the jury
     cross_validated: Figure
     cost_per_1000: float | None
     """Dollars per 1,000 criteria; None if the cost of a judge is not known."""
@@ -703,31 +728,34 @@ def best_juries(
 ) -> list[BestJury]:
     """Return the best jury of each odd size, up to `MAX_SIZE` judges.
 
-    The best of many juries is partly best by chance on the labels by which this jury was chosen.
-    The figure to trust is therefore the cross-validated figure. Only the first `MAX_JUDGES` judges
-    are considered.
+    The best of many juries is partly best by chance, on the labels by which it was chosen. The
+    cross-validated figure is therefore the figure to trust. Only the first `MAX_JUDGES` judges are
+    considered.
 
     Args:
         items: the labelled items.
-        decisions: judge -> its decision about each item, for at least two judges.
-        costs: judge -> dollars per 1,000 criteria; None if not known.
+        decisions: dict from a judge to its decision about each item, for at least two judges.
+        costs: dict from a judge to dollars per 1,000 criteria; None if not known.
     """
     names = list(decisions)[:MAX_JUDGES]
-    rows = np.array(list(decisions.values())[:MAX_JUDGES], bool)
+    rows = np.array([decisions[name] for name in names], bool)  # one row of decisions per judge
     folds = _folds_of(items)
-    juries_of_sizes = []
-    pairs = pairs_of(items)[0]  # only their conversations are used, not the decisions in `items`
-    weights = tables_of(pairs)[1]
+    best_of_sizes = []
+    pairs, _ = pairs_of(items)  # only their conversations are used, not the decisions in `items`
+    _, pseudo_sizes = tables_of(pairs)
     for size in range(1, min(len(names), MAX_SIZE) + 1, 2):
         juries = list(combinations(range(len(names)), size))
         tables = np.array([_tables_by(items, _majority(rows[list(jury)])) for jury in juries])
         best = int(np.argmax(_f1(tables.sum(axis=1))))
-        unseen = _tables_on_unseen(tables, folds)
-        f1, *_ = by_jackknife(unseen, weights, pairs, agreement_of, lowest=(0.0, -1.0, -1.0))
         f1_on_labels = float(_f1(tables[best].sum(axis=0)))
+        unseen = _tables_on_unseen(tables, folds)
+        f1_on_unseen, *_ = by_jackknife(
+            unseen, pseudo_sizes, pairs, agreement_of, lowest=_LOWEST_OF_AGREEMENT
+        )
         members = tuple(names[number] for number in juries[best])
-        juries_of_sizes.append(BestJury(members, f1_on_labels, f1, _cost_of(members, costs)))
-    return juries_of_sizes
+        cost = _cost_of(members, costs)
+        best_of_sizes.append(BestJury(members, f1_on_labels, f1_on_unseen, cost))
+    return best_of_sizes
 
 
 def _folds_of(items: Sequence[LabelledItem]) -> NDArray[Any]:
@@ -737,7 +765,8 @@ def _folds_of(items: Sequence[LabelledItem]) -> NDArray[Any]:
     """
     folds = []
     for name in dict.fromkeys(map(_conversation_of, items)):
-        folds.append(int(hashlib.sha256(name.encode()).hexdigest(), 16) % FOLDS)
+        name_hash = int(hashlib.sha256(name.encode()).hexdigest(), 16)
+        folds.append(name_hash % FOLDS)
     return np.array(folds)
 
 
@@ -747,7 +776,7 @@ def _majority(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _tables_on_unseen(tables: NDArray[Any], folds: NDArray[Any]) -> NDArray[Any]:
-    """Return the table of each conversation by the jury that is best on the other folds.
+    """Return the table of each conversation, by the jury that is best on the other folds.
 
     Args:
         tables: the tables of all juries, of shape (juries, conversations, kinds).
@@ -755,8 +784,9 @@ def _tables_on_unseen(tables: NDArray[Any], folds: NDArray[Any]) -> NDArray[Any]
     """
     unseen: NDArray[Any] = np.zeros_like(tables[0])
     for fold in range(FOLDS):
-        chosen = int(np.argmax(_f1(tables[:, folds != fold].sum(axis=1))))
-        unseen[folds == fold] = tables[chosen, folds == fold]
+        is_in_fold = folds == fold
+        best = int(np.argmax(_f1(tables[:, ~is_in_fold].sum(axis=1))))
+        unseen[is_in_fold] = tables[best, is_in_fold]
     return unseen
 
 
@@ -776,7 +806,9 @@ def _tables_by(items: Sequence[LabelledItem], decisions: NDArray[Any]) -> NDArra
     judged_by_jury = []
     for item, met in zip(items, decisions, strict=True):
         judged_by_jury.append(replace(item, judged=bool(met)))
-    return tables_of(pairs_of(judged_by_jury)[0])[0]
+    pairs, _ = pairs_of(judged_by_jury)
+    tables, _ = tables_of(pairs)
+    return tables
 
 
 def _f1(tables: NDArray[Any]) -> NDArray[Any]:
