@@ -35,10 +35,10 @@ class InstanceRecords:
         run: HELM's output.
         metrics: the values of each metric.
         answers: the answers in the cache.
-        tally: the counts of the run.
+        tally: the instances with each kind of answer, such as empty or unjudged answers.
         jury_metric: the name of the jury's metric; None if the run has no jury.
-        readability: the signs of answers that a score cannot read.
-        judges: judge -> its name in HELM's annotations.
+        readability: the signs of answers, such as answers that a metric cannot read.
+        judges: dict from a judge's role to the judge's name in HELM's annotations.
         rubric: the decisions on criteria; None if the task has no rubric.
     """
 
@@ -60,9 +60,8 @@ class InstanceRecords:
         key = key_of(state)
         _, _, perturbation = key
         result = state.result
-        answer = self.answers.answer_to(state)
-        # The figures of `UNKNOWN` are None.
-        prompt_tokens, completion_tokens = (answer or UNKNOWN).tokens
+        answer = self.answers.answer_to(state) or UNKNOWN
+        prompt_tokens, completion_tokens = answer.tokens
         completion = None
         metrics = {}
         scores_by_judge = {}
@@ -89,7 +88,7 @@ class InstanceRecords:
         helm_dir = self.run.folder.parents[2]
         return InstanceRecord(
             id=state.instance.id,
-            split=state.instance.split or "",
+            split=state.instance.split or "",  # HELM permits instances without a split
             sub_split=state.instance.sub_split,
             trial=state.train_trial_index,
             perturbation=perturbation,
@@ -101,7 +100,7 @@ class InstanceRecords:
             finish_reason=finish_reason_of(state),
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
-            latency_s=(answer or UNKNOWN).latency_s,
+            latency_s=answer.latency_s,
             cached=bool(result and result.cached),
             error=error,
             judges=scores_by_judge,

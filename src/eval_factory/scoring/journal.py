@@ -29,16 +29,16 @@ from eval_factory.scoring.intervals import percentile
 
 
 def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield every attempt as a mapping (column -> value), in the order of the journal."""
+    """Yield every attempt as a dict from column to value, in the order of the journal."""
     return read_rows(path, "SELECT * FROM attempts ORDER BY id")
 
 
 def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield every stored answer as a mapping (column -> value), the oldest answer first.
+    """Yield every stored answer as a dict from column to value, the oldest answer first.
 
     The columns `request` and `response` are JSON text. The first query sorts only the row ids, and
-    a second query reads each row. With a single query, SQLite would sort the rows together with
-    their texts, which it does on disk if there are many.
+    a second query reads each row. A single query would sort the rows together with their texts; if
+    there are many texts, SQLite does this on disk.
 
     Args:
         path: the file cache.db.
@@ -80,8 +80,8 @@ def read_servers(path: Path) -> dict[str, str]:
 def finish_reasons(path: Path, role: str) -> dict[str, int]:
     """Return the number of a role's stored answers by finish reason, the most frequent first.
 
-    Different words of endpoints for one reason are counted together. Answers without a finish
-    reason are not counted.
+    If endpoints have different words for one reason, these are counted together. Answers without a
+    finish reason are not counted.
     """
     query = """
         SELECT reason, count(*) AS answers FROM (
@@ -118,12 +118,12 @@ class CachedAnswer:
     declined: bool = False  # True if the endpoint reports that the model refused
     # each token of the answer with its log probability, if the endpoint returned them
     logprobs: tuple[tuple[str, float], ...] = ()
-    # the number of prompt tokens from the server's cache, which `tokens` may leave out
+    # the prompt tokens from the server's own cache; some servers do not count these in `tokens`
     cached_tokens: int = 0
     thought_key: str | None = None  # the key of the stored answer that has the model's thinking
 
 
-UNKNOWN = CachedAnswer()  # replaces an answer that is not stored
+UNKNOWN = CachedAnswer()  # replaces an answer that is not stored; its figures are None
 
 
 def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, str | None]:
@@ -133,7 +133,7 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
     thinking is None if the response has no thinking.
     """
     response = answer.response
-    cached = CachedAnswer(
+    facts = CachedAnswer(
         answer.tokens,
         answer.latency_s,
         logprobs=openai_api.logprobs_in(response),
@@ -142,21 +142,24 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
     try:
         choice = openai_api.read_answer(response, model.endpoint_type)[0]
     except openai_api.UnusableAnswer:  # somebody has changed the cache
-        return cached, None
+        return facts, None
     is_cut_off = choice.finish_reason == openai_api.CUT_OFF
     split = model.adapter.split_reasoning(choice.text, cut_off=is_cut_off)
     # True if the thinking has a field of its own, and the text was cut off before the answer began
     is_only_thought = is_cut_off and not split.answer.strip() and bool(choice.reasoning)
-    cached = replace(
-        cached,
+    facts = replace(
+        facts,
         stripped=split.answer != choice.text,
         unfinished=split.unfinished or is_only_thought,
         declined=choice.finish_reason == FinishReason.REFUSAL or _has_refusal(response),
     )
-    thoughts = [part.strip() for part in (choice.reasoning, split.thought) if part and part.strip()]
+    thoughts = []
+    for thought in (choice.reasoning, split.thought):
+        if thought and thought.strip():
+            thoughts.append(thought.strip())
     if not thoughts:
-        return cached, None
-    return replace(cached, thought_key=answer.key), "\n\n".join(thoughts)
+        return facts, None
+    return replace(facts, thought_key=answer.key), "\n\n".join(thoughts)
 
 
 def _has_refusal(response: Any) -> bool:
@@ -176,8 +179,11 @@ class StoredAnswers:
 
     model: EndpointPlan
     answers: Mapping[str, CachedAnswer]  # key of the stored answer -> its facts; for all roles
-    variants: Sequence[Mapping[str, openai_api.Change]]
-    """The changes after which the endpoint answered requests that it had refused before."""
+    sets_of_changes: Sequence[Mapping[str, openai_api.Change]]
+    """The endpoint refused some requests, and answered them after one of these sets of changes.
+
+    A set is a dict from a parameter to its change.
+    """
     cache_db: Path
 
     @classmethod
@@ -188,7 +194,7 @@ class StoredAnswers:
 
         Args:
             plan: the plan of the run.
-            on_answer: is called with each answer, so that the file is read only once.
+            on_answer: is called with each answer, so that the caller need not read the file, too.
         """
         model = plan.model
         cache_db = plan.rundir.cache_db
@@ -196,8 +202,8 @@ class StoredAnswers:
         for answer in typed_answers(cache_db):
             on_answer(answer)
             if answer.role == model.role:
-                by_key[answer.key] = cached_answer(answer, model)[0]
-            else:
+                by_key[answer.key], _ = cached_answer(answer, model)
+            else:  # of a judge's answer, no other facts are needed
                 by_key[answer.key] = CachedAnswer(answer.tokens, answer.latency_s)
         return cls(model, by_key, read_changes(cache_db, model.url, model.model_id), cache_db)
 
@@ -209,34 +215,36 @@ class StoredAnswers:
             body = self.model.body_of(state.request)
         except UnusableMedium:
             return None
-        for sent in self._bodies_sent(body):
-            key = self.model.key_of(sent, state.request.get("random"))
+        for possible_body in self._possible_bodies(body):
+            # `random` distinguishes equal requests that were sent repeatedly on purpose.
+            key = self.model.key_of(possible_body, state.request.get("random"))
             if key in self.answers:
                 return self.answers[key]
         return None
 
-    def _bodies_sent(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the body of a request without changes, and then with each possible change."""
+    def _possible_bodies(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the body of a request without changes, and then with each set of changes."""
         yield body
-        for change in self.variants:
-            if change.keys() <= body.keys():
-                yield openai_api.with_changes(body, change)
+        for changes in self.sets_of_changes:
+            if changes.keys() <= body.keys():
+                yield openai_api.with_changes(body, changes)
 
     def thought_of(self, answer: CachedAnswer | None) -> str | None:
         """Return the model's thinking before an answer; None if there is none.
 
-        The thinking is read from cache.db at each call and not kept in memory, because it is many
-        times as long as the answer.
+        Each call reads the thinking from cache.db. It is many times as long as the answer, so it
+        does not stay in memory.
         """
         if answer is None or answer.thought_key is None:
             return None
         rows = read_rows(
             self.cache_db, "SELECT * FROM responses WHERE key = :key", key=answer.thought_key
         )
-        for row in rows:  # one row at most, because keys are unique
-            _, thought = cached_answer(_typed(row), self.model)
-            return thought
-        return None
+        row = next(rows, None)  # one row at most, because keys are unique
+        if row is None:
+            return None
+        _, thought = cached_answer(_typed(row), self.model)
+        return thought
 
     def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
         """Return the messages of a request.
@@ -246,6 +254,7 @@ class StoredAnswers:
         """
         if state.request.get(output.MULTIMODAL_PROMPT):
             return ()
+        # A request that is not a chat has no messages.
         messages = self.model.body_of(state.request).get("messages") or ()
         prompt_only = [{"role": "user", "content": state.request.get("prompt", "")}]
         if list(messages) == prompt_only:
@@ -270,7 +279,7 @@ class _RoleUsage:
     cached: int = 0  # the number of requests answered from the cache
     retries: int = 0
     tokens: list[tuple[int | None, int | None]] = field(default_factory=list)
-    """The tokens of each answer: of the prompt, of the completion."""
+    """The numbers of tokens of each answer: of the prompt, of the completion."""
     latencies: list[float] = field(default_factory=list)  # in seconds
     costs: list[float] = field(default_factory=list)
     """The cost of each answer with a known price, in US dollars."""
@@ -296,7 +305,7 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], 
     """Return the usage of the runs in a folder, the changes of requests, and the keys of answers.
 
     Only the keys show which answers this run used: other answers in cache.db may be from another
-    endpoint. An answer that has been archived since still has its key here.
+    endpoint. The keys include those of answers that were archived since the run.
 
     Args:
         plan: the plan of the run.
@@ -304,21 +313,24 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], 
         wall_s: the duration of this helm-run, in seconds.
 
     Returns:
-        The usage, with all known costs; the changes that the endpoint required in the requests for
-        these answers; and the keys of the answers that this run received or took from the cache.
+        The usage, with all known costs; the changes that the endpoint required; and the keys of the
+        answers that this run received or took from the cache. Only the changes of requests for
+        these answers are returned.
     """
     usages: dict[tuple[str, str], _RoleUsage] = defaultdict(_RoleUsage)  # by run and role
-    used: set[str] = set()
-    adjusted: dict[str, set[str]] = defaultdict(set)
+    used_keys: set[str] = set()
+    changes_by_key: dict[str, set[str]] = defaultdict(set)
     for attempt in read_attempts(plan.rundir.cache_db):
         usages[attempt["run_id"], attempt["role"]].add(attempt)
-        # In an answered attempt, `error` lists the changes of the request that it needed.
+        # In an answered attempt, `error` lists the changes of the request that were necessary.
         if attempt["outcome"] == AttemptState.ANSWERED and attempt["error"]:
-            adjusted[attempt["key"]].update(attempt["error"].split("; "))
+            changes_by_key[attempt["key"]].update(attempt["error"].split("; "))
         if attempt["run_id"] == run_id and attempt["outcome"] in _WITH_ANSWER:
-            used.add(attempt["key"])
+            used_keys.add(attempt["key"])
     _add_costs(plan, usages)
-    usages_of_run = {key: usage for key, usage in usages.items() if key[0] == run_id}
+    usages_of_run = {
+        (run, role): role_usage for (run, role), role_usage in usages.items() if run == run_id
+    }
     roles = [endpoint.role for endpoint in plan.endpoints]
     total = Usage(
         this_run=_spent_by_role(usages_of_run, roles),
@@ -327,31 +339,31 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], 
         wall_s=wall_s,
         cost_unknown=_why_cost_is_unknown(plan, usages),
     )
-    changes = set(chain.from_iterable(adjusted[key] for key in used))
-    return total, sorted(changes), used
+    changes = set(chain.from_iterable(changes_by_key[key] for key in used_keys))
+    return total, sorted(changes), used_keys
 
 
 def _add_costs(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage]) -> None:
     """Add the cost of each answer to the usage of its run and role."""
-    stored = read_prices(plan.rundir.cache_db)
+    stored_prices = read_prices(plan.rundir.cache_db)
     endpoints = {endpoint.role: endpoint for endpoint in plan.endpoints}
-    for paid in read_paid(plan.rundir.cache_db):
-        usage = usages[paid.run_id, paid.role]
-        price = stored.get((paid.run_id, paid.role))
-        endpoint = endpoints.get(paid.role)
+    for answer in read_paid(plan.rundir.cache_db):
+        role_usage = usages[answer.run_id, answer.role]
+        price = stored_prices.get((answer.run_id, answer.role))
+        endpoint = endpoints.get(answer.role)
         if endpoint is not None:
             # The user's current price table takes precedence over the stored price.
             came_by_batch = price is not None and price.source.endswith(BY_BATCH)
             price = table_price(plan, endpoint, by_batch=came_by_batch) or price
-        cost_and_source = cost_of(paid.usage, paid.tokens, price)
+        cost_and_source = cost_of(answer.usage, answer.tokens, price)
         if cost_and_source is None:
-            usage.unpriced += 1
+            role_usage.unpriced += 1
             continue
         cost, source = cost_and_source
-        usage.costs.append(cost)
-        usage.sources.add(source)
+        role_usage.costs.append(cost)
+        role_usage.sources.add(source)
         if price is not None and source != BY_ENDPOINT:
-            usage.prices.add(price)
+            role_usage.prices.add(price)
 
 
 def _why_cost_is_unknown(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage]) -> str | None:
@@ -360,11 +372,13 @@ def _why_cost_is_unknown(plan: Plan, usages: Mapping[tuple[str, str], _RoleUsage
     Only roles whose endpoints cost money count. The result is None if there is no such role.
     """
     hosted = hosted_roles(plan)
-    reasons: dict[str, str] = {}
-    for (_, role), usage in sorted(usages.items(), key=lambda item: item[0]):
-        if usage.unpriced and role in hosted:
+    reasons: dict[str, str] = {}  # by role: a role may have answers in several runs
+    for run, role in sorted(usages):
+        if usages[run, role].unpriced and role in hosted:
             reasons[role] = f"{role}: {unknown_price(hosted[role])}"
-    return "; ".join(reasons.values()) or None
+    if not reasons:
+        return None
+    return "; ".join(reasons.values())
 
 
 def _spent_by_role(
@@ -374,10 +388,10 @@ def _spent_by_role(
     by_role: dict[str, list[_RoleUsage]] = defaultdict(list)
     for (_, role), usage in usages.items():
         by_role[role].append(usage)
-    # False is sorted before True: of the other roles, the model's comes first.
-    ordered = (*roles, *sorted(by_role, key=lambda role: (role != MODEL_ROLE, role)))
-    # `dict.fromkeys` drops the second occurrence of a role.
-    spent = {role: _spent(by_role[role]) for role in dict.fromkeys(ordered) if role in by_role}
+    # False is sorted before True: the model's role comes before the other roles.
+    used_roles = sorted(by_role, key=lambda role: (role != MODEL_ROLE, role))
+    ordered_roles = dict.fromkeys((*roles, *used_roles))  # drops the second occurrence of a role
+    spent = {role: _spent(by_role[role]) for role in ordered_roles if role in by_role}
     return SpentByRole(_spent(usages.values()), spent)
 
 
@@ -425,26 +439,28 @@ def _spent(usages: Collection[_RoleUsage]) -> Spent:
     )
 
 
-def _sum_counted(values: Iterable[int | None]) -> int | None:
+def _sum_counted(counts: Iterable[int | None]) -> int | None:
     """Return the sum of the known token counts.
 
-    `values` has the count of each answer, or None for an unknown count. Without answers, the result
-    is 0. With answers but without any known count, the result is None.
+    Without answers, the result is 0. With answers but without any known count, the result is None.
+
+    Args:
+        counts: the count of each answer; None if unknown.
     """
-    all_values = list(values)
-    counted = [value for value in all_values if value is not None]
-    if all_values and not counted:
+    all_counts = list(counts)
+    known = [count for count in all_counts if count is not None]
+    if all_counts and not known:
         return None
-    return sum(counted)
+    return sum(known)
 
 
 def response_statistics(cache_db: Path) -> ResponseStatistics:
     """Return the statistics of the requests to the evaluated model, over all runs in the folder.
 
-    Only requests whose time was measured count. Requests to judges are left out, because NVIDIA's
-    EvalFactory, which has these statistics in its results, does not count them.
+    Only requests whose time was measured count. Requests to judges are left out, because these
+    statistics are those in the results of NVIDIA's EvalFactory, which does not count judges.
     """
-    # run id -> the time at which its first request started, and its last request ended
+    # run id -> (time at which its first request started, time at which its last request ended)
     spans: dict[str, tuple[float, float]] = {}
     codes: Counter[int] = Counter()
     latencies: list[float] = []
@@ -481,7 +497,7 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
 
 def _figures(values: Iterable[float | None]) -> tuple[float | None, float | None]:
     """Return the mean and the maximum of the known values; None for both if no value is known."""
-    counted = [value for value in values if value is not None]
-    if not counted:
+    known = [value for value in values if value is not None]
+    if not known:
         return None, None
-    return sum(counted) / len(counted), max(counted)
+    return sum(known) / len(known), max(known)

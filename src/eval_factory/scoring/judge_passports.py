@@ -35,7 +35,7 @@ from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
 
 PASSPORT = PASSPORT_FILE  # the name of the file
-KEY = "config.params.extra.judge_passport"  # the configuration key of the file's folder
+KEY = "config.params.extra.judge_passport"  # the configuration key with the file's folder
 _Length = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
@@ -43,9 +43,9 @@ _Length = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 class AskedJudge:
     """A judge that `eval-factory calibrate` asked, with the facts about its answers."""
 
-    judge_sha256: str  # the return value of the function `judge_sha256`
+    judge_sha256: str  # identifies the judge; see the function `judge_sha256`
     model: str  # the requested model
-    # the name of a model -> the number of answers that state this name
+    # model name -> the number of answers that state this name
     stated_models: Mapping[str, int]
     prompt_sha256: Sequence[str]  # the SHA-256 hash of each prompt template
     sampling: Sequence[Mapping[str, Any]]
@@ -65,7 +65,7 @@ class StoredPassport:
     sha256: str  # of judge_passport.yaml
     pairs: Sequence[LabelledPairs]  # counts of pairs of decisions, the judge's and a physician's
     says_met: float  # share of the labelled criteria that the judge calls met
-    # Nine of ten labelled answers have a length between these two, in characters.
+    # the 5 % and the 95 % quantile of the labelled answers' lengths, in characters
     usual_lengths: tuple[float, float] | None
     items: Sequence[LabelledItems] = ()  # counts of items; empty for schema version 1
     # the judge's bias and both ends of its interval; None if the bias is not known
@@ -86,7 +86,7 @@ def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
         "prompts": prompts,
         "criteria_per_request": criteria_per_request,
     }
-    if judge.sees_images:  # only then, so that older hashes stay valid
+    if judge.sees_images:  # False is left out, so that older hashes stay valid
         identity["sees_images"] = True
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
@@ -110,6 +110,7 @@ def passport_text(plan: Plan) -> str | None:
         return safe_files.read_text(Path(folder) / PASSPORT)
     except (OSError, UnicodeDecodeError) as error:
         remedy = "'eval-factory calibrate --judges-from' makes a passport (docs/trust-a-judge.md)"
+        # Only an OSError has a `strerror`.
         reason = getattr(error, "strerror", None) or "is not a text file"
         raise PrerequisiteError(f"{KEY}: {folder}: {PASSPORT}: {reason}\n  {remedy}") from None
 
@@ -120,23 +121,23 @@ def check_passport(plan: Plan) -> None:
     Raises:
         EvalFactoryError: The passport is absent, damaged, or of another judge.
     """
-    # `passport_text` raises the error with a remedy if the file is absent.
-    if passport_text(plan) is not None:
-        # The folder is not None here; `str` says so to the type checker.
-        passport_of(plan, Path(str(plan.evaluation.extra.judge_passport)))
+    folder = plan.evaluation.extra.judge_passport
+    if folder is not None:
+        passport_text(plan)  # raises an error with a remedy if the file is absent
+        passport_of(plan, Path(folder))
 
 
 _MAX_COUNT = 10**9  # the greatest count that a passport may contain
 
 
-def _refuse_blank(text: str) -> str:
+def _checked_line(text: str) -> str:
     """Return the text. Raise ValueError if the text is blank or not one printable line."""
     if not text.strip() or not text.isprintable():
         raise ValueError("must be one line of text")
     return text
 
 
-_Name = Annotated[str, AfterValidator(_refuse_blank)]
+_Name = Annotated[str, AfterValidator(_checked_line)]
 
 
 class _AskedPart(BaseModel):
@@ -197,11 +198,11 @@ class _Passport(BaseModel):
     schema_version: Literal[1, 2]
     judge: _Name
     date: str
-    asked: _AskedPart | None
+    asked: _AskedPart | None  # None if `calibrate` read the decisions from the file of the labels
     # category -> its figures; `pairs` and `items` name a category by its position here, from 1
     categories: dict[str, Any]
-    pairs: Annotated[list[str], Field(min_length=1)]
-    items: list[str] = []  # empty for a passport of schema version 1
+    pairs: Annotated[list[str], Field(min_length=1)]  # lines, as `pairs_as_lines` writes them
+    items: list[str] = []  # lines of `items_as_lines`; empty for a passport of schema version 1
     figures: _Figures = _Figures()
     says_met: Annotated[float, Field(ge=0.0, le=1.0)]
     usual_lengths: Annotated[list[_Length], Field(min_length=2, max_length=2)] | None
@@ -210,7 +211,7 @@ class _Passport(BaseModel):
     @classmethod
     def _check_version(cls, value: object) -> object:
         """Return the version. Raise ValueError if it is not an int."""
-        # The permitted values are compared with `==`, which takes True and 1.0 for 1.
+        # Without this check, True and 1.0 would be accepted, because they equal 1.
         if type(value) is not int:
             raise ValueError("must be a whole number")
         return value
@@ -241,17 +242,16 @@ class _Passport(BaseModel):
         pairs = []
         seen = set()
         for line in self.pairs:
-            conversation, category, *counts = _numbers_in(line)
-            # This raises ValueError unless there are four counts: of pairs in which both, only the
-            # judge, only the physician, or neither says met.
-            met_by_both, by_judge, by_physician, by_none = counts
+            numbers = _numbers_in(line)
+            # `pairs_as_lines` explains these six numbers. Another number of them is a ValueError.
+            conversation, category, both, judge_only, physician_only, neither = numbers
+            counts = (both, judge_only, physician_only, neither)
             key = (conversation, category)
-            if min(conversation, category, *counts) < 0 or not any(counts) or key in seen:
+            if min(numbers) < 0 or not any(counts) or key in seen:
                 raise ValueError(f"{line[:60]!r} is not a line of pairs")
             seen.add(key)
-            pair_counts = (met_by_both, by_judge, by_physician, by_none)
             name = _category_numbered(category, categories)
-            pairs.append(LabelledPairs(conversation, name, pair_counts))
+            pairs.append(LabelledPairs(conversation, name, counts))
         return pairs
 
     def labelled_items(self) -> list[LabelledItems]:
@@ -261,10 +261,10 @@ class _Passport(BaseModel):
             ValueError: A line is not as `calibrate` writes it.
         """
         categories = list(self.categories)
-        labelled = []
+        groups = []
         kinds = set()
         for line in self.items:
-            # see `items_as_lines`; `items` is the number of items with these decisions
+            # `items_as_lines` explains these numbers.
             conversation, category, judged, labels, met, items = _numbers_in(line)
             kind = (conversation, category, judged, labels, met)
             if kind in kinds:
@@ -274,8 +274,8 @@ class _Passport(BaseModel):
             if min(conversation, category) < 0 or impossible:
                 raise ValueError(f"{line[:60]!r} is not a line of items")
             name = _category_numbered(category, categories)
-            labelled.append(LabelledItems(conversation, name, bool(judged), labels, met, items))
-        return labelled
+            groups.append(LabelledItems(conversation, name, bool(judged), labels, met, items))
+        return groups
 
     def bias(self) -> tuple[float, float, float] | None:
         """Return the judge's bias and both ends of its interval; None if a number is absent."""
@@ -301,7 +301,7 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
 
     Raises:
         ConfigError: The passport is absent or damaged, or it belongs to none of the run's judges.
-            Or its judge was never asked, because `calibrate` read the judge's decisions from the
+            Or `calibrate` did not ask the passport's judge, and read the judge's decisions from the
             file of the labels.
     """
     file = folder / PASSPORT
@@ -338,15 +338,16 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
         if passport.usual_lengths is not None:
             lengths = (passport.usual_lengths[0], passport.usual_lengths[1])
         return StoredPassport(
-            role,
-            passport.date,
-            sha256_of(file),
-            passport.labelled_pairs(),
-            passport.says_met,
-            lengths,
-            passport.labelled_items(),
-            passport.bias(),
+            judge=role,
+            date=passport.date,
+            sha256=sha256_of(file),
+            pairs=passport.labelled_pairs(),
+            says_met=passport.says_met,
+            usual_lengths=lengths,
+            items=passport.labelled_items(),
+            bias=passport.bias(),
         )
+    # what the code above raises if the file has other content than `calibrate` writes
     except (LookupError, TypeError, ValueError, AttributeError, YamlError):
         raise ConfigError(
             f"{problem}: {PASSPORT} is not as 'calibrate' writes it: run 'calibrate' again"
@@ -354,29 +355,34 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
 
 
 def items_as_lines(items: Sequence[LabelledItems], categories: Sequence[str]) -> list[str]:
-    """Return one line of six whole numbers for each kind of item, as a passport stores the items.
+    """Return one line of six whole numbers for each group of items, as a passport stores the items.
 
-    The numbers are: the conversation, the category (from 1; 0 without a category), 1 if the judge
-    says met (else 0), the number of labels of each item, the number of these labels that say met,
-    and the number of items of this kind.
+    The items of a group have the same first five numbers. The numbers are:
+
+    1. the conversation;
+    2. the category, counted from 1; 0 without a category;
+    3. 1 if the judge says met, else 0;
+    4. the number of labels of each item;
+    5. the number of these labels that say met;
+    6. the number of items of this group.
     """
-    numbers = _number_by_category(categories)
+    category_numbers = _number_by_category(categories)
     lines = []
-    for item in items:
-        fields = (
-            item.conversation,
-            numbers[item.category],
-            int(item.judged),
-            item.labels,
-            item.met,
-            item.items,
+    for group in items:
+        numbers = (
+            group.conversation,
+            category_numbers[group.category],
+            int(group.judged),
+            group.labels,
+            group.met,
+            group.items,
         )
-        lines.append(" ".join(map(str, fields)))
+        lines.append(" ".join(map(str, numbers)))
     return lines
 
 
 def _number_by_category(categories: Sequence[str]) -> dict[str | None, int]:
-    """Return category -> its number, counted from 1; None (no category) has the number 0."""
+    """Return the number of each category, counted from 1; None (no category) has the number 0."""
     numbers: dict[str | None, int] = {None: 0}
     for number, category in enumerate(categories, start=1):
         numbers[category] = number
@@ -389,9 +395,9 @@ def pairs_as_lines(pairs: Sequence[LabelledPairs], categories: Sequence[str]) ->
     The numbers are: the conversation, the category (from 1; 0 without a category), and the numbers
     of pairs in which both, only the judge, only the physician, or neither says met.
     """
-    numbers = _number_by_category(categories)
+    category_numbers = _number_by_category(categories)
     lines = []
-    for pair in pairs:
-        fields = (pair.conversation, numbers[pair.category], *pair.counts)
-        lines.append(" ".join(map(str, fields)))
+    for group in pairs:
+        numbers = (group.conversation, category_numbers[group.category], *group.counts)
+        lines.append(" ".join(map(str, numbers)))
     return lines

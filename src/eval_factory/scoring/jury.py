@@ -54,7 +54,7 @@ MAX_LENGTH_CORRELATION = 0.5
 Better answers are often somewhat longer, but the correlation is seldom higher than this.
 """
 
-# the suffix of a jury's score over the instances that every judge rated
+# the ending of the label of a jury's score over the instances that every judge rated
 ALL_JUDGES = ".all_judges"
 
 
@@ -67,11 +67,13 @@ class Jury(Part):
         self._tally = tally
         roles = roles_by_deployment(plan.judges)
         self.names: dict[str, str] = {}
-        """Judge's role -> the judge's name in HELM's annotations. A judge of HELM's own has no role
-        in the run: its name is used.
+        """A dict from the judge's role to the judge's name in HELM's annotations.
+
+        A judge of HELM's own has no role in the run: the judge's name is also the key.
         """
         for name, deployment in jury_names.judges.items():
             self.names[roles.get(deployment, name)] = name
+        # role -> the number of answers that the judge was asked about, or scored
         self._asked = dict.fromkeys(self.names, 0)
         self._scored = dict.fromkeys(self.names, 0)
 
@@ -81,10 +83,11 @@ class Jury(Part):
             return
         tally = self._tally
         text = text_of(state)
-        is_rated = False
-        is_empty = is_blank_answer(text)
-        tally.injected += bool(injection_signs(text))
+        if injection_signs(text):
+            tally.injected += 1
         tally.ratings.lengths[key] = len(text)
+        is_empty = is_blank_answer(text)
+        is_rated = False
         for judge, name in self.names.items():
             ratings = output.ratings_of(state.annotations, self._jury_names, name)
             if not is_empty:
@@ -116,17 +119,19 @@ class Jury(Part):
     def count(self, draft: Draft) -> None:
         """Count for each judge the judgements that were due, that arrived, and that failed."""
         model = self._plan.model.model_id
-        judges = {judge.role: judge.model_id for judge in self._plan.judges}
-        by_judge = draft.tally.ratings.by_judge
-        for judge, due in self._asked.items():
+        model_ids = {judge.role: judge.model_id for judge in self._plan.judges}
+        ratings_by_judge = draft.tally.ratings.by_judge
+        for judge, asked in self._asked.items():
             scored = self._scored[judge]
-            is_related = same_family(model, judges.get(judge, ""))
-            # the numbers of answers that the judge was asked about, rated, and failed to rate
-            draft.tally.judges[judge] = JudgeCounts(due, scored, due - scored, is_related)
-            # Move each judge to the end in turn: all ratings then have the order of the judges. A
-            # judge whose first ratings failed was added after the other judges.
-            if judge in by_judge:
-                by_judge[judge] = by_judge.pop(judge)
+            # A judge of HELM's own has no model id here. An empty id names no family.
+            is_related = same_family(model, model_ids.get(judge, ""))
+            draft.tally.judges[judge] = JudgeCounts(
+                asked=asked, scored=scored, failed=asked - scored, same_family=is_related
+            )
+            # A judge whose first ratings failed was added after the other judges. Moving each judge
+            # to the end in turn gives the ratings the order of the judges.
+            if judge in ratings_by_judge:
+                ratings_by_judge[judge] = ratings_by_judge.pop(judge)
 
     def report(self, draft: Draft) -> None:
         """Report the numbers of judgements, and that the judges rated answers.
@@ -135,14 +140,14 @@ class Jury(Part):
         """
         tally = draft.tally
         jury_metrics = [metric for metric in draft.metrics if is_judged(metric, draft.jury_metric)]
-        is_main = draft.main_values in jury_metrics
-        if is_main:
+        main_is_judged = draft.main_values in jury_metrics
+        if main_is_judged:
             draft.judgements = judgements_of(tally.ratings, tally.judges, tally.requested)
-        if is_main or any(metric.label in draft.scores for metric in jury_metrics):
+        if main_is_judged or any(metric.label in draft.scores for metric in jury_metrics):
             draft.judged = "answers"
 
     def weigh(self, draft: Draft) -> None:
-        """Report how well the judges agree, because the trust in their score depends on this."""
+        """Report how well the judges agree, because the trust in their score depends on it."""
         draft.jury = draft.tally.ratings.report()
         draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
 
@@ -153,19 +158,21 @@ def with_lowest_marks(metric: MetricValues, tally: Tally) -> MetricValues:
     No judge is asked about these answers, and HELM gives them a default value.
     """
     form = tally.ratings.form
-    marks = dict.fromkeys(tally.silent & metric.values.keys(), form.lowest)
-    # HELM's mean stays valid only if its default values equal the marks.
-    if all(metric.values[key] == mark for key, mark in marks.items()):
+    silent_instances = tally.silent & metric.values.keys()
+    lowest_marks = dict.fromkeys(silent_instances, form.lowest)
+    # HELM's mean stays valid only if HELM's default value is the lowest mark.
+    if all(metric.values[key] == form.lowest for key in silent_instances):
         return replace(metric, scale=form.scale)
-    return replace(metric, scale=form.scale, values=metric.values | marks, helm_mean=None)
+    return replace(metric, scale=form.scale, values=metric.values | lowest_marks, helm_mean=None)
 
 
 def scores_with_helm_defaults(
     metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tally
 ) -> dict[str, Score]:
-    """Return {label: score} of HELM's own means of the jury's metric, with default values.
+    """Return the scores that are HELM's own means of the jury's metric, with HELM's default values.
 
-    Return an empty dictionary if every answer was judged: HELM then used no default.
+    The keys are the scores' labels. The dict is empty if every answer was judged, because HELM then
+    used no default value.
     """
     scores: dict[str, Score] = {}
     if not tally.failed | tally.unjudged | tally.silent:
@@ -178,20 +185,23 @@ def scores_with_helm_defaults(
     return scores
 
 
-def missing_judgements(
+def missing_instances(
     metric: MetricValues, jury_metric: str | None, tally: Tally, *, failed_as_zero: bool
 ) -> tuple[set[InstanceKey], bool]:
-    """Return the instances without a usable value, and True if they count as 0.
+    """Return the instances without a usable value, and True if these count as 0.
 
     Missing instances of a jury's metric never count as 0, because 0 is not one of its marks. A
-    worst case is missing, too, if one of the instances that it is computed from is missing.
+    worst case is computed from several instances, and is missing if one of these is missing.
     """
     judged = is_judged(metric, jury_metric)
-    missing = tally.failed | tally.undecided
-    if judged:
-        missing = tally.failed | tally.unjudged
-    worst_cases = {key for key, parts in metric.parts.items() if not missing.isdisjoint(parts)}
-    return missing | worst_cases, failed_as_zero and not judged
+    # the instances without a score: no judge scored them, or judges left a criterion undecided
+    without_score = tally.unjudged if judged else tally.undecided
+    missing = tally.failed | without_score
+    missing_worst_cases = set()
+    for key, instances in metric.parts.items():
+        if not missing.isdisjoint(instances):
+            missing_worst_cases.add(key)
+    return missing | missing_worst_cases, failed_as_zero and not judged
 
 
 def judgements_of(
@@ -222,16 +232,16 @@ def score_of_all_judges(
     included, because the score would then equal the metric's own score. Return None also if no
     instance was rated by every judge, or if there are no judges.
     """
-    by_all = set(metric.values)
+    rated_by_all = set(metric.values)
     for judge in judges:
-        by_all &= ratings.by_judge.get(judge, {}).keys()
-    if not by_all or not judges:
+        rated_by_all &= ratings.by_judge.get(judge, {}).keys()
+    if not rated_by_all or not judges:
         return None
-    marked = by_all | ratings.empty_answers
-    counted = {key: value for key, value in metric.values.items() if key in marked}
-    if len(counted) == len(metric.values):
+    included = rated_by_all | ratings.empty_answers
+    values = {key: value for key, value in metric.values.items() if key in included}
+    if len(values) == len(metric.values):
         return None
-    return mean_score(metric, counted)
+    return mean_score(metric, values)
 
 
 def bounds_over_judgements(
@@ -246,12 +256,13 @@ def bounds_over_judgements(
     low, high = metric.scale or ratings.form.scale
     worst = {}
     best = {}
-    complete = []
+    complete = []  # the values of the instances without a missing judgement
     for key, value in metric.values.items():
         means = ratings.mean_by_judge(key)
         number_missing = len(judges) - len(means)
         if key in ratings.empty_answers or not number_missing:
-            worst[key] = best[key] = value
+            worst[key] = value
+            best[key] = value
             complete.append(value)
         elif any(not low <= mean <= high for mean in means.values()):
             return None  # an earlier version of this program accepted ratings outside the scale
@@ -261,7 +272,7 @@ def bounds_over_judgements(
             best[key] = (total + number_missing * high) / len(judges)
     nothing_missing = len(complete) == len(metric.values)
     if nothing_missing or any(not low <= value <= high for value in complete):
-        # The two bounds are equal, or None if a value lies outside the scale.
+        # `bounds_of` returns two equal bounds, or None if a value lies outside the scale.
         return bounds_of(metric, missing=set())
     return helm_mean(worst), helm_mean(best)
 
@@ -273,9 +284,10 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     and judges whose marks follow the length of the answers.
     """
     alpha = report.krippendorff_alpha
-    judges_of_answers = Counter(chain.from_iterable(ratings.by_judge.values()))
+    # the number of judges that rated each answer
+    judges_by_answer = Counter(chain.from_iterable(ratings.by_judge.values()))
     # the number of answers that two or more judges rated
-    compared = sum(count > 1 for count in judges_of_answers.values())
+    compared = sum(judges > 1 for judges in judges_by_answer.values())
     if alpha is not None and alpha > IMPLAUSIBLE_ALPHA and compared >= MIN_DECISIONS:
         coefficient = f"Krippendorff's alpha {formats.coefficient(alpha)} over {compared} answers"
         agree = f"the judges agree more than different models usually do ({coefficient})"
@@ -296,7 +308,8 @@ def notes_on_length(correlations: Mapping[str, RankCorrelation | None]) -> Itera
     """Yield a warning about each judge whose marks follow the length of the answers.
 
     Args:
-        correlations: judge -> rank correlation of mark and length; None if it is not defined.
+        correlations: dict from a judge to the rank correlation of the judge's marks with the
+            lengths; None if it is not defined.
     """
     for judge, correlation in correlations.items():
         if correlation is None or not _follows_length(correlation):

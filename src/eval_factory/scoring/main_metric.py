@@ -5,7 +5,7 @@ from __future__ import annotations
 from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.groups import scores_by_group
-from eval_factory.scoring.jury import missing_judgements
+from eval_factory.scoring.jury import missing_instances
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.part import Part
 from eval_factory.scoring.reasoned_answers import label_with_reasoning
@@ -20,8 +20,8 @@ class MainMetric(Part):
     def publish(self, draft: Draft) -> None:
         """Choose the main metric; store its label and its values.
 
-        Also store the instances without a usable value of the main metric, whether these instances
-        count as 0, and the numbers of instances (requested, scored, failed and so on).
+        Also store the instances without a usable value of the main metric, and if they count as 0.
+        `draft.instances` gets the numbers of instances, such as requested, scored and failed.
         """
         labels = [metric.label for metric in draft.metrics]
         draft.main, draft.main_metric_notes = chosen_main_metric(
@@ -35,7 +35,7 @@ class MainMetric(Part):
             draft.missing = tally.failed | tally.undecided
             draft.missing_as_zero = draft.failed_as_zero
         else:
-            draft.missing, draft.missing_as_zero = missing_judgements(
+            draft.missing, draft.missing_as_zero = missing_instances(
                 draft.main_values, draft.jury_metric, tally, failed_as_zero=draft.failed_as_zero
             )
         draft.instances = tally.counts(draft.missing)

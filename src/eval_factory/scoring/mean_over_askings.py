@@ -27,7 +27,7 @@ from eval_factory.scoring.scores import (
 def with_name_and_split_of(
     main: MetricValues, metrics: Sequence[MetricValues]
 ) -> list[MetricValues]:
-    """Return the metrics with the main metric's name and split, whatever their perturbation."""
+    """Return the metrics with the main metric's name and split, in every perturbation."""
     matching = []
     for metric in metrics:
         if metric.name == main.name and metric.split == main.split:
@@ -54,7 +54,7 @@ def add_mean_over_askings(
     main = metrics[0]
     values: dict[InstanceKey, float] = {}
     for metric in metrics:
-        values |= metric.values
+        values |= metric.values  # no key is in two metrics, because each asking has its own keys
     counted = with_missing_counted(values, draft.missing, failed_as_zero=draft.missing_as_zero)
     mean = _means_of_questions(main, counted, suffix)
     if not mean.values:

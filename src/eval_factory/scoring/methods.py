@@ -1,8 +1,8 @@
 """Lists the fields of a result that depend on the versions of the statistics and of the reader.
 
-`eval-factory verify` compares a stored result with a new computation. If the versions of the
-statistics differ, or those of the reader of answers, `verify` reports the two versions, and ignores
-differences in the fields that depend on the version.
+`eval-factory verify` compares a stored result with a new computation. If the two differ in the
+version of the statistics, `verify` reports both versions, and ignores differences in the fields
+that depend on the version. The same is true for the version of the reader of answers.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ class ChangedMethod:
 
 CHANGED_METHODS = (
     ChangedMethod(
-        2,
-        "scores corrected by a judge's passport (by the truth behind its labels)",
-        (".judge_corrected", "rubric.correction"),
+        version=2,
+        name="scores corrected by a judge's passport (by the truth behind its labels)",
+        fields=(".judge_corrected", "rubric.correction"),
     ),
     ChangedMethod(
-        2,
-        "calibration (each stated confidence is a group; groups that share sources are dependent)",
-        (
+        version=2,
+        name="calibration (each stated confidence is a group; groups that share sources are "
+        "dependent)",
+        fields=(
             "confidence.calibration_error",
             "confidence.bins",
             "confidence.reliability",
@@ -41,16 +42,20 @@ CHANGED_METHODS = (
         ),
     ),
     ChangedMethod(
-        2,
-        "tests of judges (for agreement by chance, and for constant marks)",
-        ("jury.agreement_p", "rubric.constant"),
+        version=2,
+        name="tests of judges (for agreement by chance, and for constant marks)",
+        fields=("jury.agreement_p", "rubric.constant"),
     ),
-    ChangedMethod(2, "p values of groups (by permutation)", (".p_value", ".p_holm")),
     ChangedMethod(
-        3,
-        "p values of groups with few equal values (the greater of a permutation test's and a t "
-        "test's)",
-        (".p_value", ".p_holm"),
+        version=2,
+        name="p values of groups (by permutation)",
+        fields=(".p_value", ".p_holm"),
+    ),
+    ChangedMethod(
+        version=3,
+        name="p values of groups with few equal values "
+        "(the greater of a permutation test's and a t test's)",
+        fields=(".p_value", ".p_holm"),
     ),
 )
 ALWAYS_CHANGED = ("provenance.statistics_version", "validity.notes")
@@ -62,8 +67,8 @@ def changed_since(version: int) -> list[ChangedMethod]:
     return [method for method in CHANGED_METHODS if method.version > version]
 
 
-def is_computed_otherwise(field: str, version: int) -> bool:
-    """Return True if a method that the field depends on changed after this version.
+def has_changed_method(field: str, version: int) -> bool:
+    """Return True if a method on which the field depends changed after this version.
 
     Args:
         field: the full name of a result's field, such as `confidence.bins`.

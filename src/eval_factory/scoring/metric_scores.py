@@ -12,7 +12,7 @@ from eval_factory.scoring.intervals import Bounds
 from eval_factory.scoring.jury import (
     ALL_JUDGES,
     bounds_over_judgements,
-    missing_judgements,
+    missing_instances,
     score_of_all_judges,
 )
 from eval_factory.scoring.notes import Importance
@@ -35,8 +35,9 @@ class UnscorableAnswers(Part):
     def complete(self, draft: Draft) -> None:
         """Add the placeholder value 0 of each of these answers to HELM's metrics.
 
-        HELM scores an empty answer in the place of an answer that cannot be scored. The placeholder
-        is added only if HELM's metric failed on the empty answer, too, and has no value at all.
+        HELM scores an empty answer instead of an answer that cannot be scored. The placeholder is
+        added only if HELM's metric failed on the empty answer, too: the metric then has no value
+        of the instance.
         """
         for key, (_, split) in draft.tally.unscorable.items():
             for metric in draft.metrics:
@@ -52,7 +53,7 @@ def _lacks(
 
     Return False for perturbed instances, and for metrics without any values.
     """
-    perturbation = key[2]
+    _, _, perturbation = key
     if not metric.values or key in metric.values or perturbation is not None:
         return False
     name = output.MetricName(name=metric.name, split=split)
@@ -88,10 +89,10 @@ def _add_score(metric: MetricValues, draft: Draft) -> None:
     tally = draft.tally
     metric.clusters = tally.clusters or None  # None if the task declares no sources
     metric.looks = draft.looks
-    missing, as_zero = missing_judgements(
+    missing, missing_as_zero = missing_instances(
         metric, draft.jury_metric, tally, failed_as_zero=draft.failed_as_zero
     )
-    score = score_of(metric, missing, failed_as_zero=as_zero)
+    score = score_of(metric, missing, failed_as_zero=missing_as_zero)
     if score is None:
         cause = "it cannot be computed without the failed instances"
         if is_judged(metric, draft.jury_metric) and not tally.failed:
@@ -99,12 +100,12 @@ def _add_score(metric: MetricValues, draft: Draft) -> None:
         draft.notes.add(Importance.INCOMPLETE, f"{metric.label} is absent: {cause}")
         return
     draft.scores[metric.label] = score
-    bounds = _bounds(metric, missing, draft)
+    bounds = _bounds_of(metric, missing, draft)
     if bounds is not None:
         draft.bounds[metric.label] = bounds
 
 
-def _bounds(metric: MetricValues, missing: set[InstanceKey], draft: Draft) -> Bounds | None:
+def _bounds_of(metric: MetricValues, missing: set[InstanceKey], draft: Draft) -> Bounds | None:
     """Return the metric's lower and upper bound; None if a value lies outside its scale."""
     if is_judged(metric, draft.jury_metric):
         return bounds_over_judgements(metric, draft.tally.ratings, draft.tally.judges)

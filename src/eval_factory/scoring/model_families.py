@@ -13,11 +13,11 @@ _EXPRESSIONS = packaged("scoring/model_families.yml")
 
 
 def _patterns(topic: str) -> dict[str, re.Pattern[str]]:
-    """Return family -> a pattern that finds any of the family's expressions at a word's start.
+    """Return a pattern for each family, which finds the family's expressions at a word's start.
 
     Args:
-        topic: a key of model_families.yml: `family`, or `derived` for models that were made from
-            another family's model.
+        topic: a key of model_families.yml: `family` or `derived`. A derived model was made from
+            another model, whose family is known.
     """
     patterns = {}
     for family, expressions in _EXPRESSIONS[topic].items():
@@ -34,9 +34,9 @@ def family_of(model_id: str) -> str | None:
     """Return the family that a model's id names; None if the id names no family.
 
     The model's own name is searched before the provider's name in front of the slash, because
-    gateways also use `openai/` as the name of an API. A derived model such as `meditron3-qwen2.5`
-    belongs to the family that its name states (`qwen`); otherwise, to the family that
-    model_families.yml lists under `derived`.
+    gateways also use `openai/` as the name of an API. If the own name states a family, as
+    `meditron3-qwen2.5` states `qwen`, this family takes precedence over the family that
+    model_families.yml lists for `meditron` under `derived`.
     """
     provider, _, name = model_id.rpartition("/")
     for text, families in ((name, _FAMILIES), (name, _DERIVED), (provider, _FAMILIES)):

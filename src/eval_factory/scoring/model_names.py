@@ -72,7 +72,7 @@ def _name_release_revision(model: str) -> tuple[str, str, str]:
     release = ""
     if match is not None:
         name = name[: match.start()]
-        release = match[0][1:]
+        release = match[0][1:]  # without the separator before the release
     return name, _fixed_version(release), _fixed_version(revision)
 
 

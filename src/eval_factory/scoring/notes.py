@@ -1,4 +1,4 @@
-"""Collects notes: facts that a reader of a score has to know; sorts them by importance."""
+"""Collects notes and sorts them by importance."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ from eval_factory.scoring.methods import (
     STATISTICS_VERSION,
     changed_since,
     depends_on_reader,
-    is_computed_otherwise,
+    has_changed_method,
 )
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.workflows.import_results import imported_again, is_imported
@@ -293,7 +293,7 @@ def _file_findings(
                 # reasons why a difference may be no finding
                 by_errata = record.errata_version != errata and is_of_errata(difference.field)
                 by_reader = record.reader_version != reader and depends_on_reader(difference.field)
-                by_method = is_computed_otherwise(difference.field, record.statistics_version)
+                by_method = has_changed_method(difference.field, record.statistics_version)
                 by_version = is_other_version and is_change_of_version(difference)
                 if not (by_errata or by_reader or by_method or by_version):
                     yield _finding(name, difference, origin_of_field(difference.field, name))

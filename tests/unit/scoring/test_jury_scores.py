@@ -9,7 +9,7 @@ import pytest
 from eval_factory.core.results import Stats
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.jury import (
-    missing_judgements,
+    missing_instances,
     scores_with_helm_defaults,
     with_lowest_marks,
 )
@@ -85,12 +85,12 @@ def test_helms_own_value_is_not_repeated() -> None:
 
 def test_a_failed_answer_is_no_mark_of_a_jurys() -> None:
     tally = Tally(failed={key(0)}, unjudged={key(1)})
-    assert missing_judgements(METRIC, "jury", tally, failed_as_zero=True) == (
+    assert missing_instances(METRIC, "jury", tally, failed_as_zero=True) == (
         {key(0), key(1)},
         False,
     )
     for as_zero in (True, False):
-        assert missing_judgements(METRIC, "other", tally, failed_as_zero=as_zero) == (
+        assert missing_instances(METRIC, "other", tally, failed_as_zero=as_zero) == (
             {key(0)},
             as_zero,
         )

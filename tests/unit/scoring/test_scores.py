@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from eval_factory.core.results import Score, Stats
 from eval_factory.helm import names, output
-from eval_factory.scoring.jury import missing_judgements
+from eval_factory.scoring.jury import missing_instances
 from eval_factory.scoring.scores import (
     InstanceKey,
     MetricValues,
@@ -155,10 +155,10 @@ def test_a_worst_case_is_missing_with_any_of_its_parts(
     tally = SimpleNamespace(failed={("a", 0, perturbation)}, undecided=set())
     worst = found["em@test+robustness.worst"]
     for as_zero, value in ((False, 0.75), (True, 0.5)):
-        missing, _ = missing_judgements(worst, None, tally, failed_as_zero=as_zero)  # type: ignore[arg-type]
+        missing, _ = missing_instances(worst, None, tally, failed_as_zero=as_zero)  # type: ignore[arg-type]
         score = there(score_of(worst, missing, failed_as_zero=as_zero))
         assert (score.value, score.stats.count) == (value, 2 + as_zero)
-    before, _ = missing_judgements(
+    before, _ = missing_instances(
         found["em@test+typos.original"],
         None,
         tally,  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from eval_factory.report.field_differences import ABSENT, Difference
 from eval_factory.scoring.methods import (
     STATISTICS_VERSION,
     depends_on_reader,
-    is_computed_otherwise,
+    has_changed_method,
 )
 from eval_factory.tasks.errata import load_errata
 from eval_factory.workflows import verify as module
@@ -269,12 +269,12 @@ def test_what_was_computed_otherwise_is_named_and_not_compared(folder: RunDir) -
     assert f"version 1; here it is {STATISTICS_VERSION}" in notes[0]
     assert fields(found, "evaluation_config.yaml") <= {""}, "but for the digest of the whole file"
     group = "results.groups.ward.a.metrics.m.scores.m"
-    assert is_computed_otherwise(f"{group}.stats.p_holm", 1)
-    assert not is_computed_otherwise(f"{group}.stats.p_holm", STATISTICS_VERSION)
-    assert not is_computed_otherwise(f"{group}.value", 1)
-    assert is_computed_otherwise("validity.jury.agreement_p", 1)
-    assert is_computed_otherwise("validity.asked_again.confidence.calibration_error.value", 1)
-    assert not is_computed_otherwise("validity.asked_again.confidence.brier.value", 1)
+    assert has_changed_method(f"{group}.stats.p_holm", 1)
+    assert not has_changed_method(f"{group}.stats.p_holm", STATISTICS_VERSION)
+    assert not has_changed_method(f"{group}.value", 1)
+    assert has_changed_method("validity.jury.agreement_p", 1)
+    assert has_changed_method("validity.asked_again.confidence.calibration_error.value", 1)
+    assert not has_changed_method("validity.asked_again.confidence.brier.value", 1)
 
 
 def test_what_an_older_rule_read_is_intact_and_said_to_be_so(folder: RunDir) -> None:
