@@ -19,7 +19,6 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown, prose
 from eval_factory.report import result_sentences, verdicts
 from eval_factory.report.result_sentences import MAX_ON_SCREEN, asked_again_lines
-from eval_factory.tasks.errata import CORRECTED
 
 MAX_NOTES = 5  # the maximum number of notes in a summary
 _MAX_CAUSES = 5  # the maximum number of causes of failures in a summary
@@ -31,14 +30,13 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
     The lines have the main score with its interval, the doubts and problems, the notes, and the
     paths of the page and the result.
     """
-    notes = result.validity.notes
-    main, *corrected = _score_lines(result)
+    lines = list(_score_lines(result))
     verdict = verdicts.verdict_of(result)
-    lines = list(corrected)
     if verdict.is_doubt or verdict is verdicts.Verdict.DEMO:
         lines.append(verdict.value.title)
     lines += result_lines(result, MAX_ON_SCREEN)
-    shown_count = result.validity.urgent_notes
+    notes = result.validity.notes
+    shown_count = result.validity.urgent_notes  # the urgent notes are the first ones
     if shown_count is None:  # not known in results of earlier versions
         shown_count = MAX_NOTES
     for note in notes[:shown_count]:
@@ -50,7 +48,7 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
         lines.append(f"{counted(hidden_count, noun)} {verb} on the page")
     lines.append(f"page: {rundir.report_html}")
     lines.append(f"results: {rundir.evaluation_config}")
-    return "\n  ".join([main, *lines])
+    return "\n  ".join(lines)  # indents all lines but the first
 
 
 def result_lines(result: TaskResult, max_families: int | None = None) -> Iterator[str]:
@@ -63,20 +61,37 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     yield from _added_score_lines(result)
     if result.clinicians is not None:
         yield result_sentences.clinician_headline(result.clinicians)
-    yield from filter(
-        None, (result_sentences.floor_line(result), result_sentences.choice_order_line(result))
-    )
+    yield from _if_known(result_sentences.floor_line(result))
+    yield from _if_known(result_sentences.choice_order_line(result))
     yield from asked_again_lines(validity.asked_again, max_families)
-    yield from filter(None, [result_sentences.stopping_line(result)])
+    yield from _if_known(result_sentences.stopping_line(result))
     yield from _other_split_lines(result)
     yield from _instance_lines(result)
+    yield from _judge_lines(result)
+    if result.provenance.imported is None:
+        yield from _usage_lines(result.usage)
+    yield from _if_known(result_sentences.cost_line(result.usage))
+    comparability = result.comparability
+    if comparability is not None and comparability.medhelm_settings is not None:
+        yield from _if_known(result_sentences.leaderboard_line(comparability))
+
+
+def _if_known(line: str | None) -> Iterator[str]:
+    """Yield the line unless it is None or empty: then the result has no facts for the line."""
+    if line:
+        yield line
+
+
+def _judge_lines(result: TaskResult) -> Iterator[str]:
+    """Yield the lines about missing judgements, ratings, the judges' agreement and a rubric."""
+    validity = result.validity
     incomplete_judges = []
     for name, judge in validity.judges.items():
         if judge.scored < judge.asked:
             incomplete_judges.append(f"{name} {judge.scored:,} of {judge.asked:,}")
     if incomplete_judges:
         yield f"judgements that came: {', '.join(incomplete_judges)}"
-    yield from filter(None, [result_sentences.ratings_line(result)])
+    yield from _if_known(result_sentences.ratings_line(result))
     if validity.jury is not None and validity.jury.means:
         means = ", ".join(
             f"{judge} {formats.mean_rating(mean)}" for judge, mean in validity.jury.means.items()
@@ -85,12 +100,6 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
         yield f"judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
     if validity.rubric is not None:
         yield f"criteria: {result_sentences.rubric_headline(validity.rubric)}"
-    if result.provenance.imported is None:
-        yield from _usage_lines(result.usage)
-    yield from filter(None, [result_sentences.cost_line(result.usage)])
-    comparability = result.comparability
-    if comparability is not None and comparability.medhelm_settings is not None:
-        yield from filter(None, [result_sentences.leaderboard_line(comparability)])
 
 
 def headline(result: TaskResult) -> str:
@@ -108,9 +117,8 @@ def _score_lines(result: TaskResult) -> Iterator[str]:
 
     A corrected score exists if HELM's value of the metric has a known defect.
     """
-    score, corrected = (
-        result.scores.get(f"{result.main_metric}{suffix}") for suffix in ("", CORRECTED)
-    )
+    score = result.scores.get(result.main_metric)
+    corrected = result_sentences.corrected_score(result)
     if score is None:
         yield f"{result.task}: {result.main_metric} could not be computed"
         return
@@ -124,10 +132,11 @@ def _score_lines(result: TaskResult) -> Iterator[str]:
         f"= {formats.score(score.value)}{over}{_interval_suffix(score)}"
     )
     if corrected is not None:
-        over = ""
+        corrected_over = ""
         if corrected.stats.count != score.stats.count:
-            over = f" over {counted(corrected.stats.count, 'instance')}"
-        yield f"corrected = {formats.score(corrected.value)}{over}{_interval_suffix(corrected)}"
+            corrected_over = f" over {counted(corrected.stats.count, 'instance')}"
+        value = formats.score(corrected.value)
+        yield f"corrected = {value}{corrected_over}{_interval_suffix(corrected)}"
 
 
 def _added_score_lines(result: TaskResult) -> Iterator[str]:
@@ -152,7 +161,7 @@ def _interval_suffix(score: Score) -> str:
 
 
 def _other_split_lines(result: TaskResult) -> Iterator[str]:
-    """Yield a line for each split that the main score does not count."""
+    """Yield a line for each split whose instances do not count in the main score."""
     main = result.scores.get(result.main_metric)
     if main is not None:
         main_split = main.split
@@ -174,7 +183,6 @@ def _other_split_lines(result: TaskResult) -> Iterator[str]:
 def _instance_lines(result: TaskResult) -> Iterator[str]:
     """Yield the numbers of instances by outcome, then the most frequent causes of failures."""
     counts = result.validity.instances
-    questions = sum(result.validity.splits.values())  # each instance counted once
     line = (
         f"instances: {counts.scored} of {counts.requested} scored; {counts.failed} failed,"
         f" {counts.empty} empty, {counts.truncated} cut off, {counts.filtered} filtered"
@@ -184,24 +192,29 @@ def _instance_lines(result: TaskResult) -> Iterator[str]:
     if counts.unreadable:
         answers = counted(counts.unreadable, "answer")
         line += f"; {answers} from which the score reads nothing"
+    # `splits` counts an instance once, even if it has several trials and perturbations.
+    questions = sum(result.validity.splits.values())
     if questions and questions != counts.requested:
         line += f" ({counted(questions, 'instance')}, each trial and perturbation counted)"
     yield line
     causes = result.validity.failures
-    shown = sorted(causes, key=lambda cause: -cause.count)[:_MAX_CAUSES]
-    for cause in causes:  # keeps the order of the result: the model's causes before the judges'
-        if cause in shown:
-            who = "failed" if cause.role == MODEL_ROLE else f"judge {cause.role}"
-            yield f"{who}: {line_of(cause)}"
-    if hidden := len(causes) - len(shown):
+    most_frequent = sorted(causes, key=lambda cause: -cause.count)[:_MAX_CAUSES]
+    # The lines have the order of `causes`: the model's causes come before the judges' causes.
+    for cause in causes:
+        if cause in most_frequent:
+            prefix = "failed"
+            if cause.role != MODEL_ROLE:
+                prefix = f"judge {cause.role}"
+            yield f"{prefix}: {line_of(cause)}"
+    if hidden := len(causes) - len(most_frequent):
         yield f"{counted(hidden, 'more cause')} of failures: validity.failures, report.html"
 
 
 def _usage_lines(usage: Usage) -> Iterator[str]:
-    """Yield the number of requests of this run.
+    """Yield a line with the numbers of requests and tokens of this run.
 
-    The numbers by role follow if judges were asked, and the number of all runs if there were
-    several runs.
+    If judges were asked, a line for each role follows. If there were several runs, a line with the
+    numbers of all runs follows.
     """
     yield f"requests: {_spent_text(usage.this_run.total)}"
     if len(usage.this_run.roles) > 1:
@@ -214,7 +227,7 @@ def _usage_lines(usage: Usage) -> Iterator[str]:
 
 
 def _spent_text(spent: Spent) -> str:
-    """Return the numbers of requests and tokens as text."""
+    """Return the numbers of requests and tokens as text; no tokens if they are not known."""
     tokens = ""
     if spent.prompt_tokens is not None and spent.completion_tokens is not None:
         tokens = f"; {spent.prompt_tokens} prompt and {spent.completion_tokens} completion tokens"
@@ -233,6 +246,7 @@ def markdown_report(result: TaskResult) -> str:
         [f"# {code(result.task)}: {code(result.provenance.target)}"],
         list(_headline_lines(result)),
         ["## Scores", "", *markdown(_score_table(result))],
+        # Some lines are indented for the screen.
         ["## Validity", "", *(f"- {prose(line.strip())}" for line in result_lines(result))],
     ]
     if notes:
@@ -240,15 +254,16 @@ def markdown_report(result: TaskResult) -> str:
     for field, by_value in result.groups.items():
         parts.append(_group_lines(result, field, by_value))
     parts.append(["## Provenance", "", *_provenance_lines(result.provenance)])
-    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
 
 
 def _score_table(result: TaskResult) -> Table:
     """Return a table with one row for each score, the main score first."""
     rows: list[list[TableCell]] = []
-    # `False` is sorted before `True`: the main score comes first, the others keep their order.
+    # `False` is sorted before `True`, so the main score comes first. The sort is stable.
     for name in sorted(result.scores, key=lambda name: name != result.main_metric):
         score = result.scores[name]
+        # the lowest and the highest possible score, whatever the missing values are
         low, high = result.validity.bounds.get(name, (None, None))
         bounds = ""
         if low != high:  # The bounds are equal if no value is missing.
@@ -271,13 +286,14 @@ def _headline_lines(result: TaskResult) -> Iterator[str]:
         interval = ""
         if _interval_text(score):
             interval = f", 95 % interval {_interval_text(score)}"
-        over = counted(score.stats.count, "instance")
-        yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {over}"
+        count = counted(score.stats.count, "instance")
+        yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {count}"
         if (corrected := result_sentences.corrected_score(result)) is not None:
-            yield f"\nCorrected for a known defect: **{formats.score(corrected.value)}**"
+            yield ""
+            yield f"Corrected for a known defect: **{formats.score(corrected.value)}**"
     yield ""
     status = f"Status: {prose(result.status)}."
-    appearance = verdicts.verdict_of(result).value
+    appearance = verdicts.verdict_of(result).value  # a verdict's value is its `Appearance`
     if result.reportable:
         yield f"{appearance.title}. {status}"
         return
@@ -302,20 +318,13 @@ def _group_lines(result: TaskResult, field: str, by_value: Mapping[str, Scores])
     The empty lines around the table make GitHub render the table as Markdown. The text in
     `<summary>` is rendered as HTML.
     """
-    shown = {}
-    for value, scores in by_value.items():
-        if result.main_metric in scores:
-            shown[value] = scores[result.main_metric]
     rows = []
-    for value, score in shown.items():
-        rows.append(
-            [
-                Code(value),
-                formats.score(score.value),
-                _interval_text(score),
-                formats.count(score.stats.count),
-            ]
-        )
+    for value, scores in by_value.items():
+        score = scores.get(result.main_metric)
+        if score is None:
+            continue
+        count = formats.count(score.stats.count)
+        rows.append([Code(value), formats.score(score.value), _interval_text(score), count])
     table = markdown(Table([Code(field), "value", "95 % interval", "instances"], rows, numbers=3))
     title = f"{counted(len(rows), 'group')} by <code>{escape(one_line(field))}</code>"
     return ["<details>", f"<summary>{title}</summary>", "", *table, "", "</details>"]
@@ -323,20 +332,14 @@ def _group_lines(result: TaskResult, field: str, by_value: Mapping[str, Scores])
 
 def _provenance_lines(record: Provenance) -> list[str]:
     """Return the versions and hashes of a result, and the commands that check or repeat its run."""
-    helm = []
+    parts = [f"eval-factory {code(record.eval_factory)}"]
     if record.helm is not None:
-        helm = [f"{record.helm_name} {code(record.helm)}"]
-    ended = []
+        parts.append(f"{record.helm_name} {code(record.helm)}")
+    parts.append(f"Python {code(record.python)}")
+    parts.append(f"run {code(record.run_identity)}")
+    parts.append(f"prompts {code(one_line(record.prompts_sha256)[:16])}")
     if record.ended_at is not None:
-        ended = [f"ended {code(record.ended_at)}"]
-    parts = [
-        f"eval-factory {code(record.eval_factory)}",
-        *helm,
-        f"Python {code(record.python)}",
-        f"run {code(record.run_identity)}",
-        f"prompts {code(one_line(record.prompts_sha256)[:16])}",
-        *ended,
-    ]
+        parts.append(f"ended {code(record.ended_at)}")
     commands = (
         "eval-factory verify .",
         "eval-factory reproduce . --run --output_dir ../reproduced",

@@ -1,7 +1,7 @@
 """Decides which doubts there are about a main score, and turns them into a verdict for the reader.
 
-Whether the score may be reported was decided before, when the run was scored. Here a verdict gets
-the colour, the mark and the words that pages and tables show.
+Scoring decides whether a score may be reported. This module adds the doubts, and it has the colour,
+the mark and the words of each verdict for pages and tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from eval_factory.core.results import DEMO, MODEL_ROLE, Floor, Score, TaskResult
+from eval_factory.core.results import (
+    DEMO,
+    MODEL_ROLE,
+    Floor,
+    JuryReport,
+    RubricReport,
+    Score,
+    TaskResult,
+)
 from eval_factory.scoring.model_names import OTHER_MODEL_STATED, same_model
 
 
@@ -97,8 +105,8 @@ def doubts_of(result: TaskResult) -> Iterator[Verdict]:
             yield Verdict.CHANCE
     if may_agree_by_chance(result) or are_judges_one_model(result):
         yield Verdict.JURY
-    judges = result.validity.jury or result.validity.rubric
-    if judges is not None and judges.constant:
+    judging_report = _judging_report(result)
+    if judging_report is not None and judging_report.constant:
         yield Verdict.CONSTANT
     if is_judged_by_itself(result):
         yield Verdict.OWN_JUDGE
@@ -128,8 +136,13 @@ def may_agree_by_chance(result: TaskResult) -> bool:
 
     Return False if the agreement of the judges was not tested.
     """
-    judges = result.validity.jury or result.validity.rubric
-    return judges is not None and judges.is_shown_to_agree is False
+    judging_report = _judging_report(result)
+    return judging_report is not None and judging_report.is_shown_to_agree is False
+
+
+def _judging_report(result: TaskResult) -> JuryReport | RubricReport | None:
+    """Return the report about the judges; None if no judge was asked."""
+    return result.validity.jury or result.validity.rubric
 
 
 def are_judges_one_model(result: TaskResult) -> bool:
@@ -176,6 +189,7 @@ def refusals_of(result: TaskResult) -> list[Refusal]:
     """
     refusals = []
     for text in result.validity.not_reportable:
+        # The first line of a text is the reason. Each further line is an advice.
         reason, *advice = map(str.strip, text.split("\n"))
         if reason == DEMO:
             continue

@@ -36,7 +36,7 @@ def write_reports(
 ) -> TaskResult:
     """Write every report, and return the result with rounded numbers and without instances.
 
-    The file evaluation_config.yaml is written last: if this file exists, all others do too.
+    The file evaluation_config.yaml is written last: if it exists, all other files exist too.
 
     Args:
         result: the result to write.
@@ -44,7 +44,7 @@ def write_reports(
         config: `config` and `target` of the run, with all defaults.
         command: the command line that produced the result.
         redactor: removes secrets from every text before the text is written.
-        responses: role -> all stored answers of this role, as rows of the cache.
+        responses: for each role, all its stored answers, as rows of the cache.
         user_config: `config` and `target` with the user's values only; if None, `config` is used.
     """
     redacted_config: Any = redactor.tree(config)
@@ -54,36 +54,55 @@ def write_reports(
         shown_config = redactor.tree(user_config)
     document = documents.evaluation_config(result, shown_config, command)
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
+    # The numbers of `stored` are the rounded numbers of evaluation_config.yaml.
+    stored = result_in(document, instances=())
+    # When a result is made a second time, `helm` is a link into the folder of the first result.
+    folder_of_helm = rundir.helm.resolve().parent
+    packer = InstancePacker(
+        result.scores.get(result.main_metric), tuple(result.groups), folder=folder_of_helm
+    )
+    lost = LostAnswers(result.validity.asked_again)
     with renamed_together():  # no file has its name before all files are complete
-        # When a result is made a second time, `helm` is a link into the folder of the first result.
-        folder_of_helm = rundir.helm.resolve().parent
-        packer = InstancePacker(
-            result.scores.get(result.main_metric), tuple(result.groups), folder=folder_of_helm
-        )
-        lost = LostAnswers(result.validity.asked_again)  # when their questions were asked again
-        # Reading a record is slow: one pass over the records fills both files and the page's data.
-        with (
-            atomic_file(rundir.instances, mode=PRIVATE) as instances,
-            atomic_file(rundir.results_jsonl, mode=PRIVATE) as outcomes,
-        ):
-            for record in result.instances:
-                lost.add(record)
-                line, instance = redactor.line(documents.instance_line(record))
-                instances.write(line + "\n")
-                line, outcome = redactor.line(documents.result_line(record))
-                outcomes.write(line + "\n")
-                packer.add(instance, outcome)
+        _write_instances(result, rundir, redactor, packer=packer, lost=lost)
         _write_responses(rundir, responses, redactor)
-        # The page shows the rounded numbers of evaluation_config.yaml; `packer` has the instances.
-        stored = result_in(document, instances=())
-        methods = methods_text(stored, redacted_config["config"], redacted_config["target"])
-        about = redactor.text(own_benchmark_description(folder_of_helm))
-        shown = ShownResult(stored, command, packer.finish(), methods, lost=lost, about=about)
+        shown = ShownResult(
+            stored,
+            command,
+            packer.finish(),
+            methods=methods_text(stored, redacted_config["config"], redacted_config["target"]),
+            lost=lost,
+            about=redactor.text(own_benchmark_description(folder_of_helm)),
+        )
         write_atomic(rundir.report_html, page([shown], redactor.text), mode=PRIVATE)
         write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
         _write_results(rundir, documents.results_yml(result, redacted_config, command))
         write_atomic(rundir.evaluation_config, to_yaml(document))
     return stored
+
+
+def _write_instances(
+    result: TaskResult,
+    rundir: RunDir,
+    redactor: Redactor,
+    *,
+    packer: InstancePacker,
+    lost: LostAnswers,
+) -> None:
+    """Write instances.jsonl and results.jsonl, and add each instance to `packer` and `lost`.
+
+    Reading an instance is slow, so one pass over the instances does all this.
+    """
+    with (
+        atomic_file(rundir.instances, mode=PRIVATE) as instances,
+        atomic_file(rundir.results_jsonl, mode=PRIVATE) as outcomes,
+    ):
+        for record in result.instances:
+            lost.add(record)
+            instance_line, instance = redactor.line(documents.instance_line(record))
+            instances.write(instance_line + "\n")
+            outcome_line, outcome = redactor.line(documents.result_line(record))
+            outcomes.write(outcome_line + "\n")
+            packer.add(instance, outcome)
 
 
 def _write_responses(
@@ -108,13 +127,14 @@ def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
     of the two bodies, both are strings. Python fails if a body is not JSON, is nested too deeply,
     or has a number with too many digits.
     """
-    line = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
+    fields = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
     texts = {"request": row["request"], "response": row["response"]}
     try:
         bodies = {"request": json.loads(row["request"]), "response": json.loads(row["response"])}
-        return redactor.line({**line, **bodies})[0] + "\n"
+        line, _ = redactor.line({**fields, **bodies})
     except (RecursionError, ValueError):
-        return redactor.line({**line, **texts})[0] + "\n"
+        line, _ = redactor.line({**fields, **texts})
+    return line + "\n"
 
 
 _DECIMALS_OF_SECONDS = 3
@@ -159,34 +179,34 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
         mean_tokens[f"avg_{name}"] = _rounded(mean)
         max_tokens[f"max_{name}"] = maximum
     mean_latency, max_latency = statistics.latency_s
-    # The sum over these runs of the time from a run's first request to its last response.
+    # the sum of these runs' times from the first request to the last response
     inference_seconds = round(
         sum(last_response - first_request for first_request, last_response in asking_runs),
         _DECIMALS_OF_SECONDS,
     )
     last_request_time = None
     if asking_runs:
-        last_request_time = _iso_time(asking_runs[-1][1])
+        _, last_response = asking_runs[-1]
+        last_request_time = _iso_time(last_response)  # see `_run_times` for NeMo's key
     return {
         "response_stats": {
             "description": "Requests to the evaluated model in all runs of this folder; "
             "judges are not counted",
             **mean_tokens,
-            "avg_latency_ms": _rounded(mean_latency, 1000),
+            "avg_latency_ms": _rounded(mean_latency, factor=1000),
             **max_tokens,
-            "max_latency_ms": _rounded(max_latency, 1000),
+            "max_latency_ms": _rounded(max_latency, factor=1000),
             "count": statistics.responses,
             "successful_count": statistics.successful,
             "finish_reason": dict(statistics.finish_reasons),
             "status_codes": {str(code): count for code, count in statistics.status_codes.items()},
             "inference_time": inference_seconds,
-            # the number of the last run, counted from 0 as in `inference_run_times`
+            # the number of the last run in `inference_run_times`; 0 if there is no run
             "run_id": max(len(asking_runs) - 1, 0),
             "last_request_time": last_request_time,
             "inference_run_times": _run_times(asking_runs),
         },
-        # Answers that began with thinking are not counted, so NeMo's key for their number is left
-        # out.
+        # NeMo's key for the number of answers with thinking is left out: they are not counted.
         "reasoning": {
             "description": "Answers of this result; unfinished: "
             "cut off while the model was thinking",
@@ -202,11 +222,11 @@ def _evaluation(
 ) -> dict[str, Any]:
     """Return the seconds, runs and tokens of the evaluation.
 
-    Only the last run of helm-run is timed: if helm-run ran several times, the document has no
-    `runtime_seconds` and no `scoring_time_seconds`. The latter is also left out if no request was
-    sent to the model, because the time of scoring is the run time without the time of inference.
+    Only the last run of helm-run is timed. If helm-run ran several times, `runtime_seconds` and
+    `scoring_time_seconds` are left out. The time of scoring is the run time without the time of
+    inference, so it is also left out if no request was sent to the model.
     """
-    spent = result.usage.all_runs.roles.get(MODEL_ROLE)
+    spent = result.usage.all_runs.roles.get(MODEL_ROLE)  # by all runs of helm-run
     tokens = None
     if spent is not None:
         prompt = spent.prompt_tokens
@@ -232,7 +252,7 @@ def _iso_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
 
 
-def _rounded(value: float | None, factor: int = 1) -> float | None:
+def _rounded(value: float | None, *, factor: int = 1) -> float | None:
     """Return the value times the factor, rounded to two decimals; None if there is no value."""
     if value is not None:
         return round(value * factor, 2)
