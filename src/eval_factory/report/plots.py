@@ -26,16 +26,23 @@ LABEL_HEIGHT = 46.0  # the height of ticks, their numbers and the axis label, be
 ROW_HEIGHT = 24.0
 MARGIN = 24.0
 _LEFT_MARGIN = 8.0
-_LABEL_ROOM = 180.0  # the width of a row's label
-_COUNT_ROOM = 60.0  # the width of a row's number of instances
-_NUMBERS_ROOM = 190.0  # the width of a row's value and interval
+_LABEL_WIDTH = 180.0  # the width of a row's label
+_COUNT_WIDTH = 60.0  # the width of a row's number of instances
+_NUMBERS_WIDTH = 190.0  # the width of a row's value and interval
+_LINE_WIDTH = 1.5  # the width of a dashed line, and of the line at zero
+_WHISKER_WIDTH = 2.5  # the width of the lines of an interval
+_DOT_RADIUS = 5.5
 _GAP = 12.0  # the distance between a shape and its text
 _BASELINE_OFFSET = 0.35 * FONT_SIZE  # from the middle of a row down to the baseline of its text
 BINS = 20  # the number of bins of a histogram
 MAX_GROUPS = 30  # the maximum number of groups in a plot
 MAX_DISTINCT = 12  # the maximum number of different values that have a bar each
 PLOT_HEIGHT = 150.0  # the height of a histogram without its axis
-_BAR_LABEL_ROOM = 190.0  # the width of a bar's label
+_MARK_HEIGHT = 18.0  # the height of a mark's text above a histogram
+_MAX_BAR_WIDTH = 34.0  # the maximum width of a histogram's bar for a single value
+_BAR_LABEL_WIDTH = 190.0  # the width of the label at the left of a bar chart
+_BAR_NUMBER_WIDTH = 150.0  # the width of the number at the right of a bar chart
+_MAX_NAME_LENGTH = 40  # the maximum number of characters of a label in the name of a plot
 
 
 @dataclass(frozen=True)
@@ -61,10 +68,10 @@ class Axis:
         # For very short and very long axes, a fixed number of decimals would not fit.
         if 0 < span < 0.02 or span >= 1e6:
             return formats.short(value)
-        for maximum, digits in ((2, 3), (20, 2), (200, 1)):
-            if span <= maximum:
+        for max_span, digits in ((2, 3), (20, 2), (200, 1)):
+            if span <= max_span:
                 return formats.decimals(value, digits)
-        return formats.decimals(value, 0)
+        return formats.decimals(value, digits=0)
 
     def ticks(self) -> list[float]:
         """Return the values of about five ticks, at multiples of 1, 2 or 5 times a power of ten."""
@@ -77,11 +84,11 @@ class Axis:
                 break
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
-        # There are about 6 ticks; the limit of 51 only guards against rounding errors.
-        return [number * step for number in range(first, min(last, first + 50) + 1)]
+        last = min(last, first + 50)  # guards against rounding errors; usual are about 6 ticks
+        return [number * step for number in range(first, last + 1)]
 
     def shapes(self, top: float, bottom: float, name: str) -> Iterator[Shape]:
-        """Yield the shapes of the axis: grid lines, the axis line, ticks, numbers and its name.
+        """Yield the shapes of the axis: grid lines, the axis line, ticks, numbers and the name.
 
         The grid lines run from `top` down to the axis line at `bottom`.
         """
@@ -94,9 +101,9 @@ class Axis:
             yield drawing.text_shape(x, bottom + 6 + FONT_SIZE, f"{tick:.6g}", "middle")
         yield drawing.line(self.left, bottom, self.right, bottom, "ink")
         middle = (self.left + self.right) / 2
-        yield label(
-            middle, bottom + 40, name, 2 * min(middle, WIDTH - middle) - 16, anchor="middle"
-        )
+        # The name may reach to the nearer edge of the drawing, less a margin of 8.
+        name_width = 2 * (min(middle, WIDTH - middle) - 8)
+        yield label(middle, bottom + 40, name, name_width, anchor="middle")
 
 
 def axis_of(
@@ -105,11 +112,11 @@ def axis_of(
     right: float,
     scale: tuple[float, float] | None = None,
 ) -> Axis:
-    """Return an axis whose range has all finite values, and the complete scale if there is one.
+    """Return an axis that shows all finite values, and the complete scale if there is one.
 
-    Without a scale, or if all numbers are equal, the range has a margin on both sides. If no value
-    is negative, the margin does not go below 0. `left` and `right` are the x coordinates of the
-    ends.
+    Without a scale, or if all these numbers are equal, the axis has a margin at both ends. If no
+    value is negative, the margin does not go below 0. `left` and `right` are the x coordinates of
+    the ends.
     """
     finite = [value for value in values if value is not None and math.isfinite(value)]
     if scale is not None:
@@ -117,7 +124,7 @@ def axis_of(
     low = min(finite, default=0.0)
     high = max(finite, default=1.0)
     if scale is None or low == high:
-        # 8 % of the range; if the range is empty, 10 % of the value; if the value is 0, then 1
+        # 8 % of the range; if all values are equal, 10 % of the value; if all are 0, then 1
         margin = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
         if low < 0:
             low -= margin
@@ -180,29 +187,30 @@ def interval_plot(
         score: the score with its interval.
         scale: the lowest and the highest possible score; None if not known.
         marks: reference values; each is a dashed line with a triangle and a text in its own row.
-        bounds: the score if all missing answers were wrong, and if all were right; drawn as a
-            hatched band.
+        bounds: the score if all missing answers were wrong, and if all of them were right. The
+            range between the two is drawn as a hatched band.
     """
     values = [score.value, *(score.interval or ()), *(bounds or ())]
     for mark in marks:
         values.append(mark.value)
     axis = axis_of(values, MARGIN, WIDTH - MARGIN, scale)
     middle = 44.0  # the y coordinate of the score
-    rows = len(marks)
+    top = middle - 16
+    row_count = len(marks)  # the rows below the score: a row for each mark, and one for the bounds
     if bounds is not None:
-        rows += 1
-    bottom = 66.0 + ROW_HEIGHT * rows
-    shapes = [*axis.shapes(middle - 16, bottom, score.label)]
+        row_count += 1
+    bottom = 66.0 + ROW_HEIGHT * row_count
+    shapes = [*axis.shapes(top, bottom, score.label)]
     score_text = f"{score.label}: {score.text(axis)}"
     if score.interval:
         score_text += ", a 95 % interval"
     descriptions = [score_text]
-    y = 74.0  # the y coordinate of the first row
+    y = 74.0  # the y coordinate of the first row below the score
     labels = list[Shape]()
     for mark, on_the_right in _mark_rows(axis, marks):
         x = axis.x(mark.value)
         text = mark.text(axis)
-        shapes.append(drawing.line(x, middle - 16, x, y, "second", 1.5, dashed=True))
+        shapes.append(drawing.line(x, top, x, y, "second", _LINE_WIDTH, dashed=True))
         shapes.append(drawing.polygon(((x, y - 6), (x + 6, y + 6), (x - 6, y + 6)), "second", text))
         labels.append(_text_beside(axis, x, y, text, on_the_right=on_the_right))
         descriptions.append(text)
@@ -211,9 +219,10 @@ def interval_plot(
     if bounds is not None:
         bounds_text = " ... ".join(map(axis.number, bounds))
         text = f"missing answers all wrong ... all right: {bounds_text}"
-        shapes += _hatched_shapes(axis.x(bounds[0]), axis.x(bounds[1]), middle - 11, 22.0, text)
+        left, right = map(axis.x, bounds)
+        shapes += _hatched_shapes(left, right, middle - 11, height=22.0, title=text)
         # a small hatched box in front of the text, as in a legend
-        shapes += _hatched_shapes(axis.left, axis.left + 24.0, y - 6, 12.0)
+        shapes += _hatched_shapes(axis.left, axis.left + 24.0, y - 6, height=12.0)
         shapes.append(_text_beside(axis, axis.left + 20, y, text, on_the_right=True))
         descriptions.append(text)
     shapes += _dot_shapes(axis, score, middle)
@@ -228,13 +237,13 @@ def dot_plot(
     axis_label: str,
     scale: tuple[float, float] | None = None,
     overall: float | None = None,
-    elsewhere: int = 0,
+    outside_groups: int = 0,
     differs_from: str = "the rest of the instances",
 ) -> Drawing:
     """Return a plot of groups, one row for each, the highest value first.
 
-    A row has the group's number of instances, its value and its interval. If there are more than
-    `MAX_GROUPS` groups, the plot shows only the groups with most instances.
+    A row has the group's number of instances, its value and its interval. The plot shows at most
+    `MAX_GROUPS` groups: those with the most instances.
 
     Args:
         title: The title.
@@ -242,17 +251,17 @@ def dot_plot(
         axis_label: The name of the axis.
         scale: The ends of the axis; None if the values determine the ends.
         overall: The score of all instances, which is drawn as a dashed line.
-        elsewhere: The number of instances that are in none of these groups.
-        differs_from: A noun for the value from which a diamond's row differs significantly.
+        outside_groups: The number of instances that are in none of these groups.
+        differs_from: A noun: the rows with a diamond differ from this value significantly.
     """
-    shown = sorted(rows, key=lambda row: -(row.count or 0))[:MAX_GROUPS]
-    shown.sort(key=lambda row: (-row.value, row.label))
+    largest = sorted(rows, key=lambda row: -(row.count or 0))[:MAX_GROUPS]
+    shown = sorted(largest, key=lambda row: (-row.value, row.label))
     values: list[float] = []
     for row in shown:
         values.append(row.value)
         if row.interval:
             values += row.interval
-    axis = axis_of([*values, overall], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, scale)
+    axis = axis_of([*values, overall], _LABEL_WIDTH + _COUNT_WIDTH, WIDTH - _NUMBERS_WIDTH, scale)
     top = 12.0
     if overall is not None:
         top = 30.0
@@ -261,13 +270,14 @@ def dot_plot(
     descriptions = []
     if overall is not None:
         x = axis.x(overall)
-        shapes.append(drawing.line(x, top - 4, x, bottom, "ink", 1.5, dashed=True))
+        shapes.append(drawing.line(x, top - 4, x, bottom, "ink", _LINE_WIDTH, dashed=True))
         shapes.append(_text_over(axis, f"all: {axis.number(overall)}", overall, top - 10))
         descriptions.append(f"all instances: {axis.number(overall)}")
     for number, row in enumerate(shown):
         shapes += _row_shapes(axis, row, top + ROW_HEIGHT * (number + 0.5))
         descriptions.append(f"{row.label} ({row.count} instances): {row.text(axis)}")
-    foot_lines = list(_foot_lines(shown, len(rows) - len(shown), elsewhere, differs_from))
+    hidden = len(rows) - len(shown)
+    foot_lines = list(_foot_lines(shown, hidden, outside_groups, differs_from))
     foot_top = bottom + LABEL_HEIGHT
     for number, text in enumerate(foot_lines):
         shapes.append(
@@ -278,19 +288,20 @@ def dot_plot(
 
 
 def _foot_lines(
-    shown: Sequence[PlottedValue], hidden: int, elsewhere: int, differs_from: str
+    shown: Sequence[PlottedValue], hidden: int, outside_groups: int, differs_from: str
 ) -> Iterator[str]:
     """Yield the lines below the axis: the meaning of a diamond, and what the plot does not show."""
     if any(row.stands_out for row in shown):
         yield f"diamond: differs from {differs_from} (p < 0.05, Holm)"
     if hidden:
         yield f"{_counted_are(hidden, 'smaller group')} not shown"
-    if elsewhere:
-        yield f"{_counted_are(elsewhere, 'instance')} in groups too small for a score, or in none"
+    if outside_groups:
+        instances_are = _counted_are(outside_groups, "instance")
+        yield f"{instances_are} in groups too small for a score, or in none"
 
 
 def _counted_are(count: int, word: str) -> str:
-    """Return a number with its noun and verb: `1 instance is`, `2 instances are`."""
+    """Return the number with noun and verb: `1 instance is`, `2 instances are`."""
     if count == 1:
         return f"1 {word} is"
     return f"{formats.counted(count, word)} are"
@@ -312,21 +323,23 @@ def difference_plot(
     for value in (row.value, *(row.interval or ())):
         if math.isfinite(value):
             reach = max(reach, abs(value))
-    reach = reach * 1.15 or 1.0
-    axis = axis_of([], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, (-reach, reach))
+    reach = reach * 1.15 or 1.0  # a margin of 15 %; if all values are 0, then 1
+    axis = axis_of([], _LABEL_WIDTH + _COUNT_WIDTH, WIDTH - _NUMBERS_WIDTH, (-reach, reach))
     top = 30.0
-    bottom = 34.0 + ROW_HEIGHT
+    bottom = top + ROW_HEIGHT + 4
     shapes: list[Shape] = [*axis.shapes(top - 4, bottom, axis_label)]
-    shapes.append(drawing.line(axis.x(0), top - 4, axis.x(0), bottom, "ink", 1.5))
+    zero = axis.x(0)
+    shapes.append(drawing.line(zero, top - 4, zero, bottom, "ink", _LINE_WIDTH))
     # If b - a is above zero, b has the higher score.
     better_below, better_above = names
     if not higher_is_better:
         better_above, better_below = names
-    zero = axis.x(0)
-    other_width = text_width(" is better") + 16
-    shapes.append(_better_text(zero - 8, top - 12, better_below, zero - other_width, "end"))
+    # A name has the width from zero to the edge of the drawing, less the words behind the name
+    # and two margins of 8.
+    not_for_name = text_width(" is better") + 16
+    shapes.append(_better_text(zero - 8, top - 12, better_below, zero - not_for_name, "end"))
     shapes.append(
-        _better_text(zero + 8, top - 12, better_above, WIDTH - zero - other_width, "start")
+        _better_text(zero + 8, top - 12, better_above, WIDTH - zero - not_for_name, "start")
     )
     shapes += _row_shapes(axis, row, top + ROW_HEIGHT / 2)
     description = (
@@ -346,7 +359,7 @@ def _better_text(x: float, y: float, name: str, width: float, anchor: drawing.An
 
 def _row_shapes(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
     """Yield the shapes of a row: label, number of instances, dot with whiskers, and value."""
-    yield label(_LEFT_MARGIN, y + _BASELINE_OFFSET, row.label, _LABEL_ROOM - 12)
+    yield label(_LEFT_MARGIN, y + _BASELINE_OFFSET, row.label, _LABEL_WIDTH - 12)
     if row.count is not None:
         yield drawing.text_shape(
             axis.left - 14, y + _BASELINE_OFFSET, f"n={row.count}", "end", "faint"
@@ -359,30 +372,31 @@ def _dot_shapes(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
     """Yield the interval as a whisker, and the value as a dot, or as a diamond if it stands out."""
     if row.interval is not None:
         low, high = map(axis.x, row.interval)
-        yield drawing.line(low, y, high, y, "data", 2.5)
+        yield drawing.line(low, y, high, y, "data", _WHISKER_WIDTH)
         for end in (low, high):
-            yield drawing.line(end, y - 5, end, y + 5, "data", 2.5)
+            yield drawing.line(end, y - 5, end, y + 5, "data", _WHISKER_WIDTH)
     text = f"{row.label}: {row.text(axis)}"
     x = axis.x(row.value)
     if row.stands_out:
         yield drawing.polygon(((x, y - 8), (x + 8, y), (x, y + 8), (x - 8, y)), "second", text)
     else:
-        yield drawing.circle(x, y, 5.5, "data", text)
+        yield drawing.circle(x, y, _DOT_RADIUS, "data", text)
 
 
 def _hatched_shapes(
-    left: float, right: float, y: float, height: float, title: str = ""
+    left: float, right: float, top: float, *, height: float, title: str = ""
 ) -> Iterator[Shape]:
     """Yield a box that is hatched with lines from lower left to upper right."""
     width = right - left
-    step = 6.0
-    yield drawing.rect(left, y, width, height, "grid", title)
+    step = 6.0  # the distance between two lines
+    yield drawing.rect(left, top, width, height, "grid", title)
     for number in range(1, math.ceil((width + height) / step)):
-        offset = step * number
-        start = max(0.0, offset - height)
-        end = min(width, offset)
+        # On the line, the distances from `left` and from `top` have the sum `total`.
+        total = step * number
+        start = max(0.0, total - height)  # the line starts at the left or the lower side
+        end = min(width, total)  # the line ends at the right or the upper side
         yield drawing.line(
-            left + start, y + (offset - start), left + end, y + (offset - end), "faint"
+            left + start, top + (total - start), left + end, top + (total - end), "faint"
         )
 
 
@@ -397,14 +411,15 @@ def _text_over(axis: Axis, text: str, value: float, y: float) -> Shape:
 def _mark_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
     """Return the marks in the order of their rows, each with True if its text is on its right.
 
-    All texts are on the same side if there is enough room. The rows are in an order in which no
-    mark's line crosses the text of another mark.
+    All texts are on the same side if they are narrow enough. In this order of the rows, no mark's
+    line crosses the text of another mark.
     """
     right_to_left = sorted(marks, key=lambda mark: -mark.value)
-    widths = [(axis.x(mark.value), text_width(mark.text(axis)) + _GAP) for mark in marks]
-    if all(width <= axis.right - x for x, width in widths):
+    # pairs of the x coordinate of a mark and the width of its text
+    extents = [(axis.x(mark.value), text_width(mark.text(axis)) + _GAP) for mark in marks]
+    if all(width <= axis.right - x for x, width in extents):
         return [(mark, True) for mark in right_to_left]
-    if all(width <= x - axis.left for x, width in widths):
+    if all(width <= x - axis.left for x, width in extents):
         return [(mark, False) for mark in right_to_left[::-1]]
     middle = (axis.left + axis.right) / 2
     return [(mark, axis.x(mark.value) < middle) for mark in right_to_left]
@@ -461,45 +476,57 @@ def histogram(
 ) -> Drawing:
     """Return a histogram of the values, with the marks as dashed lines.
 
-    If there are at most `MAX_DISTINCT` different values, each has a bar. Values that are not finite
-    are left out; the description has their number.
+    If there are at most `MAX_DISTINCT` different values, each value has a bar. Values that are not
+    finite are left out; the description has their number.
     """
     finite = [value for value in values if math.isfinite(value)]
     axis = axis_of(
         [*finite, *(mark.value for mark in marks)], MARGIN + 6, WIDTH - MARGIN - 6, scale
     )
     bins = bins_of(finite, axis)
-    top = 22.0 + 18.0 * len(marks)
+    top = 22.0 + _MARK_HEIGHT * len(marks)
     bottom = top + PLOT_HEIGHT
-    shapes = [*axis.shapes(top, bottom, axis_label)]
-    tallest = max((bar.count for bar in bins), default=1)
-    width = (axis.right - axis.left) / BINS - 1
-    if len(set(finite)) <= MAX_DISTINCT:  # Bars of single values never touch each other.
-        gaps = [axis.x(right.middle) - axis.x(left.middle) for left, right in pairwise(bins)]
-        width = max(2.0, min([34.0, *(gap - 2 for gap in gaps)]))
-    for bar in bins:
-        if bar.count:
-            height = (PLOT_HEIGHT - 6) * bar.count / tallest
-            x = axis.x(bar.middle)
-            shapes.append(
-                drawing.rect(x - width / 2, bottom - height, width, height, "data", bar.text(axis))
-            )
-            if width >= text_width(str(bar.count)) - 4:
-                shapes.append(drawing.text_shape(x, bottom - height - 4, str(bar.count), "middle"))
+    shapes = [*axis.shapes(top, bottom, axis_label), *_bin_shapes(axis, bins, bottom)]
     for number, mark in enumerate(marks):
         x = axis.x(mark.value)
-        y = 14.0 + 18.0 * number
-        shapes.append(drawing.line(x, y + 4, x, bottom, "second", 1.5, dashed=True))
+        y = 14.0 + _MARK_HEIGHT * number
+        shapes.append(drawing.line(x, y + 4, x, bottom, "second", _LINE_WIDTH, dashed=True))
         shapes.append(_text_over(axis, mark.text(axis), mark.value, y))
     descriptions = [f"{len(finite)} values"]
-    for bar in bins:
-        if bar.count:
-            descriptions.append(bar.text(axis))
+    for value_bin in bins:
+        if value_bin.count:
+            descriptions.append(value_bin.text(axis))
     for mark in marks:
         descriptions.append(mark.text(axis))
     if left_out := len(values) - len(finite):
         descriptions.append(f"{left_out} that are not numbers are left out")
     return Drawing(title, "; ".join(descriptions) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
+
+
+def _bin_shapes(axis: Axis, bins: Sequence[Bin], bottom: float) -> Iterator[Shape]:
+    """Yield the bar of each bin, with the count above the bar if the bar is wide enough."""
+    max_count = max((value_bin.count for value_bin in bins), default=1)
+    width = _bin_width(axis, bins)
+    for value_bin in bins:
+        if value_bin.count:
+            height = (PLOT_HEIGHT - 6) * value_bin.count / max_count
+            x = axis.x(value_bin.middle)
+            text = value_bin.text(axis)
+            yield drawing.rect(x - width / 2, bottom - height, width, height, "data", text)
+            count = str(value_bin.count)
+            if width >= text_width(count) - 4:
+                yield drawing.text_shape(x, bottom - height - 4, count, "middle")
+
+
+def _bin_width(axis: Axis, bins: Sequence[Bin]) -> float:
+    """Return the width of the bars. Bars of single values have a gap of 2 pixels, if possible."""
+    if len(bins) > MAX_DISTINCT:
+        return (axis.right - axis.left) / BINS - 1
+    width = _MAX_BAR_WIDTH
+    for left, right in pairwise(bins):
+        distance = axis.x(right.middle) - axis.x(left.middle)
+        width = min(width, distance - 2)
+    return max(2.0, width)
 
 
 def bars(
@@ -509,22 +536,24 @@ def bars(
 
     The bars begin at zero. Each bar has its number at its end.
     """
-    # Without a scale, (0, 0) is passed, which adds no value: with None, the axis would get margins.
-    axis = axis_of(
-        [0.0, *(row.value for row in rows)], _BAR_LABEL_ROOM, WIDTH - 150.0, scale or (0.0, 0.0)
-    )
-    bottom = 8.0 + ROW_HEIGHT * len(rows)
-    shapes: list[Shape] = [*axis.shapes(4.0, bottom, axis_label)]
+    values = [0.0, *(row.value for row in rows)]
+    # An axis without a scale has margins. The scale (0, 0) adds no number and avoids the margins.
+    axis = axis_of(values, _BAR_LABEL_WIDTH, WIDTH - _BAR_NUMBER_WIDTH, scale or (0.0, 0.0))
+    top = 8.0
+    bottom = top + ROW_HEIGHT * len(rows)
+    bar_height = ROW_HEIGHT - 6
+    shapes: list[Shape] = [*axis.shapes(top - 4, bottom, axis_label)]
     for number, row in enumerate(rows):
-        y = 8.0 + ROW_HEIGHT * number
-        baseline = y + (ROW_HEIGHT + FONT_SIZE * 0.7) / 2
+        row_top = top + ROW_HEIGHT * number
+        bar_top = row_top + 3
+        baseline = row_top + ROW_HEIGHT / 2 + _BASELINE_OFFSET
         left, right = sorted((axis.x(0.0), axis.x(row.value)))
-        shapes.append(label(8.0, baseline, row.label, _BAR_LABEL_ROOM - 16))
+        shapes.append(label(_LEFT_MARGIN, baseline, row.label, _BAR_LABEL_WIDTH - 16))
         tooltip = f"{row.label}: {row.text}"
         if row.hatched:
-            shapes += _hatched_shapes(left, right, y + 3, ROW_HEIGHT - 6, tooltip)
+            shapes += _hatched_shapes(left, right, bar_top, height=bar_height, title=tooltip)
         else:
-            shapes.append(drawing.rect(left, y + 3, right - left, ROW_HEIGHT - 6, "data", tooltip))
+            shapes.append(drawing.rect(left, bar_top, right - left, bar_height, "data", tooltip))
         shapes.append(label(right + 8, baseline, row.text, WIDTH - right - 8))
     description = "; ".join(f"{row.label}: {row.text}" for row in rows)
     return Drawing(title, f"{description}.", bottom + LABEL_HEIGHT, tuple(shapes))
@@ -533,30 +562,31 @@ def bars(
 def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
     """Return one bin for each different value, in ascending order.
 
-    If there are more than `MAX_DISTINCT` different values, return `BINS` bins of equal width over
-    the axis.
+    If there are more than `MAX_DISTINCT` different values, return `BINS` bins of equal width, which
+    cover the axis.
     """
     counts = Counter(values)
     if len(counts) <= MAX_DISTINCT:
         return [Bin(value, value, count) for value, count in sorted(counts.items())]
     step = (axis.high - axis.low) / BINS
-    # The last bin also has the values at the right end of the axis.
-    counts_by_bin = Counter(
-        min(BINS - 1, int((value - axis.low) / step + 1e-9)) for value in values
-    )
+    counts_by_bin: Counter[int] = Counter()
+    for value in values:
+        number = int((value - axis.low) / step + 1e-9)  # 1e-9 is a tolerance for rounding
+        # The value at the right end of the axis belongs to the last bin.
+        counts_by_bin[min(number, BINS - 1)] += 1
     bins = []
     for number in range(BINS):
-        bins.append(
-            Bin(axis.low + step * number, axis.low + step * (number + 1), counts_by_bin[number])
-        )
+        low = axis.low + step * number
+        high = axis.low + step * (number + 1)
+        bins.append(Bin(low, high, counts_by_bin[number]))
     return bins
 
 
 @dataclass
 class InstanceNumbers:
-    """The numbers that plots need of the instances, collected in one pass; no texts."""
+    """The numbers of the instances that plots need, collected in one pass; no texts."""
 
-    # the instances' values of the main score's metric, in the main score's split and perturbation
+    # the values of the main score's metric, in the main score's split and perturbation
     values: list[float] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)  # in seconds
     ratings: dict[str, list[float]] = field(default_factory=dict)  # judge -> the judge's ratings
@@ -587,9 +617,9 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
             numbers.add(record, result.scores.get(result.main_metric))
     drawings: dict[str, Drawing] = {}
     metric = result.main_metric
-    for name, score_label in (("score", metric), ("score-corrected", f"{metric}{CORRECTED}")):
-        if score_label in result.scores:
-            drawings[name] = _score_plot(result, score_label)
+    for plot_name, score_name in (("score", metric), ("score-corrected", f"{metric}{CORRECTED}")):
+        if score_name in result.scores:
+            drawings[plot_name] = _score_plot(result, score_name)
     drawings |= _group_plots(result)
     other_words = _other_words_plot(result)
     if other_words is not None:
@@ -609,24 +639,24 @@ def _group_plots(result: TaskResult) -> dict[str, Drawing]:
         scale = main.scale
         overall = main.value
     drawings = {}
-    names = _file_names("groups-", result.groups)
-    for name, (group_field, by_value) in zip(names, result.groups.items(), strict=True):
+    plot_names = _plot_names("groups-", result.groups)
+    for plot_name, (group_field, by_value) in zip(plot_names, result.groups.items(), strict=True):
         rows = []
         for group, scores in by_value.items():
             if metric in scores:
                 rows.append(plotted_score(group, scores[metric]))
         if not rows:
             continue
-        elsewhere = 0
+        outside_groups = 0
         if main is not None:
-            elsewhere = max(0, main.stats.count - sum(row.count or 0 for row in rows))
-        drawings[name] = dot_plot(
+            outside_groups = max(0, main.stats.count - sum(row.count or 0 for row in rows))
+        drawings[plot_name] = dot_plot(
             f"{result.task}: {metric} by {group_field}",
             rows,
             axis_label=metric,
             scale=scale,
             overall=overall,
-            elsewhere=elsewhere,
+            outside_groups=outside_groups,
         )
     return drawings
 
@@ -637,23 +667,22 @@ def _other_words_plot(result: TaskResult) -> Drawing | None:
     if asked_again is None or not asked_again.in_other_words:
         return None
     rows = []
-    for family, words in by_harm(asked_again.in_other_words):
-        change = words.change
+    for name, family in by_harm(asked_again.in_other_words):
+        change = family.change
         if change.questions >= MIN_QUESTIONS:
-            is_significant = words.p_holm is not None and words.p_holm < 0.05
             rows.append(
                 PlottedValue(
-                    family,
-                    change.difference,
-                    change.ci_low,
-                    change.ci_high,
-                    change.questions,
-                    is_significant,
+                    label=name,
+                    value=change.difference,
+                    low=change.ci_low,
+                    high=change.ci_high,
+                    count=change.questions,
+                    stands_out=family.p_holm is not None and family.p_holm < 0.05,
                 )
             )
     if not rows:
         return None
-    # The axis has 0, for no difference, and the ends of all intervals.
+    # The axis shows 0, which is no difference, and the ends of all intervals.
     scale_numbers = [0.0]
     for row in rows:
         if row.interval:
@@ -676,31 +705,32 @@ def _validity_plot(instances: Instances) -> Drawing:
     bar_labels = {sign.count: sign.bar for sign in SIGNS.values()}
     for name, count in vars(instances).items():
         bar_label = bar_labels.get(name)
-        if bar_label and (count or name == "failed"):
+        if bar_label and (count or name == "failed"):  # failures are shown even if there are none
             rows.append(Bar(bar_label, count, f"{count} of {requested}", hatched=True))
     title = "What became of the instances"
+    # The ends of a scale must differ, even if there are no instances.
     return bars(title, rows, axis_label="instances", scale=(0, max(1, requested)))
 
 
-def _score_plot(result: TaskResult, label: str) -> Drawing:
+def _score_plot(result: TaskResult, score_name: str) -> Drawing:
     """Return a plot of one score with its interval and with the best score without a model."""
-    score = result.scores[label]
-    bounds = result.validity.bounds.get(label)
+    score = result.scores[score_name]
+    bounds = result.validity.bounds.get(score_name)
     if bounds is not None and bounds[0] == bounds[1]:  # no value is missing
         bounds = None
     marks = []
-    if floor := result.validity.floors.get(label):
+    if floor := result.validity.floors.get(score_name):
         marks.append(Mark(f"best score without a model ({floor.named})", floor.value))
         if "random" in floor.answers and floor.best != "random":
             marks.append(Mark("chance (an answer at random)", floor.answers["random"]))
-    name = label
+    score_label = score_name
     if score.higher_is_better is True:
-        name = f"{label} (higher is better)"
+        score_label = f"{score_name} (higher is better)"
     elif score.higher_is_better is False:
-        name = f"{label} (lower is better)"
-    title = f"{result.task}: {label} of {result.provenance.target}"
+        score_label = f"{score_name} (lower is better)"
+    title = f"{result.task}: {score_name} of {result.provenance.target}"
     return interval_plot(
-        title, plotted_score(name, score), scale=score.scale, marks=marks, bounds=bounds
+        title, plotted_score(score_label, score), scale=score.scale, marks=marks, bounds=bounds
     )
 
 
@@ -723,31 +753,30 @@ def _instance_plots(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tu
     if main:
         scale = main.scale
     if numbers.values:
-        name = f"{result.main_metric} of an instance ({len(numbers.values)} instances)"
+        axis_label = f"{result.main_metric} of an instance ({len(numbers.values)} instances)"
         title = f"How {result.main_metric} is distributed over the instances"
-        yield "distribution", histogram(title, numbers.values, axis_label=name, scale=scale)
+        yield "distribution", histogram(title, numbers.values, axis_label=axis_label, scale=scale)
     jury = result.validity.jury
     if jury is not None and jury.means:
-        judges = _judge_bars(result, jury.means)
+        judge_bars = _judge_bars(result, jury.means)
         yield (
             "judges",
-            bars("Mean rating of each judge", judges, axis_label="mean rating", scale=scale),
+            bars("Mean rating of each judge", judge_bars, axis_label="mean rating", scale=scale),
         )
     by_judge = result.validity.in_judges_order(numbers.ratings)
-    plot_names = _file_names("ratings-", by_judge)
+    plot_names = _plot_names("ratings-", by_judge)
     for plot_name, (judge, ratings) in zip(plot_names, by_judge.items(), strict=True):
-        name = f"rating by {judge} ({len(ratings)} answers)"
-        yield plot_name, histogram(f"How {judge} rated", ratings, axis_label=name, scale=scale)
+        title = f"How {judge} rated"
+        axis_label = f"rating by {judge} ({len(ratings)} answers)"
+        yield plot_name, histogram(title, ratings, axis_label=axis_label, scale=scale)
     if numbers.latencies:
-        name = f"seconds from request to answer ({len(numbers.latencies)} answers)"
+        title = "How long answers took"
+        axis_label = f"seconds from request to answer ({len(numbers.latencies)} answers)"
         marks = [Mark("median", statistics.median(numbers.latencies))]
         if len(numbers.latencies) > 1:
-            quantile_95 = statistics.quantiles(numbers.latencies, n=20, method="inclusive")[-1]
-            marks.append(Mark("95 % are faster than", quantile_95))
-        yield (
-            "latency",
-            histogram("How long answers took", numbers.latencies, axis_label=name, marks=marks),
-        )
+            twentieths = statistics.quantiles(numbers.latencies, n=20, method="inclusive")
+            marks.append(Mark("95 % are faster than", twentieths[-1]))
+        yield "latency", histogram(title, numbers.latencies, axis_label=axis_label, marks=marks)
 
 
 def plotted_score(label: str, score: Score) -> PlottedValue:
@@ -757,16 +786,17 @@ def plotted_score(label: str, score: Score) -> PlottedValue:
     return PlottedValue(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)
 
 
-def _file_names(beginning: str, labels: Mapping[str, object]) -> list[str]:
-    """Return a file name without suffix for each label; the labels may have any characters.
+def _plot_names(prefix: str, labels: Iterable[str]) -> list[str]:
+    """Return the name of a plot for each label. The names are also names of files.
 
-    The names differ even if upper and lower case are not distinguished.
+    The labels may have any characters and any length. The names differ even if upper and lower case
+    are not distinguished.
     """
     names: list[str] = []
-    for text in labels:
-        plain = re.sub(r"[^A-Za-z0-9_]+", "-", text)[:40].strip("-")
-        name = f"{beginning}{plain or len(names) + 1}"
-        if name.lower() in map(str.lower, names):
-            name = f"{name}-{len(names) + 1}"
+    for number, text in enumerate(labels, start=1):
+        plain = re.sub(r"[^A-Za-z0-9_]+", "-", text)[:_MAX_NAME_LENGTH].strip("-")
+        name = f"{prefix}{plain or number}"
+        while name.lower() in map(str.lower, names):
+            name = f"{name}-{number}"
         names.append(name)
     return names

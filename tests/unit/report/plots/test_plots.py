@@ -86,10 +86,10 @@ CASES: dict[str, Callable[[], Drawing]] = {
         "Score", PlottedValue("BERTScore", -0.5, -0.6, 1.2), scale=UNIT, bounds=(-1.0, 0.5)
     ),
     "groups": lambda: dot_plot(
-        "Groups", GROUPS, axis_label="exact_match", scale=UNIT, overall=0.5, elsewhere=7
+        "Groups", GROUPS, axis_label="exact_match", scale=UNIT, overall=0.5, outside_groups=7
     ),
     "groups_without_a_scale": lambda: dot_plot(
-        "Groups", GROUPS, axis_label="x", overall=0.1, elsewhere=1
+        "Groups", GROUPS, axis_label="x", overall=0.1, outside_groups=1
     ),
     "difference": lambda: difference("A (one)", "B (two)"),
     "difference_where_less_is_better": lambda: difference("A", "B", higher=False),
@@ -146,7 +146,7 @@ def test_a_plot_is_told_in_words(name: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "elsewhere", "told"),
+    ("most", "outside_groups", "told"),
     [
         (3, 0, []),
         (2, 0, ["1 smaller group is not shown"]),
@@ -162,10 +162,10 @@ def test_a_plot_is_told_in_words(name: str, said: str) -> None:
     ],
 )
 def test_what_is_not_shown_is_told(
-    most: int, elsewhere: int, told: list[str], monkeypatch: pytest.MonkeyPatch
+    most: int, outside_groups: int, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plots, "MAX_GROUPS", most)
-    drawing = dot_plot("Groups", GROUPS, axis_label="x", scale=UNIT, elsewhere=elsewhere)
+    drawing = dot_plot("Groups", GROUPS, axis_label="x", scale=UNIT, outside_groups=outside_groups)
     texts = [shape.text for shape in drawing.shapes if shape.tag == "text"]
     assert [text for text in texts if "shown" in text or "too small" in text] == told
     assert all(text in drawing.description for text in told)
