@@ -124,7 +124,7 @@ def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pa
 
 
 def pack_of_panel(
-    name: str, render_panel: papers.SentenceWriter, runs: Sequence[Path]
+    name: str, render_panel: papers.TemplateRenderer, runs: Sequence[Path]
 ) -> papers.Pack:
     """Return an evidence pack about a monitored panel and some of its runs.
 

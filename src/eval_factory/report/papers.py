@@ -19,6 +19,7 @@ from xml.sax.saxutils import escape
 from jinja2 import Environment, Template
 
 from eval_factory.core import formats
+from eval_factory.core.asked_again_records import AskedAgain
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import packaged
@@ -26,15 +27,34 @@ from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, Provenance, Sco
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.signs import SIGNS
 from eval_factory.core.tables import Table, code, markdown, prose
-from eval_factory.report import result_sentences as words
+from eval_factory.report import result_sentences
 from eval_factory.report.checksums import listed_checksums
 from eval_factory.report.reader import StoredResult
+from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import Task, load_framework
 
 OWN_FILE_PARAMS = ("data_path", "benchmark")  # the keys of `params.extra` for the user's own files
 DATA_PART_PARAMS = ("version", "subset", "language", "category", "subject", "condition")
 """The keys of `params.extra` that choose a part or an edition of a benchmark's data."""
 CHAI = "https://mc.chai.org/v0.2/schema.xsd"  # the XML namespace of CHAI's model card
+
+
+RECORD_COLUMNS = [
+    "model",
+    "benchmark",
+    "requests",
+    "scored",
+    "failed",
+    "best score without a model",
+    "run",
+    "first answer (UTC)",
+    "last answer (UTC)",
+    "revision or SHA-256 of the data",
+    "SHA-256 of the prompts",
+    "SHA-256 of the judges' prompts",
+]
+"""The head of the table of runs. `record_row` returns the cells after `model` and `benchmark`."""
+NOT_RECORDED = "-"  # the cell of a value that the result does not have
 
 
 @cache
@@ -112,7 +132,7 @@ class DescribedRun:
     # path -> SHA-256, from SHA256SUMS; empty if the document does not mention the files
     files: Mapping[str, str] = field(default_factory=dict)
     in_table: bool = False
-    """True if the run's times and hashes are in a table (`record_row`), not in the text."""
+    """True if the run's times and hashes are in the table of runs, not in the text."""
 
     @cached_property
     def _values(self) -> dict[str, Any]:
@@ -147,56 +167,37 @@ class DescribedRun:
         return Table(RECORD_COLUMNS, [[*names, *record_row(self.result)]])
 
 
-RECORD_COLUMNS = [
-    "model",
-    "benchmark",
-    "requests",
-    "scored",
-    "failed",
-    "best score without a model",
-    "run",
-    "first answer (UTC)",
-    "last answer (UTC)",
-    "revision or SHA-256 of the data",
-    "SHA-256 of the prompts",
-    "SHA-256 of the judges' prompts",
-]
-"""The head of the table of runs. `record_row` returns the cells after `model` and `benchmark`."""
-
-
-NOT_RECORDED = "-"  # the cell of a value that the result does not have
-
-
 def record_row(result: TaskResult) -> list[str]:
     """Return a run's counts, identity, times and hashes, as the cells after model and benchmark."""
     record = result.provenance
     counts = result.validity.instances
-    floor_text = None
+    score_without_model = None
     floor = result.validity.floors.get(result.main_metric)
     if floor is not None:
-        floor_text = formats.score(floor.value)
+        score_without_model = formats.score(floor.value)
     model = record.endpoints.get(MODEL_ROLE)
     first_answer = None
     last_answer = None
     if model is not None:
         first_answer = model.first_answer
         last_answer = model.last_answer
-    data = [*record.dataset_revisions.values(), *record.dataset_files.values()]
-    prompts: list[str] = []
+    data_hashes = [*record.dataset_revisions.values(), *record.dataset_files.values()]
+    judge_prompt_hashes: list[str] = []
     for role, judge in record.endpoints.items():
         if role != MODEL_ROLE:
-            prompts.extend(judge.prompt_sha256 or ())
+            judge_prompt_hashes.extend(judge.prompt_sha256 or ())
     cells = [
         f"{counts.requested:,}",
         f"{counts.scored:,}",
         f"{counts.failed:,}",
-        floor_text,
+        score_without_model,
         record.run_identity,
+        # If the times of the answers are not known, the times of the run bound them.
         first_answer or record.started_at,
         last_answer or record.ended_at,
-        ", ".join(dict.fromkeys(data)),
+        ", ".join(dict.fromkeys(data_hashes)),
         record.prompts_sha256,
-        ", ".join(dict.fromkeys(prompts)),
+        ", ".join(dict.fromkeys(judge_prompt_hashes)),
     ]
     return [one_line(cell or NOT_RECORDED) for cell in cells]
 
@@ -222,6 +223,7 @@ def _facts(
     """Return the variables of the templates, without the `facts` that papers.yml defines."""
     validity = result.validity
     params: Mapping[str, Any] = config.get("params") or {}
+    # Templates test whether a value is none. For a test, a missing key would not be none.
     extra = {
         "benchmark": None,
         "on_failure": None,
@@ -246,8 +248,9 @@ def _facts(
         "endpoint": endpoint,
         "intervals": paper_texts()["intervals"],
         "splits": [f"split {one_line(name)}: {count:,}" for name, count in validity.splits.items()],
+        "nature": list(_score_traits(result.scores.get(result.main_metric))),
         "deviations": _deviations(result),
-        "corrected": [one_line(name) for name in result.scores if name.endswith(".corrected")],
+        "corrected": [one_line(name) for name in result.scores if name.endswith(CORRECTED)],
         "groups_tested": _are_groups_tested(result),
         "odd_answers": odd_answers,
     }
@@ -302,8 +305,9 @@ def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about the task and its data.
 
     `total` is the number of instances in the complete benchmark. `total` is None if the run used
-    the user's own files or a part of the data.
+    the user's own files or a part of the data, or if eval-factory does not have the task.
     """
+    # None if the task comes from another program or from a plug-in that is not installed
     task: Task | None = load_framework().task(result.task)
     has_own_files = any(extra.get(name) is not None for name in OWN_FILE_PARAMS)
     parts = []
@@ -326,22 +330,27 @@ def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]", "::1")
+_DEMO_TARGET = "demo baseline"  # `target` of a run that asked the demo endpoint
 
 
 def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts about the evaluated model and its endpoint. This machine is not named."""
+    """Return the facts about the evaluated model and its endpoint.
+
+    `host` is empty if the endpoint is on this machine.
+    """
     record = result.provenance
     model = record.endpoints.get(MODEL_ROLE)
-    is_demo = record.target == "demo baseline"
+    is_demo = record.target == _DEMO_TARGET
     host = ""
     stated_models = []
     if model is not None:
-        # The target of a real model may be called "demo baseline" too.
-        is_demo = is_demo and model.model != "demo baseline"
+        # A user may have named a real model like the demo target.
+        is_demo = is_demo and model.model != _DEMO_TARGET
         host = one_line(model.host)
         for name, count in model.stated_models.items():
             stated_models.append(f"{one_line(name)} ({counted(count, 'answer')})")
-    if host in _THIS_MACHINE or host.rpartition(":")[0] in _THIS_MACHINE:
+    without_port = host.rpartition(":")[0]
+    if host in _THIS_MACHINE or without_port in _THIS_MACHINE:
         host = ""
     endpoint_type = ""
     if endpoint.get("type") is not None:
@@ -352,7 +361,6 @@ def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, A
         "host": host,
         "is_demo": is_demo,
         "stated_models": stated_models,
-        "nature": list(_score_traits(result.scores.get(result.main_metric))),
     }
 
 
@@ -373,11 +381,11 @@ def _score_traits(score: Score | None) -> Iterator[str]:
 def _judge_facts(result: TaskResult) -> dict[str, Any]:
     """Return the facts about the judges, their prompts and their agreement."""
     judges = {}
-    prompts: set[str] = set()
+    prompt_hashes: set[str] = set()
     for role, endpoint in result.provenance.endpoints.items():
         if role != MODEL_ROLE:
             judges[role] = endpoint
-            prompts.update(map(one_line, endpoint.prompt_sha256 or ()))
+            prompt_hashes.update(map(one_line, endpoint.prompt_sha256 or ()))
     kappas = []
     if result.validity.jury is not None:
         for pair, kappa in result.validity.jury.weighted_kappa.items():
@@ -387,7 +395,7 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
     return {
         "judges": judges,
         "judges_named": "; ".join(judge_texts),
-        "judge_prompts": sorted(prompts),
+        "judge_prompts": sorted(prompt_hashes),
         "kappas": kappas,
     }
 
@@ -395,17 +403,20 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
 def _judge_text(result: TaskResult, role: str, endpoint: AskedEndpoint | None) -> str:
     """Return a judge's name with its model, its settings and the number of its judgements.
 
-    If requests had different settings, the most frequent settings are named.
+    If requests had different settings, the text has the most frequent settings only.
     """
     name = one_line(role)
     if endpoint is not None:
-        about = "; ".join([one_line(endpoint.model), *map(settings_text, endpoint.sampling[:1])])
+        about = one_line(endpoint.model)
+        if endpoint.sampling:
+            about = f"{about}; {settings_text(endpoint.sampling[0])}"
         if about:
             name += f" ({about})"
     counts = result.validity.judges[role]
-    if result.validity.rubric is None:
-        return f"{name}, {counts.scored:,} of {counted(counts.asked, 'answer')}"
-    return f"{name}, {counts.scored:,} of {words.criteria_count(counts.asked)}"
+    asked = counted(counts.asked, "answer")
+    if result.validity.rubric is not None:
+        asked = result_sentences.criteria_count(counts.asked)
+    return f"{name}, {counts.scored:,} of {asked}"
 
 
 def enumerated(names: Sequence[str]) -> str:
@@ -437,6 +448,11 @@ def _was_or_were(count: int) -> str:
     return "were"
 
 
+def _asked_again_sentences(record: AskedAgain | None) -> list[str]:
+    """Return a sentence for each finding from questions that were asked again."""
+    return [*map(result_sentences.capitalized, result_sentences.asked_again_lines(record))]
+
+
 # The templates make no HTML. Markdown and XML are escaped by the filters `prose` and `xml`.
 _ENVIRONMENT = Environment(
     autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
@@ -452,18 +468,18 @@ _ENVIRONMENT.filters |= {
     "coefficient": formats.coefficient,
     "percent": lambda share: formats.percent(formats.rounded(share)),
     "seconds": formats.seconds,
-    "short": lambda value: f"{value:g}",
+    "plain_number": lambda value: f"{value:g}",
     "score": _score_text,
     "settings": settings_text,
-    "criteria": words.criteria_count,
+    "criteria": result_sentences.criteria_count,
     "money": formats.money,
     "p_value": formats.p_value,
     "rough": formats.short,
-    "beside_chance": words.floor_sentence,
-    "chance_may_explain": words.chance_may_explain,
-    "agreement": words.agreement_text,
-    "clinician_lines": words.clinician_lines,
-    "asked_again_lines": lambda record: [*map(words.capitalized, words.asked_again_lines(record))],
+    "beside_chance": result_sentences.floor_sentence,
+    "chance_may_explain": result_sentences.chance_may_explain,
+    "agreement": result_sentences.agreement_text,
+    "clinician_lines": result_sentences.clinician_lines,
+    "asked_again_lines": _asked_again_sentences,
     "prose": lambda sentences: " ".join(map(prose, sentences)),
     "xml": escape,
     "json": lambda value: json.dumps(value, allow_nan=False),
@@ -478,7 +494,7 @@ def methods_text(result: TaskResult, config: Mapping[str, Any], target: Mapping[
     return methods_of(DescribedRun(result, config, target))
 
 
-def methods_of(run: Writer) -> str:
+def methods_of(writer: Writer) -> str:
     """Return the methods text of one run or of several.
 
     The sentences are rendered in the order of the text, so that the numbers of the sources ascend.
@@ -487,22 +503,24 @@ def methods_of(run: Writer) -> str:
     for names in paper_texts()["methods"]:
         # Each line of the template is a call such as `{{ say('task') }}`.
         template = "\n".join(f"{{{{ say('{name}') }}}}" for name in names)
-        paragraphs.append(run.render_sentences(template))
+        paragraphs.append(writer.render_sentences(template))
     for item in ("7e", "5e"):  # items of TRIPOD-LLM about comparisons of models
-        paragraphs.append(run.comparison_sentences(item))
+        paragraphs.append(writer.comparison_sentences(item))
     parts = [" ".join(sentences) for sentences in paragraphs if sentences]
-    references = [f"[{number}] {source}" for number, source in enumerate(run.cite.listed(), 1)]
+    references = []
+    for number, source in enumerate(writer.cite.listed(), start=1):
+        references.append(f"[{number}] {source}")
     parts.append("\n".join(["References", *references]))
-    if run.in_table:
-        parts.append("\n".join(["Runs", "", *markdown(run.runs_table())]))
+    if writer.in_table:
+        parts.append("\n".join(["Runs", "", *markdown(writer.runs_table())]))
     return "\n\n".join(parts) + "\n"
 
 
 def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
     """Return the TRIPOD-LLM checklist of one run as Markdown.
 
-    The items that the run can fill come first, each with the facts that are not known. The items
-    for the authors follow.
+    The items about which the run has facts come first; each also lists the facts that are not
+    known. The items for the authors follow.
     """
     run_sentence = (
         f"Of the run {code(result.provenance.run_identity)}: "
@@ -512,39 +530,42 @@ def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
     return tripod_of(run, run_sentence)
 
 
-def tripod_of(run: Writer, run_sentence: str) -> str:
+def tripod_of(writer: Writer, run_sentence: str) -> str:
     """Return the TRIPOD-LLM checklist of one run or of several.
 
     `run_sentence` is the sentence that names the runs.
     """
-    source = run.cite("tripod_llm")
+    guideline = writer.cite("tripod_llm")  # cited first, so its number is 1
     filled = []
     rows_for_authors = []
     for number, item in paper_texts()["tripod_llm"].items():
         if "known" not in item:  # No run has facts for this item.
             rows_for_authors.append([number, item["topic"]])
             continue
-        render = run.render_sentences
+        render = writer.render_sentences
         if item.get("is_list"):
-            render = run.render_by_run
-        sentences = [*render(item["known"]), *run.comparison_sentences(number)]
+            render = writer.render_by_run
+        sentences = [*render(item["known"]), *writer.comparison_sentences(number)]
         unknown = item["unknown"]
         # Only several models that are compared have sentences for item 17.
-        if "unknown_of_compared" in item and run.comparison_sentences("17"):
+        if "unknown_of_compared" in item and writer.comparison_sentences("17"):
             unknown = item["unknown_of_compared"]
-        shown = {
-            "number": number,
-            "sentences": sentences,
-            "unknown": run.render_sentences("\n".join(unknown)),
-        }
-        filled.append({"is_list": False, "other": None, **item, **shown})
-    table = "\n".join(markdown(Table(["item", "topic"], rows_for_authors)))
+        filled.append(
+            {
+                "is_list": False,
+                "other": None,  # the item's number in other copies of the checklist
+                **item,
+                "number": number,
+                "sentences": sentences,
+                "unknown": writer.render_sentences("\n".join(unknown)),
+            }
+        )
     values = {
         "of": run_sentence,
-        "source": source,
+        "source": guideline,
         "items": filled,
-        "left": table,
-        "references": run.cite.listed(),
+        "left": "\n".join(markdown(Table(["item", "topic"], rows_for_authors))),
+        "references": writer.cite.listed(),
     }
     return template_of(paper_texts()["tripod_document"]).render(values)
 
@@ -552,27 +573,30 @@ def tripod_of(run: Writer, run_sentence: str) -> str:
 def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
     """Return the XML element KeyMetrics of an Applied Model Card of the Coalition for Health AI.
 
-    The user replaces the element KeyMetrics of a card with this one. The schema of the card is
-    version 0.2 (github.com/coalition-for-health-ai/mc-schema). The element has three kinds of
-    metrics. Each kind has a goal, results, an interpretation, a kind of test, data and a process;
-    their texts may be Markdown. A result is a label with a value in JSON. The values `single` and
+    The user puts the element into a complete card. The schema of the card is version 0.2
+    (github.com/coalition-for-health-ai/mc-schema). The element has three kinds of metrics. Each
+    kind has a goal, results, an interpretation, a type of test, data and a process. The texts of
+    these parts may be Markdown. A result is a label with a value in JSON. The values `single` and
     `estimate_ci` have the form of the examples in the repository of the schema.
     """
     card = paper_texts()["model_card"]
     scores = {name: _card_value(score) for name, score in result.scores.items()}
+    # in the order of the card's kinds: efficacy, fairness, safety
     results_by_kind = [scores, _group_values(result), _count_values(result)]
     kinds: list[dict[str, Any]] = []
     for (name, kind), results in zip(card["kinds"].items(), results_by_kind, strict=True):
         run = DescribedRun(result, config, target, Citations("(ref. {})"))
-        data = [card["as_above"]]
-        process = [card["as_above"]]
-        if not kinds:  # Only the first kind describes the data and the process.
+        is_first = not kinds
+        if is_first:
             data = []
             for part in card["data"]:
                 data += run.render_sentences(paper_texts()["sentences"][part])
             process = run.render_sentences(card["process"])
-            for number, source in enumerate(run.cite.listed(), 1):
+            for number, source in enumerate(run.cite.listed(), start=1):
                 process.append(f"Ref. {number}: {source}")
+        else:
+            data = [card["as_above"]]
+            process = [card["as_above"]]
         kinds.append(
             {
                 "name": name,
@@ -589,7 +613,10 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
 
 
 def _group_values(result: TaskResult) -> dict[str, Any]:
-    """Return the main score of each group; the label of a score is `metric, field: value`."""
+    """Return the main score of each group, as values of the card.
+
+    The label of a score is `METRIC, FIELD: VALUE`, such as `exact_match, language: German`.
+    """
     main = result.main_metric
     values = {}
     for field_name, by_value in result.groups.items():
@@ -621,9 +648,9 @@ def _count_values(result: TaskResult) -> dict[str, Any]:
 
 
 def _card_value(score: Score) -> dict[str, Any]:
-    """Return the exact score as a value of the card, with its interval if it has one.
+    """Return the score, not rounded, as a value of the card, with its interval if it has one.
 
-    A score that is not finite becomes null, because JSON has no such numbers.
+    A score that is not finite becomes null, because JSON has only finite numbers.
     """
     if not math.isfinite(score.value):
         return {"kind": "single", "value": None}
@@ -648,7 +675,8 @@ PACKS = ("ruaih", "pccp", "ai-act")
 """The names of the evidence packs. A pack answers the items of a published document with facts from
 results and from a panel's ledger. Items without facts are left for people to answer.
 """
-SentenceWriter = Callable[[str], list[str]]  # takes a template and returns its sentences
+
+TemplateRenderer = Callable[[str], list[str]]  # takes a template and returns its sentences
 
 
 @cache
@@ -668,11 +696,6 @@ def run_beside_table(stored: StoredResult, cite: Citations) -> DescribedRun:
     return DescribedRun(stored.result, stored.config, stored.target, cite, sentences, in_table=True)
 
 
-def run_in_full(stored: StoredResult, cite: Citations) -> DescribedRun:
-    """Return a run for an evidence pack whose text has the run's times and hashes."""
-    return replace(run_of_pack(stored, cite), in_table=False)
-
-
 def run_of_pack(stored: StoredResult, cite: Citations) -> DescribedRun:
     """Return a run for an evidence pack. The appendix of the pack has the times and hashes."""
     sentences = {**paper_texts()["sentences"], **pack_texts()["sentences"]}
@@ -680,6 +703,11 @@ def run_of_pack(stored: StoredResult, cite: Citations) -> DescribedRun:
     return DescribedRun(
         stored.result, stored.config, stored.target, cite, sentences, files, in_table=True
     )
+
+
+def run_in_full(stored: StoredResult, cite: Citations) -> DescribedRun:
+    """Return a run for a checklist, whose text has the run's times and hashes."""
+    return replace(run_of_pack(stored, cite), in_table=False)
 
 
 @dataclass(frozen=True)
@@ -713,7 +741,7 @@ class Pack:
     """An evidence pack: facts about runs or a panel, in the order of a published document."""
 
     title: str
-    of: Sequence[str]  # sentences that name the runs or the panel
+    subject: Sequence[str]  # sentences that name the runs or the panel
     about: Sequence[str]  # sentences about the document whose items are answered
     warnings: Sequence[str]
     items: Sequence[Item]
@@ -725,60 +753,73 @@ class Pack:
 
 def pack_of(
     name: str,
-    of: Sequence[str],
+    subject: Sequence[str],
     cite: Citations,
-    run: Writer | None,
-    render_panel: SentenceWriter = lambda _template: [],
+    writer: Writer | None,
+    render_panel: TemplateRenderer = lambda _template: [],
 ) -> Pack:
     """Return the evidence pack of this name.
 
     Args:
         name: The name of the pack, one of `PACKS`.
-        of: Sentences that name the runs or the panel.
-        cite: The citations of the pack; the same object as `run.cite`, if there is a run.
-        run: The runs that are described; None for a panel without runs.
+        subject: Sentences that name the runs or the panel.
+        cite: The citations of the pack; the same object as `writer.cite`, if there is a writer.
+        writer: Writes the sentences about the runs; None for a panel without runs.
         render_panel: Returns the sentences of a template about the panel's ledger.
     """
     form = pack_texts()["packs"][name]
     about = rendered(form["about"], {"cite": cite})
     warnings = render_panel(pack_texts()["warnings"]["panel"])
-    if run is not None:
-        warnings += [
-            *run.render_sentences(pack_texts()["warnings"]["runs"]),
-            *run.comparison_sentences("5e"),
-        ]
+    runs = None
+    if writer is not None:
+        warnings += writer.render_sentences(pack_texts()["warnings"]["runs"])
+        warnings += writer.comparison_sentences("5e")
+        runs = writer.runs_table()
     items = []
     for number, item in form["items"].items():
-        answers = render_panel(item.get("panel", ""))
-        if run is not None:
-            # `known` has facts, of which equal ones occur once; `measured` has each run's figures.
-            answers += [
-                *run.render_sentences(item.get("known", "")),
-                *run.render_by_run(item.get("measured", "")),
-            ]
-            answers += run.comparison_sentences(item.get("comparison", ""))
-        items.append(Item(number, item["topic"], item["people"], list(dict.fromkeys(answers))))
+        answers = list(dict.fromkeys(_answers(item, writer, render_panel)))
+        items.append(Item(number, item["topic"], item["people"], answers))
     areas = []
     for area, numbers in form.get("areas", {}).items():
         areas.append(Area(area, [item for item in items if item.number in numbers]))
-    runs = None
-    if run is not None:
-        runs = run.runs_table()
-    return Pack(form["title"], of, about, warnings, items, cite.listed(), areas, runs)
+    return Pack(
+        form["title"],
+        subject,
+        about,
+        warnings,
+        items,
+        references=cite.listed(),
+        areas=areas,
+        runs=runs,
+    )
+
+
+def _answers(
+    item: Mapping[str, Any], writer: Writer | None, render_panel: TemplateRenderer
+) -> Iterator[str]:
+    """Yield the sentences that answer an item: about the panel's ledger, then about the runs.
+
+    An item may lack any of its four templates.
+    """
+    yield from render_panel(item.get("panel", ""))
+    if writer is not None:
+        yield from writer.render_sentences(item.get("known", ""))
+        yield from writer.render_by_run(item.get("measured", ""))
+        yield from writer.comparison_sentences(item.get("comparison", ""))
 
 
 def pack_markdown(pack: Pack) -> str:
     """Return an evidence pack as Markdown."""
-    rows = []
+    left_to_people = []  # the rows of the items without answers
     for item in pack.items:
         if not item.answers:
-            rows.append([item.number, item.topic, "; ".join(item.people)])
-    left = "\n".join(markdown(Table(["item", "topic", "only people can answer"], rows)))
-    by_area = []
+            left_to_people.append([item.number, item.topic, "; ".join(item.people)])
+    left = "\n".join(markdown(Table(["item", "topic", "only people can answer"], left_to_people)))
+    area_rows = []
     for area in pack.areas:
         elements = "; ".join(f"{item.number}: {item.topic}" for item in area.items)
-        by_area.append([area.name, elements, area.extent])
-    areas = "\n".join(markdown(Table(["area", "elements", "what is known"], by_area)))
+        area_rows.append([area.name, elements, area.extent])
+    areas = "\n".join(markdown(Table(["area", "elements", "what is known"], area_rows)))
     runs = ""
     if pack.runs is not None:
         runs = "\n".join(markdown(pack.runs))

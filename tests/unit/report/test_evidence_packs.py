@@ -91,7 +91,7 @@ def pack(
 def told(made: Pack) -> str:
     """All that is claimed; no sentence has a hole where a value is missing."""
     said = "\n".join(
-        [*made.of, *made.warnings, *(chain.from_iterable(item.answers for item in made.items))]
+        [*made.subject, *made.warnings, *(chain.from_iterable(item.answers for item in made.items))]
     )
     assert re.findall(r".*(?:\(\)|None|  | [.,:;]|,\.|;\.).*", said.replace(" .. ", " to ")) == []
     return said
@@ -836,7 +836,7 @@ def odd_ledger() -> list[Mapping[str, Any]]:
 @pytest.mark.parametrize("name", PACKS)
 def test_hostile_names_make_nothing_of_a_pack(name: str) -> None:
     made = pack(name, hostile(), odd_ledger(), plan={"change": ODD}, head=ODD)
-    text = pack_markdown(replace(made, of=[ODD]))
+    text = pack_markdown(replace(made, subject=[ODD]))
     assert text.replace("\n", "").isprintable()
     tokens = MARKDOWN.parse(text)
     assert "html_block" not in {token.type for token in tokens}
@@ -846,7 +846,7 @@ def test_hostile_names_make_nothing_of_a_pack(name: str) -> None:
     assert "@someone" not in "".join(
         child.content for child in children if child.type != "code_inline"
     )
-    page = pack_page(replace(made, of=[ODD]))
+    page = pack_page(replace(made, subject=[ODD]))
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert page.replace("\n", "").isprintable()
